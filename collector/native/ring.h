@@ -1,0 +1,138 @@
+/* ring.h: the ring that carries one thread's records to the agent.
+ *
+ * One file per thread that writes, `<run folder>/rings/<pid>-<tid>-<n>.ring`, mapped by the writer and by the agent.
+ * Single producer, single consumer, no locks, no system calls after creation. A full ring overwrites its oldest
+ * records: the writer never waits, and the reader counts what it missed from the sequence stamps. The file stays
+ * readable after the writer has died, at any instruction.
+ *
+ * The layout is shared by pacehound/instrument/ring.py (Python writer), pacehound/instrument/native/c10d_hooks.cpp
+ * (C++ writer), collector/sources/rings.py (reader) and, later, the NCCL shim. All integers are little-endian.
+ * Times are CLOCK_MONOTONIC nanoseconds; the agent maps them to Unix time by one clock pair per host and job.
+ *
+ * Writing record i (i counts from 0, slot = i % capacity):
+ *   1. stamp := 2*i + 1          (release: the record is being written)
+ *   2. the other 120 bytes
+ *   3. stamp := 2*i + 2          (release: record i is complete)
+ *   4. header.written := i + 1   (release)
+ * Reading record i: load stamp, copy the record, load stamp again. It is valid only if both are 2*i + 2; a larger
+ * stamp means that record i was overwritten (lost, count it), a smaller one that it is not complete yet.
+ */
+#ifndef PACEHOUND_RING_H
+#define PACEHOUND_RING_H
+
+#include <stdint.h>
+
+#define PH_RING_MAGIC 0x31474e5248434150ull /* "PACHRNG1" as little-endian bytes */
+#define PH_RING_VERSION 1u
+#define PH_RING_HEADER_BYTES 4096u
+#define PH_RECORD_BYTES 128u
+#define PH_TEXT_BYTES 96u
+
+/* The first 4,096 bytes. Everything but `written` and `closed` is set before the file gets its final name. */
+struct ph_ring_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t header_bytes;
+    uint32_t record_bytes;
+    uint32_t capacity; /* records; a power of two */
+    uint32_t pid;
+    uint32_t tid;
+    uint64_t process_start_ticks; /* field 22 of /proc/<pid>/stat: tells a reused pid */
+    int32_t rank;                 /* world rank from the environment; -1 until a GROUP record says */
+    int32_t local_rank;
+    int32_t world_size;
+    int32_t attempt; /* elastic restarts before this process (TORCHELASTIC_RESTART_COUNT) */
+    uint64_t created_ns;
+    uint8_t reserved[64]; /* zero */
+    /* offset 128: a cache line that only the writer changes */
+    volatile uint64_t written; /* records completed so far */
+    volatile uint32_t closed;  /* 1: the thread has left in good order and writes no more */
+    uint32_t reserved2;
+    uint8_t padding[PH_RING_HEADER_BYTES - 144];
+};
+
+enum ph_record_kind {
+    PH_GROUP = 1,    /* a communicator this process joined; its members follow in PH_MEMBERS records */
+    PH_MEMBERS = 2,  /* up to 23 world ranks of the group before it */
+    PH_LAUNCH = 3,   /* a call begins on the host (launch_ns) */
+    PH_COMPLETE = 4, /* a call has ended (end_ns, and start_ns where the source sees it); joined by
+                        (communicator, seq, peer, direction) with its PH_LAUNCH, maybe from another thread's ring */
+    PH_MARKER = 5,   /* optimizer step, checkpoint, evaluation */
+    PH_EXIT = 6,     /* the process is about to leave: text says why ("" in good order, else the exception) */
+    PH_DESTROY = 7,  /* a communicator is gone; calls still open on it are given up */
+};
+
+enum ph_call_flags {
+    PH_CAPTURED = 1,  /* recorded into a CUDA graph, not executed */
+    PH_FAILED = 2,    /* completed with an error */
+    PH_ASYNC = 4,     /* the caller did not wait in the call itself */
+    PH_END_BOUND = 8, /* end_ns is an upper bound (seen only when the caller waited) */
+};
+
+enum ph_marker {
+    PH_OPTIMIZER_STEP = 0,
+    PH_CHECKPOINT_BEGIN = 1,
+    PH_CHECKPOINT_END = 2,
+    PH_EVALUATION_BEGIN = 3,
+    PH_EVALUATION_END = 4,
+};
+
+enum ph_direction { PH_NONE = 0, PH_SEND = 1, PH_RECV = 2 };
+
+/* 128 bytes. Codes of op, dtype and redop are positions in OPS, DTYPES and REDOPS of pacehound/calls.py.
+ * The 96 bytes behind `handle` are one of the bodies below. */
+struct ph_record {
+    volatile uint64_t stamp;
+    uint8_t kind; /* enum ph_record_kind */
+    uint8_t reserved[3];
+    uint32_t rank;        /* world rank of this process, when the record was written */
+    uint8_t handle[16];   /* communicator id: the 16 bytes that pacehound/identity.py:communicator_id gives in hex */
+    union {
+        struct {          /* PH_LAUNCH, PH_COMPLETE */
+            uint8_t op, dtype, redop, direction;
+            uint8_t flags, source; /* position in SOURCES of pacehound/calls.py */
+            uint16_t channels;
+            int32_t peer;          /* world rank of the peer (p2p) or the root (rooted operations), else -1 */
+            uint32_t reserved;
+            int64_t seq;           /* per communicator; p2p: per (communicator, peer, direction) */
+            int64_t count;         /* elements; -1 unknown */
+            uint64_t launch_ns, start_ns, end_ns; /* 0: not known (yet) */
+            uint64_t stream, group;
+            int64_t send_count, recv_count; /* -1 unknown */
+        } call;
+        struct { /* PH_GROUP; PH_MEMBERS uses n_members (in this record) and members */
+            uint64_t created_ns;
+            int32_t generation, world_size, n_members;
+            uint8_t is_world, backend; /* backend: 0 other, 1 gloo, 2 nccl, 3 mpi, 4 ucc */
+            uint16_t reserved;
+            uint32_t timeout_ms; /* 0 unknown */
+            char name[68];       /* UTF-8, NUL-padded, cut where longer */
+        } group;
+        struct {
+            int32_t n_members;
+            int32_t members[23];
+        } members;
+        struct { /* PH_MARKER */
+            uint64_t time_ns;
+            int64_t step; /* optimizer steps of this rank before this one, from 0 */
+            uint32_t marker;
+            uint32_t ordinal; /* which optimizer of the process, in order of first step; 0 marks the iteration */
+        } marker;
+        struct { /* PH_EXIT */
+            uint64_t time_ns;
+            uint32_t failed; /* 0 in good order */
+            char text[84];
+        } exit;
+        uint8_t bytes[PH_TEXT_BYTES];
+    };
+};
+
+#ifdef __cplusplus
+#define PH_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define PH_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+PH_ASSERT(sizeof(struct ph_ring_header) == PH_RING_HEADER_BYTES, "ring header is 4,096 bytes");
+PH_ASSERT(sizeof(struct ph_record) == PH_RECORD_BYTES, "a record is 128 bytes");
+
+#endif

@@ -1,0 +1,326 @@
+"""Bytes <-> events, once, at the edge.
+
+One message is an OTLP `LogsData` with one log record, so that any OpenTelemetry Collector can receive, route and
+filter it. The resource carries job, attempt and host; attributes carry what routing needs; the body is an Arrow
+IPC stream for columns (calls, rounds) and JSON for everything else. Several messages put end to end are one valid
+message again (protobuf merges repeated fields), which is how an HTTP request carries many.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData, ResourceLogs
+
+from pacehound import events
+from pacehound.calls import CALL_SCHEMA, CallBatch, Sees
+from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, UnknownSchema
+from pacehound.rounds import Rounds
+from pacehound.routing import Event
+
+SCHEMA_VERSION = 1
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+CALLS_EVENT = "pacehound.calls"
+ROUNDS_EVENT = "pacehound.rounds"
+_JSON_EVENTS: dict[str, type] = {
+    "pacehound.topology": events.Topology,
+    "pacehound.progress": events.Progress,
+    "pacehound.markers": events.Markers,
+    "pacehound.tick": events.Tick,
+    "pacehound.host": events.HostSample,
+    "pacehound.watermark": events.Watermark,
+    "pacehound.iteration": events.IterationSample,
+    "pacehound.changepoint": events.Changepoint,
+    "pacehound.group_outlier": events.GroupOutlier,
+    "pacehound.finding": events.Finding,
+    "pacehound.incident": events.Incident,
+    "pacehound.decision": events.Decision,
+    "pacehound.dead_letter": events.DeadLetter,
+}
+_NAME_OF = {kind: name for name, kind in _JSON_EVENTS.items()}
+
+# What reading a hostile body can raise in the libraries below.
+_UNREADABLE = (msgspec.DecodeError, pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OverflowError)
+
+# A body written by these settings is the same on every machine and Arrow version that reads it.
+_IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression=None, use_threads=False)
+
+
+def encode(event: Event) -> bytes:
+    """One event as one OTLP `LogsData` message; the same event gives the same bytes.
+
+    >>> from pacehound.events import Tick
+    >>> tick = Tick(job="j", attempt=0, time_ns=5, stream="c")
+    >>> decode(encode(tick)) == [tick]
+    True
+    """
+    data = LogsData()
+    resource_logs = data.resource_logs.add()
+    _set(resource_logs.resource.attributes, "pacehound.job", event.job)
+    _set(resource_logs.resource.attributes, "pacehound.attempt", event.attempt)
+    host = getattr(event, "host", "")
+    if host:
+        _set(resource_logs.resource.attributes, "host.name", host)
+    record = resource_logs.scope_logs.add().log_records.add()
+    _set(record.attributes, "pacehound.schema", SCHEMA_VERSION)
+    if isinstance(event, CallBatch):
+        _encode_calls(event, record)
+    elif isinstance(event, Rounds):
+        _encode_rounds(event, record)
+    else:
+        record.event_name = _NAME_OF[type(event)]
+        record.time_unix_nano = max(event.time_ns, 0)
+        record.body.bytes_value = msgspec.json.encode(event)
+    encoded: bytes = data.SerializeToString(deterministic=True)
+    return encoded
+
+
+def decode(message: bytes) -> list[Event]:
+    """The events of a message, in order.
+
+    Raises
+    ------
+    MalformedMessage
+        The bytes are no OTLP logs, or a body is not what its event name says.
+    UnknownSchema
+        The event name or the schema version is not known to this build.
+    InvalidEvent
+        An event contradicts itself.
+
+    """
+    events_read = []
+    for resource_logs, record in records_of(message):
+        events_read.append(decode_record(resource_logs, record))
+    return events_read
+
+
+def records_of(message: bytes) -> list[tuple[ResourceLogs, LogRecord]]:
+    """The log records of a message with the resource of each, not yet decoded.
+
+    A door that takes many records at once decodes them one by one, so that one bad record does not take the good
+    ones with it.
+    """
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise MalformedMessage(f"a message of {len(message)} bytes is larger than the limit of {MAX_MESSAGE_BYTES}")
+    try:
+        data = LogsData.FromString(message)
+    except DecodeError as error:
+        raise MalformedMessage(f"not an OTLP logs message ({len(message)} bytes): {error}") from error
+    found = [(r, record) for r in data.resource_logs for scope in r.scope_logs for record in scope.log_records]
+    if not found:
+        raise MalformedMessage(f"an OTLP message of {len(message)} bytes without any log record")
+    return found
+
+
+def single(resource_logs: ResourceLogs, record: LogRecord) -> bytes:
+    """One record with its resource as a message of its own (for the dead letters)."""
+    data = LogsData()
+    alone = data.resource_logs.add()
+    alone.resource.CopyFrom(resource_logs.resource)
+    alone.scope_logs.add().log_records.add().CopyFrom(record)
+    encoded: bytes = data.SerializeToString(deterministic=True)
+    return encoded
+
+
+def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
+    """One log record as an event; errors as in `decode`."""
+    name = record.event_name
+    if name not in _JSON_EVENTS and name not in (CALLS_EVENT, ROUNDS_EVENT):
+        raise UnknownSchema(f"event name {name!r} is not one of Pacehound's")
+    attributes = {kv.key: kv.value for kv in record.attributes}
+    version = attributes.get("pacehound.schema", AnyValue()).int_value
+    if version != SCHEMA_VERSION:
+        raise UnknownSchema(f"{name} has schema version {version}; this build reads version {SCHEMA_VERSION}")
+    try:
+        if name in _JSON_EVENTS:
+            event: Event = msgspec.json.decode(record.body.bytes_value, type=_JSON_EVENTS[name])
+            return event
+        resource = {kv.key: kv.value for kv in resource_logs.resource.attributes}
+        table = _read_arrow(record.body.bytes_value)
+        if name == CALLS_EVENT:
+            return _decode_calls(resource, attributes, table)
+        return _decode_rounds(resource, attributes, table)
+    except RejectedMessage:
+        raise
+    except msgspec.ValidationError as error:
+        # An event's own __post_init__ raises inside msgspec, which wraps what it raised.
+        if isinstance(error.__cause__, InvalidEvent):
+            raise error.__cause__ from error
+        raise MalformedMessage(f"{name}: {error}") from error
+    except (
+        msgspec.DecodeError,
+        pa.ArrowException,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        OverflowError,
+    ) as error:
+        raise MalformedMessage(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def _encode_calls(batch: CallBatch, record: LogRecord) -> None:
+    record.event_name = CALLS_EVENT
+    seq = batch.integers("seq")
+    ends = batch.integers("end_ns")
+    launches = batch.integers("launch_ns")
+    record.time_unix_nano = max(int(ends.max(initial=0)), int(launches.max(initial=0)), 0)
+    for key, value in (
+        ("pacehound.communicator", batch.communicator),
+        ("pacehound.source", batch.source),
+        ("pacehound.ordinal", batch.ordinal),
+        ("pacehound.sees", batch.sees.value),
+        ("pacehound.seq.first", int(seq.min()) if len(batch) else 0),
+        ("pacehound.seq.last", int(seq.max()) if len(batch) else 0),
+        ("pacehound.count", len(batch)),
+        ("pacehound.dropped", batch.dropped),
+    ):
+        _set(record.attributes, key, value)
+    record.body.bytes_value = _write_arrow(batch.rows)
+
+
+def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue], rows: pa.RecordBatch) -> CallBatch:
+    rows = _conform(rows)
+    batch = CallBatch(
+        job=_text(resource, "pacehound.job"),
+        attempt=_integer(resource, "pacehound.attempt"),
+        host=_text(resource, "host.name"),
+        communicator=_text(attributes, "pacehound.communicator"),
+        source=_text(attributes, "pacehound.source"),
+        ordinal=_integer(attributes, "pacehound.ordinal"),
+        sees=Sees(_integer(attributes, "pacehound.sees")),
+        dropped=_integer(attributes, "pacehound.dropped"),
+        rows=rows,
+    )
+    count = _integer(attributes, "pacehound.count")
+    if count != len(batch):
+        raise InvalidEvent(f"calls batch says it has {count} rows and has {len(batch)}")
+    for name, constant in (("job", batch.job), ("communicator", batch.communicator), ("source", batch.source)):
+        column = rows.column(name)
+        used = set(column.dictionary.take(column.indices.unique()).to_pylist()) if len(batch) else set()
+        if used - {constant}:
+            raise InvalidEvent(f"calls batch of {name} {constant!r} has rows of {sorted(used - {constant})}")
+    if len(batch) and (batch.integers("attempt") != batch.attempt).any():
+        raise InvalidEvent(f"calls batch of attempt {batch.attempt} has rows of another attempt")
+    if len(batch) and (batch.integers("rank").min() < 0 or batch.integers("seq").min() < 0):
+        raise InvalidEvent("calls batch has a negative rank or sequence number")
+    return batch
+
+
+def _conform(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns in the order of this version; unknown ones are ignored, nulls and missing ones refused."""
+    missing = [spec.name for spec in CALL_SCHEMA if spec.name not in rows.schema.names]
+    if missing:
+        raise MalformedMessage(f"call columns {missing} are missing")
+    arrays = []
+    for spec in CALL_SCHEMA:
+        array = rows.column(spec.name)
+        if array.type != spec.type:
+            array = array.cast(spec.type)
+        if array.null_count:
+            raise MalformedMessage(f"call column {spec.name!r} has {array.null_count} nulls")
+        arrays.append(array)
+    conformed = pa.RecordBatch.from_arrays(arrays, schema=CALL_SCHEMA)
+    conformed.validate(full=True)  # dictionary indices out of range would read foreign memory later
+    return conformed
+
+
+def _encode_rounds(rounds: Rounds, record: LogRecord) -> None:
+    record.event_name = ROUNDS_EVENT
+    record.time_unix_nano = max(rounds.time_ns, 0)
+    _set(record.attributes, "pacehound.communicator", rounds.communicator)
+    _set(record.attributes, "pacehound.source", rounds.source)
+    _set(record.attributes, "pacehound.sees", rounds.sees.value)
+    _set(record.attributes, "pacehound.pair", rounds.is_pair)
+    ranks = record.attributes.add(key="pacehound.ranks").value.array_value
+    for rank in rounds.ranks:
+        ranks.values.add(int_value=rank)
+    n_ranks = len(rounds.ranks)
+    grid = [
+        pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).ravel(), pa.int64()), n_ranks)
+        for values in (rounds.arrival_ns, rounds.start_ns, rounds.end_ns)
+    ]
+    columns = [
+        pa.array(rounds.seq, pa.int64()),
+        pa.array(rounds.op, pa.int8()),
+        pa.array(rounds.size_bytes, pa.int64()),
+    ]
+    names = [*kinds, "arrival_ns", "start_ns", "end_ns"]
+    record.body.bytes_value = _write_arrow(pa.RecordBatch.from_arrays([*columns, *grid], names=names))
+
+
+def _decode_rounds(resource: dict[str, AnyValue], attributes: dict[str, AnyValue], rows: pa.RecordBatch) -> Rounds:
+    ranks = tuple(v.int_value for v in attributes["pacehound.ranks"].array_value.values)
+
+    def grid(name: str) -> Any:
+        flat = rows.column(name).flatten().to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        return flat.reshape(rows.num_rows, len(ranks))
+
+    return Rounds(
+        job=_text(resource, "pacehound.job"),
+        attempt=_integer(resource, "pacehound.attempt"),
+        communicator=_text(attributes, "pacehound.communicator"),
+        source=_text(attributes, "pacehound.source"),
+        sees=Sees(_integer(attributes, "pacehound.sees")),
+        is_pair=attributes["pacehound.pair"].bool_value,
+        ranks=ranks,
+        seq=rows.column("seq").to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
+        op=rows.column("op").to_numpy(zero_copy_only=False).astype(np.int8, copy=False),
+        size_bytes=rows.column("size_bytes").to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
+        arrival_ns=grid("arrival_ns"),
+        start_ns=grid("start_ns"),
+        end_ns=grid("end_ns"),
+    )
+
+
+def _write_arrow(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_IPC_OPTIONS) as writer:
+        writer.write_batch(rows)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
+
+def _read_arrow(body: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(body) as reader:
+        batches = list(reader)
+    if len(batches) != 1:
+        raise MalformedMessage(f"an Arrow body holds {len(batches)} record batches, not one")
+    batch: pa.RecordBatch = batches[0]
+    batch.validate(full=True)
+    return batch
+
+
+def _set(attributes: Any, key: str, value: str | int | bool) -> None:
+    attribute: KeyValue = attributes.add(key=key)
+    if isinstance(value, bool):
+        attribute.value.bool_value = value
+    elif isinstance(value, int):
+        attribute.value.int_value = value
+    else:
+        attribute.value.string_value = value
+
+
+def _text(attributes: dict[str, AnyValue], key: str) -> str:
+    value = attributes.get(key)
+    if value is None or value.WhichOneof("value") != "string_value":
+        raise MalformedMessage(f"attribute {key!r} is missing or not a string")
+    text: str = value.string_value
+    return text
+
+
+def _integer(attributes: dict[str, AnyValue], key: str) -> int:
+    value = attributes.get(key)
+    if value is None or value.WhichOneof("value") != "int_value":
+        raise MalformedMessage(f"attribute {key!r} is missing or not an integer")
+    number: int = value.int_value
+    return number
+
+
+assert set(_JSON_EVENTS.values()) | {CallBatch, Rounds} == set(get_args(Event)), "an event has no encoding"

@@ -1,0 +1,55 @@
+"""The errors of Pacehound, split by what the caller does about them.
+
+PacehoundError
+├── InvalidInput          say it to the user (exit status 2): a setting, a path, an argument
+│   └── InvalidSetting
+├── RejectedMessage       dead-letter the bytes and go on: they will never be right
+│   ├── MalformedMessage      the bytes are no Pacehound event
+│   ├── UnknownSchema         an event of a version that this build does not read
+│   └── InvalidEvent          well-formed, but it contradicts itself or its job
+└── Unavailable           try again later: a bus, a store or a head node is away
+    ├── BusFull               back-pressure: the receiver is up and says "slower"
+    └── StoreOwned            another process owns the store; ask it instead
+"""
+
+from __future__ import annotations
+
+
+class PacehoundError(Exception):
+    """Base of every error that Pacehound raises on purpose."""
+
+
+class InvalidInput(PacehoundError):
+    """What the user gave cannot be used; the message says what to give instead."""
+
+
+class InvalidSetting(InvalidInput):
+    """A setting is unknown or its value does not fit."""
+
+
+class RejectedMessage(PacehoundError):
+    """A message that will never be processed; it belongs in the dead letters."""
+
+
+class MalformedMessage(RejectedMessage):
+    """The bytes do not hold a Pacehound event."""
+
+
+class UnknownSchema(RejectedMessage):
+    """The event's kind or schema version is not known to this build."""
+
+
+class InvalidEvent(RejectedMessage):
+    """The event can be read, but what it says cannot be true."""
+
+
+class Unavailable(PacehoundError):
+    """Something that should answer does not; the same call may succeed later."""
+
+
+class BusFull(Unavailable):
+    """The bus holds as much as it may; publish again once consumers have moved on."""
+
+
+class StoreOwned(Unavailable):
+    """The store is open in another process."""

@@ -1,0 +1,464 @@
+"""The events of the pipeline, besides CallBatch (calls.py) and Rounds (rounds.py).
+
+Every event carries its job, its attempt (an elastic restart is a new attempt) and an event time; `identity()` is
+the id that a replay writes again. Time is the time on the event, never that of arrival.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pacehound.errors import InvalidEvent
+from pacehound.identity import event_id
+
+NEVER = -1
+"""The sequence number of a rank that has launched, or completed, nothing yet."""
+
+OPTIMIZER_STEP = "optimizer_step"
+CHECKPOINT_BEGIN, CHECKPOINT_END = "checkpoint_begin", "checkpoint_end"
+EVALUATION_BEGIN, EVALUATION_END = "evaluation_begin", "evaluation_end"
+MARKER_NAMES = (OPTIMIZER_STEP, CHECKPOINT_BEGIN, CHECKPOINT_END, EVALUATION_BEGIN, EVALUATION_END)
+
+FindingKind = Literal["slow", "hang", "exit", "intermittent", "change", "planned", "blind"]
+VerdictWord = Literal["culprit", "suspected", "unknown"]
+Cause = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
+IncidentState = Literal["open", "relieved", "closed"]
+RunState = Literal["running", "stopped", "exited", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """A host says who is in a communicator and which of its own ranks are.
+
+    It stands in `calls` before the first call of that host on the communicator, and in `topology` (compacted).
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    host: str
+    communicator: str
+    name: str
+    is_world: bool
+    members: tuple[int, ...]
+    host_ranks: tuple[int, ...]
+    world_size: int
+    generation: int = 0
+    backend: str = ""
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_ranks("members", self.members, self.world_size)
+        strangers = sorted(set(self.host_ranks) - set(self.members))
+        if strangers:
+            raise InvalidEvent(f"host {self.host!r} announces ranks {strangers} that are no members of {self.name!r}")
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, host, its ranks)."""
+        return event_id("topology", self.job, self.attempt, self.communicator, self.host, self.host_ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall:
+    """A call that was launched and has not completed."""
+
+    seq: int
+    op: str
+    count: int
+    dtype: str
+    launch_ns: int
+    peer: int = -1
+    direction: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProgress:
+    """How far one rank is on one communicator: sequence numbers of its collectives, and what it waits in."""
+
+    rank: int
+    last_launched: int = NEVER
+    last_completed: int = NEVER
+    open: tuple[OpenCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A host's promise: every row of mine on this communicator that ended by `time_ns` has been sent.
+
+    Sent once a second, idle or not, in `calls`, in order with the rows it speaks of.
+
+    Attributes
+    ----------
+    announced
+        On the world communicator only: every communicator that a rank of this host had joined by `time_ns`, so
+        that whoever merges the streams of a job knows which ones to wait for.
+    closed
+        Nothing more will come from this host on this communicator.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    host: str
+    communicator: str
+    ranks: tuple[RankProgress, ...]
+    announced: tuple[str, ...] = ()
+    dropped_total: int = 0
+    closed: bool = False
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, host, time)."""
+        return event_id("progress", self.job, self.attempt, self.communicator, self.host, self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Markers:
+    """What a host's ranks said about their own life: optimizer steps, checkpoints, evaluations.
+
+    Columns of equal length; `steps` counts the optimizer steps of that rank from 0. Travels on the world
+    communicator, before the progress that covers its times.
+    """
+
+    job: str
+    attempt: int
+    host: str
+    communicator: str
+    ranks: tuple[int, ...]
+    names: tuple[str, ...]
+    steps: tuple[int, ...]
+    times_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.ranks), len(self.names), len(self.steps), len(self.times_ns)}
+        if len(lengths) != 1:
+            raise InvalidEvent(f"marker columns have different lengths: {sorted(lengths)}")
+        unknown = sorted(set(self.names) - set(MARKER_NAMES))
+        if unknown:
+            raise InvalidEvent(f"unknown markers {unknown}; known are {list(MARKER_NAMES)}")
+
+    @property
+    def time_ns(self) -> int:
+        """The time of its last marker."""
+        return max(self.times_ns, default=0)
+
+    def identity(self) -> str:
+        """Names (job, attempt, host, first and last marker)."""
+        edge = (self.ranks[0], self.steps[0], self.ranks[-1], self.steps[-1]) if self.ranks else ()
+        return event_id("markers", self.job, self.attempt, self.host, edge, len(self.ranks), self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has reached `time_ns` and the stream was silent: only what stands in the log may close a silence."""
+
+    job: str
+    attempt: int
+    time_ns: int
+    stream: str
+
+    def identity(self) -> str:
+        """Names (job, attempt, stream, time)."""
+        return event_id("tick", self.job, self.attempt, self.stream, self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessState:
+    """One training process as its host's agent sees it.
+
+    Attributes
+    ----------
+    state
+        `stopped` is a SIGSTOP or a debugger; `exited` means that the process is gone.
+    exit_code, signal
+        How it left, where that could be learnt.
+    since_ns
+        When it was first seen in this state.
+    detail
+        The exception that ended it, as far as the process itself could say.
+
+    """
+
+    rank: int
+    pid: int
+    state: RunState
+    since_ns: int
+    exit_code: int | None = None
+    signal: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """The training processes of one host, once a second and at once when one changes.
+
+    `closed` says that the job has ended on this host, and `closed_why` how (`job ended`, `job killed`).
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    host: str
+    processes: tuple[ProcessState, ...]
+    closed: bool = False
+    closed_why: str = ""
+
+    def identity(self) -> str:
+        """Names (job, attempt, host, time)."""
+        return event_id("host", self.job, self.attempt, self.host, self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """Stage one to stage two: nothing earlier than `time_ns` will come from this stream any more."""
+
+    job: str
+    attempt: int
+    time_ns: int
+    stream: str
+
+    def identity(self) -> str:
+        """Names (job, attempt, stream, time)."""
+        return event_id("watermark", self.job, self.attempt, self.stream, self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationSample:
+    """One iteration of a job: when each rank ended it and how long it took.
+
+    Attributes
+    ----------
+    step
+        Counts from 0 at the first iteration seen.
+    ranks, ends_ns
+        World ranks that reported and when each ended the iteration; equal lengths.
+    step_time_s
+        Median over the ranks of the time since the iteration before; 0 for the first one.
+    boundary
+        What marks an iteration: `optimizer_step` (the instrument saw it) or `period` (the calls recur).
+    planned
+        A checkpoint or an evaluation fell into it, by the job's own markers.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    communicator: str
+    step: int
+    ranks: tuple[int, ...]
+    ends_ns: tuple[int, ...]
+    step_time_s: float
+    boundary: Literal["optimizer_step", "period"]
+    planned: str = ""
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, step)."""
+        return event_id("iteration", self.job, self.attempt, self.communicator, self.step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instant:
+    """A moment of a job: its iteration, where one is known, and its event time."""
+
+    step: int | None
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changepoint:
+    """A verified, lasting change of a series' level (onset of a slowdown, or its relief)."""
+
+    job: str
+    attempt: int
+    series: str
+    at: Instant
+    detected: Instant
+    before_s: float
+    after_s: float
+    probability: float
+
+    @property
+    def magnitude(self) -> float:
+        """Relative change: +0.4 is 40 % slower."""
+        return self.after_s / self.before_s - 1.0
+
+    @property
+    def time_ns(self) -> int:
+        """When it could first be said."""
+        return self.detected.time_ns
+
+    def identity(self) -> str:
+        """Names (job, attempt, series, where it was found)."""
+        return event_id("changepoint", self.job, self.attempt, self.series, self.detected.step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOutlier:
+    """A communicator whose transfers take more than 1.1 x the median of its peers (Falcon 4.3)."""
+
+    job: str
+    attempt: int
+    time_ns: int
+    communicator: str
+    peers: int
+    transfer_s: float
+    median_s: float
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, time)."""
+        return event_id("group", self.job, self.attempt, self.communicator, self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was concluded, how sure that is, and from what (DESIGN section 10).
+
+    Attributes
+    ----------
+    id
+        The same through all its versions: it names (job, attempt, kind, onset).
+    verdict
+        `culprit` needs positive evidence; `suspected` names the likeliest; `unknown` names nobody.
+    culprits, candidates, victims
+        World ranks; `culprits` is empty where the verdict is `unknown`.
+    relief
+        When it ended; `None` while it lasts.
+    magnitude
+        Relative change of the iteration time (+0.10 is 10 % slower); `None` for a hang.
+    unseen
+        What could not be seen and might change the verdict.
+
+    """
+
+    id: str
+    job: str
+    attempt: int
+    kind: FindingKind
+    verdict: VerdictWord
+    cause: Cause | None
+    culprits: tuple[int, ...] = ()
+    candidates: tuple[int, ...] = ()
+    victims: tuple[int, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    onset: Instant | None = None
+    detected: Instant | None = None
+    relief: Instant | None = None
+    magnitude: float | None = None
+    lasting: bool = False
+    pages: bool = False
+    evidence: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    source: str = ""
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        if self.verdict == "unknown" and self.culprits:
+            raise InvalidEvent(f"finding {self.id} names culprits {list(self.culprits)} with the verdict 'unknown'")
+        if self.verdict != "unknown" and not self.culprits and not self.links:
+            raise InvalidEvent(f"finding {self.id} says {self.verdict!r} and names nobody")
+
+    @property
+    def time_ns(self) -> int:
+        """When this version of it was said."""
+        latest = [i.time_ns for i in (self.onset, self.detected, self.relief) if i is not None]
+        return max(latest, default=0)
+
+    def identity(self) -> str:
+        """Names the finding and its version."""
+        return event_id("finding", self.id, self.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What an incident has cost so far: excess time x ranks."""
+
+    excess_s: float = 0.0
+    ranks: int = 0
+    gpu_hours: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """Findings that belong together, with a life: open, updated, relieved, closed.
+
+    `id` stays for its life (job, attempt, first finding); `version` counts what was said about it.
+    """
+
+    id: str
+    version: int
+    job: str
+    attempt: int
+    time_ns: int
+    state: IncidentState
+    opened_ns: int
+    closed_ns: int | None = None
+    closed_why: str | None = None
+    findings: tuple[Finding, ...] = ()
+    cost: Cost = field(default_factory=Cost)
+
+    def identity(self) -> str:
+        """Names the incident and its version."""
+        return event_id("incident", self.id, self.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the actuators would do, or did, about an incident; recorded whether taken or not.
+
+    Attributes
+    ----------
+    action
+        `ignore`, `adjust_microbatches`, `adjust_topology`, `checkpoint_restart`, or `resume_rank` ….
+    price_s
+        What the action would cost the job, in seconds.
+    loss_s
+        What the incident had cost by then, in seconds.
+    taken
+        False in observe mode, always.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    incident: str
+    incident_version: int
+    mode: Literal["observe", "approve", "auto"]
+    action: str
+    reason: str
+    price_s: float
+    loss_s: float
+    taken: bool = False
+
+    def identity(self) -> str:
+        """Names (incident, action)."""
+        return event_id("decision", self.incident, self.action)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that could not be processed: its bytes, where it stood, and why."""
+
+    source_topic: str
+    partition: int
+    offset: int
+    time_ns: int
+    error: str
+    reason: str
+    payload: bytes = field(repr=False)
+    job: str = ""
+    attempt: int = 0
+
+    def identity(self) -> str:
+        """Names (topic, partition, offset)."""
+        return event_id("dead-letter", self.source_topic, self.partition, self.offset)
+
+
+def _check_ranks(name: str, ranks: tuple[int, ...], world_size: int) -> None:
+    outside = [rank for rank in ranks if not 0 <= rank < world_size]
+    if outside:
+        raise InvalidEvent(f"{name} {outside} are outside the world of {world_size} ranks")
+    if len(set(ranks)) != len(ranks):
+        raise InvalidEvent(f"{name} {list(ranks)} has a rank twice")

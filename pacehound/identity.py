@@ -1,0 +1,60 @@
+"""Ids that every producer computes alike, without any coordination.
+
+An id is a hash of identity fields alone (integers and strings), never of a float or of encoded bytes, so that
+a replay on another machine or version writes the same id and every store and notifier can drop the duplicate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+_DIGEST_BYTES = 16  # the size of an OpenTelemetry trace id, so that a round's id can be one
+
+
+def digest(*parts: str | int | Sequence[int] | None) -> bytes:
+    """16 bytes that name `parts`, in order.
+
+    >>> digest("finding", "job-1", 0).hex() == digest("finding", "job-1", 0).hex()
+    True
+    >>> digest("a", "bc") == digest("ab", "c")
+    False
+    """
+    for part in parts:
+        if isinstance(part, float):
+            raise TypeError(f"a float ({part!r}) must not take part in an id: its last bits differ between machines")
+    canonical = json.dumps([list(p) if isinstance(p, (tuple, list)) else p for p in parts], separators=(",", ":"))
+    return hashlib.blake2b(canonical.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def event_id(kind: str, *parts: str | int | Sequence[int] | None) -> str:
+    """The id of an event, as 32 hexadecimal digits."""
+    return digest(kind, *parts).hex()
+
+
+def communicator_id(job: str, attempt: int, name: str, ranks: Sequence[int], generation: int) -> str:
+    """The id of a communicator that c10d made: all members know every one of these fields.
+
+    Parameters
+    ----------
+    job, attempt
+        The job, and which elastic restart of it.
+    name
+        The process group's name, the same on all members.
+    ranks
+        World ranks of the members.
+    generation
+        How often this process had initialised torch.distributed before: re-initialising reuses names.
+
+    """
+    return digest("communicator", job, attempt, name, sorted(ranks), generation).hex()
+
+
+def round_trace_id(communicator: str, seq: int, source: int = -1, destination: int = -1) -> bytes:
+    """The Trace ID of CCL-D section 5.1, as an OpenTelemetry trace id.
+
+    All ranks compute the same 16 bytes for one round. The calls of a point-to-point pair are counted apart from
+    the collectives, so the two world ranks are part of the hash there.
+    """
+    return digest("round", communicator, seq, source, destination)

@@ -1,0 +1,75 @@
+"""Which topic and key an event travels on."""
+
+from __future__ import annotations
+
+from pacehound import topics
+from pacehound.calls import CallBatch
+from pacehound.events import (
+    Changepoint,
+    DeadLetter,
+    Decision,
+    Finding,
+    GroupOutlier,
+    HostSample,
+    Incident,
+    IterationSample,
+    Markers,
+    Progress,
+    Tick,
+    Topology,
+    Watermark,
+)
+from pacehound.rounds import Rounds
+
+Event = (
+    CallBatch
+    | Topology
+    | Progress
+    | Markers
+    | Tick
+    | HostSample
+    | Rounds
+    | Watermark
+    | IterationSample
+    | Changepoint
+    | GroupOutlier
+    | Finding
+    | Incident
+    | Decision
+    | DeadLetter
+)
+
+HOST_STREAM = "host:"
+"""Prefix of the stream name of a host's samples; any other stream is a communicator."""
+
+
+def host_stream(job: str, host: str) -> str:
+    """The name of the stream of one host's samples."""
+    return f"{HOST_STREAM}{job}/{host}"
+
+
+def route(event: Event) -> tuple[topics.Topic, str]:
+    """The topic of an event and the key it has there.
+
+    A `Topology` goes to `calls`, in order with the calls it explains; publish it on `topics.TOPOLOGY` too.
+    """
+    match event:
+        case CallBatch() | Topology() | Progress() | Markers():
+            return topics.CALLS, event.communicator
+        case Tick():
+            is_host = event.stream.startswith(HOST_STREAM)
+            return (topics.HOSTS if is_host else topics.CALLS), event.stream
+        case HostSample():
+            return topics.HOSTS, host_stream(event.job, event.host)
+        case Rounds() | Watermark():
+            return topics.ROUNDS, event.job
+        case IterationSample():
+            return topics.ITERATIONS, event.job
+        case Changepoint() | GroupOutlier() | Finding():
+            return topics.FINDINGS, event.job
+        case Incident():
+            return topics.INCIDENTS, event.job
+        case Decision():
+            return topics.DECISIONS, event.job
+        case DeadLetter():
+            return topics.DEAD_LETTERS, event.source_topic

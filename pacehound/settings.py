@@ -1,0 +1,155 @@
+"""Every setting, with its unit in its name; built once, from the environment and `--set KEY=VALUE`, and passed down."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pacehound.errors import InvalidSetting
+
+ENVIRONMENT_PREFIX = "PACEHOUND_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """Which host this is."""
+
+    name: str = ""
+    """Empty: the machine's own name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangSettings:
+    """When a call that does not end, or a job that does not go on, is a hang."""
+
+    suspect_after_s: float = 30.0
+    """Snapshot the evidence and say `suspected`; never before 10 iterations' time."""
+    page_after_s: float = 300.0
+    """Wake somebody; never later than half of the smallest process-group timeout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowSettings:
+    """When iterations are slow (Falcon 4.2)."""
+
+    min_change: float = 0.10
+    """Mean before and after must differ by this much, else it is jitter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """Event time and its watermarks."""
+
+    lateness_s: float = 5.0
+    """How long a silent host or a late row is waited for, in event time."""
+    tick_s: float = 1.0
+    """Operators are told the time at fixed multiples of this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """The daemon on a training host."""
+
+    poll_s: float = 0.05
+    """How often the rings are read."""
+    flush_s: float = 1.0
+    """Batches are cut after this at the latest, and progress is sent this often."""
+    max_backlog_bytes: int = 64 * 1024 * 1024
+    """Held while the head node is away; beyond it the oldest calls are dropped and counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSettings:
+    """Who is told."""
+
+    webhook_url: str = ""
+    """An incident is posted here as JSON, once per state; empty: nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings, by component.
+
+    >>> Settings.load({"PACEHOUND_HANG_SUSPECT_AFTER_S": "4"}, ["host.name=node7"]).hang.suspect_after_s
+    4.0
+    """
+
+    host: HostSettings = field(default_factory=HostSettings)
+    hang: HangSettings = field(default_factory=HangSettings)
+    slow: SlowSettings = field(default_factory=SlowSettings)
+    stream: StreamSettings = field(default_factory=StreamSettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
+    alerts: AlertSettings = field(default_factory=AlertSettings)
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> Settings:
+        """Defaults, then `PACEHOUND_<COMPONENT>_<NAME>` of `environ`, then `component.name=value` of `overrides`.
+
+        Raises
+        ------
+        InvalidSetting
+            A key is unknown or a value does not fit its type.
+
+        """
+        keys = known_keys()
+        texts: dict[str, str] = {}
+        for key in keys:
+            variable = ENVIRONMENT_PREFIX + key.replace(".", "_").upper()
+            if variable in environ:
+                texts[key] = environ[variable]
+        for override in overrides:
+            key, separator, text = override.partition("=")
+            if not separator:
+                raise InvalidSetting(f"--set {override!r} has no '='; write KEY=VALUE, as in hang.suspect_after_s=10")
+            if key not in keys:
+                raise InvalidSetting(f"unknown setting {key!r}; known are {', '.join(sorted(keys))}")
+            texts[key] = text
+        components: dict[str, dict[str, Any]] = {}
+        for key, text in texts.items():
+            component, name = key.split(".")
+            components.setdefault(component, {})[name] = _parse(key, text, keys[key])
+        return dataclasses.replace(
+            cls(), **{name: dataclasses.replace(getattr(cls(), name), **values) for name, values in components.items()}
+        )
+
+    def as_overrides(self) -> list[str]:
+        """What differs from the defaults, as `key=value`, to hand to a process that this one starts."""
+        defaults = Settings()
+        changed = []
+        for key in known_keys():
+            component, name = key.split(".")
+            value = getattr(getattr(self, component), name)
+            if value != getattr(getattr(defaults, component), name):
+                changed.append(f"{key}={value}")
+        return changed
+
+
+def known_keys() -> dict[str, type]:
+    """Every `component.name` and its type."""
+    keys: dict[str, type] = {}
+    for component, kind in typing.get_type_hints(Settings).items():
+        for name, value_type in typing.get_type_hints(kind).items():
+            keys[f"{component}.{name}"] = value_type
+    return keys
+
+
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+_POSITIVE = ("_s", "_bytes", "min_change")
+
+
+def _parse(key: str, text: str, kind: type | types.UnionType) -> Any:
+    try:
+        if kind is bool:
+            if text.lower() in _TRUE | _FALSE:
+                return text.lower() in _TRUE
+            raise ValueError("write true or false")
+        value = typing.cast(type, kind)(text)
+        if isinstance(value, (int, float)) and key.endswith(_POSITIVE) and not value > 0:
+            raise ValueError("it must be more than 0")
+        return value
+    except ValueError as error:
+        raise InvalidSetting(f"setting {key}={text!r} does not fit: {error}") from error
