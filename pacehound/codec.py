@@ -246,11 +246,8 @@ def _encode_rounds(rounds: Rounds, record: LogRecord) -> None:
         pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).ravel(), pa.int64()), n_ranks)
         for values in (rounds.arrival_ns, rounds.start_ns, rounds.end_ns)
     ]
-    columns = [
-        pa.array(rounds.seq, pa.int64()),
-        pa.array(rounds.op, pa.int8()),
-        pa.array(rounds.size_bytes, pa.int64()),
-    ]
+    kinds = {"seq": pa.int64(), "op": pa.int8(), "size_bytes": pa.int64()}
+    columns = [pa.array(getattr(rounds, name), kind) for name, kind in kinds.items()]
     names = [*kinds, "arrival_ns", "start_ns", "end_ns"]
     record.body.bytes_value = _write_arrow(pa.RecordBatch.from_arrays([*columns, *grid], names=names))
 
