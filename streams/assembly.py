@@ -132,7 +132,8 @@ class RoundGrid:
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""
-        return self._close(self._seen[: self._length].all(axis=1))
+        complete: BoolArray = self._seen[: self._length].all(axis=1)
+        return self._close(complete)
 
     def close_overdue(
         self, before_ns: int, still_running: BoolArray | None, running_seq: Int64Array
@@ -154,7 +155,8 @@ class RoundGrid:
         lines = slice(0, self._length)
         seen = self._seen[lines]
         entered = np.where(seen, np.maximum(self._arrival_ns[lines], 1), np.iinfo(np.int64).max).min(axis=1)
-        overdue: BoolArray = np.logical_and(seen.any(axis=1), entered < before_ns)
+        overdue: BoolArray = np.zeros(self._length, np.bool_)
+        overdue[:] = seen.any(axis=1) & (entered < before_ns)
         if still_running is not None:
             seq = self._base + np.arange(self._length)
             owed = (seq[:, None] >= running_seq[None, :]) & still_running[None, :] & ~seen

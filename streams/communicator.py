@@ -12,12 +12,21 @@ import numpy as np
 
 from pacehound.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.errors import InvalidEvent
-from pacehound.events import IterationSample, Markers, Progress, RankProgress, Tick, Topology, Watermark
+from pacehound.events import (
+    OPTIMIZER_STEP,
+    IterationSample,
+    Markers,
+    Progress,
+    RankProgress,
+    Tick,
+    Topology,
+    Watermark,
+)
 from pacehound.rounds import Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
 from streams.iterations import IterationTracker
 
-StageOneEvent = Rounds | IterationSample | Progress | Topology | Watermark
+StageOneEvent = Rounds | IterationSample | Progress | Topology | Markers | Watermark
 
 CLOSED_NS = (1 << 63) - 1
 """The watermark of a stream that has ended."""
@@ -163,7 +172,8 @@ class CommunicatorOperator:
         if strangers:
             raise InvalidEvent(f"markers of ranks {strangers}, outside the world of {len(self.members)} ranks")
         self._iterations.add(markers)
-        return []
+        has_pauses = any(name != OPTIMIZER_STEP for name in markers.names)
+        return [markers] if has_pauses else []
 
     def on_progress(self, progress: Progress) -> list[StageOneEvent]:
         """A host promises that all its rows up to a time have been sent: rounds may close."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.calls import Sees
 from pacehound.rounds import Rounds
 
 Int64Array = npt.NDArray[np.int64]
@@ -45,26 +46,29 @@ class RoundIndex:
     """
 
     def __init__(self, blocks: Sequence[Rounds]) -> None:
-        ranks, ends, rounds = [], [], []
+        ranks, ends, arrivals, rounds = [], [], [], []
         start_max, start_rank = [], []
         self._keys: list[TransferKey] = []
-        key_index = []
+        key_index, times, sizes = [], [], []
         n_rounds = 0
         for block in blocks:
-            if len(block) == 0:
-                continue
+            if len(block) == 0 or Sees.END not in block.sees:
+                continue  # without ends it is not known when anybody stopped waiting
             start = np.where(block.start_ns > 0, block.start_ns, block.arrival_ns)
-            end = np.where(block.end_ns > 0, block.end_ns, start)
+            end = block.end_ns
             members = np.array(block.ranks, np.int64)
             seen = end > 0
             line, column = np.nonzero(seen)
             ranks.append(members[column])
             ends.append(end[line, column])
+            arrivals.append(block.arrival_ns[line, column])
             rounds.append(line + n_rounds)
             start_max.append(start.max(axis=1))
             start_rank.append(members[start.argmax(axis=1)])
             self._keys.append((block.ranks[0], block.ranks[1]) if block.is_pair else block.communicator)
             key_index.append(np.full(len(block), len(self._keys) - 1))
+            times.append(block.times_ns)
+            sizes.append(block.size_bytes)
             n_rounds += len(block)
         empty = np.zeros(0, np.int64)
         rank = np.concatenate([empty, *ranks])
@@ -72,9 +76,14 @@ class RoundIndex:
         round_of = np.concatenate([empty, *rounds])
         order = np.lexsort((round_of, end_ns, rank))
         self._rank, self._end_ns, self._round = rank[order], end_ns[order], round_of[order]
+        self._arrival_ns = np.concatenate([empty, *arrivals])[order]
         self._start_ns = np.concatenate([empty, *start_max])
         self._start_rank = np.concatenate([empty, *start_rank])
         self._key_index = np.concatenate([empty, *key_index])
+        times_ns = np.concatenate([empty, *times])
+        by_time = np.argsort(times_ns, kind="stable")
+        self._times_ns = times_ns[by_time]
+        self._sizes = np.concatenate([[0], np.cumsum(np.concatenate([empty, *sizes])[by_time])])
 
     def walk(self, ends_ns: Mapping[int, int], begins_ns: Mapping[int, int]) -> Charges:
         """The charges of the iteration in which rank r worked from `begins_ns[r]` to `ends_ns[r]`."""
@@ -82,8 +91,7 @@ class RoundIndex:
         charged_transfers: dict[TransferKey, int] = {}
         rank = max(ends_ns, key=lambda r: (ends_ns[r], -r))
         now_ns = ends_ns[rank]
-        # Every step goes to an earlier round, or stays in time while rounds queue up: no walk is longer than this.
-        for _ in range(2 * len(self._start_ns) + 2):
+        while True:
             begin_ns = begins_ns.get(rank, now_ns)
             found = self._last_round(rank, now_ns, begin_ns)
             if found is None:
@@ -94,11 +102,38 @@ class RoundIndex:
             start_ns = int(self._start_ns[round_index])
             key = self._keys[int(self._key_index[round_index])]
             _charge(charged_transfers, key, end_ns - start_ns)
-            next_rank = int(self._start_rank[round_index])
-            if start_ns >= now_ns and next_rank == rank:
-                break  # a round without duration: nothing lies before it that could be told apart
-            rank, now_ns = next_rank, min(start_ns, end_ns)
+            rank = int(self._start_rank[round_index])
+            # Strictly earlier at every step, also past a round without duration: the walk always ends.
+            now_ns = min(start_ns, now_ns - 1)
         return Charges(charged_ranks, charged_transfers)
+
+    def work(self, after_ns: int, until_ns: int) -> tuple[int, int]:
+        """How many rounds ended in a stretch of time, and how many bytes a rank gave to them."""
+        first, last = (int(np.searchsorted(self._times_ns, t, "right")) for t in (after_ns, until_ns))
+        return last - first, int(self._sizes[last] - self._sizes[first])
+
+    def own_time_ns(self, ends_ns: Mapping[int, int], begins_ns: Mapping[int, int]) -> dict[int, int]:
+        """Per rank, the part of its iteration that it spent in no call: its own work, waiting left out.
+
+        A rank that is only waited with keeps its own time when somebody else becomes slow, so its growth tells a
+        culprit from a victim even where the path wanders.
+        """
+        own: dict[int, int] = {}
+        for rank, end_ns in ends_ns.items():
+            begin_ns = begins_ns.get(rank)
+            if begin_ns is None:
+                continue
+            low = int(np.searchsorted(self._rank, rank, "left"))
+            high = int(np.searchsorted(self._rank, rank, "right"))
+            first = low + int(np.searchsorted(self._end_ns[low:high], begin_ns, "right"))
+            last = low + int(np.searchsorted(self._end_ns[low:high], end_ns, "right"))
+            entered = np.maximum(self._arrival_ns[first:last], begin_ns)
+            order = np.argsort(entered, kind="stable")
+            entered, left = entered[order], self._end_ns[first:last][order]
+            covered_until = np.maximum.accumulate(np.concatenate([[begin_ns], left]))[:-1]
+            in_calls = np.maximum(left - np.maximum(entered, covered_until), 0).sum()
+            own[rank] = end_ns - begin_ns - int(in_calls)
+        return own
 
     def _last_round(self, rank: int, until_ns: int, after_ns: int) -> tuple[int, int] | None:
         low = int(np.searchsorted(self._rank, rank, "left"))
@@ -111,4 +146,4 @@ class RoundIndex:
 
 def _charge(charges: dict[int, int] | dict[TransferKey, int], key: int | TransferKey, duration_ns: int) -> None:
     if duration_ns > 0:
-        charges[key] = charges.get(key, 0) + duration_ns  # type: ignore[index, arg-type, call-overload]
+        charges[key] = charges.get(key, 0) + duration_ns  # type: ignore[index, arg-type]
