@@ -132,8 +132,7 @@ class RoundGrid:
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""
-        complete: BoolArray = self._seen[: self._length].all(axis=1)
-        return self._close(complete)
+        return self._close(np.asarray(self._seen[: self._length].all(axis=1), np.bool_))
 
     def close_overdue(
         self, before_ns: int, still_running: BoolArray | None, running_seq: Int64Array

@@ -133,18 +133,18 @@ class SlowWatch:
         unseen: tuple[str, ...],
     ) -> list[Finding]:
         if change.kind == "onset" and self._episode is None:
-            slow = [r for r in self._history if r.step >= change.at.step]
+            slow = [r for r in self._history if r.step >= change.step]
             self.excess_s = sum(max(0.0, r.step_time_s - change.before_s) for r in slow)
             finding = self._finding(change, communicators, unseen)
-            self._episode = _Episode(finding, change.at.step, change.before_s, record.step + MIN_ITERATIONS)
+            self._episode = _Episode(finding, change.step, change.before_s, record.step + MIN_ITERATIONS)
             return [finding]
         if self._episode is None:
             return []
         episode = self._episode
         if change.kind in ("relief", "speedup"):
             self._episode = None
-            relief = Instant(step=change.at.step, time_ns=change.at.time_ns)
-            sentence = f"iterations take {_ms(change.after_s)} again since step {change.at.step}"
+            relief = Instant(step=change.step, time_ns=change.time_ns)
+            sentence = f"iterations take {_ms(change.after_s)} again since step {change.step}"
             finding = episode.finding
             return [
                 replace(
@@ -161,14 +161,14 @@ class SlowWatch:
     def _finding(
         self, change: Change, communicators: dict[str, tuple[str, tuple[int, ...]]], unseen: tuple[str, ...]
     ) -> Finding:
-        found = self.attribute(change.at.step, communicators)
+        found = self.attribute(change.step, communicators)
         level = (
-            f"iterations take {_ms(change.after_s)} since step {change.at.step}, {_ms(change.before_s)} before "
+            f"iterations take {_ms(change.after_s)} since step {change.step}, {_ms(change.before_s)} before "
             f"({change.after_s / change.before_s - 1.0:+.0%})"
         )
         world = sorted(self._history[-1].own_ns)
         return Finding(
-            id=event_id("slow", self._job, self._attempt, change.at.step),
+            id=event_id("slow", self._job, self._attempt, change.step),
             job=self._job,
             attempt=self._attempt,
             kind=found.kind,
@@ -178,8 +178,8 @@ class SlowWatch:
             candidates=found.candidates,
             victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
             links=found.links,
-            onset=Instant(step=change.at.step, time_ns=change.at.time_ns),
-            detected=Instant(step=change.detected.step, time_ns=change.detected.time_ns),
+            onset=Instant(step=change.step, time_ns=change.time_ns),
+            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
             magnitude=change.after_s / change.before_s - 1.0,
             lasting=True,
             pages=found.kind == "slow",
@@ -274,8 +274,8 @@ class SlowWatch:
             job=self._job,
             attempt=self._attempt,
             series="iteration",
-            at=Instant(step=change.at.step, time_ns=change.at.time_ns),
-            detected=Instant(step=change.detected.step, time_ns=change.detected.time_ns),
+            at=Instant(step=change.step, time_ns=change.time_ns),
+            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
             before_s=change.before_s,
             after_s=change.after_s,
             probability=change.probability,
