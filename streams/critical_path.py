@@ -20,7 +20,7 @@ from pacehound.rounds import Rounds
 Int64Array = npt.NDArray[np.int64]
 
 TransferKey = str | tuple[int, int]
-"""A communicator, or the (sender, receiver) of a point-to-point pair."""
+"""A communicator, or the two ranks of a point-to-point pair, the smaller first: both directions are one link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class RoundIndex:
             rounds.append(line + n_rounds)
             start_max.append(start.max(axis=1))
             start_rank.append(members[start.argmax(axis=1)])
-            self._keys.append((block.ranks[0], block.ranks[1]) if block.is_pair else block.communicator)
+            self._keys.append((min(block.ranks), max(block.ranks)) if block.is_pair else block.communicator)
             key_index.append(np.full(len(block), len(self._keys) - 1))
             times.append(block.times_ns)
             sizes.append(block.size_bytes)

@@ -63,18 +63,17 @@ class HangWatch:
         self._advanced_ns: dict[int, int] = {}
         self._processes: dict[int, ProcessState] = {}
         self._hang: _Hang | None = None
-        self._lasted_ns = 0
 
     @property
     def is_hung(self) -> bool:
         """A hang is going on."""
         return self._hang is not None
 
-    def stalled_s(self, now_ns: int) -> float:
-        """How long the hang that is going on has lasted; 0 when none is."""
+    def ongoing(self, now_ns: int) -> dict[str, float]:
+        """The hang that is going on: how long it has lasted in seconds, by the id of its finding."""
         if self._hang is None or self._hang.finding.onset is None:
-            return 0.0
-        return max(0, now_ns - self._hang.finding.onset.time_ns) / 1e9
+            return {}
+        return {self._hang.finding.id: max(0, now_ns - self._hang.finding.onset.time_ns) / 1e9}
 
     def on_topology(self, topology: Topology) -> None:
         """A communicator of the job."""
@@ -145,15 +144,20 @@ class HangWatch:
             return self._look_again(now_ns, unseen)
         before_ns = now_ns - round(limit_s * 1e9)
         graph = wait_graph(self._progress, self._members, before_ns)
-        stuck = {rank: entry for rank, entry in graph.waiting.items() if self._advanced_ns.get(rank, 0) <= before_ns}
+        stuck = {rank for rank in graph.waiting if self._is_quiet(rank, before_ns)}
+        # Whoever is waited for by somebody that goes on may be late, but does not hang.
+        stuck = {rank for rank in stuck if all(self._is_quiet(other, before_ns) for other in graph.reached_from(rank))}
         quiet = bool(self._advanced_ns) and all(last_ns <= before_ns for last_ns in self._advanced_ns.values())
         if not stuck and (not quiet or step is None):
             return []
         # Without an open call it is a stall: nobody launches anything any more.
-        ranks = frozenset(stuck) if stuck else frozenset(self._advanced_ns)
+        ranks = frozenset(stuck or self._advanced_ns)
         finding = self._conclude(graph, now_ns, step, unseen)
         self._hang = _Hang(finding, ranks, {rank: self._counters.get(rank, 0) for rank in ranks})
         return [finding]
+
+    def _is_quiet(self, rank: int, since_ns: int) -> bool:
+        return self._advanced_ns.get(rank, 0) <= since_ns
 
     def _look_again(self, now_ns: int, unseen: tuple[str, ...]) -> list[Finding]:
         hang = self._hang

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pacehound.events import Cost, Finding, Incident
@@ -20,8 +21,11 @@ _HALTS = ("hang", "exit")
 class _Open:
     incident: Incident
     relieved_ns: int | None
-    excess_s: float
-    earlier_s: float  # of findings in it that have ended
+    excess_s: dict[str, float]  # by finding
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.excess_s.values())
 
 
 class IncidentBook:
@@ -65,45 +69,38 @@ class IncidentBook:
                 findings=(finding,),
                 cost=self._cost(excess_s),
             )
-            self._open.append(_Open(incident, None, excess_s, 0.0))
+            self._open.append(_Open(incident, None, {finding.id: excess_s}))
             return [incident]
-        findings = tuple(f for f in entry.incident.findings if f.id != finding.id)
-        if len(findings) == len(entry.incident.findings):
-            entry.earlier_s += entry.excess_s
-        findings = tuple(sorted((*findings, finding), key=lambda f: (f.onset.time_ns if f.onset else 0, f.id)))
-        entry.excess_s = excess_s
+        others = (f for f in entry.incident.findings if f.id != finding.id)
+        findings = tuple(sorted((*others, finding), key=lambda f: (f.onset.time_ns if f.onset else 0, f.id)))
+        entry.excess_s[finding.id] = excess_s
         relieved = all(f.relief is not None for f in findings)
         entry.relieved_ns = now_ns if relieved else None
         return [self._next(entry, now_ns, "relieved" if relieved else "open", findings)]
 
-    def on_tick(self, now_ns: int, excess_s: float) -> list[Incident]:
-        """Close what has been quiet for long enough; say the cost again when it has doubled."""
+    def on_tick(self, now_ns: int, ongoing_s: Mapping[str, float]) -> list[Incident]:
+        """Close what has been quiet for long enough; say the cost again when it has doubled.
+
+        `ongoing_s` holds what each finding that lasts has cost so far, by its id.
+        """
         incidents = []
         for entry in list(self._open):
             if entry.relieved_ns is not None:
                 if now_ns - entry.relieved_ns >= QUIET_NS:
                     incidents.append(self._close(entry, now_ns, "relieved"))
                 continue
-            said = entry.incident.cost.excess_s
-            entry.excess_s = max(entry.excess_s, excess_s)
-            total = entry.earlier_s + entry.excess_s
-            if total > 60.0 and total >= COST_UPDATE_FACTOR * said:
+            _update(entry, ongoing_s)
+            if entry.total_s > 60.0 and entry.total_s >= COST_UPDATE_FACTOR * entry.incident.cost.excess_s:
                 incidents.append(self._next(entry, now_ns, "open", entry.incident.findings))
         return incidents
 
-    def on_end(self, now_ns: int, why: str, excess_s: float) -> list[Incident]:
+    def on_end(self, now_ns: int, why: str, ongoing_s: Mapping[str, float]) -> list[Incident]:
         """The job has ended: nothing stays open."""
         closed = []
         for entry in list(self._open):
-            if entry.relieved_ns is None:
-                entry.excess_s = max(entry.excess_s, excess_s)
+            _update(entry, ongoing_s)
             closed.append(self._close(entry, now_ns, why))
         return closed
-
-    @property
-    def has_open(self) -> bool:
-        """Something is not closed."""
-        return bool(self._open)
 
     def _of(self, finding: Finding) -> _Open | None:
         for entry in self._open:
@@ -125,7 +122,7 @@ class IncidentBook:
             state="relieved" if state == "relieved" else "open",
             opened_ns=old.opened_ns,
             findings=findings,
-            cost=self._cost(entry.earlier_s + entry.excess_s),
+            cost=self._cost(entry.total_s),
         )
         return entry.incident
 
@@ -143,8 +140,14 @@ class IncidentBook:
             closed_ns=now_ns,
             closed_why=why,
             findings=old.findings,
-            cost=self._cost(entry.earlier_s + entry.excess_s),
+            cost=self._cost(entry.total_s),
         )
 
     def _cost(self, excess_s: float) -> Cost:
         return Cost(excess_s=excess_s, ranks=self.ranks, gpu_hours=excess_s * self.ranks / 3600.0)
+
+
+def _update(entry: _Open, ongoing_s: Mapping[str, float]) -> None:
+    for finding in entry.incident.findings:
+        if finding.id in ongoing_s:
+            entry.excess_s[finding.id] = ongoing_s[finding.id]

@@ -157,7 +157,7 @@ class JobOperator:
                     if event.closed:
                         self._closed_hosts[event.host] = event.closed_why
                     self._hang.on_host(event)
-                    events += self._note(self._exits.on_host(event, self._step), event.time_ns)
+                    self._exits.on_host(event)
                 case Markers():
                     self._on_pauses(event)
                 case IterationSample() if self._counts(event):
@@ -173,9 +173,10 @@ class JobOperator:
             planned=bool(self._paused),
             unseen=self._unseen(until_ns),
         )
+        findings += self._exits.on_tick(until_ns, self._step, is_hung=self._hang.is_hung)
         events += self._note(findings, until_ns)
         self._was_hung = self._was_hung or self._hang.is_hung
-        return [*events, *self._book.on_tick(until_ns, self._excess_s(until_ns))]
+        return [*events, *self._book.on_tick(until_ns, self._ongoing_s(until_ns))]
 
     def _on_pauses(self, markers: Markers) -> None:
         for rank, name in zip(markers.ranks, markers.names, strict=True):
@@ -226,21 +227,22 @@ class JobOperator:
     def _note(self, findings: list[Finding], now_ns: int) -> list[StageTwoEvent]:
         events: list[StageTwoEvent] = []
         for finding in findings:
-            if finding.kind == "hang" and finding.relief is not None and finding.onset is not None:
-                excess_s = (finding.relief.time_ns - finding.onset.time_ns) / 1e9
-            else:
-                excess_s = self._hang.stalled_s(now_ns) if finding.kind == "hang" else self._slow.excess_s
+            excess_s = self._slow.excess_s if finding.kind == "slow" else 0.0
+            if finding.kind == "hang" and finding.onset is not None:
+                until_ns = finding.relief.time_ns if finding.relief is not None else now_ns
+                excess_s = (until_ns - finding.onset.time_ns) / 1e9
             events += [finding, *self._book.on_finding(finding, now_ns, excess_s)]
         return events
 
-    def _excess_s(self, now_ns: int) -> float:
-        return self._hang.stalled_s(now_ns) if self._hang.is_hung else self._slow.excess_s
+    def _ongoing_s(self, now_ns: int) -> dict[str, float]:
+        return {**self._slow.ongoing, **self._hang.ongoing(now_ns)}
 
     def _end(self, now_ns: int) -> list[StageTwoEvent]:
         self.ended = True
         reasons = set(self._closed_hosts.values())
         why = "job killed" if "job killed" in reasons else "job ended"
-        return list(self._book.on_end(now_ns, why, self._excess_s(now_ns)))
+        left = self._exits.on_tick(now_ns, self._step, is_hung=self._hang.is_hung, is_end=True)
+        return self._note(left, now_ns) + list(self._book.on_end(now_ns, why, self._ongoing_s(now_ns)))
 
     def _forget_rounds(self) -> None:
         """Keep the rounds of the iteration that is going on; without iterations, of the last minute."""

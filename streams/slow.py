@@ -90,9 +90,9 @@ class SlowWatch:
         return float(np.median([r.step_time_s for r in self._history])) if self._history else 0.0
 
     @property
-    def is_slow(self) -> bool:
-        """A slow stretch is going on."""
-        return self._episode is not None
+    def ongoing(self) -> dict[str, float]:
+        """The slow stretch that is going on: what it has cost so far in seconds, by the id of its finding."""
+        return {self._episode.finding.id: self.excess_s} if self._episode is not None else {}
 
     def on_iteration(
         self,
@@ -297,7 +297,7 @@ def _transfer_attribution(
     seen = sum(1 for r in slow if r.charges.transfers.get(worst, 0))
     share = f"{transfers[worst] / growth_ns:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
     if isinstance(worst, tuple):
-        evidence = (f"transfers from rank {worst[0]} to rank {worst[1]} take longer: {share}",)
+        evidence = (f"transfers between rank {worst[0]} and rank {worst[1]} take longer: {share}",)
         return Attribution("slow", "suspected", "S2", candidates=worst, links=(worst,), evidence=evidence)
     name, members = communicators.get(worst, (worst, ()))
     evidence = (f"transfers of communicator {name!r} take longer after its last rank has entered: {share}",)

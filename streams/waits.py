@@ -41,22 +41,22 @@ class WaitGraph:
     roots: frozenset[int]
     together: frozenset[int]
 
+    def reached_from(self, rank: int) -> frozenset[int]:
+        """Everybody whom a rank waits for, directly or through others."""
+        reached: set[int] = set()
+        frontier = set(self.waiting[rank].waits_for) if rank in self.waiting else set()
+        while frontier:
+            other = frontier.pop()
+            if other in reached:
+                continue
+            reached.add(other)
+            if other in self.waiting:
+                frontier |= self.waiting[other].waits_for
+        return frozenset(reached)
+
     def in_cycle(self) -> frozenset[int]:
         """Ranks that wait, directly or through others, for themselves: an order of calls that does not match."""
-        members = set()
-        for start in self.waiting:
-            reached: set[int] = set()
-            frontier = set(self.waiting[start].waits_for)
-            while frontier:
-                rank = frontier.pop()
-                if rank in reached:
-                    continue
-                reached.add(rank)
-                if rank in self.waiting:
-                    frontier |= self.waiting[rank].waits_for
-            if start in reached:
-                members.add(start)
-        return frozenset(members)
+        return frozenset(rank for rank in self.waiting if rank in self.reached_from(rank))
 
 
 def wait_graph(
