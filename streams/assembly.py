@@ -12,8 +12,14 @@ from pacehound.errors import InvalidEvent
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+_NEVER_NS = np.iinfo(np.int64).max
+
 MAX_OPEN_ROUNDS = 65_536
 """A sequence number further ahead of the oldest open round than this is taken for corruption."""
+
+
+SLACK_ROUNDS = 1_024
+"""Rounds before the first one seen that may still come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,6 @@ class ClosedRounds:
     arrival_ns: Int64Array
     start_ns: Int64Array
     end_ns: Int64Array
-    missing_rows: int
 
 
 class RoundGrid:
@@ -68,7 +73,7 @@ class RoundGrid:
         self.late_rows = 0
         self.missing_rows = 0
         self._base: int | None = None  # sequence number of the grid's first line
-        self._has_closed = False
+        self._first_seen = 0
         self._length = 0  # lines in use
         self._allocate(64)
 
@@ -99,17 +104,17 @@ class RoundGrid:
         if len(rows) == 0:
             return
         low, high = int(rows.seq.min()), int(rows.seq.max())
-        base = low if self._base is None else self._base
-        if low < base and not self._has_closed:
-            self._shift_down(base - low)
-            base = low
+        if self._base is None:
+            # Rounds complete out of order, so the first rows seen need not be those of the first round.
+            self._base, self._first_seen = max(0, low - SLACK_ROUNDS), low
+        base = self._base
         if high - base >= MAX_OPEN_ROUNDS:
             raise InvalidEvent(
                 f"sequence number {high} is {high - base} ahead of the oldest open round {base}; "
                 f"more than {MAX_OPEN_ROUNDS} cannot be open"
             )
-        self._base = base
         self._reserve(high - base + 1)
+        self._first_seen = min(self._first_seen, low)
         line = rows.seq - base
         late = line < 0
         late[~late] = self._closed[line[~late]]
@@ -153,22 +158,29 @@ class RoundGrid:
             return None
         lines = slice(0, self._length)
         seen = self._seen[lines]
-        entered = np.where(seen, np.maximum(self._arrival_ns[lines], 1), np.iinfo(np.int64).max).min(axis=1)
+        entered = np.where(seen, np.maximum(self._arrival_ns[lines], 1), _NEVER_NS).min(axis=1)
+        # A round without any row is overdue when a later one is.
+        entered = np.minimum.accumulate(entered[::-1])[::-1]
         overdue: BoolArray = np.zeros(self._length, np.bool_)
-        overdue[:] = seen.any(axis=1) & (entered < before_ns)
+        overdue[:] = entered < before_ns
         if still_running is not None:
             seq = self._base + np.arange(self._length)
             owed = (seq[:, None] >= running_seq[None, :]) & still_running[None, :] & ~seen
             overdue &= ~owed.any(axis=1)
-        return self._close(overdue)
+        has_rows = seen.any(axis=1)
+        unseen = np.flatnonzero(overdue & ~has_rows & ~self._closed[lines])
+        self.missing_rows += self.n_ranks * int((self._base + unseen >= self._first_seen).sum())
+        self._closed[unseen] = True  # no row has come at all: nothing can be said but that they are missing
+        closed = self._close(overdue & has_rows)
+        self._drop_closed_head()
+        return closed
 
     def _close(self, chosen: BoolArray) -> ClosedRounds | None:
         chosen = chosen & ~self._closed[: self._length]
         index = np.flatnonzero(chosen)
         if len(index) == 0 or self._base is None:
             return None
-        missing = int((~self._seen[index]).sum())
-        self.missing_rows += missing
+        self.missing_rows += int((~self._seen[index]).sum())
         closed = ClosedRounds(
             seq=self._base + index,
             op=self._op[index],
@@ -176,15 +188,14 @@ class RoundGrid:
             arrival_ns=self._arrival_ns[index],
             start_ns=self._start_ns[index],
             end_ns=self._end_ns[index],
-            missing_rows=missing,
         )
         self._closed[index] = True
-        self._has_closed = True
         self._drop_closed_head()
         return closed
 
     def _drop_closed_head(self) -> None:
-        assert self._base is not None
+        if self._base is None:
+            return
         still_open = np.flatnonzero(~self._closed[: self._length])
         head = int(still_open[0]) if len(still_open) else self._length
         if head == 0:
@@ -195,12 +206,6 @@ class RoundGrid:
             array[:keep] = array[head : self._length].copy()
             array[keep : self._length] = 0
         self._length = keep
-
-    def _shift_down(self, lines: int) -> None:
-        self._reserve(self._length + lines)
-        for array in self._arrays():
-            array[lines : self._length] = array[: self._length - lines].copy()
-            array[:lines] = 0
 
     def _reserve(self, lines: int) -> None:
         if lines > len(self._op):

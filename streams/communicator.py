@@ -25,11 +25,9 @@ from pacehound.events import (
 from pacehound.rounds import Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
 from streams.iterations import IterationTracker
+from streams.merge import CLOSED_NS
 
 StageOneEvent = Rounds | IterationSample | Progress | Topology | Markers | Watermark
-
-CLOSED_NS = (1 << 63) - 1
-"""The watermark of a stream that has ended."""
 
 _SEND, _RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
 
@@ -213,12 +211,11 @@ class CommunicatorOperator:
         overdue_ns = min(self._watermark_ns, CLOSED_NS - 1) - self._lateness_ns
         for ranks, is_pair, grid in self._grids():
             closed = [grid.close_complete()]
-            if grid.open_rounds:
-                if is_pair:
-                    still = np.array([self._owes_pair(rank) for rank in ranks])
-                    closed.append(grid.close_overdue(overdue_ns, still, np.zeros(2, np.int64)))
-                else:
-                    closed.append(grid.close_overdue(overdue_ns, running, running_seq))
+            if is_pair:
+                still = np.array([self._owes_pair(rank) for rank in ranks])
+                closed.append(grid.close_overdue(overdue_ns, still, np.zeros(2, np.int64)))
+            else:
+                closed.append(grid.close_overdue(overdue_ns, running, running_seq))
             events += [self._rounds(ranks, is_pair, part) for part in closed if part is not None]
         if self._iterations is not None:
             gone = frozenset(rank for host in self._hosts.values() if host.closed for rank in host.ranks)
@@ -271,7 +268,6 @@ class CommunicatorOperator:
         return [(self.members, False, self._collectives), *pairs]
 
     def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds) -> Rounds:
-        self._count("missing_rows", closed.missing_rows)
         return Rounds(
             job=self.job,
             attempt=self.attempt,
@@ -313,7 +309,7 @@ class CommunicatorOperator:
         """Everything that was not used, by reason."""
         grids = [grid for _, _, grid in self._grids()]
         counts = dict(self.counts)
-        for name in ("duplicate_rows", "late_rows"):
+        for name in ("duplicate_rows", "late_rows", "missing_rows"):
             counts[name] = sum(getattr(grid, name) for grid in grids)
         if self._iterations is not None:
             counts["incomplete_iterations"] = self._iterations.incomplete

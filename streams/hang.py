@@ -148,7 +148,8 @@ class HangWatch:
         # Whoever is waited for by somebody that goes on may be late, but does not hang.
         stuck = {rank for rank in stuck if all(self._is_quiet(other, before_ns) for other in graph.reached_from(rank))}
         quiet = bool(self._advanced_ns) and all(last_ns <= before_ns for last_ns in self._advanced_ns.values())
-        if not stuck and (not quiet or step is None):
+        is_leaving = any(process.state == "exited" for process in self._processes.values())
+        if not stuck and (not quiet or is_leaving or step is None):
             return []
         # Without an open call it is a stall: nobody launches anything any more.
         ranks = frozenset(stuck or self._advanced_ns)

@@ -19,15 +19,18 @@ from pacehound.events import (
 from pacehound.rounds import Rounds
 from pacehound.routing import host_stream
 from pacehound.settings import Settings
-from streams.communicator import CLOSED_NS, StageOneEvent
+from streams.communicator import StageOneEvent
 from streams.critical_path import Charges, RoundIndex
 from streams.exits import ExitWatch
 from streams.hang import HangWatch
 from streams.incidents import IncidentBook
-from streams.merge import Merge
+from streams.merge import CLOSED_NS, Merge
 from streams.slow import IterationRecord, SlowWatch
 
 StageTwoEvent = Changepoint | GroupOutlier | Finding | Incident
+
+_CLOCK_JUMP_TICKS = 3_600
+"""Every host speaks once a second; where nobody has for so many ticks a clock has jumped, and time jumps with it."""
 
 _MAX_PLANNED_SHARE = 0.2
 """Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration."""
@@ -129,6 +132,9 @@ class JobOperator:
         is_closing = watermark_ns >= CLOSED_NS
         until_ns = self._merge.last_time_ns if is_closing else watermark_ns
         while self._done_ns + self._tick_ns <= until_ns:
+            next_ns = min(self._merge.first_time_ns or until_ns, until_ns) // self._tick_ns * self._tick_ns
+            if next_ns - self._done_ns > _CLOCK_JUMP_TICKS * self._tick_ns:
+                self._done_ns = next_ns - self._tick_ns
             self._done_ns += self._tick_ns
             events += self._step_to(self._done_ns)
         if is_closing:

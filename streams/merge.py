@@ -13,6 +13,9 @@ import numpy as np
 
 from pacehound.rounds import Rounds
 
+CLOSED_NS = (1 << 63) - 1
+"""The watermark of a stream that has ended."""
+
 
 class Timed(Protocol):
     """Anything with an event time and an id."""
@@ -51,14 +54,22 @@ class Merge(Generic[EventT]):
         self._watermarks[stream] = max(self._watermarks.get(stream, -1), watermark_ns)
 
     def push(self, stream: str, event: EventT) -> None:
-        """An event of a stream."""
+        """An event of a stream; one that comes after the stream has ended (it was sent twice) is not used."""
+        if self.has_ended(stream):
+            return
         time_ns = max(event.time_ns, self._watermarks.get(stream, -1))
         heapq.heappush(self._events, (time_ns, stream, event.identity(), event))
 
     def push_rounds(self, rounds: Rounds) -> None:
         """Rounds of a communicator; each counts from its own end on."""
+        if self.has_ended(rounds.communicator):
+            return
         times_ns = np.maximum(rounds.times_ns, self._watermarks.get(rounds.communicator, -1))
         self._rounds.append((rounds.communicator, times_ns, rounds))
+
+    def has_ended(self, stream: str) -> bool:
+        """Nothing more can come from a stream."""
+        return self._watermarks.get(stream, -1) >= CLOSED_NS
 
     @property
     def watermark_ns(self) -> int:
