@@ -88,6 +88,7 @@ class _Host:
                         self._name,
                         host_calls(spec, timeline.programs, observed, group, mine),
                         epoch_ns=self._epoch_ns,
+                        finish_s=observed.finish_s,
                         n_seconds=self.last_second + 1,
                         rng=np.random.default_rng([spec.seed, index, number]),
                     )

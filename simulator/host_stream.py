@@ -31,6 +31,8 @@ class CallStream:
         The host's members of the communicator.
     epoch_ns
         What the host's clock shows at the start of the job.
+    finish_s
+        When the job ends, in true time.
     n_seconds
         Seconds are counted from 0 at the job's start in true time, up to this number (excluded).
     rng
@@ -47,6 +49,7 @@ class CallStream:
         calls: HostCalls,
         *,
         epoch_ns: int,
+        finish_s: float,
         n_seconds: int,
         rng: np.random.Generator,
     ) -> None:
@@ -56,6 +59,7 @@ class CallStream:
         self._host = host
         self._sees = spec.source.sees
         self._epoch_ns = epoch_ns
+        self._finish_s = finish_s
         self._seconds_ns = spec.start_unix_ns + np.arange(n_seconds) * SECOND_NS
         self._ordinal = 0
         self._launched = self._counters(calls, calls.launch_s, spec.source.counts_launched)
@@ -165,7 +169,7 @@ class CallStream:
         is_sent = np.full(len(calls.end_s), source.rows != "none")
         if source.rows == "incomplete":
             # A process that is gone leaves no dump.
-            is_sent = np.isinf(calls.end_s) & (calls.given_up_s == calls.given_up_s.max(initial=0.0))
+            is_sent = np.isinf(calls.end_s) & (calls.given_up_s == self._finish_s)
             return self._clock_ns(calls.given_up_s), is_sent
         if Sees.END in source.sees:
             return self._clock_ns(np.minimum(calls.end_s, calls.given_up_s)), is_sent
