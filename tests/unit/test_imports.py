@@ -14,14 +14,12 @@ FRONT_DOORS = {"pacehound/cli.py", "pacehound/embedded.py"}
 
 # Heavy or optional libraries, and the only places that may name them; nobody imports them when a package is imported.
 CONFINED = {
-    "torch": ("pacehound/instrument/", "examples/", "bench/"),
+    "torch": ("pacehound/instrument/", "actuators/validation/", "bench/"),
     "cvxpy": ("actuators/",),
     "faust": ("streams/app.py",),
     "pynvml": ("collector/",),
     "chdb": ("storage/",),
     "clickhouse_connect": ("storage/",),
-    "aiohttp": ("pacehound/",),
-    "httpx": ("pacehound/", "collector/", "alerts/"),
 }
 
 

@@ -41,7 +41,7 @@ def message_with(batch, rows=None, **attributes):
 
 
 @given(call_batches())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_call_batch_survives_the_round_trip(batch):
     (read,) = decode(encode(batch))
     assert encode(read) == encode(batch)
@@ -53,7 +53,7 @@ def test_any_call_batch_survives_the_round_trip(batch):
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_event_survives_the_round_trip(kind, data):
     event = data.draw(event_of(kind))
     (read,) = decode(encode(event))
