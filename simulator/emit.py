@@ -185,6 +185,7 @@ class _Host:
             since_ns=since_ns,
             exit_code=change.exit_code,
             signal=change.signal,
+            detail=change.detail,
         )
 
     def _sample(self, time_ns: int, *, is_closed: bool) -> HostSample:

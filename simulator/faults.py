@@ -52,12 +52,17 @@ class StopRank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitRank:
-    """A process that leaves in the middle of a step, with an exit code or by a signal."""
+    """A process that leaves in the middle of a step, with an exit code or by a signal.
+
+    With `peers_fail_after_s` the others find their connections closed and leave too, innocent, with exit code 1;
+    without it they hang until the job is killed.
+    """
 
     rank: int
     step: int
     exit_code: int | None = None
     signal: int | None = None
+    peers_fail_after_s: float | None = None
 
     def __post_init__(self) -> None:
         if (self.exit_code is None) == (self.signal is None):

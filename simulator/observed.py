@@ -16,6 +16,7 @@ from simulator.timing import Hold, Timeline
 FloatArray = npt.NDArray[np.float64]
 
 SIGKILL = 9
+_PEER_EXIT_SPREAD_S = 0.02  # peers of a rank that left notice it this far apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class StateChange:
     state: RunState
     exit_code: int | None = None
     signal: int | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,20 @@ def observe(spec: JobSpec, timeline: Timeline) -> Observed:
                     signal=exited.signal,
                 )
             )
+            if exited.peers_fail_after_s is not None:
+                peers = [rank for rank in range(spec.layout.world_size) if rank != hold.rank]
+                for order, rank in enumerate(peers):
+                    given_up[rank] = hold.from_s + exited.peers_fail_after_s + order * _PEER_EXIT_SPREAD_S
+                    changes.append(
+                        StateChange(
+                            time_s=float(given_up[rank]),
+                            rank=rank,
+                            state="exited",
+                            exit_code=1,
+                            detail=f"RuntimeError: connection closed by peer {hold.rank}",
+                        )
+                    )
+                finish_s = float(given_up.max()) + _PEER_EXIT_SPREAD_S
             continue
         changes.append(StateChange(time_s=hold.from_s, rank=hold.rank, state="stopped"))
         if np.isfinite(hold.until_s):

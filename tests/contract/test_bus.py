@@ -136,6 +136,14 @@ def test_a_consumer_that_leaves_holds_nothing_back():
     assert leaves.poll(1) == []
 
 
+def test_when_the_last_consumer_has_left_nothing_is_kept():
+    bus = MemoryBus(max_bytes=10)
+    bus.subscribe([CALLS]).close()
+    for _ in range(100):
+        bus.publish(CALLS, "k", b"1234567890")
+    assert bus.held_bytes == 0
+
+
 def test_a_consumer_of_another_topic_holds_back_only_until_it_polls_and_commits():
     bus = MemoryBus()
     of_calls, of_findings = bus.subscribe([CALLS]), bus.subscribe([FINDINGS])

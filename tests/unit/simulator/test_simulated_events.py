@@ -168,6 +168,21 @@ def test_a_rank_that_exits_says_how_at_once():
     assert {p.state for p in first.processes if p.rank != 6} == {"running"}
 
 
+def test_innocent_peers_leave_after_the_rank_that_left_first():
+    fault = ExitRank(rank=6, step=10, signal=11, peers_fail_after_s=1.5)
+    events = stream(faults=(fault,))
+    last = {p.rank: p for sample in of_kind(events, HostSample) for p in sample.processes}
+    assert {rank: (p.exit_code, p.signal) for rank, p in last.items()} == {
+        rank: (None, 11) if rank == 6 else (1, None) for rank in range(8)
+    }
+    assert min(last.values(), key=lambda p: p.since_ns).rank == 6
+    assert min(p.since_ns for p in last.values() if p.rank != 6) == last[6].since_ns + 1_500_000_000
+    for progress in of_kind(events, Progress):
+        for rank in progress.ranks:
+            assert not rank.open or last[rank.rank].since_ns > progress.time_ns
+    assert of_kind(events, HostSample)[-1].closed_why == "job killed"
+
+
 def test_a_stopped_rank_that_resumes_is_seen_in_both_states_and_the_job_ends_well():
     events = stream(faults=(StopRank(rank=3, step=10, resume_after_s=3.0),))
     states = [s.processes[3].state for s in of_kind(events, HostSample) if s.host == "host0"]
