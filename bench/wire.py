@@ -6,11 +6,10 @@ import gzip
 import time
 from typing import Any
 
-from simulator.job import JobSpec, simulate
-
 from pacehound.calls import CallBatch
 from pacehound.codec import decode, encode
 from pacehound.topology import Layout
+from simulator.job import JobSpec, simulate
 
 SIZES = (1, 10, 100, 1_450, 10_000)
 

@@ -26,6 +26,7 @@ from pacehound.rounds import Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
 from streams.iterations import IterationTracker
 from streams.merge import CLOSED_NS
+from streams.recurring import RecurringIterations
 
 StageOneEvent = Rounds | IterationSample | Progress | Topology | Markers | Watermark
 
@@ -73,6 +74,7 @@ class CommunicatorOperator:
         self._claimed: dict[int, str] = {}
         self._collectives = RoundGrid(len(self.members))
         self._pairs: dict[tuple[int, int], RoundGrid] = {}
+        self._recurring = RecurringIterations(self.job, self.attempt, self.communicator)
         self._sees = Sees.ALL
         self._source = ""
         self._watermark_ns = -1
@@ -216,7 +218,11 @@ class CommunicatorOperator:
                 closed.append(grid.close_overdue(overdue_ns, still, np.zeros(2, np.int64)))
             else:
                 closed.append(grid.close_overdue(overdue_ns, running, running_seq))
-            events += [self._rounds(ranks, is_pair, part) for part in closed if part is not None]
+            for part in closed:
+                if part is not None:
+                    rounds = self._rounds(ranks, is_pair, part)
+                    events.append(rounds)
+                    events += [] if is_pair else self._recurring.add(rounds)
         if self._iterations is not None:
             gone = frozenset(rank for host in self._hosts.values() if host.closed for rank in host.ranks)
             events += self._iterations.close(self._watermark_ns, gone)

@@ -25,12 +25,19 @@ from streams.exits import ExitWatch
 from streams.hang import HangWatch
 from streams.incidents import IncidentBook
 from streams.merge import CLOSED_NS, Merge
-from streams.slow import IterationRecord, SlowWatch
+from streams.slow import IterationRecord, Scene, SlowWatch
+from streams.transfers import TransferBook
 
-StageTwoEvent = Changepoint | GroupOutlier | Finding | Incident
+StageTwoEvent = IterationSample | Changepoint | GroupOutlier | Finding | Incident
 
 _CLOCK_JUMP_TICKS = 3_600
 """Every host speaks once a second; where nobody has for so many ticks a clock has jumped, and time jumps with it."""
+
+_PATIENCE_NS = 30_000_000_000
+"""Recurring calls count as iterations when no optimizer step has been seen for so long after they were found."""
+
+_LONGER = 1.5
+"""Of two communicators that recur, the one with the longer period has the iteration, the other a part of it."""
 
 _MAX_PLANNED_SHARE = 0.2
 """Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration."""
@@ -60,12 +67,16 @@ class JobOperator:
         self._previous: IterationSample | None = None
         self._step: int | None = None
         self._boundary: str | None = None
+        self._first_recurring_ns = 0
+        self._step_time_s = 0.0
+        self._transfers = TransferBook()
         self._iteration_count = 0
         self._planned_count = 0
         self._was_hung = False
         self._paused: set[int] = set()  # ranks in a checkpoint or an evaluation now
         self._closed_hosts: dict[str, str] = {}
-        self._slow = SlowWatch(job, attempt, settings.slow.min_change)
+        self._min_change = settings.slow.min_change
+        self._slow = SlowWatch(job, attempt, self._min_change)
         self._hang = HangWatch(job, attempt, settings.hang)
         self._exits = ExitWatch(job, attempt)
         self._book = IncidentBook(job, attempt)
@@ -144,7 +155,10 @@ class JobOperator:
         return events
 
     def _step_to(self, until_ns: int) -> list[StageTwoEvent]:
-        self._recent += self._merge.take_rounds(until_ns)
+        arrived = self._merge.take_rounds(until_ns)
+        for rounds in arrived:
+            self._transfers.add(rounds)
+        self._recent += arrived
         released = self._merge.take_events(until_ns)
         events: list[StageTwoEvent] = []
         index: RoundIndex | None = None
@@ -168,7 +182,7 @@ class JobOperator:
                     self._on_pauses(event)
                 case IterationSample() if self._counts(event):
                     index = index or RoundIndex(self._recent)
-                    events += self._on_iteration(event, index)
+                    events += [event, *self._on_iteration(event, index)]
                 case _:
                     pass
         self._forget_rounds()
@@ -194,12 +208,21 @@ class JobOperator:
     def _counts(self, sample: IterationSample) -> bool:
         """Optimizer steps are the iterations of a job; recurring periods only where none are seen."""
         if sample.boundary == "optimizer_step":
-            if self._boundary != "optimizer_step":
-                self._boundary, self._previous = "optimizer_step", None
+            if self._boundary not in (None, "optimizer_step"):
+                # What was followed until now were parts of the first iteration.
+                self._slow, self._previous = SlowWatch(self.job, self.attempt, self._min_change), None
+            self._boundary = "optimizer_step"
             return True
-        if self._boundary is None:
-            self._boundary = sample.communicator
-        return self._boundary == sample.communicator
+        self._first_recurring_ns = self._first_recurring_ns or sample.time_ns
+        if self._boundary == "optimizer_step" or sample.time_ns < self._first_recurring_ns + _PATIENCE_NS:
+            return False
+        is_longer = sample.step_time_s > _LONGER * self._step_time_s
+        if self._boundary is None or (is_longer and sample.communicator != self._boundary):
+            self._boundary, self._previous = sample.communicator, None
+        if sample.communicator != self._boundary:
+            return False
+        self._step_time_s = sample.step_time_s
+        return True
 
     def _on_iteration(self, sample: IterationSample, index: RoundIndex) -> list[StageTwoEvent]:
         previous, self._previous = self._previous, sample
@@ -225,10 +248,15 @@ class JobOperator:
             n_rounds=n_rounds,
             size_bytes=size_bytes,
         )
-        found = self._slow.on_iteration(sample, record, self._communicators, self._unseen(sample.time_ns))
-        changepoints = [event for event in found if isinstance(event, Changepoint)]
+        scene = Scene(
+            communicators=self._communicators,
+            outliers=lambda: self._transfers.outliers(self.job, self.attempt, sample.time_ns),
+            unseen=self._unseen(sample.time_ns),
+        )
+        found = self._slow.on_iteration(sample, record, scene)
         findings = [event for event in found if isinstance(event, Finding)]
-        return [*changepoints, *self._note(findings, sample.time_ns)]
+        others = [event for event in found if not isinstance(event, Finding)]
+        return [*others, *self._note(findings, sample.time_ns)]
 
     def _note(self, findings: list[Finding], now_ns: int) -> list[StageTwoEvent]:
         events: list[StageTwoEvent] = []

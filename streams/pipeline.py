@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pacehound import __version__
 from pacehound.calls import CallBatch
 from pacehound.errors import InvalidEvent
-from pacehound.events import HostSample, IterationSample, Markers, Progress, Tick, Topology, Watermark
+from pacehound.events import HostSample, Markers, Progress, Tick, Topology, Watermark
 from pacehound.rounds import Rounds
 from pacehound.routing import HOST_STREAM, Event, host_stream
 from pacehound.settings import Settings
@@ -148,7 +148,7 @@ class Pipeline:
         job = self._job(key)
         out: list[Event] = []
         for event in stage_one:
-            if isinstance(event, (Rounds, IterationSample, Watermark)):
+            if isinstance(event, (Rounds, Watermark)):
                 out.append(event)
             out += job.on_stage_one(event)
         return self._finish(key, out)

@@ -10,12 +10,13 @@ wanders over ranks nobody is named.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from pacehound.events import Changepoint, Finding, Instant, IterationSample
+from pacehound.events import Changepoint, Finding, GroupOutlier, Instant, IterationSample
 from pacehound.identity import event_id
 from streams.changepoint import Change, ChangepointDetector
 from streams.critical_path import Charges, TransferKey
@@ -40,6 +41,19 @@ class IterationRecord:
     own_ns: dict[int, int]
     n_rounds: int
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is known of the job besides its iterations.
+
+    `communicators` holds name and members of each; `outliers` compares the groups' transfers when it is called;
+    `unseen` says what could not be seen so far.
+    """
+
+    communicators: dict[str, tuple[str, tuple[int, ...]]]
+    outliers: Callable[[], list[GroupOutlier]]
+    unseen: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,44 +112,42 @@ class SlowWatch:
         self,
         sample: IterationSample,
         record: IterationRecord,
-        communicators: dict[str, tuple[str, tuple[int, ...]]],
-        unseen: tuple[str, ...],
-    ) -> list[Changepoint | Finding]:
+        scene: Scene,
+    ) -> list[Changepoint | GroupOutlier | Finding]:
         """One finished iteration.
 
         Parameters
         ----------
         sample, record
             The iteration and what was measured in it.
-        communicators
-            Name and members of each communicator, for the sentences.
-        unseen
-            What could not be seen of the job so far.
+        scene
+            What else is known of the job now.
 
         """
         self._history.append(record)
         if self._episode is not None:
             self.excess_s += max(0.0, record.step_time_s - self._episode.before_s)
         change = self._detector.update(sample.step, sample.time_ns, sample.step_time_s)
-        events: list[Changepoint | Finding] = []
+        events: list[Changepoint | GroupOutlier | Finding] = []
         if change is not None:
             events.append(self._changepoint(change))
-            events += self._on_change(change, record, communicators, unseen)
+            if change.kind == "onset":
+                events += scene.outliers()
+            events += self._on_change(change, record, scene)
         elif self._episode is not None and record.step >= self._episode.next_look:
-            events += self._look_again(record, communicators, unseen)
+            events += self._look_again(record, scene)
         return events
 
     def _on_change(
         self,
         change: Change,
         record: IterationRecord,
-        communicators: dict[str, tuple[str, tuple[int, ...]]],
-        unseen: tuple[str, ...],
+        scene: Scene,
     ) -> list[Finding]:
         if change.kind == "onset" and self._episode is None:
             slow = [r for r in self._history if r.step >= change.step]
             self.excess_s = sum(max(0.0, r.step_time_s - change.before_s) for r in slow)
-            finding = self._finding(change, communicators, unseen)
+            finding = self._finding(change, scene)
             self._episode = _Episode(finding, change.step, change.before_s, record.step + MIN_ITERATIONS)
             return [finding]
         if self._episode is None:
@@ -158,10 +170,8 @@ class SlowWatch:
         episode.finding = replace(episode.finding, magnitude=magnitude, version=episode.finding.version + 1)
         return [episode.finding]
 
-    def _finding(
-        self, change: Change, communicators: dict[str, tuple[str, tuple[int, ...]]], unseen: tuple[str, ...]
-    ) -> Finding:
-        found = self.attribute(change.step, communicators)
+    def _finding(self, change: Change, scene: Scene) -> Finding:
+        found = self.attribute(change.step, scene)
         level = (
             f"iterations take {_ms(change.after_s)} since step {change.step}, {_ms(change.before_s)} before "
             f"({change.after_s / change.before_s - 1.0:+.0%})"
@@ -184,20 +194,19 @@ class SlowWatch:
             lasting=True,
             pages=found.kind == "slow",
             evidence=(level, *found.evidence),
-            unseen=(*found.unseen, *unseen),
+            unseen=(*found.unseen, *scene.unseen),
         )
 
     def _look_again(
         self,
         record: IterationRecord,
-        communicators: dict[str, tuple[str, tuple[int, ...]]],
-        unseen: tuple[str, ...],
+        scene: Scene,
     ) -> list[Finding]:
         """More slow iterations are known now: the same question may have a better answer."""
         episode = self._episode
         assert episode is not None
         episode.next_look = record.step + max(MIN_ITERATIONS, (record.step - episode.onset_step) // 2)
-        found = self.attribute(episode.onset_step, communicators)
+        found = self.attribute(episode.onset_step, scene)
         old = episode.finding
         if (found.verdict, found.cause, found.culprits, found.links) == (
             old.verdict,
@@ -220,12 +229,12 @@ class SlowWatch:
             links=found.links,
             pages=found.kind == "slow",
             evidence=(old.evidence[0], *found.evidence),
-            unseen=(*found.unseen, *unseen),
+            unseen=(*found.unseen, *scene.unseen),
             version=old.version + 1,
         )
         return [episode.finding]
 
-    def attribute(self, onset_step: int, communicators: dict[str, tuple[str, tuple[int, ...]]]) -> Attribution:
+    def attribute(self, onset_step: int, scene: Scene) -> Attribution:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
         slow = [r for r in self._history if r.step >= onset_step][-BASELINE:]
         quiet = [r for r in self._history if r.step < onset_step][-BASELINE:]
@@ -267,7 +276,7 @@ class SlowWatch:
             return Attribution("slow", "culprit", "S1", culprits, evidence=evidence)
         if work:
             return Attribution("change", "unknown", None, evidence=(work, "no rank stands apart"))
-        return _transfer_attribution(slow, quiet, growth_ns, communicators)
+        return _transfer_attribution(slow, quiet, growth_ns, scene)
 
     def _changepoint(self, change: Change) -> Changepoint:
         return Changepoint(
@@ -286,7 +295,7 @@ def _transfer_attribution(
     slow: list[IterationRecord],
     quiet: list[IterationRecord],
     growth_ns: float,
-    communicators: dict[str, tuple[str, tuple[int, ...]]],
+    scene: Scene,
 ) -> Attribution:
     transfers = _growth([r.charges.transfers for r in slow], [r.charges.transfers for r in quiet])
     worst: TransferKey | None = max(transfers, key=lambda k: (transfers[k], str(k)), default=None)
@@ -299,10 +308,14 @@ def _transfer_attribution(
     if isinstance(worst, tuple):
         evidence = (f"transfers between rank {worst[0]} and rank {worst[1]} take longer: {share}",)
         return Attribution("slow", "suspected", "S2", candidates=worst, links=(worst,), evidence=evidence)
-    name, members = communicators.get(worst, (worst, ()))
-    evidence = (f"transfers of communicator {name!r} take longer after its last rank has entered: {share}",)
+    name, members = scene.communicators.get(worst, (worst, ()))
+    sentences = [f"transfers of communicator {name!r} take longer after its last rank has entered: {share}"]
+    for outlier in scene.outliers():
+        if outlier.communicator == worst:
+            ratio = outlier.transfer_s / outlier.median_s
+            sentences.append(f"they take {ratio:.1f} x the median of {outlier.peers} communicators of the same kind")
     unseen = ("which link of the communicator is slow: no send or receive rates were seen",)
-    return Attribution("slow", "unknown", "S2", candidates=members, evidence=evidence, unseen=unseen)
+    return Attribution("slow", "unknown", "S2", candidates=members, evidence=tuple(sentences), unseen=unseen)
 
 
 def _change_of_work(slow: list[IterationRecord], quiet: list[IterationRecord]) -> str:

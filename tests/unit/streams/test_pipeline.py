@@ -8,16 +8,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import pytest
-from simulator.faults import ExitRank, Pause, SlowCompute, SlowLink, StopRank
-from simulator.job import JobSpec, Simulation, simulate
 
 from pacehound.calls import CallBatch
 from pacehound.codec import decode, encode
 from pacehound.errors import InvalidEvent
-from pacehound.events import Changepoint, Finding, Incident, Progress
+from pacehound.events import Changepoint, Finding, Incident, IterationSample, Markers, Progress, Watermark
+from pacehound.rounds import Rounds
 from pacehound.routing import Event, route
 from pacehound.settings import Settings
 from pacehound.topology import Layout
+from simulator.faults import ExitRank, Pause, SlowCompute, SlowLink, StopRank
+from simulator.job import JobSpec, Simulation, simulate
 from streams.pipeline import Pipeline
 
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
@@ -55,6 +56,23 @@ def test_a_slow_rank_anywhere_in_the_grid_is_named_and_its_relief_reported(culpr
     assert abs(relief.step - truth.relief.step) <= 10
     assert (closed.state, closed.closed_why) == ("closed", "relieved")
     assert closed.cost.excess_s == pytest.approx(truth.excess_s, rel=0.1)
+
+
+def test_without_optimizer_steps_the_recurring_calls_give_the_iterations() -> None:
+    simulation = job(iterations=600)
+    events = [event for event in simulation.events() if not isinstance(event, Markers)]
+    samples = [event for event in run(events) if isinstance(event, IterationSample)]
+    assert {sample.boundary for sample in samples} == {"period"}
+    ours = [sample.step_time_s for sample in samples if sample.step_time_s][-200:]
+    theirs = simulation.iteration_times_s[-len(ours) :]
+    assert len(ours) == 200
+    assert sum(ours) == pytest.approx(sum(theirs), rel=0.001)
+
+
+def test_a_slow_rank_is_named_without_optimizer_steps() -> None:
+    simulation = job(SlowCompute(ranks=(5,), factor=1.5, from_step=450), iterations=600)
+    out = run(event for event in simulation.events() if not isinstance(event, Markers))
+    assert [f.culprits for f in incidents(out)[-1].findings] == [(5,)]
 
 
 def test_a_clean_job_has_no_finding() -> None:
@@ -140,7 +158,9 @@ def by_stream(events: Iterable[Event]) -> dict[str, tuple[int, str]]:
     """Number and digest of the bytes that come out: stage one per communicator, stage two per job."""
     written: dict[str, list[bytes]] = defaultdict(list)
     for event in events:
-        written[getattr(event, "communicator", getattr(event, "stream", "job"))].append(encode(event))
+        is_stage_one = isinstance(event, (Rounds, Watermark))
+        stream = getattr(event, "communicator", getattr(event, "stream", "")) if is_stage_one else "job"
+        written[stream].append(encode(event))
     return {stream: (len(out), hashlib.sha256(b"".join(out)).hexdigest()) for stream, out in written.items()}
 
 
