@@ -93,6 +93,8 @@ class Progress:
     announced
         On the world communicator only: every communicator that a rank of this host had joined by `time_ns`, so
         that whoever merges the streams of a job knows which ones to wait for.
+    marks_iterations
+        The optimizer steps of this host's ranks are seen: nobody needs to look for a period in their calls.
     closed
         Nothing more will come from this host on this communicator.
 
@@ -106,6 +108,7 @@ class Progress:
     ranks: tuple[RankProgress, ...]
     announced: tuple[str, ...] = ()
     dropped_total: int = 0
+    marks_iterations: bool = False
     closed: bool = False
 
     def identity(self) -> str:

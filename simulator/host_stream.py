@@ -118,6 +118,7 @@ class CallStream:
             ),
             announced=announced,
             dropped_total=int(self._lost_total[second]),
+            marks_iterations=True,
             closed=is_closed,
         )
 
