@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +21,10 @@ DATABASE = "pacehound"
 
 # A store stands beside a training job on a small machine as often as on one of its own.
 _ENGINE_SETTINGS = {"max_threads": 2, "max_insert_threads": 1}
+
+# The pipeline may live in this process: a question must not take its memory.
+MAX_ANSWER_BYTES = 256 * 1024**2
+_READER_LIMITS = {"max_memory_usage": 2 * 1024**3, "max_result_bytes": MAX_ANSWER_BYTES}
 
 # A block of rows with hostile times may span more than 100 days; that must cost time, not the rows.
 _INSERT_SETTINGS = {"max_partitions_per_insert_block": 0}
@@ -66,7 +73,7 @@ class Store:
         ownership = Ownership(directory)
         clients: list[Any] = []
         try:
-            with _engine_errors(f"the store {directory} does not open"):
+            with _own_job_control(), _engine_errors(f"the store {directory} does not open"):
                 # Here, because the engine takes half a second to import and only those who open a store need it.
                 from clickhouse_connect import get_client
 
@@ -75,7 +82,9 @@ class Store:
                 clients[0].command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
                 clients[0].database = DATABASE
                 clients.append(
-                    get_client(interface="chdb", path=path, database=DATABASE, settings=dict(_ENGINE_SETTINGS))
+                    get_client(
+                        interface="chdb", path=path, database=DATABASE, settings={**_ENGINE_SETTINGS, **_READER_LIMITS}
+                    )
                 )
             return cls(clients[0], clients[1], ownership)
         except BaseException:
@@ -107,7 +116,14 @@ class Store:
         """
         statement = only_reads(sql)
         with _engine_errors("the query failed", InvalidInput):
-            table: pa.Table = self._reader.query_arrow(statement, parameters=dict(parameters or {}))
+            try:
+                table: pa.Table = self._reader.query_arrow(statement, parameters=dict(parameters or {}))
+            except (pa.ArrowException, OSError) as error:
+                # Over the limit chDB ends the answer in its middle instead of saying so.
+                raise InvalidInput(
+                    f"the answer broke off; most likely it is larger than {MAX_ANSWER_BYTES // 1024**2} MiB:"
+                    " select fewer columns or rows"
+                ) from error
         return table
 
     def insert(self, table: str, rows: pa.Table) -> None:
@@ -146,6 +162,18 @@ class Store:
 
 
 @contextmanager
+def _own_job_control() -> Iterator[None]:
+    """Keep Ctrl-Z working: the engine installs a handler for SIGTSTP that swallows it."""
+    before = signal.getsignal(signal.SIGTSTP)
+    try:
+        yield
+    finally:
+        # Python sets handlers from its main thread only; elsewhere the engine's handler stays.
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTSTP, before)
+
+
+@contextmanager
 def _engine_errors(what: str, kind: type[Unavailable] | type[InvalidInput] = Unavailable) -> Iterator[None]:
     """Translate what the engine and its client raise, in one place."""
     try:
@@ -166,4 +194,7 @@ def _is_engine_error(error: Exception) -> bool:
 
 def _first_sentence(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
-    return text.replace(" FORMAT Arrow", "").splitlines()[0]
+    first = text.replace(" FORMAT Arrow", "").splitlines()[0]
+    # The engine wraps its own words once per layer: Code: 47. DB::Exception: Code: 47. … (version …). (NAME)
+    words = re.sub(r"Code: \d+\. DB::Exception: |\(version [^)]*\)\.? ?", "", first)
+    return re.sub(r"(\. \(\w+\))(?: ?\(\w+\)| ?\. \(\w+\))+$", r"\1", words.strip())

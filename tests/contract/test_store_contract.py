@@ -1,5 +1,8 @@
 """What a store promises, on the embedded engine: every row once, nothing lost, the events read back as they were."""
 
+import signal
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -282,8 +285,25 @@ def test_a_reader_cannot_write_whatever_the_statement_looks_like(store, tmp_path
     write(store, [incident(version=1)])  # the writer's handle is not the reader's
 
 
+def test_a_question_that_would_take_all_memory_is_refused(store):
+    with pytest.raises(
+        InvalidInput,
+        match=r"^the query failed: Query memory limit exceeded[^()]*\(attempt[^()]*\)[^()]*\(MEMORY_\w+\)$",
+    ):
+        store.query("SELECT groupArray(number) FROM numbers(300000000)")
+    with pytest.raises(InvalidInput, match="larger than 256 MiB"):
+        store.query("SELECT repeat('x', 1000) FROM numbers(300000)")
+
+
+def test_ctrl_z_still_stops_a_process_that_has_a_store_open(store):
+    caught = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("SigCgt"))
+    assert int(caught.split()[1], 16) >> (signal.SIGTSTP - 1) & 1 == 0
+
+
 def test_a_wrong_question_is_answered_with_the_engines_own_words(store):
-    with pytest.raises(InvalidInput, match="nonsense"):
+    with pytest.raises(
+        InvalidInput, match=r"^the query failed: Unknown expression identifier `nonsense`[^()]*\(UNKNOWN_IDENTIFIER\)$"
+    ):
         store.query("SELECT nonsense FROM calls")
 
 
