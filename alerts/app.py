@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from alerts.notice import Notice, Sink
+from alerts.notice import Delivery, Notice, Sink
 from alerts.rules import Ruling, rule
+from alerts.sinks.webhook import Webhook
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import Unavailable
 from pacehound.events import Incident
+from pacehound.settings import AlertSettings
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +123,12 @@ class Alerts:
 
     def _attempt(self, first: _Waiting) -> None:
         notice = first.notice
-        delivery = self._sink.deliver(notice)
+        try:
+            delivery = self._sink.deliver(notice)
+        except Exception:
+            # A sink does not raise; if one does, the thread that tells people must not end of it.
+            logger.exception("a sink failed")
+            delivery = Delivery(outcome="unavailable", detail="the sink failed")
         if delivery.outcome == "delivered":
             self._record(notice)
         now_s = self._clock.monotonic_s()
@@ -183,3 +190,15 @@ class Alerts:
                 self._lock.notify_all()  # `close` may be waiting for the last one
                 if not self._ends and (wait_s is not None or not self._waiting):
                     self._lock.wait(wait_s)
+
+
+def make_alerts(settings: AlertSettings, ledger: Ledger, clock: Clock | None = None) -> Alerts | None:
+    """Alerts as the settings say; `None` where nobody is to be told.
+
+    Raises
+    ------
+    InvalidSetting
+        `alerts.webhook_url` cannot be posted to.
+
+    """
+    return Alerts(Webhook(settings.webhook_url), ledger, clock) if settings.webhook_url else None

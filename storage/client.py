@@ -24,7 +24,7 @@ _ENGINE_SETTINGS = {"max_threads": 2, "max_insert_threads": 1}
 
 # The pipeline may live in this process: a question must not take its memory.
 MAX_ANSWER_BYTES = 256 * 1024**2
-_READER_LIMITS = {"max_memory_usage": 2 * 1024**3, "max_result_bytes": MAX_ANSWER_BYTES}
+_READER_LIMITS = {"max_memory_usage": 1024**3, "max_result_bytes": MAX_ANSWER_BYTES}
 
 # A block of rows with hostile times may span more than 100 days; that must cost time, not the rows.
 _INSERT_SETTINGS = {"max_partitions_per_insert_block": 0}

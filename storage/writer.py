@@ -12,7 +12,7 @@ from pacehound import codec
 from pacehound.bus import Message
 from pacehound.calls import CallBatch
 from pacehound.clock import Clock, SystemClock
-from pacehound.errors import InvalidEvent, RejectedMessage
+from pacehound.errors import RejectedMessage
 from pacehound.events import DeadLetter
 from pacehound.routing import Event
 from storage import schemas
@@ -74,11 +74,7 @@ class Writer:
         block = _Block()
         letters: list[DeadLetter] = []
         for message in messages:
-            for event in self._decode(message, letters):
-                try:
-                    block.add(event)
-                except InvalidEvent as error:
-                    letters.append(self._letter(message, codec.encode(event), error, event.job, event.attempt))
+            self._take(message, block, letters)
             if block.calls >= MAX_BLOCK_CALLS:
                 self._flush_calls(block)
         self._flush_calls(block)
@@ -86,25 +82,21 @@ class Writer:
             self._store.insert(table, pa.concat_tables(parts).combine_chunks())
         return WriteResult(rows=dict(block.written), not_stored=block.not_stored, dead_letters=tuple(letters))
 
-    def _decode(self, message: Message, letters: list[DeadLetter]) -> list[Event]:
-        """The events of a message; one bad record does not take the good ones with it."""
+    def _take(self, message: Message, block: _Block, letters: list[DeadLetter]) -> None:
+        """Gather the events of a message; one bad record does not take the good ones with it."""
         try:
             records = codec.records_of(message.value)
         except RejectedMessage as error:
             letters.append(self._letter(message, message.value, error))
-            return []
-        events: list[Event] = []
+            return
         for resource, record in records:
             try:
-                events.append(codec.decode_record(resource, record))
+                block.add(codec.decode_record(resource, record))
             except RejectedMessage as error:
                 payload = message.value if len(records) == 1 else codec.single(resource, record)
                 letters.append(self._letter(message, payload, error))
-        return events
 
-    def _letter(
-        self, message: Message, payload: bytes, error: RejectedMessage, job: str = "", attempt: int = 0
-    ) -> DeadLetter:
+    def _letter(self, message: Message, payload: bytes, error: RejectedMessage) -> DeadLetter:
         return DeadLetter(
             source_topic=message.topic,
             partition=message.partition,
@@ -113,8 +105,6 @@ class Writer:
             error=type(error).__name__,
             reason=str(error),
             payload=payload,
-            job=job,
-            attempt=attempt,
         )
 
     def _flush_calls(self, block: _Block) -> None:

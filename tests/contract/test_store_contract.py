@@ -1,11 +1,14 @@
 """What a store promises, on the embedded engine: every row once, nothing lost, the events read back as they were."""
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
@@ -235,10 +238,10 @@ def test_bytes_that_are_no_event_become_dead_letters_and_the_rest_is_written(sto
     values = [bad, half, encode(incident(id="i9", opened_ns=1 << 70))]
     messages = [Message(topic="incidents", key="j", partition=1, offset=4 + i, value=v) for i, v in enumerate(values)]
     result = Writer(store, ManualClock(START_NS)).write(messages)
-    assert [(d.offset, d.error, d.job) for d in result.dead_letters] == [
-        (4, "MalformedMessage", ""),
-        (5, "UnknownSchema", ""),
-        (6, "InvalidEvent", "j"),
+    assert [(d.offset, d.error) for d in result.dead_letters] == [
+        (4, "MalformedMessage"),
+        (5, "UnknownSchema"),
+        (6, "InvalidEvent"),
     ]
     assert result.dead_letters[0].payload == bad
     assert "opened_ns" in result.dead_letters[2].reason
@@ -246,6 +249,29 @@ def test_bytes_that_are_no_event_become_dead_letters_and_the_rest_is_written(sto
     write(store, result.dead_letters)
     kept = ask(store, "dead_letters").to_pylist()
     assert [bytes.fromhex(row["payload_hex"]) for row in kept] == [d.payload for d in result.dead_letters]
+
+
+@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_messages_are_stored_or_returned_and_never_stop_the_writer(store, data):
+    value = bytearray(encode(data.draw(st.sampled_from([call_batch(n_calls=2), incident(), *one_of_each()]))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
+    value = value[: data.draw(st.integers(0, len(value)))] if data.draw(st.booleans()) else value
+    result = Writer(store).write([Message(topic="calls", key="", partition=0, offset=0, value=bytes(value))])
+    assert bool(result.dead_letters) + bool(result.rows) + bool(result.not_stored) == 1
+    assert all(letter.payload == bytes(value) for letter in result.dead_letters)
+
+
+def test_integers_of_any_size_in_a_message_are_a_dead_letter_and_nothing_else(store):
+    for field in (b'"attempt":', b'"time_ns":', b'"version":', b'"culprits":['):
+        [message] = messages_of([incident()])
+        record = LogsData.FromString(message.value)
+        body = record.resource_logs[0].scope_logs[0].log_records[0].body
+        body.bytes_value = body.bytes_value.replace(field, field + b"9" * 40)
+        result = Writer(store).write([replace(message, value=record.SerializeToString())])
+        assert [letter.error for letter in result.dead_letters] == ["InvalidEvent"], field
+    assert incidents(store) == []
 
 
 def test_two_dead_letters_of_one_offset_are_both_kept(store):
@@ -290,7 +316,7 @@ def test_a_question_that_would_take_all_memory_is_refused(store):
         InvalidInput,
         match=r"^the query failed: Query memory limit exceeded[^()]*\(attempt[^()]*\)[^()]*\(MEMORY_\w+\)$",
     ):
-        store.query("SELECT groupArray(number) FROM numbers(300000000)")
+        store.query("SELECT groupArray(number) FROM numbers(150000000)")
     with pytest.raises(InvalidInput, match="larger than 256 MiB"):
         store.query("SELECT repeat('x', 1000) FROM numbers(300000)")
 
@@ -340,6 +366,19 @@ def test_the_last_attempt_of_a_job_is_known(store):
     assert last_attempt(store, "j") is None
     write(store, [call_batch()])
     assert last_attempt(store, "j") == 0
+
+
+def test_several_threads_write_and_ask_at_the_same_time(store):
+    def work(thread):
+        for ordinal in range(8):
+            write(store, [call_batch(ordinal=ordinal, communicator=f"c{thread}")])
+            NotificationLog(store).record(f"i{thread}", str(ordinal), "key", START_NS)
+            counts(store)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, range(3)))
+    assert counts(store)["calls"] == 3 * 8 * 20
+    assert counts(store)["notifications"] == 3 * 8
 
 
 def test_an_incident_is_read_as_the_type_it_was_published_as(store):

@@ -2,10 +2,11 @@
 
 import pytest
 
-from alerts.app import GIVE_UP_AFTER_S, MAX_WAITING, Alerts
+from alerts.app import GIVE_UP_AFTER_S, MAX_WAITING, Alerts, make_alerts
 from alerts.notice import Delivery
 from pacehound.clock import ManualClock
-from pacehound.errors import Unavailable
+from pacehound.errors import InvalidSetting, Unavailable
+from pacehound.settings import AlertSettings
 from tests.fakes.events import incident
 
 
@@ -144,6 +145,24 @@ def test_a_store_that_is_away_is_counted_and_the_notice_is_not_repeated_by_this_
     alerts.on_incident(incident(version=1))
     assert alerts.step() is None
     assert (len(sink.asked), alerts.counters.unrecorded, alerts.counters.delivered) == (1, 1, 1)
+
+
+def test_a_sink_that_raises_is_tried_again(clock):
+    class BrokenSink(FakeSink):
+        def deliver(self, notice):
+            super().deliver(notice)
+            raise RuntimeError("a bug")
+
+    alerts = Alerts(BrokenSink(), FakeLedger(), clock)
+    alerts.on_incident(incident())
+    assert alerts.step() == 1.0
+    assert alerts.counters.retried == 1
+
+
+def test_without_a_url_nobody_is_told_and_a_wrong_one_is_refused_at_the_start():
+    assert make_alerts(AlertSettings(), FakeLedger()) is None
+    with pytest.raises(InvalidSetting, match="webhook_url"):
+        make_alerts(AlertSettings(webhook_url="nonsense"), FakeLedger())
 
 
 def test_closing_without_a_thread_says_how_many_notices_were_left(clock):
