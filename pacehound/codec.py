@@ -45,8 +45,19 @@ _JSON_EVENTS: dict[str, type] = {
 }
 _NAME_OF = {kind: name for name, kind in _JSON_EVENTS.items()}
 
-# What reading a hostile body can raise in the libraries below.
-_UNREADABLE = (msgspec.DecodeError, pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OverflowError)
+# What reading a hostile body can raise in the libraries below. Arrow reports most of a broken IPC stream as OSError.
+_UNREADABLE = (
+    msgspec.DecodeError,
+    pa.ArrowException,
+    OSError,
+    MemoryError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+)
 
 # A body written by these settings is the same on every machine and Arrow version that reads it.
 _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression=None, use_threads=False)
@@ -64,8 +75,8 @@ def encode(event: Event) -> bytes:
     resource_logs = data.resource_logs.add()
     _set(resource_logs.resource.attributes, "pacehound.job", event.job)
     _set(resource_logs.resource.attributes, "pacehound.attempt", event.attempt)
-    host = getattr(event, "host", "")
-    if host:
+    host = getattr(event, "host", None)
+    if host is not None:
         _set(resource_logs.resource.attributes, "host.name", host)
     record = resource_logs.scope_logs.add().log_records.add()
     _set(record.attributes, "pacehound.schema", SCHEMA_VERSION)
@@ -153,15 +164,7 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
         if isinstance(error.__cause__, InvalidEvent):
             raise error.__cause__ from error
         raise MalformedMessage(f"{name}: {error}") from error
-    except (
-        msgspec.DecodeError,
-        pa.ArrowException,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        OverflowError,
-    ) as error:
+    except _UNREADABLE as error:
         raise MalformedMessage(f"{name}: {type(error).__name__}: {error}") from error
 
 

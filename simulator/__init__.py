@@ -1,0 +1,5 @@
+"""A synthetic cluster: hybrid-parallel training with faults and their ground truth.
+
+`simulator.job.simulate(JobSpec(...))` runs a job; its `events()` are what the agents of its hosts would publish, and
+its `truth` is what should be found in them.
+"""

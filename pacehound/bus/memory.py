@@ -91,8 +91,10 @@ class MemoryBus:
                 index += 1
             return taken
 
-    def _forget(self) -> None:
+    def _forget(self, leaving: MemoryConsumer | None = None) -> None:
         with self._lock:
+            if leaving in self._consumers:
+                self._consumers.remove(leaving)
             keep_from = min((c.committed for c in self._consumers), default=self._next_position)
             while self._log and self._log[0][0] < keep_from:
                 _, message = self._log.popleft()
@@ -121,4 +123,4 @@ class MemoryConsumer:
         """Leave: nothing is kept for it any more."""
         self.committed = 1 << 62
         self.position = 1 << 62
-        self._bus._forget()
+        self._bus._forget(leaving=self)

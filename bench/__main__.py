@@ -1,0 +1,38 @@
+"""`python -m bench [NAME…] [--out FILE]`: runs the benchmarks and prints what they measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+BENCHMARKS = ("wire", "pipeline", "hooks")
+
+
+def main() -> int:
+    """Run the benchmarks named on the command line, or all."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--out", type=Path, default=Path("bench/results.json"), help="where the JSON goes")
+    options = parser.parse_args()
+    rows = []
+    for name in options.names or BENCHMARKS:
+        print(f"bench: {name} …", file=sys.stderr)
+        rows += [{"benchmark": name, **row} for row in import_module(f"bench.{name}").run()]
+    machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.release()}
+    options.out.write_text(json.dumps({"schema": 1, "machine": machine, "rows": rows}, indent=1) + "\n")
+    table = Table("benchmark", "case", "figure", "value", "unit")
+    for row in rows:
+        table.add_row(row["benchmark"], row["case"], row["figure"], f"{row['value']:,.4g}", row["unit"])
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

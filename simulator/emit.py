@@ -1,0 +1,201 @@
+"""A simulated job as the events that the agents of its hosts would publish, second by second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pacehound.events import (
+    CHECKPOINT_BEGIN,
+    CHECKPOINT_END,
+    EVALUATION_BEGIN,
+    EVALUATION_END,
+    OPTIMIZER_STEP,
+    HostSample,
+    Markers,
+    ProcessState,
+    Topology,
+)
+from pacehound.routing import Event
+from simulator.groups import Communicator, communicators, host_calls
+from simulator.host_stream import SECOND_NS, CallStream
+from simulator.observed import Observed, StateChange
+from simulator.spec import JobSpec
+from simulator.timing import Timeline
+
+FIRST_PID = 10_000
+_PAUSE_MARKERS = {
+    "checkpoint": (CHECKPOINT_BEGIN, CHECKPOINT_END),
+    "evaluation": (EVALUATION_BEGIN, EVALUATION_END),
+}
+
+
+def events(spec: JobSpec, timeline: Timeline, observed: Observed) -> Iterator[Event]:
+    """Topology first, then for each second and host: rows, markers, progress, states; at last what closes.
+
+    Seconds are those of the host's own clock, which may be ahead of or behind true time; hosts are interleaved by
+    the number of the second. `Progress.time_ns = t` stands behind every row of its host that ended by `t`.
+    """
+    groups = communicators(spec)
+    hosts = [_Host(spec, timeline, observed, groups, index, ranks) for index, ranks in enumerate(spec.hosts)]
+    for host in hosts:
+        yield from host.topology()
+    last = max(host.last_second for host in hosts)
+    for second in range(1, last + 1):
+        for host in hosts:
+            yield from host.second(second, is_last=second == last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    time_ns: int
+    rank: int
+    name: str
+    step: int
+
+
+class _Host:
+    """One host's agent."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        timeline: Timeline,
+        observed: Observed,
+        groups: Sequence[Communicator],
+        index: int,
+        ranks: tuple[int, ...],
+    ) -> None:
+        self._spec = spec
+        self._was_killed = observed.was_killed
+        self._ranks = ranks
+        self._name = f"host{index}"
+        offset_ms = spec.clock_offsets_ms[index] if index < len(spec.clock_offsets_ms) else 0.0
+        self._epoch_ns = spec.start_unix_ns + round(offset_ms * 1e6)
+        self.last_second = 1 + (self._clock_ns(observed.finish_s) - spec.start_unix_ns) // SECOND_NS
+        self._world = groups[0]
+        self._streams: list[CallStream] = []
+        for number, group in enumerate(groups):
+            mine = tuple(rank for rank in group.members if rank in ranks)
+            if mine:
+                self._streams.append(
+                    CallStream(
+                        spec,
+                        group,
+                        mine,
+                        self._name,
+                        host_calls(spec, timeline.programs, observed, group, mine),
+                        epoch_ns=self._epoch_ns,
+                        finish_s=observed.finish_s,
+                        n_seconds=self.last_second + 1,
+                        rng=np.random.default_rng([spec.seed, index, number]),
+                    )
+                )
+        self._announced = tuple(stream.communicator.id for stream in self._streams)
+        self._markers = self._all_markers(timeline)
+        self._n_markers_sent = 0
+        self._changes = [change for change in observed.changes if change.rank in ranks]
+        self._states = {
+            rank: ProcessState(rank=rank, pid=FIRST_PID + rank, state="running", since_ns=self._epoch_ns)
+            for rank in ranks
+        }
+
+    def topology(self) -> Iterator[Event]:
+        """Who is in each communicator, and which of them are here."""
+        for stream in self._streams:
+            yield Topology(
+                job=self._spec.job,
+                attempt=self._spec.attempt,
+                time_ns=self._epoch_ns,
+                host=self._name,
+                communicator=stream.communicator.id,
+                name=stream.communicator.name,
+                is_world=stream.communicator.kind == "world",
+                members=stream.communicator.members,
+                host_ranks=stream.ranks,
+                world_size=self._spec.layout.world_size,
+                backend="gloo" if self._spec.source.run_ahead_calls == 0 else "nccl",
+                timeout_s=600.0,
+            )
+
+    def second(self, second: int, *, is_last: bool) -> Iterator[Event]:
+        """Everything that became final in one second of this host's clock, then the promise that it was all."""
+        now_ns = self._spec.start_unix_ns + second * SECOND_NS
+        for stream in self._streams:
+            yield from stream.rows(second)
+        yield from self._markers_until(now_ns)
+        for stream in self._streams:
+            is_world = stream.communicator.kind == "world"
+            yield stream.progress(second, now_ns, self._announced if is_world else (), is_last)
+        yield from self._samples(now_ns, is_last)
+
+    def _clock_ns(self, time_s: float) -> int:
+        return self._epoch_ns + round(time_s * 1e9)
+
+    def _all_markers(self, timeline: Timeline) -> list[_Marker]:
+        markers = []
+        for step, ends in enumerate(timeline.step_end_s):
+            for rank in self._ranks:
+                if np.isfinite(ends[rank]):
+                    markers.append(_Marker(self._clock_ns(ends[rank]), rank, OPTIMIZER_STEP, step))
+        for pause in timeline.pauses:
+            names = _PAUSE_MARKERS[pause.kind]
+            for name, times_s in zip(names, (pause.begin_s, pause.end_s), strict=True):
+                markers += [
+                    _Marker(self._clock_ns(times_s[rank]), rank, name, pause.after_step + 1) for rank in self._ranks
+                ]
+        return sorted(markers, key=lambda m: (m.time_ns, m.rank))
+
+    def _markers_until(self, now_ns: int) -> Iterator[Event]:
+        first = self._n_markers_sent
+        after = first
+        while after < len(self._markers) and self._markers[after].time_ns <= now_ns:
+            after += 1
+        self._n_markers_sent = after
+        chosen = self._markers[first:after]
+        if chosen:
+            yield Markers(
+                job=self._spec.job,
+                attempt=self._spec.attempt,
+                host=self._name,
+                communicator=self._world.id,
+                ranks=tuple(m.rank for m in chosen),
+                names=tuple(m.name for m in chosen),
+                steps=tuple(m.step for m in chosen),
+                times_ns=tuple(m.time_ns for m in chosen),
+            )
+
+    def _samples(self, now_ns: int, is_last: bool) -> Iterator[Event]:
+        """A sample at each change, and one at the full second."""
+        while self._changes and self._clock_ns(self._changes[0].time_s) <= now_ns:
+            changed_ns = self._clock_ns(self._changes[0].time_s)
+            while self._changes and self._clock_ns(self._changes[0].time_s) == changed_ns:
+                self._apply(self._changes.pop(0), changed_ns)
+            if changed_ns < now_ns:
+                yield self._sample(changed_ns, is_closed=False)
+        yield self._sample(now_ns, is_closed=is_last)
+
+    def _apply(self, change: StateChange, since_ns: int) -> None:
+        self._states[change.rank] = ProcessState(
+            rank=change.rank,
+            pid=FIRST_PID + change.rank,
+            state=change.state,
+            since_ns=since_ns,
+            exit_code=change.exit_code,
+            signal=change.signal,
+            detail=change.detail,
+        )
+
+    def _sample(self, time_ns: int, *, is_closed: bool) -> HostSample:
+        why = "job killed" if self._was_killed else "job ended"
+        return HostSample(
+            job=self._spec.job,
+            attempt=self._spec.attempt,
+            time_ns=time_ns,
+            host=self._name,
+            processes=tuple(self._states.values()),
+            closed=is_closed,
+            closed_why=why if is_closed else "",
+        )

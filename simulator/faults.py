@@ -1,0 +1,144 @@
+"""What goes wrong in a simulated job, and what a perfect observer would say about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pacehound.events import Cause, FindingKind, Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowCompute:
+    """Ranks whose computation takes `factor` times as long, for steps `from_step <= step < to_step`."""
+
+    ranks: tuple[int, ...]
+    factor: float
+    from_step: int
+    to_step: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.factor <= 1.0:
+            raise ValueError(f"slow computation has factor {self.factor}; it must be more than 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowLink:
+    """A link between two ranks, both directions, with `bandwidth_factor` of its bandwidth left.
+
+    With 0 nothing passes any more: everybody enters and nobody finishes.
+    """
+
+    link: tuple[int, int]
+    bandwidth_factor: float
+    from_step: int
+    to_step: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.bandwidth_factor < 1.0:
+            raise ValueError(f"a slow link keeps {self.bandwidth_factor} of its bandwidth; it must be in [0, 1)")
+        if self.bandwidth_factor == 0.0 and self.to_step is not None:
+            raise ValueError("a link that is down stops the job, so that there is no step at which it could return")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRank:
+    """SIGSTOP in the middle of a step; SIGCONT after `resume_after_s`, or never."""
+
+    rank: int
+    step: int
+    resume_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitRank:
+    """A process that leaves in the middle of a step, with an exit code or by a signal.
+
+    With `peers_fail_after_s` the others find their connections closed and leave too, innocent, with exit code 1;
+    without it they hang until the job is killed.
+    """
+
+    rank: int
+    step: int
+    exit_code: int | None = None
+    signal: int | None = None
+    peers_fail_after_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.exit_code is None) == (self.signal is None):
+            raise ValueError("a process leaves with an exit code or by a signal: give exactly one of them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """All ranks save a checkpoint or evaluate after every `every_steps` steps, and say so with markers."""
+
+    kind: Literal["checkpoint", "evaluation"]
+    every_steps: int
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EveryNth:
+    """Every `every_steps` steps some ranks (all where none is named) lose `extra_s`, as garbage collection does."""
+
+    every_steps: int
+    extra_s: float
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spike:
+    """One step in which some ranks lose `extra_s`: jitter, no finding."""
+
+    ranks: tuple[int, ...]
+    step: int
+    extra_s: float
+
+
+Fault = SlowCompute | SlowLink | StopRank | ExitRank | Pause | EveryNth | Spike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedFinding:
+    """One finding that a perfect observer would report.
+
+    Attributes
+    ----------
+    kind, cause, culprits, links, victims
+        As in `pacehound.events.Finding`. A slow or dead link has no culprit rank; an exit has no cause, for the
+        state of the process says it all.
+    onset, relief
+        The first step that was affected and the first that was not any more (`None`: it lasts). A finding of
+        recurring pauses begins with the first of them. Times are true times, without the clock offset of any host.
+    magnitude
+        Mean step time while it lasted over mean step time of the quiet steps, minus 1; `None` for a hang or exit.
+    excess_s
+        Step time beyond that of the quiet steps, summed while it lasted; 0 for a hang that never ends.
+    pages
+        Would wake somebody. Planned pauses and what recurs by itself would not.
+
+    """
+
+    kind: FindingKind
+    cause: Cause | None
+    culprits: tuple[int, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    victims: tuple[int, ...] = ()
+    onset: Instant
+    relief: Instant | None = None
+    magnitude: float | None = None
+    excess_s: float = 0.0
+    pages: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What happened in a simulated job: nothing else should be found, and all of it should."""
+
+    findings: tuple[ExpectedFinding, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Nobody should be woken."""
+        return not any(finding.pages for finding in self.findings)

@@ -1,0 +1,206 @@
+"""One host's calls on one communicator, cut into seconds: rows, counters and open calls."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pacehound.calls import DIRECTIONS, DTYPES, OPS, CallBatch, Sees
+from pacehound.events import NEVER, OpenCall, Progress, RankProgress
+from simulator.groups import Communicator, HostCalls
+from simulator.spec import JobSpec
+
+SECOND_NS = 1_000_000_000
+SOURCE = "simulator"
+_ARROW_ROWS = 65_536  # columns are turned into Arrow for about so many rows at a time
+_NOT_YET = np.iinfo(np.int64).max
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class CallStream:
+    """What an agent publishes about one communicator.
+
+    Parameters
+    ----------
+    ranks
+        The host's members of the communicator.
+    epoch_ns
+        What the host's clock shows at the start of the job.
+    finish_s
+        When the job ends, in true time.
+    n_seconds
+        Seconds are counted from 0 at the job's start in true time, up to this number (excluded).
+    rng
+        Chooses the rows that get lost.
+
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        communicator: Communicator,
+        ranks: tuple[int, ...],
+        host: str,
+        calls: HostCalls,
+        *,
+        epoch_ns: int,
+        finish_s: float,
+        n_seconds: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.communicator = communicator
+        self.ranks = ranks
+        self._spec = spec
+        self._host = host
+        self._sees = spec.source.sees
+        self._epoch_ns = epoch_ns
+        self._finish_s = finish_s
+        self._seconds_ns = spec.start_unix_ns + np.arange(n_seconds) * SECOND_NS
+        self._ordinal = 0
+        self._launched = self._counters(calls, calls.launch_s, spec.source.counts_launched)
+        self._completed = self._counters(calls, calls.end_s, spec.source.counts_completed)
+        self._open = self._open_calls(calls) if spec.source.counts_completed else {}
+        final_ns, is_sent = self._finality(calls)
+        # Seconds behind the start: rows of a clock that is behind belong to the first one.
+        second = np.maximum(np.searchsorted(self._seconds_ns, final_ns, side="left"), 1)
+        is_lost = is_sent & (rng.random(len(is_sent)) < spec.dropped_fraction)
+        self._lost_total = np.cumsum(np.bincount(second[is_lost], minlength=n_seconds))
+        self._lost_reported = 0
+        kept = np.flatnonzero(is_sent & ~is_lost)
+        kept = kept[np.lexsort((calls.columns["rank"][kept], final_ns[kept]))]
+        self._calls = calls.take(kept)
+        self._cuts = np.searchsorted(second[kept], np.arange(n_seconds), side="right")
+        self._window_start = self._window_end = 0
+        self._window_rows: pa.RecordBatch | None = None
+
+    def rows(self, second: int) -> Iterator[CallBatch]:
+        """The rows that became final in the second that ends at `second`, as one batch or none."""
+        first, after = self._cuts[second - 1], self._cuts[second]
+        if first == after:
+            return
+        lost_now = int(self._lost_total[second])
+        yield CallBatch(
+            job=self._spec.job,
+            attempt=self._spec.attempt,
+            host=self._host,
+            communicator=self.communicator.id,
+            source=SOURCE,
+            ordinal=self._ordinal,
+            sees=self._sees,
+            dropped=lost_now - self._lost_reported,
+            rows=self._arrow(int(first), int(after)),
+        )
+        self._ordinal += 1
+        self._lost_reported = lost_now
+
+    def progress(self, second: int, now_ns: int, announced: tuple[str, ...], is_closed: bool) -> Progress:
+        """How far each rank is at the end of a second."""
+        waiting = self._open.get(second, {})
+        return Progress(
+            job=self._spec.job,
+            attempt=self._spec.attempt,
+            time_ns=now_ns,
+            host=self._host,
+            communicator=self.communicator.id,
+            ranks=tuple(
+                RankProgress(
+                    rank=rank,
+                    last_launched=int(self._launched[i, second]),
+                    last_completed=int(self._completed[i, second]),
+                    open=tuple(waiting.get(rank, ())),
+                )
+                for i, rank in enumerate(self.ranks)
+            ),
+            announced=announced,
+            dropped_total=int(self._lost_total[second]),
+            closed=is_closed,
+        )
+
+    def _clock_ns(self, times_s: npt.NDArray[np.float64]) -> Int64Array:
+        """Times on the host's clock; what never happened lies behind everything."""
+        known = np.isfinite(times_s)
+        clock: Int64Array = self._epoch_ns + np.rint(np.where(known, times_s, 0.0) * 1e9).astype(np.int64)
+        clock[~known] = _NOT_YET
+        return clock
+
+    def _counters(self, calls: HostCalls, times_s: npt.NDArray[np.float64], is_known: bool) -> Int64Array:
+        """Highest number of a collective that had happened by each second, shape `(n_ranks, n_seconds)`."""
+        counters = np.full((len(self.ranks), len(self._seconds_ns)), NEVER, np.int64)
+        if not is_known:
+            return counters
+        for i, rank in enumerate(self.ranks):
+            mine = calls.is_collective & (calls.columns["rank"] == rank)
+            # Collectives of one rank on one communicator are launched, and end, in order.
+            happened = np.searchsorted(self._clock_ns(times_s[mine]), self._seconds_ns, side="right")
+            seq = np.concatenate([[NEVER], calls.columns["seq"][mine]])
+            counters[i] = seq[happened]
+        return counters
+
+    def _open_calls(self, calls: HostCalls) -> dict[int, dict[int, list[OpenCall]]]:
+        """For each second, and rank, the calls in flight at its end, oldest first."""
+        launch_ns = self._clock_ns(calls.launch_s)
+        final_ns = self._clock_ns(np.minimum(calls.end_s, calls.given_up_s))
+        first = np.searchsorted(self._seconds_ns, launch_ns, side="left")
+        after = np.searchsorted(self._seconds_ns, final_ns, side="left")
+        found: dict[int, dict[int, list[OpenCall]]] = defaultdict(lambda: defaultdict(list))
+        crossing = np.flatnonzero(first < after)
+        for row in crossing[np.argsort(launch_ns[crossing], kind="stable")].tolist():
+            call = OpenCall(
+                seq=int(calls.columns["seq"][row]),
+                op=OPS[calls.columns["op"][row]],
+                count=int(calls.columns["count"][row]),
+                dtype=DTYPES[calls.columns["dtype"][row]],
+                launch_ns=int(launch_ns[row]),
+                peer=int(calls.columns["peer"][row]),
+                direction=DIRECTIONS[calls.columns["direction"][row]],
+            )
+            for second in range(int(first[row]), int(after[row])):
+                found[second][int(calls.columns["rank"][row])].append(call)
+        return found
+
+    def _finality(self, calls: HostCalls) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
+        """When each row is final on the host's clock, and whether the source sends it at all."""
+        source = self._spec.source
+        is_sent = np.full(len(calls.end_s), source.rows != "none")
+        if source.rows == "incomplete":
+            # A process that is gone leaves no dump.
+            is_sent = np.isinf(calls.end_s) & (calls.given_up_s == self._finish_s)
+            return self._clock_ns(calls.given_up_s), is_sent
+        if Sees.END in source.sees:
+            return self._clock_ns(np.minimum(calls.end_s, calls.given_up_s)), is_sent
+        return self._clock_ns(calls.launch_s), is_sent
+
+    def _arrow(self, first: int, after: int) -> pa.RecordBatch:
+        """A slice of the columns; they are turned into Arrow a window at a time."""
+        if self._window_rows is None or after > self._window_end:
+            self._window_start = first
+            self._window_end = max(after, min(first + _ARROW_ROWS, len(self._calls.launch_s)))
+            self._window_rows = self._to_arrow(self._window_start, self._window_end).rows
+        return self._window_rows.slice(first - self._window_start, after - first)
+
+    def _to_arrow(self, first: int, after: int) -> CallBatch:
+        calls = self._calls.take(np.arange(first, after))
+        columns: dict[str, npt.ArrayLike] = dict(calls.columns)
+        instants = (
+            (Sees.LAUNCH, "launch_ns", calls.launch_s),
+            (Sees.START, "start_ns", calls.start_s),
+            (Sees.END, "end_ns", calls.end_s),
+        )
+        for instant, name, times_s in instants:
+            if instant in self._sees:
+                times_ns = self._clock_ns(times_s)
+                columns[name] = np.where((times_ns == _NOT_YET) | (times_s > calls.given_up_s), 0, times_ns)
+        return CallBatch.from_columns(
+            columns,
+            job=self._spec.job,
+            attempt=self._spec.attempt,
+            host=self._host,
+            communicator=self.communicator.id,
+            source=SOURCE,
+            sees=self._sees,
+        )

@@ -1,0 +1,108 @@
+"""Models of the sources that see a job, so that no verdict is earned with data that no cluster has.
+
+A source decides which instants of a call appear in a row, whether the host runs ahead of its device, whether rows
+come at all, and what the counters in `Progress` know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.calls import Sees
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What one kind of source can see.
+
+    Attributes
+    ----------
+    name
+        For people; rows carry the source `simulator`.
+    sees
+        Which instants its rows hold; the others are 0.
+    run_ahead_calls
+        How many calls the host may have launched beyond what its device has finished; 0 where the host is the
+        device (gloo), so that a call is launched when its operands are ready.
+    rows
+        `all`: each call, once it is final. `incomplete`: only calls that never completed, when the job ends (what
+        a Flight Recorder dump is read for). `none`: counters alone.
+    counts_launched, counts_completed
+        Whether `Progress` holds `last_launched`, and `last_completed` with the open calls. A source that sees no
+        end cannot tell an open call from a completed one.
+
+    """
+
+    name: str
+    sees: Sees
+    run_ahead_calls: int = 0
+    rows: Literal["all", "incomplete", "none"] = "all"
+    counts_launched: bool = True
+    counts_completed: bool = True
+
+    def __post_init__(self) -> None:
+        if self.run_ahead_calls < 0:
+            raise ValueError(f"source {self.name!r} runs ahead by {self.run_ahead_calls} calls; it cannot be negative")
+
+
+C10D_GLOO = Source(name="c10d hooks, gloo", sees=Sees.ALL)
+DEVICE_TIMES = Source(name="device times", sees=Sees.ALL, run_ahead_calls=24)
+LAUNCH_ONLY = Source(name="launch only", sees=Sees.LAUNCH, run_ahead_calls=24, counts_completed=False)
+FLIGHT_RECORDER = Source(
+    name="Flight Recorder",
+    sees=Sees.LAUNCH,
+    run_ahead_calls=24,
+    rows="incomplete",
+    counts_launched=False,
+    counts_completed=False,
+)
+COUNTS_ONLY = Source(name="counts only", sees=Sees.NOTHING, run_ahead_calls=24, rows="none", counts_completed=False)
+
+HOST_OVERHEAD_S = 8e-6
+"""CPU time between two launches of a host that does not wait."""
+
+
+def launch_times(
+    source: Source, arrival_s: FloatArray, end_s: FloatArray, begin_s: FloatArray, held_until_s: FloatArray | None
+) -> FloatArray:
+    """When the host launched each call of an iteration, for one rank or many.
+
+    The host begins each iteration together with its device (it reads the gradient norm of the one before), then
+    issues one call after the other without waiting, but never more than `run_ahead_calls` beyond what has ended:
+
+        launch[j] = max(begin + (j + 1) o, launch[j - 1] + o, end[j - k] + o),  at most arrival[j]
+
+    Parameters
+    ----------
+    source
+        How far the host may run ahead.
+    arrival_s, end_s
+        When the device reached and finished each call; shape `(n_slots, ...)`, infinite where it never did.
+    begin_s
+        Shape `(...)`.
+    held_until_s
+        Earliest launch of each call because the process was stopped, shape `(n_slots, ...)`; `None`: it was not.
+
+    Returns
+    -------
+    Shape `(n_slots, ...)`; infinite where the host never launched.
+
+    """
+    if source.run_ahead_calls == 0:
+        return arrival_s
+    n_slots = len(arrival_s)
+    order = np.arange(n_slots, dtype=np.float64).reshape(-1, *[1] * (arrival_s.ndim - 1)) * HOST_OVERHEAD_S
+    earliest = np.broadcast_to(begin_s + HOST_OVERHEAD_S, arrival_s.shape) + order
+    k = source.run_ahead_calls
+    if n_slots > k:
+        earliest[k:] = np.maximum(earliest[k:], end_s[: n_slots - k] + HOST_OVERHEAD_S)
+    if held_until_s is not None:
+        earliest = np.maximum(earliest, held_until_s)
+    launched: FloatArray = np.maximum.accumulate(earliest - order, axis=0) + order
+    return np.minimum(launched, arrival_s)

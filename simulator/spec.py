@@ -1,0 +1,160 @@
+"""What a simulated job looks like: its layout, its work, its machines, its faults and who watches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from pacehound.topology import Layout, ring_edges
+from simulator.faults import EveryNth, ExitRank, Fault, Pause, SlowCompute, SlowLink, Spike, StopRank
+from simulator.links import Network
+from simulator.program import Work
+from simulator.source import C10D_GLOO, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A hybrid-parallel training job, laid out as Megatron does, and what befalls it.
+
+    Attributes
+    ----------
+    forward_s
+        Computation of one micro-batch on one stage; backward takes twice as long.
+    tp_calls
+        Tensor-parallel all_reduces in each forward and each backward pass of a stage.
+    tp_bytes, pp_bytes, dp_bytes
+        Per rank: one tensor-parallel all_reduce, one activation sent to the next stage, all gradients.
+    is_sharded
+        Gradients are reduce-scattered and parameters gathered, instead of all-reduced.
+    jitter
+        Relative standard deviation of every computation.
+    spike_probability, spike_s
+        Per rank and step: the chance to lose so much time for no reason.
+    clock_offsets_ms
+        How far each host's clock is ahead of true time; hosts beyond the end of it have none.
+    dropped_fraction
+        Rows that the agent loses; they are counted, and missing in the data.
+    hang_s
+        How long event time goes on after a hang or an exit, until the job is killed.
+    start_unix_ns
+        True time of the job's start, a whole second.
+
+    """
+
+    layout: Layout = field(default_factory=lambda: Layout(tp=2, dp=2, pp=2))
+    iterations: int = 100
+    micro_batches: int = 8
+    seed: int = 0
+    ranks_per_host: int = 8
+    forward_s: float = 0.004
+    optimizer_s: float = 0.006
+    tp_calls: int = 2
+    tp_bytes: int = 8 << 20
+    pp_bytes: int = 8 << 20
+    dp_bytes: int = 256 << 20
+    dp_buckets: int = 4
+    is_sharded: bool = False
+    within_host_bytes_per_s: float = 200e9
+    between_hosts_bytes_per_s: float = 25e9
+    latency_s: float = 10e-6
+    jitter: float = 0.01
+    spike_probability: float = 0.0
+    spike_s: float = 0.0
+    faults: tuple[Fault, ...] = ()
+    source: Source = C10D_GLOO
+    clock_offsets_ms: tuple[float, ...] = ()
+    dropped_fraction: float = 0.0
+    hang_s: float = 30.0
+    job: str = "simulated"
+    attempt: int = 0
+    start_unix_ns: int = 1_767_225_600_000_000_000
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "micro_batches", "ranks_per_host", "tp_calls", "dp_buckets"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"a simulated job has {name}={getattr(self, name)}; it must be at least 1")
+        if not 0.0 <= self.dropped_fraction < 1.0:
+            raise ValueError(f"dropped_fraction is {self.dropped_fraction}; it must be in [0, 1)")
+        if self.start_unix_ns % 1_000_000_000:
+            raise ValueError(f"start_unix_ns {self.start_unix_ns} is not a whole second")
+        for fault in self.faults:
+            self._check(fault)
+        if sum(ends_job(fault) for fault in self.faults) > 1:
+            raise ValueError("a job ends once: give one fault at most that nobody survives (stop, exit, dead link)")
+
+    @property
+    def work(self) -> Work:
+        """What one iteration computes and moves."""
+        return Work(
+            micro_batches=self.micro_batches,
+            forward_s=self.forward_s,
+            backward_s=2 * self.forward_s,
+            optimizer_s=self.optimizer_s,
+            tp_calls=self.tp_calls,
+            tp_bytes=self.tp_bytes,
+            pp_bytes=self.pp_bytes,
+            dp_bytes=self.dp_bytes,
+            dp_buckets=self.dp_buckets,
+            is_sharded=self.is_sharded,
+        )
+
+    @property
+    def network(self) -> Network:
+        """The machines' links."""
+        return Network(
+            ranks_per_host=self.ranks_per_host,
+            within_host_bytes_per_s=self.within_host_bytes_per_s,
+            between_hosts_bytes_per_s=self.between_hosts_bytes_per_s,
+            latency_s=self.latency_s,
+        )
+
+    @property
+    def hosts(self) -> tuple[tuple[int, ...], ...]:
+        """World ranks of each host."""
+        world = range(self.layout.world_size)
+        return tuple(tuple(world[i : i + self.ranks_per_host]) for i in world[:: self.ranks_per_host])
+
+    def _check(self, fault: Fault) -> None:
+        match fault:
+            case SlowCompute() | EveryNth() | Spike():
+                ranks = fault.ranks
+            case StopRank() | ExitRank():
+                ranks = (fault.rank,)
+            case SlowLink():
+                ranks = fault.link
+            case Pause():
+                ranks = ()
+        outside = [rank for rank in ranks if not 0 <= rank < self.layout.world_size]
+        if outside:
+            raise ValueError(f"{fault} names ranks {outside} outside the world of {self.layout.world_size}")
+        match fault:
+            case SlowCompute() | SlowLink():
+                last = fault.from_step
+            case StopRank() | ExitRank() | Spike():
+                last = fault.step
+            case Pause() | EveryNth():
+                last = fault.every_steps - 1
+        if not 0 <= last < self.iterations:
+            raise ValueError(f"{fault} begins at step {last}; the job has steps 0..{self.iterations - 1}")
+        if isinstance(fault, SlowLink) and frozenset(fault.link) not in self._links():
+            raise ValueError(f"no communicator of this layout sends from rank {fault.link[0]} to {fault.link[1]}")
+
+    def _links(self) -> set[frozenset[int]]:
+        rings = [group for kind in ("tp", "dp") for group in self.layout.groups(kind)]
+        links = {frozenset(edge) for ring in rings for edge in ring_edges(ring)}
+        for pipeline in self.layout.groups("pp"):
+            links |= {frozenset(edge) for edge in pairwise(pipeline)}
+        return links
+
+
+def ends_job(fault: Fault) -> bool:
+    """Nobody goes on after this fault."""
+    match fault:
+        case ExitRank():
+            return True
+        case StopRank():
+            return fault.resume_after_s is None
+        case SlowLink():
+            return fault.bandwidth_factor == 0.0
+        case _:
+            return False

@@ -1,0 +1,227 @@
+"""Joins the rows of all ranks into rounds: a grid of sequence numbers x ranks, filled as rows arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.errors import InvalidEvent
+
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_NEVER_NS = np.iinfo(np.int64).max
+
+MAX_OPEN_ROUNDS = 65_536
+"""A sequence number further ahead of the oldest open round than this is taken for corruption."""
+
+
+SLACK_ROUNDS = 1_024
+"""Rounds before the first one seen that may still come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one batch, already validated; every array has shape `(n_rows,)`."""
+
+    column: npt.NDArray[np.int64]
+    seq: Int64Array
+    op: npt.NDArray[np.int8]
+    size_bytes: Int64Array
+    arrival_ns: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def take(self, index: npt.NDArray[np.int64] | BoolArray) -> Rows:
+        """The rows at `index`."""
+        return Rows(*(getattr(self, name)[index] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRounds:
+    """Rounds that leave the grid, in order of `seq`; shapes as in `pacehound.rounds.Rounds`."""
+
+    seq: Int64Array
+    op: npt.NDArray[np.int8]
+    size_bytes: Int64Array
+    arrival_ns: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+
+
+class RoundGrid:
+    """Open rounds of one communicator (or pair), one column per member.
+
+    `add` is O(rows), `close_complete` O(open rounds); both are array operations. Rows of a round that has been
+    closed are late, a second row for the same (round, rank) is a duplicate: both are counted, neither is used.
+
+    Attributes
+    ----------
+    duplicate_rows, late_rows, missing_rows
+        Counts since the start.
+
+    """
+
+    def __init__(self, n_ranks: int) -> None:
+        self.n_ranks = n_ranks
+        self.duplicate_rows = 0
+        self.late_rows = 0
+        self.missing_rows = 0
+        self._base: int | None = None  # sequence number of the grid's first line
+        self._first_seen = 0
+        self._length = 0  # lines in use
+        self._allocate(64)
+
+    def _allocate(self, capacity: int) -> None:
+        self._op = np.zeros(capacity, np.int8)
+        self._size_bytes = np.zeros(capacity, np.int64)
+        self._seen = np.zeros((capacity, self.n_ranks), np.bool_)
+        self._closed = np.zeros(capacity, np.bool_)
+        self._arrival_ns = np.zeros((capacity, self.n_ranks), np.int64)
+        self._start_ns = np.zeros((capacity, self.n_ranks), np.int64)
+        self._end_ns = np.zeros((capacity, self.n_ranks), np.int64)
+
+    @property
+    def open_rounds(self) -> int:
+        """Rounds with at least one row that are not closed."""
+        lines = slice(0, self._length)
+        return int((self._seen[lines].any(axis=1) & ~self._closed[lines]).sum())
+
+    def add(self, rows: Rows) -> None:
+        """Put rows into the grid.
+
+        Raises
+        ------
+        InvalidEvent
+            A sequence number is too far ahead to be true; no row of the batch is used then.
+
+        """
+        if len(rows) == 0:
+            return
+        low, high = int(rows.seq.min()), int(rows.seq.max())
+        if self._base is None:
+            # Rounds complete out of order, so the first rows seen need not be those of the first round.
+            self._base, self._first_seen = max(0, low - SLACK_ROUNDS), low
+        base = self._base
+        if high - base >= MAX_OPEN_ROUNDS:
+            raise InvalidEvent(
+                f"sequence number {high} is {high - base} ahead of the oldest open round {base}; "
+                f"more than {MAX_OPEN_ROUNDS} cannot be open"
+            )
+        self._reserve(high - base + 1)
+        self._first_seen = min(self._first_seen, low)
+        line = rows.seq - base
+        late = line < 0
+        late[~late] = self._closed[line[~late]]
+        self.late_rows += int(late.sum())
+        rows, line = rows.take(~late), line[~late]
+        # Of two rows for one (round, rank) in the same batch the first counts.
+        flat = line * self.n_ranks + rows.column
+        _, first = np.unique(flat, return_index=True)
+        fresh = np.zeros(len(rows), np.bool_)
+        fresh[first] = True
+        fresh &= ~self._seen[line, rows.column]
+        self.duplicate_rows += int((~fresh).sum())
+        rows, line = rows.take(fresh), line[fresh]
+        self._seen[line, rows.column] = True
+        self._op[line] = rows.op
+        self._size_bytes[line] = np.maximum(self._size_bytes[line], rows.size_bytes)
+        self._arrival_ns[line, rows.column] = rows.arrival_ns
+        self._start_ns[line, rows.column] = rows.start_ns
+        self._end_ns[line, rows.column] = rows.end_ns
+
+    def close_complete(self) -> ClosedRounds | None:
+        """Take out every round that all members have reported."""
+        return self._close(np.asarray(self._seen[: self._length].all(axis=1), np.bool_))
+
+    def close_overdue(
+        self, before_ns: int, still_running: BoolArray | None, running_seq: Int64Array
+    ) -> ClosedRounds | None:
+        """Take out rounds whose missing rows will not come.
+
+        Parameters
+        ----------
+        before_ns
+            Rounds that a member entered before this are overdue.
+        still_running
+            Shape `(n_ranks,)`: members whose rows may still come; `None` when nobody's can.
+        running_seq
+            Shape `(n_ranks,)`: such a member still owes the rounds from this sequence number on.
+
+        """
+        if self._length == 0 or self._base is None:
+            return None
+        lines = slice(0, self._length)
+        seen = self._seen[lines]
+        entered = np.where(seen, np.maximum(self._arrival_ns[lines], 1), _NEVER_NS).min(axis=1)
+        # A round without any row is overdue when a later one is.
+        entered = np.minimum.accumulate(entered[::-1])[::-1]
+        overdue: BoolArray = np.zeros(self._length, np.bool_)
+        overdue[:] = entered < before_ns
+        if still_running is not None:
+            seq = self._base + np.arange(self._length)
+            owed = (seq[:, None] >= running_seq[None, :]) & still_running[None, :] & ~seen
+            overdue &= ~owed.any(axis=1)
+        has_rows = seen.any(axis=1)
+        unseen = np.flatnonzero(overdue & ~has_rows & ~self._closed[lines])
+        self.missing_rows += self.n_ranks * int((self._base + unseen >= self._first_seen).sum())
+        self._closed[unseen] = True  # no row has come at all: nothing can be said but that they are missing
+        closed = self._close(overdue & has_rows)
+        self._drop_closed_head()
+        return closed
+
+    def _close(self, chosen: BoolArray) -> ClosedRounds | None:
+        chosen = chosen & ~self._closed[: self._length]
+        index = np.flatnonzero(chosen)
+        if len(index) == 0 or self._base is None:
+            return None
+        self.missing_rows += int((~self._seen[index]).sum())
+        closed = ClosedRounds(
+            seq=self._base + index,
+            op=self._op[index],
+            size_bytes=self._size_bytes[index],
+            arrival_ns=self._arrival_ns[index],
+            start_ns=self._start_ns[index],
+            end_ns=self._end_ns[index],
+        )
+        self._closed[index] = True
+        self._drop_closed_head()
+        return closed
+
+    def _drop_closed_head(self) -> None:
+        if self._base is None:
+            return
+        still_open = np.flatnonzero(~self._closed[: self._length])
+        head = int(still_open[0]) if len(still_open) else self._length
+        if head == 0:
+            return
+        self._base += head
+        keep = self._length - head
+        for array in self._arrays():
+            array[:keep] = array[head : self._length].copy()
+            array[keep : self._length] = 0
+        self._length = keep
+
+    def _reserve(self, lines: int) -> None:
+        if lines > len(self._op):
+            old = self._arrays()
+            self._allocate(max(lines, 2 * len(self._op)))
+            for new, previous in zip(self._arrays(), old, strict=True):
+                new[: len(previous)] = previous
+        self._length = max(self._length, lines)
+
+    def _arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
+        return (
+            self._op,
+            self._size_bytes,
+            self._seen,
+            self._closed,
+            self._arrival_ns,
+            self._start_ns,
+            self._end_ns,
+        )

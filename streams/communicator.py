@@ -1,0 +1,317 @@
+"""Stage one: everything that can be said about one communicator alone.
+
+Rows become rounds, markers become iterations, the hosts' promises become one watermark. Input comes in the order
+of the log; what goes out is in event time up to the watermark that follows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pacehound.calls import DIRECTIONS, CallBatch, Sees
+from pacehound.errors import InvalidEvent
+from pacehound.events import (
+    OPTIMIZER_STEP,
+    IterationSample,
+    Markers,
+    Progress,
+    RankProgress,
+    Tick,
+    Topology,
+    Watermark,
+)
+from pacehound.rounds import Rounds
+from streams.assembly import ClosedRounds, RoundGrid, Rows
+from streams.iterations import IterationTracker
+from streams.merge import CLOSED_NS
+
+StageOneEvent = Rounds | IterationSample | Progress | Topology | Markers | Watermark
+
+_SEND, _RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
+
+
+@dataclass(slots=True)
+class _Host:
+    ranks: frozenset[int]
+    promised_ns: int = -1
+    closed: bool = False
+    left_out: bool = False
+    progress: dict[int, RankProgress] = field(default_factory=dict)
+
+
+class CommunicatorOperator:
+    """One communicator's calls, markers and progress, from all its hosts.
+
+    Parameters
+    ----------
+    topology
+        The first announcement of the communicator.
+    lateness_ns
+        How long a row is waited for after its round was entered, and a host after it fell silent.
+
+    Attributes
+    ----------
+    counts
+        What was not used, by reason; nothing is dropped without being counted here.
+
+    """
+
+    def __init__(self, topology: Topology, lateness_ns: int) -> None:
+        self.job = topology.job
+        self.attempt = topology.attempt
+        self.communicator = topology.communicator
+        self.is_world = topology.is_world
+        self.members = topology.members
+        self._created_ns = topology.time_ns
+        self._lateness_ns = lateness_ns
+        self._column = {rank: index for index, rank in enumerate(self.members)}
+        self._lookup = np.full(max(self.members) + 1, -1, np.int64)
+        self._lookup[list(self.members)] = np.arange(len(self.members))
+        self._hosts: dict[str, _Host] = {}
+        self._claimed: dict[int, str] = {}
+        self._collectives = RoundGrid(len(self.members))
+        self._pairs: dict[tuple[int, int], RoundGrid] = {}
+        self._sees = Sees.ALL
+        self._source = ""
+        self._watermark_ns = -1
+        self._ticked_ns = -1
+        self.counts: dict[str, int] = {}
+        self._iterations = (
+            IterationTracker(self.job, self.attempt, self.communicator, self.members, lateness_ns)
+            if self.is_world
+            else None
+        )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that have announced themselves and are not closed."""
+        return tuple(name for name, host in self._hosts.items() if not host.closed)
+
+    @property
+    def is_complete(self) -> bool:
+        """Every member has been claimed by a host."""
+        return len(self._claimed) == len(self.members)
+
+    @property
+    def is_closed(self) -> bool:
+        """All its hosts have said that nothing more will come."""
+        return self._watermark_ns == CLOSED_NS
+
+    def on_topology(self, topology: Topology) -> list[StageOneEvent]:
+        """A host announces itself, or more of its ranks."""
+        if topology.members != self.members:
+            raise InvalidEvent(
+                f"host {topology.host!r} says communicator {self.communicator} has {len(topology.members)} members "
+                f"{list(topology.members)[:8]}; it was announced with {len(self.members)}: {list(self.members)[:8]}"
+            )
+        for rank in topology.host_ranks:
+            owner = self._claimed.setdefault(rank, topology.host)
+            if owner != topology.host:
+                raise InvalidEvent(f"rank {rank} is announced by host {topology.host!r} and by host {owner!r}")
+        known = self._hosts.get(topology.host)
+        ranks = frozenset(topology.host_ranks)
+        if known is None:
+            self._hosts[topology.host] = _Host(ranks)
+        else:
+            known.ranks |= ranks
+            known.closed = False
+        return [topology]
+
+    def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
+        """A host's rows; they wait in the grid until a progress promises that all are there."""
+        if batch.host not in self._hosts:
+            raise InvalidEvent(
+                f"calls of host {batch.host!r}, which has not announced communicator {batch.communicator}"
+            )
+        self._count("dropped_calls", batch.dropped)
+        if len(batch) == 0:
+            return []
+        rank, peer = batch.integers("rank"), batch.integers("peer")
+        self._require_members(rank, "rank")
+        direction = batch.codes("direction")
+        is_pair = direction != DIRECTIONS.index("none")
+        if is_pair.any():
+            self._require_members(peer[is_pair], "peer")
+        self._sees, self._source = batch.sees, batch.source
+        launch, start, end = self._sane_times(batch)
+        rows = Rows(
+            column=self._lookup[rank],
+            seq=batch.integers("seq"),
+            op=batch.codes("op"),
+            size_bytes=batch.size_bytes(),
+            arrival_ns=launch,
+            start_ns=start,
+            end_ns=end,
+        )
+        if not is_pair.any():
+            self._collectives.add(rows)
+            return []
+        self._collectives.add(rows.take(~is_pair))
+        source = np.where(direction == _SEND, rank, peer)
+        destination = np.where(direction == _SEND, peer, rank)
+        width = len(self._lookup)
+        key = source * width + destination
+        for pair_key in np.unique(key[is_pair]):
+            pair = (int(pair_key) // width, int(pair_key) % width)
+            chosen = is_pair & (key == pair_key)
+            grid = self._pairs.setdefault(pair, RoundGrid(2))
+            part = rows.take(chosen)
+            side = np.where(direction[chosen] == _RECV, 1, 0).astype(np.int64)
+            grid.add(Rows(side, part.seq, part.op, part.size_bytes, part.arrival_ns, part.start_ns, part.end_ns))
+        return []
+
+    def on_markers(self, markers: Markers) -> list[StageOneEvent]:
+        """Optimizer steps and planned pauses of a host's ranks."""
+        if self._iterations is None:
+            raise InvalidEvent(f"markers of host {markers.host!r} stand on {self.communicator}, which is not the world")
+        strangers = sorted(set(markers.ranks) - set(self.members))
+        if strangers:
+            raise InvalidEvent(f"markers of ranks {strangers}, outside the world of {len(self.members)} ranks")
+        self._iterations.add(markers)
+        has_pauses = any(name != OPTIMIZER_STEP for name in markers.names)
+        return [markers] if has_pauses else []
+
+    def on_progress(self, progress: Progress) -> list[StageOneEvent]:
+        """A host promises that all its rows up to a time have been sent: rounds may close."""
+        host = self._hosts.get(progress.host)
+        if host is None:
+            raise InvalidEvent(f"progress of host {progress.host!r}, which has not announced {progress.communicator}")
+        strangers = [p.rank for p in progress.ranks if p.rank not in self._column]
+        if strangers:
+            raise InvalidEvent(f"progress of ranks {strangers}, which are no members of {progress.communicator}")
+        if progress.time_ns < host.promised_ns:
+            self._count("backward_progress", 1)
+            if not progress.closed:
+                return []
+        host.promised_ns = max(host.promised_ns, progress.time_ns)
+        host.left_out = False
+        host.closed = progress.closed
+        for rank_progress in progress.ranks:
+            host.progress[rank_progress.rank] = rank_progress
+        return [*self._advance(), progress, *self._watermark()]
+
+    def on_tick(self, tick: Tick) -> list[StageOneEvent]:
+        """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
+        self._ticked_ns = max(self._ticked_ns, tick.time_ns)
+        for host in self._hosts.values():
+            if not host.closed and host.promised_ns < tick.time_ns - self._lateness_ns:
+                host.left_out = True
+        return [*self._advance(), *self._watermark()]
+
+    def silent_hosts(self) -> tuple[str, ...]:
+        """Hosts that were left out because they have not been heard of for longer than the lateness."""
+        return tuple(sorted(name for name, host in self._hosts.items() if host.left_out and not host.closed))
+
+    def _advance(self) -> list[StageOneEvent]:
+        self._watermark_ns = max(self._watermark_ns, self._current_watermark_ns())
+        events: list[StageOneEvent] = []
+        running, running_seq = self._running()
+        overdue_ns = min(self._watermark_ns, CLOSED_NS - 1) - self._lateness_ns
+        for ranks, is_pair, grid in self._grids():
+            closed = [grid.close_complete()]
+            if is_pair:
+                still = np.array([self._owes_pair(rank) for rank in ranks])
+                closed.append(grid.close_overdue(overdue_ns, still, np.zeros(2, np.int64)))
+            else:
+                closed.append(grid.close_overdue(overdue_ns, running, running_seq))
+            events += [self._rounds(ranks, is_pair, part) for part in closed if part is not None]
+        if self._iterations is not None:
+            gone = frozenset(rank for host in self._hosts.values() if host.closed for rank in host.ranks)
+            events += self._iterations.close(self._watermark_ns, gone)
+        return events
+
+    def _watermark(self) -> list[StageOneEvent]:
+        if self._watermark_ns < 0:
+            return []
+        return [Watermark(job=self.job, attempt=self.attempt, time_ns=self._watermark_ns, stream=self.communicator)]
+
+    def _current_watermark_ns(self) -> int:
+        """The lowest promise of the hosts that count; -1 while a member's host is unknown and may still come."""
+        if not self.is_complete and self._ticked_ns < self._created_ns + self._lateness_ns:
+            return -1
+        counted = [host for host in self._hosts.values() if not host.left_out]
+        if counted and all(host.closed for host in counted) and len(counted) == len(self._hosts):
+            return CLOSED_NS
+        open_promises = [host.promised_ns for host in counted if not host.closed]
+        if open_promises:
+            return min(open_promises)
+        return self._ticked_ns - self._lateness_ns if self._ticked_ns >= 0 else -1
+
+    def _running(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which members may still send rows, and from which sequence number on they owe them."""
+        running = np.zeros(len(self.members), np.bool_)
+        owes_from = np.zeros(len(self.members), np.int64)
+        for host in self._hosts.values():
+            if host.closed:
+                continue
+            for rank in host.ranks:
+                column = self._column[rank]
+                running[column] = True
+                progress = host.progress.get(rank)
+                if progress is not None:
+                    open_seq = [call.seq for call in progress.open if call.direction == "none"]
+                    owes_from[column] = min([*open_seq, progress.last_launched + 1])
+        return running, owes_from
+
+    def _owes_pair(self, rank: int) -> bool:
+        """A point-to-point row of this rank may still come: one of its p2p calls is open."""
+        host = self._hosts.get(self._claimed.get(rank, ""))
+        if host is None or host.closed:
+            return False
+        progress = host.progress.get(rank)
+        return progress is not None and any(call.direction != "none" for call in progress.open)
+
+    def _grids(self) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
+        pairs = [(pair, True, self._pairs[pair]) for pair in sorted(self._pairs)]
+        return [(self.members, False, self._collectives), *pairs]
+
+    def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds) -> Rounds:
+        return Rounds(
+            job=self.job,
+            attempt=self.attempt,
+            communicator=self.communicator,
+            source=self._source,
+            sees=self._sees,
+            is_pair=is_pair,
+            ranks=ranks,
+            seq=closed.seq,
+            op=closed.op,
+            size_bytes=closed.size_bytes,
+            arrival_ns=closed.arrival_ns,
+            start_ns=closed.start_ns,
+            end_ns=closed.end_ns,
+        )
+
+    def _require_members(self, ranks: np.ndarray, what: str) -> None:
+        inside = (ranks >= 0) & (ranks < len(self._lookup))
+        inside[inside] = self._lookup[ranks[inside]] >= 0
+        if not inside.all():
+            strangers = sorted(set(ranks[~inside].tolist()))[:8]
+            raise InvalidEvent(f"{what}s {strangers} are no members of communicator {self.communicator}")
+
+    def _sane_times(self, batch: CallBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Launch, start and end; times that go backwards within a call are taken for unseen and counted."""
+        launch, start, end = (batch.integers(name).copy() for name in ("launch_ns", "start_ns", "end_ns"))
+        backward = ((end > 0) & ((end < launch) | (end < start))) | (launch < 0) | (start < 0) | (end < 0)
+        self._count("backward_times", int(backward.sum()))
+        start[backward] = 0
+        end[backward] = 0
+        launch[launch < 0] = 0
+        return launch, start, end
+
+    def _count(self, what: str, number: int) -> None:
+        if number:
+            self.counts[what] = self.counts.get(what, 0) + number
+
+    def all_counts(self) -> dict[str, int]:
+        """Everything that was not used, by reason."""
+        grids = [grid for _, _, grid in self._grids()]
+        counts = dict(self.counts)
+        for name in ("duplicate_rows", "late_rows", "missing_rows"):
+            counts[name] = sum(getattr(grid, name) for grid in grids)
+        if self._iterations is not None:
+            counts["incomplete_iterations"] = self._iterations.incomplete
+            counts["backward_markers"] = self._iterations.backward
+        return {name: number for name, number in counts.items() if number}

@@ -1,0 +1,120 @@
+"""Ranks that leave: the first one that does so in disorder is evidence, the ones after it are not.
+
+When one rank dies, its peers' calls fail and the launcher ends the rest; so evidence freezes at the first exit.
+A job that is killed as a whole has no first rank.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from pacehound.events import Finding, HostSample, Instant, ProcessState, VerdictWord
+from pacehound.identity import event_id
+
+SETTLE_NS = 2_000_000_000
+"""After a first exit the others are watched for this long before it is said who it was."""
+
+TOGETHER_NS = 50_000_000
+"""Exits so close to each other cannot be put in order: their agents look this often."""
+
+_POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""Somebody ended the job, or the launcher its remaining ranks: nobody's fault."""
+
+_OWN_FAULT = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+"""Signals that only strike the process that they are meant for. An abort may be a watchdog's, for a peer's fault."""
+
+
+class ExitWatch:
+    """Follows the processes of one job until the first of them leaves in disorder."""
+
+    def __init__(self, job: str, attempt: int) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._processes: dict[int, ProcessState] = {}
+        self._is_decided = False
+
+    def on_host(self, sample: HostSample) -> None:
+        """The processes of one host."""
+        for process in sample.processes:
+            self._processes[process.rank] = process
+
+    def on_tick(self, now_ns: int, step: int | None, *, is_hung: bool, is_end: bool = False) -> list[Finding]:
+        """A finding once, when the first disorderly exit has settled.
+
+        Parameters
+        ----------
+        now_ns, step
+            Event time and the last finished iteration.
+        is_hung
+            A hang is going on: who leaves now leaves because of it.
+        is_end
+            The job has ended; there is nothing more to wait for.
+
+        """
+        left = [process for process in self._processes.values() if _is_disorderly(process)]
+        if self._is_decided or not left:
+            return []
+        first_ns = min(process.since_ns for process in left)
+        if now_ns < first_ns + SETTLE_NS and not is_end:
+            return []
+        self._is_decided = True
+        if is_hung or self._was_killed_whole(first_ns):
+            return []
+        first = sorted((p for p in left if p.since_ns - first_ns <= TOGETHER_NS), key=lambda p: p.rank)
+        ranks = tuple(process.rank for process in first)
+        own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
+        verdict: VerdictWord = "unknown"
+        culprits: tuple[int, ...] = ()
+        if own_fault:
+            verdict, culprits = "culprit", own_fault
+        elif len(first) == 1:
+            verdict, culprits = "suspected", ranks
+        return [
+            Finding(
+                id=event_id("exit", self._job, self._attempt, ranks),
+                job=self._job,
+                attempt=self._attempt,
+                kind="exit",
+                verdict=verdict,
+                cause=None,
+                culprits=culprits,
+                candidates=() if culprits else ranks,
+                onset=Instant(step=step, time_ns=first_ns),
+                detected=Instant(step=step, time_ns=now_ns),
+                lasting=True,
+                pages=True,
+                evidence=tuple(_sentence(process) for process in first),
+                unseen=() if own_fault else ("whether a peer's mistake made it fail",),
+            )
+        ]
+
+    def _was_killed_whole(self, first_ns: int) -> bool:
+        """Every rank was struck by a signal of the same kind within the settling time: from outside."""
+        everybody = self._processes.values()
+        return len(everybody) > 1 and all(
+            p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
+        )
+
+
+def _is_disorderly(process: ProcessState) -> bool:
+    if process.state != "exited":
+        return False
+    if process.signal is not None:
+        return process.signal not in _POLITE
+    return bool(process.exit_code)
+
+
+def _sentence(process: ProcessState) -> str:
+    if process.signal is not None:
+        how = f"was killed by {_signal_name(process.signal)}"
+    else:
+        how = f"left with exit code {process.exit_code}"
+    detail = f": {process.detail}" if process.detail else ""
+    return f"rank {process.rank} (pid {process.pid}) was the first to leave: it {how}{detail}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

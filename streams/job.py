@@ -1,0 +1,272 @@
+"""Stage two: everything about one job, from all its communicators and hosts in one order of time."""
+
+from __future__ import annotations
+
+from pacehound.events import (
+    CHECKPOINT_BEGIN,
+    EVALUATION_BEGIN,
+    Changepoint,
+    Finding,
+    GroupOutlier,
+    HostSample,
+    Incident,
+    IterationSample,
+    Markers,
+    Progress,
+    Topology,
+    Watermark,
+)
+from pacehound.rounds import Rounds
+from pacehound.routing import host_stream
+from pacehound.settings import Settings
+from streams.communicator import StageOneEvent
+from streams.critical_path import Charges, RoundIndex
+from streams.exits import ExitWatch
+from streams.hang import HangWatch
+from streams.incidents import IncidentBook
+from streams.merge import CLOSED_NS, Merge
+from streams.slow import IterationRecord, SlowWatch
+
+StageTwoEvent = Changepoint | GroupOutlier | Finding | Incident
+
+_CLOCK_JUMP_TICKS = 3_600
+"""Every host speaks once a second; where nobody has for so many ticks a clock has jumped, and time jumps with it."""
+
+_MAX_PLANNED_SHARE = 0.2
+"""Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration."""
+
+
+class JobOperator:
+    """One attempt of one job.
+
+    Streams (communicators, hosts) arrive in any interleaving; they are merged by event time up to the lowest
+    watermark and worked on in steps of `stream.tick_s`, so the same streams give the same events.
+    """
+
+    def __init__(self, job: str, attempt: int, settings: Settings) -> None:
+        self.job = job
+        self.attempt = attempt
+        self._tick_ns = round(settings.stream.tick_s * 1e9)
+        self._lateness_ns = round(settings.stream.lateness_s * 1e9)
+        self._merge: Merge[IterationSample | Progress | Topology | Markers | HostSample] = Merge()
+        self._world: str | None = None
+        self._world_size = 0
+        self._done_ns: int | None = None  # everything up to this boundary has been worked on
+        self._recent: list[Rounds] = []
+        self._communicators: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self._heard_ns: dict[str, int] = {}
+        self._hosts: set[str] = set()
+        self._dropped: dict[tuple[str, str], int] = {}
+        self._previous: IterationSample | None = None
+        self._step: int | None = None
+        self._boundary: str | None = None
+        self._iteration_count = 0
+        self._planned_count = 0
+        self._was_hung = False
+        self._paused: set[int] = set()  # ranks in a checkpoint or an evaluation now
+        self._closed_hosts: dict[str, str] = {}
+        self._slow = SlowWatch(job, attempt, settings.slow.min_change)
+        self._hang = HangWatch(job, attempt, settings.hang)
+        self._exits = ExitWatch(job, attempt)
+        self._book = IncidentBook(job, attempt)
+        self.ended = False
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts of the job that have not said that it has ended there."""
+        return tuple(sorted(self._hosts - set(self._closed_hosts)))
+
+    def on_stage_one(self, event: StageOneEvent) -> list[StageTwoEvent]:
+        """One event of a communicator."""
+        match event:
+            case Rounds():
+                self._merge.push_rounds(event)
+                return []
+            case Watermark():
+                self._merge.advance(event.stream, event.time_ns)
+                return self._work()
+            case Topology():
+                self._expect(event)
+            case Progress() if event.communicator == self._world:
+                for communicator in event.announced:
+                    self._merge.expect(communicator)
+            case _:
+                pass
+        self._merge.push(event.communicator, event)
+        return []
+
+    def on_host(self, sample: HostSample) -> list[StageTwoEvent]:
+        """The processes of one host."""
+        if self._world is None and not sample.processes:
+            self.ended = sample.closed  # nothing here has joined a process group: there is nothing to keep
+            return []
+        stream = host_stream(self.job, sample.host)
+        self._merge.push(stream, sample)
+        self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)
+        return self._work()
+
+    def on_host_silence(self, stream: str, tick_ns: int) -> list[StageTwoEvent]:
+        """A host's samples have stopped: go on without it."""
+        self._merge.advance(stream, tick_ns - self._lateness_ns)
+        return self._work()
+
+    def _expect(self, topology: Topology) -> None:
+        self._merge.expect(topology.communicator)
+        if topology.is_world:
+            self._world = topology.communicator
+            self._world_size = topology.world_size
+            self._merge.expect(host_stream(self.job, topology.host))
+            self._hosts.add(topology.host)
+
+    def _work(self) -> list[StageTwoEvent]:
+        """Work on every whole tick up to the lowest watermark."""
+        if self._world is None or self.ended:
+            return []
+        watermark_ns = self._merge.watermark_ns
+        first_ns = self._merge.first_time_ns
+        if self._done_ns is None:
+            if watermark_ns < 0 or first_ns is None:
+                return []
+            self._done_ns = first_ns // self._tick_ns * self._tick_ns
+        events: list[StageTwoEvent] = []
+        is_closing = watermark_ns >= CLOSED_NS
+        until_ns = self._merge.last_time_ns if is_closing else watermark_ns
+        while self._done_ns + self._tick_ns <= until_ns:
+            next_ns = min(self._merge.first_time_ns or until_ns, until_ns) // self._tick_ns * self._tick_ns
+            if next_ns - self._done_ns > _CLOCK_JUMP_TICKS * self._tick_ns:
+                self._done_ns = next_ns - self._tick_ns
+            self._done_ns += self._tick_ns
+            events += self._step_to(self._done_ns)
+        if is_closing:
+            last_ns = max(until_ns, self._done_ns)
+            events += self._step_to(last_ns)
+            events += self._end(last_ns)
+        return events
+
+    def _step_to(self, until_ns: int) -> list[StageTwoEvent]:
+        self._recent += self._merge.take_rounds(until_ns)
+        released = self._merge.take_events(until_ns)
+        events: list[StageTwoEvent] = []
+        index: RoundIndex | None = None
+        for event in released:
+            match event:
+                case Topology():
+                    self._hang.on_topology(event)
+                    self._communicators[event.communicator] = (event.name, event.members)
+                    self._book.ranks = max(self._book.ranks, self._world_size)
+                case Progress():
+                    self._heard_ns[event.host] = event.time_ns
+                    self._dropped[event.host, event.communicator] = event.dropped_total
+                    events += self._note(self._hang.on_progress(event, self._step), event.time_ns)
+                case HostSample():
+                    self._heard_ns[event.host] = event.time_ns
+                    if event.closed:
+                        self._closed_hosts[event.host] = event.closed_why
+                    self._hang.on_host(event)
+                    self._exits.on_host(event)
+                case Markers():
+                    self._on_pauses(event)
+                case IterationSample() if self._counts(event):
+                    index = index or RoundIndex(self._recent)
+                    events += self._on_iteration(event, index)
+                case _:
+                    pass
+        self._forget_rounds()
+        findings = self._hang.on_tick(
+            until_ns,
+            step=self._step,
+            step_time_s=self._slow.median_step_time_s,
+            planned=bool(self._paused),
+            unseen=self._unseen(until_ns),
+        )
+        findings += self._exits.on_tick(until_ns, self._step, is_hung=self._hang.is_hung)
+        events += self._note(findings, until_ns)
+        self._was_hung = self._was_hung or self._hang.is_hung
+        return [*events, *self._book.on_tick(until_ns, self._ongoing_s(until_ns))]
+
+    def _on_pauses(self, markers: Markers) -> None:
+        for rank, name in zip(markers.ranks, markers.names, strict=True):
+            if name in (CHECKPOINT_BEGIN, EVALUATION_BEGIN):
+                self._paused.add(rank)
+            else:
+                self._paused.discard(rank)  # an optimizer step ends an evaluation too, however it was begun
+
+    def _counts(self, sample: IterationSample) -> bool:
+        """Optimizer steps are the iterations of a job; recurring periods only where none are seen."""
+        if sample.boundary == "optimizer_step":
+            if self._boundary != "optimizer_step":
+                self._boundary, self._previous = "optimizer_step", None
+            return True
+        if self._boundary is None:
+            self._boundary = sample.communicator
+        return self._boundary == sample.communicator
+
+    def _on_iteration(self, sample: IterationSample, index: RoundIndex) -> list[StageTwoEvent]:
+        previous, self._previous = self._previous, sample
+        self._step = sample.step
+        if previous is None or sample.step_time_s <= 0:
+            return []
+        self._iteration_count += 1
+        self._planned_count += bool(sample.planned)
+        is_planned = sample.planned and self._planned_count <= _MAX_PLANNED_SHARE * self._iteration_count
+        was_hung, self._was_hung = self._was_hung, self._hang.is_hung
+        if is_planned or was_hung:
+            return []  # a pause that is accounted for elsewhere says nothing about the level
+        ends = dict(zip(sample.ranks, sample.ends_ns, strict=True))
+        begins = dict(zip(previous.ranks, previous.ends_ns, strict=True))
+        both = {rank: end for rank, end in ends.items() if rank in begins}
+        n_rounds, size_bytes = index.work(previous.time_ns, sample.time_ns)
+        record = IterationRecord(
+            step=sample.step,
+            time_ns=sample.time_ns,
+            step_time_s=sample.step_time_s,
+            charges=index.walk(both, begins) if n_rounds and both else Charges({}, {}),
+            own_ns=index.own_time_ns(both, begins),
+            n_rounds=n_rounds,
+            size_bytes=size_bytes,
+        )
+        found = self._slow.on_iteration(sample, record, self._communicators, self._unseen(sample.time_ns))
+        changepoints = [event for event in found if isinstance(event, Changepoint)]
+        findings = [event for event in found if isinstance(event, Finding)]
+        return [*changepoints, *self._note(findings, sample.time_ns)]
+
+    def _note(self, findings: list[Finding], now_ns: int) -> list[StageTwoEvent]:
+        events: list[StageTwoEvent] = []
+        for finding in findings:
+            excess_s = self._slow.excess_s if finding.kind == "slow" else 0.0
+            if finding.kind == "hang" and finding.onset is not None:
+                until_ns = finding.relief.time_ns if finding.relief is not None else now_ns
+                excess_s = (until_ns - finding.onset.time_ns) / 1e9
+            events += [finding, *self._book.on_finding(finding, now_ns, excess_s)]
+        return events
+
+    def _ongoing_s(self, now_ns: int) -> dict[str, float]:
+        return {**self._slow.ongoing, **self._hang.ongoing(now_ns)}
+
+    def _end(self, now_ns: int) -> list[StageTwoEvent]:
+        self.ended = True
+        reasons = set(self._closed_hosts.values())
+        why = "job killed" if "job killed" in reasons else "job ended"
+        left = self._exits.on_tick(now_ns, self._step, is_hung=self._hang.is_hung, is_end=True)
+        return self._note(left, now_ns) + list(self._book.on_end(now_ns, why, self._ongoing_s(now_ns)))
+
+    def _forget_rounds(self) -> None:
+        """Keep the rounds of the iteration that is going on; without iterations, of the last minute."""
+        keep_ns = min(self._previous.ends_ns) if self._previous else 0
+        newest_ns = max((rounds.time_ns for rounds in self._recent), default=0)
+        keep_ns = max(keep_ns, newest_ns - 60_000_000_000)
+        self._recent = [rounds for rounds in self._recent if rounds.time_ns > keep_ns]
+
+    def _unseen(self, now_ns: int) -> tuple[str, ...]:
+        sentences = []
+        dropped = sum(self._dropped.values())
+        if dropped:
+            sentences.append(f"{dropped} calls were lost before they could be read")
+        silent = sorted(
+            host
+            for host in self._hosts
+            if host not in self._closed_hosts and now_ns - self._heard_ns.get(host, now_ns) > self._lateness_ns
+        )
+        if silent:
+            sentences.append(f"hosts {', '.join(silent)} are silent: their agents or machines may be gone")
+        return tuple(sentences)

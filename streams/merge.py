@@ -1,0 +1,137 @@
+"""Puts the streams of one job into one order: event time first, up to the lowest watermark.
+
+Streams arrive in any interleaving. What is released for a boundary depends on the streams' contents alone, so the
+same recording gives the same order at any speed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from pacehound.rounds import Rounds
+
+CLOSED_NS = (1 << 63) - 1
+"""The watermark of a stream that has ended."""
+
+
+class Timed(Protocol):
+    """Anything with an event time and an id."""
+
+    @property
+    def time_ns(self) -> int:
+        """Event time."""
+        ...
+
+    def identity(self) -> str:
+        """The id that a replay writes again."""
+        ...
+
+
+EventT = TypeVar("EventT", bound=Timed)
+
+
+class Merge(Generic[EventT]):
+    """Buffers events and rounds of many streams until no stream can send anything earlier.
+
+    An event that comes later than its own stream's watermark (a round closed with missing rows) counts from that
+    watermark on: it cannot change what has been said before.
+    """
+
+    def __init__(self) -> None:
+        self._watermarks: dict[str, int] = {}
+        self._events: list[tuple[int, str, str, EventT]] = []
+        self._rounds: list[tuple[str, np.ndarray, Rounds]] = []
+
+    def expect(self, stream: str) -> None:
+        """Wait for a stream from now on."""
+        self._watermarks.setdefault(stream, -1)
+
+    def advance(self, stream: str, watermark_ns: int) -> None:
+        """Nothing earlier than `watermark_ns` will come from `stream`."""
+        self._watermarks[stream] = max(self._watermarks.get(stream, -1), watermark_ns)
+
+    def push(self, stream: str, event: EventT) -> None:
+        """An event of a stream; one that comes after the stream has ended (it was sent twice) is not used."""
+        if self.has_ended(stream):
+            return
+        time_ns = max(event.time_ns, self._watermarks.get(stream, -1))
+        heapq.heappush(self._events, (time_ns, stream, event.identity(), event))
+
+    def push_rounds(self, rounds: Rounds) -> None:
+        """Rounds of a communicator; each counts from its own end on."""
+        if self.has_ended(rounds.communicator):
+            return
+        times_ns = np.maximum(rounds.times_ns, self._watermarks.get(rounds.communicator, -1))
+        self._rounds.append((rounds.communicator, times_ns, rounds))
+
+    def has_ended(self, stream: str) -> bool:
+        """Nothing more can come from a stream."""
+        return self._watermarks.get(stream, -1) >= CLOSED_NS
+
+    @property
+    def watermark_ns(self) -> int:
+        """The lowest watermark; -1 while a stream that is waited for has said nothing."""
+        return min(self._watermarks.values(), default=-1)
+
+    def laggards(self) -> tuple[str, ...]:
+        """The streams that hold the others up."""
+        lowest = self.watermark_ns
+        return tuple(sorted(name for name, mark in self._watermarks.items() if mark == lowest))
+
+    @property
+    def last_time_ns(self) -> int:
+        """The latest event time that is still waiting; -1 when nothing is."""
+        latest = max((entry[0] for entry in self._events), default=-1)
+        return max([latest, *(int(times.max(initial=-1)) for _, times, _ in self._rounds)])
+
+    @property
+    def first_time_ns(self) -> int | None:
+        """The earliest event time that is waiting."""
+        times = [self._events[0][0]] if self._events else []
+        times += [int(t.min()) for _, t, _ in self._rounds if len(t)]
+        return min(times, default=None)
+
+    def take_events(self, until_ns: int) -> list[EventT]:
+        """Events up to `until_ns`, ordered by (time, stream, id); they are removed."""
+        taken = []
+        while self._events and self._events[0][0] <= until_ns:
+            taken.append(heapq.heappop(self._events)[3])
+        return taken
+
+    def take_rounds(self, until_ns: int) -> list[Rounds]:
+        """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed."""
+        taken: list[Rounds] = []
+        waiting: list[tuple[str, np.ndarray, Rounds]] = []
+        for stream, times_ns, rounds in self._rounds:
+            due = times_ns <= until_ns
+            if due.all():
+                taken.append(rounds)
+                continue
+            if due.any():
+                taken.append(select(rounds, due))
+                rounds, times_ns = select(rounds, ~due), times_ns[~due]
+            waiting.append((stream, times_ns, rounds))
+        self._rounds = waiting
+        return sorted(taken, key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
+
+
+def select(rounds: Rounds, chosen: np.ndarray) -> Rounds:
+    """Some rounds of a block; `chosen` is a mask of shape `(n_rounds,)`."""
+    return Rounds(
+        job=rounds.job,
+        attempt=rounds.attempt,
+        communicator=rounds.communicator,
+        source=rounds.source,
+        sees=rounds.sees,
+        is_pair=rounds.is_pair,
+        ranks=rounds.ranks,
+        seq=rounds.seq[chosen],
+        op=rounds.op[chosen],
+        size_bytes=rounds.size_bytes[chosen],
+        arrival_ns=rounds.arrival_ns[chosen],
+        start_ns=rounds.start_ns[chosen],
+        end_ns=rounds.end_ns[chosen],
+    )

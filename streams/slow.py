@@ -1,0 +1,336 @@
+"""Slow iterations of one job: when they began, who makes them slow, when they end.
+
+The changepoint detector says *that* the level of the iteration time has changed. *Who* did it is read from two
+measurements of every iteration, each against its own quiet baseline: the charges along the critical path, and every
+rank's own time (its iteration without what it spent in calls). A culprit's own time has grown by at least half of
+the iteration's growth, clearly more than the median rank's, and the growth lies on the path. Where the growth
+wanders over ranks nobody is named.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from pacehound.events import Changepoint, Finding, Instant, IterationSample
+from pacehound.identity import event_id
+from streams.changepoint import Change, ChangepointDetector
+from streams.critical_path import Charges, TransferKey
+
+HISTORY = 300
+"""Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
+
+BASELINE = 100
+MIN_EXPLAINED = 0.5
+MIN_PERSISTENCE = 0.6
+MIN_ITERATIONS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class IterationRecord:
+    """What is kept of one iteration."""
+
+    step: int
+    time_ns: int
+    step_time_s: float
+    charges: Charges
+    own_ns: dict[int, int]
+    n_rounds: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Who made the iterations longer, as far as it can be said."""
+
+    kind: Literal["slow", "change"]
+    verdict: Literal["culprit", "suspected", "unknown"]
+    cause: Literal["S1", "S2", "S3"] | None
+    culprits: tuple[int, ...] = ()
+    candidates: tuple[int, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    evidence: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Episode:
+    finding: Finding
+    onset_step: int
+    before_s: float
+    next_look: int
+
+
+class SlowWatch:
+    """Follows the iterations of one job.
+
+    Parameters
+    ----------
+    job, attempt
+        Whose.
+    min_change
+        Relative change below which a new level is jitter (Falcon 4.2: 0.10).
+
+    """
+
+    def __init__(self, job: str, attempt: int, min_change: float) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._detector = ChangepointDetector(min_change=min_change)
+        self._history: deque[IterationRecord] = deque(maxlen=HISTORY)
+        self._episode: _Episode | None = None
+        self.excess_s = 0.0
+
+    @property
+    def median_step_time_s(self) -> float:
+        """Median of the iterations kept; 0 before the first."""
+        return float(np.median([r.step_time_s for r in self._history])) if self._history else 0.0
+
+    @property
+    def ongoing(self) -> dict[str, float]:
+        """The slow stretch that is going on: what it has cost so far in seconds, by the id of its finding."""
+        return {self._episode.finding.id: self.excess_s} if self._episode is not None else {}
+
+    def on_iteration(
+        self,
+        sample: IterationSample,
+        record: IterationRecord,
+        communicators: dict[str, tuple[str, tuple[int, ...]]],
+        unseen: tuple[str, ...],
+    ) -> list[Changepoint | Finding]:
+        """One finished iteration.
+
+        Parameters
+        ----------
+        sample, record
+            The iteration and what was measured in it.
+        communicators
+            Name and members of each communicator, for the sentences.
+        unseen
+            What could not be seen of the job so far.
+
+        """
+        self._history.append(record)
+        if self._episode is not None:
+            self.excess_s += max(0.0, record.step_time_s - self._episode.before_s)
+        change = self._detector.update(sample.step, sample.time_ns, sample.step_time_s)
+        events: list[Changepoint | Finding] = []
+        if change is not None:
+            events.append(self._changepoint(change))
+            events += self._on_change(change, record, communicators, unseen)
+        elif self._episode is not None and record.step >= self._episode.next_look:
+            events += self._look_again(record, communicators, unseen)
+        return events
+
+    def _on_change(
+        self,
+        change: Change,
+        record: IterationRecord,
+        communicators: dict[str, tuple[str, tuple[int, ...]]],
+        unseen: tuple[str, ...],
+    ) -> list[Finding]:
+        if change.kind == "onset" and self._episode is None:
+            slow = [r for r in self._history if r.step >= change.step]
+            self.excess_s = sum(max(0.0, r.step_time_s - change.before_s) for r in slow)
+            finding = self._finding(change, communicators, unseen)
+            self._episode = _Episode(finding, change.step, change.before_s, record.step + MIN_ITERATIONS)
+            return [finding]
+        if self._episode is None:
+            return []
+        episode = self._episode
+        if change.kind in ("relief", "speedup"):
+            self._episode = None
+            relief = Instant(step=change.step, time_ns=change.time_ns)
+            sentence = f"iterations take {_ms(change.after_s)} again since step {change.step}"
+            finding = episode.finding
+            return [
+                replace(
+                    finding,
+                    relief=relief,
+                    version=finding.version + 1,
+                    evidence=(*finding.evidence, sentence),
+                )
+            ]
+        magnitude = change.after_s / episode.before_s - 1.0
+        episode.finding = replace(episode.finding, magnitude=magnitude, version=episode.finding.version + 1)
+        return [episode.finding]
+
+    def _finding(
+        self, change: Change, communicators: dict[str, tuple[str, tuple[int, ...]]], unseen: tuple[str, ...]
+    ) -> Finding:
+        found = self.attribute(change.step, communicators)
+        level = (
+            f"iterations take {_ms(change.after_s)} since step {change.step}, {_ms(change.before_s)} before "
+            f"({change.after_s / change.before_s - 1.0:+.0%})"
+        )
+        world = sorted(self._history[-1].own_ns)
+        return Finding(
+            id=event_id("slow", self._job, self._attempt, change.step),
+            job=self._job,
+            attempt=self._attempt,
+            kind=found.kind,
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            candidates=found.candidates,
+            victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
+            links=found.links,
+            onset=Instant(step=change.step, time_ns=change.time_ns),
+            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
+            magnitude=change.after_s / change.before_s - 1.0,
+            lasting=True,
+            pages=found.kind == "slow",
+            evidence=(level, *found.evidence),
+            unseen=(*found.unseen, *unseen),
+        )
+
+    def _look_again(
+        self,
+        record: IterationRecord,
+        communicators: dict[str, tuple[str, tuple[int, ...]]],
+        unseen: tuple[str, ...],
+    ) -> list[Finding]:
+        """More slow iterations are known now: the same question may have a better answer."""
+        episode = self._episode
+        assert episode is not None
+        episode.next_look = record.step + max(MIN_ITERATIONS, (record.step - episode.onset_step) // 2)
+        found = self.attribute(episode.onset_step, communicators)
+        old = episode.finding
+        if (found.verdict, found.cause, found.culprits, found.links) == (
+            old.verdict,
+            old.cause,
+            old.culprits,
+            old.links,
+        ):
+            return []
+        if old.culprits and not found.culprits:
+            return []  # what was seen then stands: later iterations in which the fault fades do not clear it
+        world = sorted(record.own_ns)
+        episode.finding = replace(
+            old,
+            kind=found.kind,
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            candidates=found.candidates,
+            victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
+            links=found.links,
+            pages=found.kind == "slow",
+            evidence=(old.evidence[0], *found.evidence),
+            unseen=(*found.unseen, *unseen),
+            version=old.version + 1,
+        )
+        return [episode.finding]
+
+    def attribute(self, onset_step: int, communicators: dict[str, tuple[str, tuple[int, ...]]]) -> Attribution:
+        """Compare the iterations since `onset_step` with the quiet ones before it."""
+        slow = [r for r in self._history if r.step >= onset_step][-BASELINE:]
+        quiet = [r for r in self._history if r.step < onset_step][-BASELINE:]
+        slow, quiet = _without_spikes(slow), _without_spikes(quiet)
+        if len(slow) < 3 or len(quiet) < MIN_ITERATIONS:
+            return Attribution("slow", "unknown", None, unseen=("too few iterations to compare",))
+        if not any(r.charges.total_ns for r in slow):
+            return Attribution(
+                "slow",
+                "unknown",
+                None,
+                unseen=("no call with a start and an end was seen in these iterations: whose delay it is is unknown",),
+            )
+        growth_ns = _mean(r.charges.total_ns for r in slow) - _mean(r.charges.total_ns for r in quiet)
+        if growth_ns <= 0:
+            return Attribution(
+                "slow", "unknown", None, unseen=("the slow iterations' calls take no longer than before",)
+            )
+        work = _change_of_work(slow, quiet)
+        own = _growth([r.own_ns for r in slow], [r.own_ns for r in quiet])
+        path = _growth([r.charges.ranks for r in slow], [r.charges.ranks for r in quiet])
+        median_own = float(np.median(list(own.values()))) if own else 0.0
+        culprits = tuple(
+            rank
+            for rank in sorted(own)
+            if own[rank] - max(median_own, 0.0) >= MIN_EXPLAINED * growth_ns and path.get(rank, 0.0) >= 0.1 * growth_ns
+        )
+        explained = sum(path.get(rank, 0.0) for rank in culprits) / growth_ns
+        on_path = sum(1 for r in slow if any(r.charges.ranks.get(rank, 0) for rank in culprits))
+        if culprits and explained >= MIN_EXPLAINED and on_path >= MIN_PERSISTENCE * len(slow):
+            names = ", ".join(str(rank) for rank in culprits)
+            plural = "s" if len(culprits) > 1 else ""
+            mean_own = _mean(own[rank] for rank in culprits)
+            evidence = (
+                f"rank{plural} {names}: own time grew by {mean_own / 1e6:.1f} ms per iteration, "
+                f"the median rank's by {median_own / 1e6:.1f} ms; the iteration by {growth_ns / 1e6:.1f} ms",
+                f"on the critical path of {on_path} of {len(slow)} slow iterations",
+            )
+            return Attribution("slow", "culprit", "S1", culprits, evidence=evidence)
+        if work:
+            return Attribution("change", "unknown", None, evidence=(work, "no rank stands apart"))
+        return _transfer_attribution(slow, quiet, growth_ns, communicators)
+
+    def _changepoint(self, change: Change) -> Changepoint:
+        return Changepoint(
+            job=self._job,
+            attempt=self._attempt,
+            series="iteration",
+            at=Instant(step=change.step, time_ns=change.time_ns),
+            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
+            before_s=change.before_s,
+            after_s=change.after_s,
+            probability=change.probability,
+        )
+
+
+def _transfer_attribution(
+    slow: list[IterationRecord],
+    quiet: list[IterationRecord],
+    growth_ns: float,
+    communicators: dict[str, tuple[str, tuple[int, ...]]],
+) -> Attribution:
+    transfers = _growth([r.charges.transfers for r in slow], [r.charges.transfers for r in quiet])
+    worst: TransferKey | None = max(transfers, key=lambda k: (transfers[k], str(k)), default=None)
+    if worst is None or transfers[worst] < MIN_EXPLAINED * growth_ns:
+        return Attribution(
+            "slow", "unknown", None, evidence=("the growth is spread over ranks and transfers: nobody stands apart",)
+        )
+    seen = sum(1 for r in slow if r.charges.transfers.get(worst, 0))
+    share = f"{transfers[worst] / growth_ns:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
+    if isinstance(worst, tuple):
+        evidence = (f"transfers between rank {worst[0]} and rank {worst[1]} take longer: {share}",)
+        return Attribution("slow", "suspected", "S2", candidates=worst, links=(worst,), evidence=evidence)
+    name, members = communicators.get(worst, (worst, ()))
+    evidence = (f"transfers of communicator {name!r} take longer after its last rank has entered: {share}",)
+    unseen = ("which link of the communicator is slow: no send or receive rates were seen",)
+    return Attribution("slow", "unknown", "S2", candidates=members, evidence=evidence, unseen=unseen)
+
+
+def _change_of_work(slow: list[IterationRecord], quiet: list[IterationRecord]) -> str:
+    """A sentence when the calls themselves tell that the work has changed, else nothing."""
+    for what, unit in (("n_rounds", "calls"), ("size_bytes", "bytes")):
+        before = float(np.median([getattr(r, what) for r in quiet]))
+        after = float(np.median([getattr(r, what) for r in slow]))
+        if before and abs(after / before - 1.0) > 0.01:
+            return f"the work has changed: {after:.0f} {unit} per iteration, {before:.0f} before"
+    return ""
+
+
+def _without_spikes(records: list[IterationRecord]) -> list[IterationRecord]:
+    """Leave out the slowest tenth: a single pause must not decide whose level has changed."""
+    if len(records) < 10:
+        return records
+    limit = float(np.quantile([r.step_time_s for r in records], 0.9))
+    return [r for r in records if r.step_time_s <= limit]
+
+
+def _growth(slow: list[dict], quiet: list[dict]) -> dict:  # type: ignore[type-arg]
+    keys = {key for record in (*slow, *quiet) for key in record}
+    return {k: _mean(r.get(k, 0) for r in slow) - _mean(r.get(k, 0) for r in quiet) for k in keys}
+
+
+def _mean(values) -> float:  # type: ignore[no-untyped-def]
+    return float(np.mean(list(values)))
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 10 else f"{seconds:.2f} s"

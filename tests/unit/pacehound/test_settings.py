@@ -1,0 +1,56 @@
+"""Settings come from defaults, environment and --set, in this order; what does not fit is refused by name."""
+
+import pytest
+
+from pacehound.errors import InvalidSetting
+from pacehound.settings import Settings, known_keys
+
+
+def test_an_override_beats_the_environment_and_that_the_default():
+    environ = {"PACEHOUND_HANG_SUSPECT_AFTER_S": "4", "PACEHOUND_HOST_NAME": "node1", "UNRELATED": "x"}
+    settings = Settings.load(environ, ["host.name=node2"])
+    assert (settings.hang.suspect_after_s, settings.hang.page_after_s, settings.host.name) == (4.0, 300.0, "node2")
+
+
+def test_the_last_override_of_a_key_counts_and_a_value_may_hold_an_equals_sign():
+    settings = Settings.load({}, ["alerts.webhook_url=a", "alerts.webhook_url=http://h/?k=v"])
+    assert settings.alerts.webhook_url == "http://h/?k=v"
+
+
+@pytest.mark.parametrize("key", sorted(known_keys()))
+def test_every_setting_can_be_set_by_its_variable_and_handed_on(key):
+    variable = "PACEHOUND_" + key.replace(".", "_").upper()
+    settings = Settings.load({variable: "7"})
+    (override,) = settings.as_overrides()
+    assert override.startswith(f"{key}=7")
+    assert Settings.load({}, settings.as_overrides()) == settings
+
+
+def test_defaults_hand_on_nothing():
+    assert Settings().as_overrides() == []
+    assert Settings.load({}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("hang.suspect_after_s", "has no '='"),
+        ("hang.colour=red", "unknown setting 'hang.colour'; known are"),
+        ("=5", "unknown setting ''"),
+        ("hang.suspect_after_s=soon", "hang.suspect_after_s='soon' does not fit"),
+        ("hang.suspect_after_s=0", "must be more than 0"),
+        ("hang.suspect_after_s=-3", "must be more than 0"),
+        ("hang.suspect_after_s=nan", "must be more than 0"),
+        ("slow.min_change=0", "must be more than 0"),
+        ("agent.max_backlog_bytes=1.5", "does not fit"),
+        ("agent.max_backlog_bytes=0", "must be more than 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(override, complaint):
+    with pytest.raises(InvalidSetting, match=complaint):
+        Settings.load({}, [override])
+
+
+def test_a_wrong_variable_is_refused_by_its_key():
+    with pytest.raises(InvalidSetting, match=r"stream\.tick_s='x'"):
+        Settings.load({"PACEHOUND_STREAM_TICK_S": "x"})

@@ -1,0 +1,205 @@
+"""The whole of the streams on simulated jobs: verdicts against the simulator's truth, and replays."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import pytest
+from simulator.faults import ExitRank, Pause, SlowCompute, SlowLink, StopRank
+from simulator.job import JobSpec, Simulation, simulate
+
+from pacehound.calls import CallBatch
+from pacehound.codec import decode, encode
+from pacehound.errors import InvalidEvent
+from pacehound.events import Changepoint, Finding, Incident, Progress
+from pacehound.routing import Event, route
+from pacehound.settings import Settings
+from pacehound.topology import Layout
+from streams.pipeline import Pipeline
+
+SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
+GRID = Layout(tp=2, dp=2, pp=2)
+SLOW = SlowCompute(ranks=(5,), factor=1.5, from_step=100, to_step=200)
+
+
+def run(events: Iterable[Event], settings: Settings = SETTINGS) -> list[Event]:
+    pipeline = Pipeline(settings)
+    return [out for event in events for out in pipeline.on_event(event)]
+
+
+def incidents(events: Iterable[Event]) -> list[Incident]:
+    return [event for event in events if isinstance(event, Incident)]
+
+
+def job(*faults: object, iterations: int = 300, **extra: object) -> Simulation:
+    return simulate(JobSpec(iterations=iterations, layout=GRID, faults=faults, **extra))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("culprit", range(8))
+def test_a_slow_rank_anywhere_in_the_grid_is_named_and_its_relief_reported(culprit: int) -> None:
+    simulation = job(SlowCompute(ranks=(culprit,), factor=1.5, from_step=100, to_step=200), seed=culprit)
+    opened, *_, closed = incidents(run(simulation.events()))
+    (finding,) = opened.findings
+    (truth,) = simulation.truth.findings
+    assert (finding.kind, finding.verdict, finding.cause, finding.culprits) == ("slow", "culprit", "S1", (culprit,))
+    assert finding.onset is not None
+    assert finding.detected is not None
+    assert abs(finding.onset.step - truth.onset.step) <= 2
+    assert finding.detected.step - truth.onset.step <= 12
+    relief = closed.findings[0].relief
+    assert relief is not None
+    assert truth.relief is not None
+    assert abs(relief.step - truth.relief.step) <= 10
+    assert (closed.state, closed.closed_why) == ("closed", "relieved")
+    assert closed.cost.excess_s == pytest.approx(truth.excess_s, rel=0.1)
+
+
+def test_a_clean_job_has_no_finding() -> None:
+    simulation = job(iterations=1000, jitter=0.05, spike_probability=0.002, spike_s=0.05)
+    found = [e for e in run(simulation.events()) if isinstance(e, (Finding, Incident, Changepoint))]
+    assert found == []
+
+
+def test_planned_pauses_have_no_finding() -> None:
+    checkpoint = Pause(kind="checkpoint", every_steps=50, duration_s=4.0)
+    evaluation = Pause(kind="evaluation", every_steps=70, duration_s=2.0)
+    found = [e for e in run(job(checkpoint, evaluation).events()) if isinstance(e, (Finding, Incident))]
+    assert found == []
+
+
+def test_a_stopped_rank_is_a_hang_that_ends_when_it_goes_on() -> None:
+    simulation = job(StopRank(rank=3, step=100, resume_after_s=8), iterations=200)
+    opened, relieved, closed = incidents(run(simulation.events()))
+    (finding,) = opened.findings
+    assert (finding.kind, finding.verdict, finding.cause, finding.culprits) == ("hang", "culprit", "H1", (3,))
+    assert finding.onset is not None
+    assert opened.time_ns - finding.onset.time_ns <= 5e9
+    assert relieved.state == "relieved"
+    assert (closed.state, closed.closed_why) == ("closed", "relieved")
+    assert closed.cost.excess_s == pytest.approx(8.0, abs=1.5)
+
+
+def test_a_rank_that_is_killed_is_named_once_and_its_victims_are_not() -> None:
+    out = run(job(ExitRank(rank=6, step=100, signal=9), iterations=200).events())
+    last = incidents(out)[-1]
+    assert {finding.culprits for finding in last.findings} == {(6,)}
+    assert last.closed_why == "job killed"
+    assert len({incident.id for incident in incidents(out)}) == 1
+
+
+def test_a_slow_pipeline_link_is_suspected_by_name_and_no_rank_is_blamed() -> None:
+    spec = JobSpec(
+        iterations=200,
+        layout=Layout(tp=2, dp=4, pp=2),
+        ranks_per_host=4,
+        faults=(SlowLink(link=(0, 8), bandwidth_factor=0.02, from_step=100),),
+    )
+    finding = incidents(run(simulate(spec).events()))[-1].findings[0]
+    assert (finding.verdict, finding.cause, finding.culprits, finding.links) == ("suspected", "S2", (), ((0, 8),))
+
+
+def test_a_slow_link_inside_a_collective_blames_no_rank() -> None:
+    spec = JobSpec(
+        iterations=200,
+        layout=Layout(tp=2, dp=4, pp=2),
+        ranks_per_host=4,
+        faults=(SlowLink(link=(2, 4), bandwidth_factor=0.2, from_step=100),),
+    )
+    finding = incidents(run(simulate(spec).events()))[-1].findings[0]
+    assert (finding.verdict, finding.cause, finding.culprits) == ("unknown", "S2", ())
+    assert set(finding.candidates) == {0, 2, 4, 6}
+    assert finding.unseen
+
+
+def streams_of(events: Sequence[Event]) -> dict[tuple[str, str], list[Event]]:
+    streams: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for event in events:
+        topic, key = route(event)
+        streams[topic.name, key].append(event)
+    return streams
+
+
+def interleavings(events: Sequence[Event], seed: int) -> list[Event]:
+    """The same streams, each in its own order, shuffled into each other in long runs and short ones."""
+    chooser = random.Random(seed)
+    streams = [list(reversed(stream)) for stream in streams_of(events).values()]
+    merged: list[Event] = []
+    while streams:
+        stream = chooser.choice(streams)
+        for _ in range(chooser.choice((1, 3, 400))):
+            if stream:
+                merged.append(stream.pop())
+        streams = [s for s in streams if s]
+    return merged
+
+
+def by_stream(events: Iterable[Event]) -> dict[str, tuple[int, str]]:
+    """Number and digest of the bytes that come out: stage one per communicator, stage two per job."""
+    written: dict[str, list[bytes]] = defaultdict(list)
+    for event in events:
+        written[getattr(event, "communicator", getattr(event, "stream", "job"))].append(encode(event))
+    return {stream: (len(out), hashlib.sha256(b"".join(out)).hexdigest()) for stream, out in written.items()}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [SLOW, StopRank(rank=3, step=100, resume_after_s=8), ExitRank(rank=6, step=100, signal=9)],
+    ids=["slow", "stopped", "killed"],
+)
+def test_any_interleaving_of_a_recording_gives_the_same_bytes(fault: object) -> None:
+    """Two hosts, an incident in it: replayed in other orders of its communicators and hosts."""
+    recorded = list(job(fault, iterations=250, ranks_per_host=4).events())
+    expected = by_stream(run(recorded))
+    assert any(isinstance(event, Incident) for event in run(recorded))
+    for seed in range(5):
+        assert by_stream(run(interleavings(recorded, seed))) == expected
+
+
+def test_events_that_went_through_bytes_give_the_same_bytes() -> None:
+    recorded = list(job(SLOW).events())
+    again = [event for message in map(encode, recorded) for event in decode(message)]
+    assert by_stream(run(again)) == by_stream(run(recorded))
+
+
+def test_messages_that_arrive_twice_change_nothing_that_is_said_about_the_job() -> None:
+    recorded = list(job(SLOW).events())
+    twice = [event for event in recorded for _ in range(2)]
+    assert [encode(e) for e in incidents(run(twice))] == [encode(e) for e in incidents(run(recorded))]
+
+
+def test_a_pipeline_that_is_moved_in_mid_job_says_the_same() -> None:
+    recorded = list(job(SLOW, iterations=250).events())
+    pipeline = Pipeline(SETTINGS)
+    out: list[Event] = []
+    for number, event in enumerate(recorded):
+        if number % 97 == 0:
+            pipeline = Pipeline.restore(pipeline.snapshot())
+        out += pipeline.on_event(event)
+    assert by_stream(out) == by_stream(run(recorded))
+
+
+def test_calls_of_a_communicator_that_nobody_announced_are_refused() -> None:
+    batch = next(event for event in job(iterations=10).events() if isinstance(event, CallBatch))
+    with pytest.raises(InvalidEvent, match="which no topology has announced"):
+        Pipeline(SETTINGS).on_event(batch)
+
+
+def test_messages_after_the_end_of_a_job_are_counted() -> None:
+    recorded = list(job(iterations=20).events())
+    pipeline = Pipeline(SETTINGS)
+    for event in recorded:
+        pipeline.on_event(event)
+    assert pipeline.streams() == {}
+    late = next(event for event in recorded if isinstance(event, Progress))
+    assert pipeline.on_event(late) == []
+    assert pipeline.all_counts() == {"after_end": 1}
+
+
+def test_dropped_calls_are_said_with_the_finding() -> None:
+    out = run(job(SLOW, dropped_fraction=0.02).events())
+    finding = incidents(out)[-1].findings[0]
+    assert any("were lost" in sentence for sentence in finding.unseen)
+    assert finding.culprits in ((5,), ())

@@ -1,0 +1,200 @@
+"""Who may import whom (DESIGN section 2): the packages meet on topics, and a training process gets little."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator")
+FRONT_DOORS = {"pacehound/cli.py", "pacehound/embedded.py"}
+
+# Heavy or optional libraries, and the only places that may name them; nobody imports them when a package is imported.
+CONFINED = {
+    "torch": ("pacehound/instrument/", "actuators/validation/", "bench/"),
+    "cvxpy": ("actuators/",),
+    "faust": ("streams/app.py",),
+    "pynvml": ("collector/",),
+    "chdb": ("storage/",),
+    "clickhouse_connect": ("storage/",),
+}
+
+
+def sources(package):
+    found = [path for path in sorted((ROOT / package).rglob("*.py")) if "__pycache__" not in path.parts]
+    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in found]
+
+
+def absolute(node, path):
+    """The modules that an import statement may load, relative ones resolved."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    base = node.module or ""
+    if node.level:
+        package = path.removesuffix(".py").removesuffix("/__init__").split("/")
+        if not path.endswith("/__init__.py"):
+            package = package[:-1]
+        package = package[: len(package) - node.level + 1]
+        base = ".".join([*package, *([base] if base else [])])
+    return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+
+
+def is_type_checking(node):
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def imports(path, tree, *, at_module_level_only=False):
+    """Every imported module of a file, with its line."""
+    found = []
+
+    def visit(node, inside_function):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.Import, ast.ImportFrom)):
+                if not (inside_function and at_module_level_only):
+                    found.extend((name, child.lineno) for name in absolute(child, path))
+            elif not (is_type_checking(child) and at_module_level_only):
+                is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+                visit(child, inside_function or is_function)
+
+    visit(tree, inside_function=False)
+    return found
+
+
+def forbidden(package, allowed_tops):
+    wrong = []
+    for path, tree in sources(package):
+        if path in FRONT_DOORS:
+            continue
+        for name, line in imports(path, tree):
+            top = name.split(".")[0]
+            if top in (*PARTS, "pacehound", "bench", "tests") and top not in allowed_tops:
+                wrong.append(f"{path}:{line} imports {name}")
+    return wrong
+
+
+@pytest.mark.parametrize("package", PARTS)
+def test_a_part_imports_the_shared_words_and_itself_alone(package):
+    assert sources(package)
+    assert forbidden(package, {"pacehound", package}) == []
+
+
+def test_the_shared_words_import_none_of_the_parts():
+    assert len(sources("pacehound")) > 10
+    assert forbidden("pacehound", {"pacehound"}) == []
+
+
+def test_nobody_but_a_front_door_imports_a_front_door():
+    doors = {door.removesuffix(".py").replace("/", ".") for door in FRONT_DOORS}
+    wrong = [
+        f"{path}:{line} imports {name}"
+        for package in (*PARTS, "pacehound")
+        for path, tree in sources(package)
+        if path not in FRONT_DOORS and not path.endswith("__main__.py")
+        for name, line in imports(path, tree)
+        if name in doors
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", CONFINED)
+def test_a_heavy_library_is_named_only_where_it_belongs(library):
+    wrong = [
+        f"{path}:{line}"
+        for package in (*PARTS, "pacehound", "bench")
+        for path, tree in sources(package)
+        for name, line in imports(path, tree)
+        if name.split(".")[0] == library
+        if path not in FRONT_DOORS and not path.startswith(CONFINED[library])
+    ]
+    assert wrong == []
+
+
+def inside_training():
+    """Modules that are loaded inside somebody's training process."""
+    paths = [path for path, _ in sources("pacehound/instrument")]
+    trainer = ROOT / "pacehound/trainer.py"
+    return [*paths, *(["pacehound/trainer.py"] if trainer.exists() else [])]
+
+
+def shared_words_within_reach():
+    """What those modules load of Pacehound when they are imported, transitively."""
+    trees = dict(sources("pacehound"))
+    reached, waiting = set(), inside_training()
+    while waiting:
+        path = waiting.pop()
+        if path in reached or path not in trees:
+            continue
+        reached.add(path)
+        for name, _ in imports(path, trees[path], at_module_level_only=True):
+            if name.split(".")[0] == "pacehound":
+                base = name.replace(".", "/")
+                waiting += [f"{base}.py", f"{base}/__init__.py"]
+    return reached, trees
+
+
+def test_inside_a_training_process_is_the_standard_library_torch_and_pacehound_alone():
+    reached, trees = shared_words_within_reach()
+    assert "pacehound/instrument/__init__.py" in reached
+    wrong = [
+        f"{path}:{line} imports {name}"
+        for path in sorted(reached)
+        for name, line in imports(path, trees[path], at_module_level_only=True)
+        if name.split(".")[0] not in {*sys.stdlib_module_names, "__future__", "pacehound", "torch"}
+    ]
+    assert wrong == []
+
+
+def test_a_function_inside_a_training_process_imports_none_of_the_parts_either():
+    wrong = [
+        f"{path}:{line} imports {name}"
+        for path, tree in sources("pacehound/instrument")
+        for name, line in imports(path, tree)
+        if name.split(".")[0] in PARTS
+    ]
+    assert wrong == []
+
+
+def modules_loaded_by(modules):
+    """What importing `modules` leaves loaded, in a fresh interpreter that sees nothing but this checkout."""
+    code = (
+        "import importlib, json, sys\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def without_torch(path, trees, seen=frozenset()):
+    """Neither this module nor any that it loads imports torch."""
+    if path not in trees or path in seen:
+        return True
+    names = [name for name, _ in imports(path, trees[path], at_module_level_only=True)]
+    if any(name.split(".")[0] == "torch" for name in names):
+        return False
+    paths = [name.replace(".", "/") + ".py" for name in names if name.startswith("pacehound.")]
+    return all(without_torch(p, trees, seen | {path}) for p in paths)
+
+
+def test_importing_the_instrument_loads_neither_numpy_nor_arrow_nor_torch():
+    """torch itself loads numpy, so that the modules which import torch are covered by the walk above."""
+    trees = dict(sources("pacehound"))
+    paths = [p for p in inside_training() if "/native/" not in p and "/autoload/" not in p and without_torch(p, trees)]
+    modules = [p.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p in paths]
+    assert "pacehound.instrument" in modules
+    loaded = {name.split(".")[0] for name in modules_loaded_by(modules)}
+    assert loaded & {"numpy", "pyarrow", "torch", "msgspec", "google", "opentelemetry", "click", "rich"} == set()
+
+
+def test_importing_a_part_loads_no_library_that_its_host_may_lack():
+    """`pacehound[collector]` has no stream processor, no store and no torch."""
+    modules = [p.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p, _ in sources("collector")]
+    loaded = {name.split(".")[0] for name in modules_loaded_by(modules)}
+    assert (
+        loaded & {"torch", "chdb", "clickhouse_connect", "faust", "cvxpy", "streams", "storage", "simulator"} == set()
+    )
