@@ -93,11 +93,6 @@ class Store:
             ownership.release()
             raise
 
-    def announce(self, address: str) -> None:
-        """Tell other processes (`storage.ownership.owner_of`) where this one answers questions."""
-        if self._ownership is not None:
-            self._ownership.announce(address)
-
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """The answer to one question, as a table.
 
