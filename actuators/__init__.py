@@ -1,0 +1,1 @@
+"""What is done about an incident: decided first, with a price and a reason, and only then acted upon."""

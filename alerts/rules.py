@@ -1,0 +1,53 @@
+"""Which versions of an incident somebody is told of; pure, and every answer has a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from pacehound.events import Incident
+
+Reason = Literal["new state", "already sent", "only planned", "over before anybody was told"]
+
+# Work that was meant: a checkpoint, an evaluation, another batch size.
+_MEANT = {"planned", "change"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """Whether to tell, and why (not)."""
+
+    tells: bool
+    reason: Reason
+
+
+def rule(incident: Incident, sent: Collection[tuple[str, str]], *, is_history: bool = False) -> Ruling:
+    """Whether somebody is told of this version.
+
+    Parameters
+    ----------
+    incident
+        Any version.
+    sent
+        (incident, state) pairs that were delivered or are on their way.
+    is_history
+        The incident is read from the store at a start rather than heard of as it happens. What ended while
+        nobody had been told is then left alone, or whoever configures a webhook would get the whole past.
+
+    Examples
+    --------
+    >>> incident = Incident(id="i", version=3, job="j", attempt=0, time_ns=0, state="open", opened_ns=0)
+    >>> rule(incident, sent=set())
+    Ruling(tells=True, reason='new state')
+    >>> rule(incident, sent={("i", "open")})
+    Ruling(tells=False, reason='already sent')
+
+    """
+    if (incident.id, incident.state) in sent:
+        return Ruling(tells=False, reason="already sent")
+    if incident.findings and all(finding.kind in _MEANT for finding in incident.findings):
+        return Ruling(tells=False, reason="only planned")
+    if is_history and incident.state != "open" and not any(told == incident.id for told, _ in sent):
+        return Ruling(tells=False, reason="over before anybody was told")
+    return Ruling(tells=True, reason="new state")

@@ -1,0 +1,67 @@
+"""What is asked of a store again and again, by name and as events."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from pacehound.errors import InvalidInput
+from pacehound.events import Decision, Incident
+from storage.client import Store
+
+E = TypeVar("E")
+
+
+def named_query(name: str) -> str:
+    """The SQL of `queries/<name>.sql`."""
+    file = files("storage").joinpath("queries", f"{name}.sql")
+    if not name.isidentifier() or not file.is_file():
+        raise InvalidInput(f"there is no query {name!r}; there are {', '.join(query_names())}")
+    return file.read_text(encoding="utf-8")
+
+
+def query_names() -> list[str]:
+    """The names of `queries/*.sql`."""
+    names = (file.name for file in files("storage").joinpath("queries").iterdir())
+    return sorted(name.removesuffix(".sql") for name in names if name.endswith(".sql"))
+
+
+def ask(store: Store, name: str, **parameters: Any) -> pa.Table:
+    """The answer to a named query."""
+    return store.query(named_query(name), parameters)
+
+
+def incidents(store: Store, job: str | None = None) -> list[Incident]:
+    """The latest version of every incident, newest first, as they were published."""
+    return _events(ask(store, "incidents", job=job or ""), Incident)
+
+
+def incident_versions(store: Store, incident_id: str) -> list[Incident]:
+    """All versions of the incidents whose id starts with `incident_id`, newest version first."""
+    return _events(ask(store, "incident", id=incident_id), Incident)
+
+
+def decisions(store: Store, incident_id: str | None = None) -> list[Decision]:
+    """What was decided about one incident, or about all, in order."""
+    return _events(ask(store, "decisions", incident=incident_id or ""), Decision)
+
+
+def last_attempt(store: Store, job: str) -> int | None:
+    """The highest attempt of `job` that has anything stored; `None` when the job is not known."""
+    sql = """
+        SELECT max(attempt) AS attempt, count() AS n FROM
+        (
+            SELECT attempt FROM stored_topology WHERE job = {job:String}
+            UNION ALL SELECT attempt FROM stored_batches WHERE job = {job:String}
+            UNION ALL SELECT attempt FROM stored_host_samples WHERE job = {job:String}
+        )
+    """
+    row = store.query(sql, {"job": job}).to_pylist()[0]
+    return int(row["attempt"]) if row["n"] else None
+
+
+def _events(table: pa.Table, kind: type[E]) -> list[E]:
+    return [msgspec.json.decode(event, type=kind) for event in table.column("event").to_pylist()]

@@ -1,0 +1,237 @@
+"""Events -> rows; pure. Which event fills which table is said here and nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pacehound.calls import CallBatch
+from pacehound.errors import InvalidEvent
+from pacehound.events import (
+    Changepoint,
+    DeadLetter,
+    Decision,
+    Finding,
+    GroupOutlier,
+    HostSample,
+    Incident,
+    Instant,
+    IterationSample,
+    Markers,
+    ProcessState,
+    Topology,
+)
+from pacehound.routing import Event
+from storage import schemas
+
+Row = dict[str, Any]
+
+_NO_PROCESS = ProcessState(rank=-1, pid=0, state="unknown", since_ns=0)
+
+
+def rows_of(event: Event) -> list[tuple[str, Row]]:
+    """The rows of an event, each with its table; none for what is not stored.
+
+    Progress, ticks, watermarks and rounds are the streams' own means: what they led to is stored, they are not.
+    The calls themselves are columns already and go through `calls_table`; here a batch gives the row that says what
+    its source could see and what was dropped.
+
+    Examples
+    --------
+    >>> sample = IterationSample(job="j", attempt=0, time_ns=9, communicator="c", step=4, ranks=(0, 1),
+    ...                          ends_ns=(8, 9), step_time_s=0.5, boundary="period")
+    >>> [(table, row["step"], row["ends_ns"]) for table, row in rows_of(sample)]
+    [('stored_iterations', 4, [8, 9])]
+
+    """
+    match event:
+        case CallBatch():
+            return [(schemas.BATCHES, _batch(event))]
+        case Topology():
+            return [(schemas.TOPOLOGY, _plain(event, schemas.TOPOLOGY))]
+        case HostSample():
+            return [(schemas.HOST_SAMPLES, _process(event, p)) for p in event.processes or (_NO_PROCESS,)]
+        case Markers():
+            return [(schemas.MARKERS, row) for row in _markers(event)]
+        case IterationSample():
+            return [(schemas.ITERATIONS, _plain(event, schemas.ITERATIONS))]
+        case Changepoint():
+            return [(schemas.CHANGEPOINTS, _changepoint(event))]
+        case GroupOutlier():
+            return [(schemas.GROUP_OUTLIERS, _plain(event, schemas.GROUP_OUTLIERS) | _named(event))]
+        case Finding():
+            return [(schemas.FINDINGS, _finding(event))]
+        case Incident():
+            return [(schemas.INCIDENTS, _incident(event))]
+        case Decision():
+            return [(schemas.DECISIONS, _plain(event, schemas.DECISIONS) | _named(event))]
+        case DeadLetter():
+            return [(schemas.DEAD_LETTERS, _dead_letter(event))]
+        case _:
+            return []
+
+
+def arrow_rows(table: str, rows: Sequence[Row]) -> pa.Table:
+    """Rows of one table as columns.
+
+    Raises
+    ------
+    InvalidEvent
+        A value does not fit its column (an integer of more than 64 bits, a rank of more than 32).
+
+    """
+    schema = schemas.ROW_TABLES[table]
+    columns = []
+    for field in schema:
+        try:
+            columns.append(pa.array([row[field.name] for row in rows], field.type))
+        except (pa.ArrowException, OverflowError, UnicodeError, TypeError) as error:
+            raise InvalidEvent(
+                f"a value does not fit the column {table}.{field.name} ({field.type}): {error}"
+            ) from error
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def calls_table(batches: Sequence[CallBatch]) -> pa.Table:
+    """The rows of many batches as one table; the columns stay Arrow, no row is touched."""
+    joined = pa.Table.from_batches([batch.rows for batch in batches])
+    columns = [
+        joined.column(field.name).cast(field.type).unify_dictionaries()
+        if pa.types.is_dictionary(field.type)
+        else joined.column(field.name)
+        for field in schemas.CALL_TABLE
+        if field.name != "host"
+    ]
+    hosts = sorted({batch.host for batch in batches})
+    codes = np.repeat([hosts.index(batch.host) for batch in batches], [len(batch) for batch in batches])
+    columns.append(
+        pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(hosts))])
+    )
+    # One chunk: the engine reads a file of many small chunks several times slower.
+    return pa.Table.from_arrays(columns, schema=schemas.CALL_TABLE).combine_chunks()
+
+
+def _plain(event: Any, table: str) -> Row:
+    """The fields of an event that have a column of their name."""
+    row: Row = {}
+    for name in schemas.ROW_TABLES[table].names:
+        value = getattr(event, name, None)
+        row[name] = list(value) if isinstance(value, tuple) else value
+    return row
+
+
+def _exact(event: Any) -> Row:
+    return {"event": msgspec.json.encode(event).decode()}
+
+
+def _named(event: Any) -> Row:
+    return {"event_id": event.identity()} | _exact(event)
+
+
+def _batch(batch: CallBatch) -> Row:
+    seq = batch.integers("seq")
+    times_ns = np.maximum(batch.integers("end_ns"), batch.integers("launch_ns"))
+    return {
+        "job": batch.job,
+        "attempt": batch.attempt,
+        "host": batch.host,
+        "communicator": batch.communicator,
+        "source": batch.source,
+        "ordinal": batch.ordinal,
+        "sees": [str(flag.name).lower() for flag in batch.sees],
+        "rows": len(batch),
+        "dropped": batch.dropped,
+        "first_seq": int(seq.min()) if len(batch) else -1,
+        "last_seq": int(seq.max()) if len(batch) else -1,
+        "time_ns": int(times_ns.max(initial=0)),
+    }
+
+
+def _process(sample: HostSample, process: ProcessState) -> Row:
+    return {
+        "job": sample.job,
+        "attempt": sample.attempt,
+        "host": sample.host,
+        "rank": process.rank,
+        "pid": process.pid,
+        "state": process.state,
+        "since_ns": process.since_ns,
+        "exit_code": process.exit_code,
+        "signal": process.signal,
+        "detail": process.detail,
+        "closed": sample.closed,
+        "closed_why": sample.closed_why,
+        "time_ns": sample.time_ns,
+    }
+
+
+def _markers(markers: Markers) -> list[Row]:
+    same: Mapping[str, Any] = {
+        "job": markers.job,
+        "attempt": markers.attempt,
+        "host": markers.host,
+        "communicator": markers.communicator,
+    }
+    columns = zip(markers.ranks, markers.names, markers.steps, markers.times_ns, strict=True)
+    return [
+        {**same, "rank": rank, "name": name, "step": step, "time_ns": time_ns} for rank, name, step, time_ns in columns
+    ]
+
+
+def _changepoint(change: Changepoint) -> Row:
+    return {
+        **_named(change),
+        "job": change.job,
+        "attempt": change.attempt,
+        "series": change.series,
+        "at_step": change.at.step,
+        "at_ns": change.at.time_ns,
+        "detected_step": change.detected.step,
+        "before_s": change.before_s,
+        "after_s": change.after_s,
+        "probability": change.probability,
+        "time_ns": change.time_ns,
+        # The ratio to a level of zero is no number; the event itself has both levels.
+        "magnitude": change.magnitude if change.before_s else float("nan"),
+    }
+
+
+def _finding(finding: Finding) -> Row:
+    row = _plain(finding, schemas.FINDINGS) | _exact(finding)
+    row["cause"] = finding.cause or ""
+    row["links"] = [{"1": source, "2": destination} for source, destination in finding.links]
+    for name, instant in (("onset", finding.onset), ("detected", finding.detected), ("relief", finding.relief)):
+        row |= _instant(name, instant)
+    return row
+
+
+def _instant(name: str, instant: Instant | None) -> Row:
+    return {
+        f"{name}_step": instant.step if instant else None,
+        f"{name}_ns": instant.time_ns if instant else None,
+    }
+
+
+def _incident(incident: Incident) -> Row:
+    return {
+        **_plain(incident, schemas.INCIDENTS),
+        **_exact(incident),
+        "kinds": sorted({finding.kind for finding in incident.findings}),
+        "culprits": sorted({rank for finding in incident.findings for rank in finding.culprits}),
+        "excess_s": incident.cost.excess_s,
+        "ranks": incident.cost.ranks,
+        "gpu_hours": incident.cost.gpu_hours,
+    }
+
+
+def _dead_letter(letter: DeadLetter) -> Row:
+    return {
+        **_plain(letter, schemas.DEAD_LETTERS),
+        "event_id": letter.identity(),
+        "payload_hash": hashlib.blake2b(letter.payload, digest_size=16).hexdigest(),
+    }

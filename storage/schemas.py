@@ -1,0 +1,204 @@
+"""The columns that the writer fills, per table; those with a DEFAULT in the migrations are not among them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pacehound.calls import CALL_SCHEMA
+
+CALLS, BATCHES = "stored_calls", "stored_batches"
+TOPOLOGY, HOST_SAMPLES, MARKERS = "stored_topology", "stored_host_samples", "stored_markers"
+ITERATIONS, CHANGEPOINTS, GROUP_OUTLIERS = "stored_iterations", "stored_changepoints", "stored_group_outliers"
+FINDINGS, INCIDENTS, DECISIONS = "stored_findings", "stored_incidents", "stored_decisions"
+NOTIFICATIONS, DEAD_LETTERS = "stored_notifications", "stored_dead_letters"
+
+_TEXT, _INT, _RANK, _REAL, _BOOL = pa.string(), pa.int64(), pa.int32(), pa.float64(), pa.bool_()
+_RANKS, _TEXTS = pa.list_(pa.int32()), pa.list_(pa.string())
+_LINKS = pa.list_(pa.struct([("1", pa.int32()), ("2", pa.int32())]))
+_JOB = [("job", _TEXT), ("attempt", _RANK)]
+
+# A dictionary with 8-bit codes cannot hold the communicators of a large block together.
+_NAME = pa.dictionary(pa.int32(), pa.string())
+CALL_TABLE = pa.schema(
+    [pa.field(f.name, _NAME if pa.types.is_dictionary(f.type) else f.type) for f in CALL_SCHEMA]
+    + [pa.field("host", _NAME)]
+)
+
+ROW_TABLES: dict[str, pa.Schema] = {
+    BATCHES: pa.schema(
+        [
+            *_JOB,
+            ("host", _TEXT),
+            ("communicator", _TEXT),
+            ("source", _TEXT),
+            ("ordinal", _INT),
+            ("sees", _TEXTS),
+            ("rows", _INT),
+            ("dropped", _INT),
+            ("first_seq", _INT),
+            ("last_seq", _INT),
+            ("time_ns", _INT),
+        ]
+    ),
+    TOPOLOGY: pa.schema(
+        [
+            *_JOB,
+            ("communicator", _TEXT),
+            ("name", _TEXT),
+            ("host", _TEXT),
+            ("host_ranks", _RANKS),
+            ("members", _RANKS),
+            ("is_world", _BOOL),
+            ("world_size", _RANK),
+            ("generation", _RANK),
+            ("backend", _TEXT),
+            ("timeout_s", _REAL),
+            ("time_ns", _INT),
+        ]
+    ),
+    HOST_SAMPLES: pa.schema(
+        [
+            *_JOB,
+            ("host", _TEXT),
+            ("rank", _RANK),
+            ("pid", _INT),
+            ("state", _TEXT),
+            ("since_ns", _INT),
+            ("exit_code", _INT),
+            ("signal", _INT),
+            ("detail", _TEXT),
+            ("closed", _BOOL),
+            ("closed_why", _TEXT),
+            ("time_ns", _INT),
+        ]
+    ),
+    MARKERS: pa.schema(
+        [
+            *_JOB,
+            ("host", _TEXT),
+            ("communicator", _TEXT),
+            ("rank", _RANK),
+            ("name", _TEXT),
+            ("step", _INT),
+            ("time_ns", _INT),
+        ]
+    ),
+    ITERATIONS: pa.schema(
+        [
+            *_JOB,
+            ("communicator", _TEXT),
+            ("step", _INT),
+            ("step_time_s", _REAL),
+            ("ranks", _RANKS),
+            ("ends_ns", pa.list_(pa.int64())),
+            ("boundary", _TEXT),
+            ("planned", _TEXT),
+            ("time_ns", _INT),
+        ]
+    ),
+    CHANGEPOINTS: pa.schema(
+        [
+            ("event_id", _TEXT),
+            *_JOB,
+            ("series", _TEXT),
+            ("at_step", _INT),
+            ("at_ns", _INT),
+            ("detected_step", _INT),
+            ("before_s", _REAL),
+            ("after_s", _REAL),
+            ("magnitude", _REAL),
+            ("probability", _REAL),
+            ("time_ns", _INT),
+            ("event", _TEXT),
+        ]
+    ),
+    GROUP_OUTLIERS: pa.schema(
+        [
+            ("event_id", _TEXT),
+            *_JOB,
+            ("communicator", _TEXT),
+            ("peers", _RANK),
+            ("transfer_s", _REAL),
+            ("median_s", _REAL),
+            ("time_ns", _INT),
+            ("event", _TEXT),
+        ]
+    ),
+    FINDINGS: pa.schema(
+        [
+            ("id", _TEXT),
+            ("version", _INT),
+            *_JOB,
+            ("kind", _TEXT),
+            ("verdict", _TEXT),
+            ("cause", _TEXT),
+            ("culprits", _RANKS),
+            ("candidates", _RANKS),
+            ("victims", _RANKS),
+            ("links", _LINKS),
+            ("onset_step", _INT),
+            ("onset_ns", _INT),
+            ("detected_step", _INT),
+            ("detected_ns", _INT),
+            ("relief_step", _INT),
+            ("relief_ns", _INT),
+            ("magnitude", _REAL),
+            ("lasting", _BOOL),
+            ("pages", _BOOL),
+            ("evidence", _TEXTS),
+            ("unseen", _TEXTS),
+            ("source", _TEXT),
+            ("time_ns", _INT),
+            ("event", _TEXT),
+        ]
+    ),
+    INCIDENTS: pa.schema(
+        [
+            ("id", _TEXT),
+            ("version", _INT),
+            *_JOB,
+            ("state", _TEXT),
+            ("opened_ns", _INT),
+            ("closed_ns", _INT),
+            ("closed_why", _TEXT),
+            ("kinds", _TEXTS),
+            ("culprits", _RANKS),
+            ("excess_s", _REAL),
+            ("ranks", _INT),
+            ("gpu_hours", _REAL),
+            ("time_ns", _INT),
+            ("event", _TEXT),
+        ]
+    ),
+    DECISIONS: pa.schema(
+        [
+            ("event_id", _TEXT),
+            *_JOB,
+            ("incident", _TEXT),
+            ("incident_version", _INT),
+            ("mode", _TEXT),
+            ("action", _TEXT),
+            ("reason", _TEXT),
+            ("price_s", _REAL),
+            ("loss_s", _REAL),
+            ("taken", _BOOL),
+            ("time_ns", _INT),
+            ("event", _TEXT),
+        ]
+    ),
+    NOTIFICATIONS: pa.schema([("incident", _TEXT), ("state", _TEXT), ("idempotency_key", _TEXT), ("sent_ns", _INT)]),
+    DEAD_LETTERS: pa.schema(
+        [
+            ("event_id", _TEXT),
+            ("payload_hash", _TEXT),
+            ("source_topic", _TEXT),
+            ("partition", _INT),
+            ("offset", _INT),
+            ("job", _TEXT),
+            ("error", _TEXT),
+            ("reason", _TEXT),
+            ("payload", pa.binary()),
+            ("time_ns", _INT),
+        ]
+    ),
+}

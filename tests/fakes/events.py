@@ -1,0 +1,176 @@
+"""One example of every event, and call batches, for tests downstream of the streams."""
+
+import numpy as np
+
+from pacehound.calls import DTYPE_CODE, OP_CODE, CallBatch, Sees
+from pacehound.events import (
+    Changepoint,
+    Cost,
+    DeadLetter,
+    Decision,
+    Finding,
+    GroupOutlier,
+    HostSample,
+    Incident,
+    Instant,
+    IterationSample,
+    Markers,
+    OpenCall,
+    ProcessState,
+    Progress,
+    RankProgress,
+    Tick,
+    Topology,
+    Watermark,
+)
+
+SECOND_NS = 1_000_000_000
+START_NS = 1_790_000_000 * SECOND_NS
+
+
+def call_batch(ordinal=0, n_calls=20, host="node0", communicator="c0", job="j", dropped=0, start_ns=START_NS):
+    """A batch whose rows follow those of the batch before it; the same arguments give the same bytes."""
+    index = np.arange(n_calls) + ordinal * n_calls
+    launch_ns = start_ns + index * 1_000_000
+    columns = {
+        "rank": index % 2,
+        "seq": index // 2,
+        "op": np.full(n_calls, OP_CODE["all_reduce"]),
+        "count": np.full(n_calls, 1 << 20),
+        "dtype": np.full(n_calls, DTYPE_CODE["bfloat16"]),
+        "launch_ns": launch_ns,
+        "start_ns": launch_ns + 1_000,
+        "end_ns": launch_ns + 400_000,
+    }
+    return CallBatch.from_columns(
+        columns,
+        job=job,
+        attempt=0,
+        host=host,
+        communicator=communicator,
+        source="c10d",
+        ordinal=ordinal,
+        sees=Sees.LAUNCH | Sees.END,
+        dropped=dropped,
+    )
+
+
+def finding(**changes):
+    fields = {
+        "id": "f0",
+        "job": "j",
+        "attempt": 0,
+        "kind": "slow",
+        "verdict": "culprit",
+        "cause": "S1",
+        "culprits": (2,),
+        "victims": (0, 1, 3),
+        "onset": Instant(step=200, time_ns=START_NS),
+        "detected": Instant(step=212, time_ns=START_NS + 12 * SECOND_NS),
+        "magnitude": 0.4,
+        "lasting": True,
+        "evidence": ("rank 2 is late in 12 of 12 iterations",),
+        "unseen": ("device time",),
+    }
+    return Finding(**(fields | changes))
+
+
+def incident(**changes):
+    fields = {
+        "id": "i0",
+        "version": 0,
+        "job": "j",
+        "attempt": 0,
+        "time_ns": START_NS + 12 * SECOND_NS,
+        "state": "open",
+        "opened_ns": START_NS + 12 * SECOND_NS,
+        "findings": (finding(),),
+        "cost": Cost(excess_s=4.5, ranks=4, gpu_hours=0.005),
+    }
+    return Incident(**(fields | changes))
+
+
+def one_of_each():
+    """An example of every event that is neither a CallBatch nor Rounds, by its class name."""
+    same = {"job": "j", "attempt": 0, "time_ns": START_NS}
+    open_call = OpenCall(seq=7, op="all_reduce", count=4, dtype="float32", launch_ns=START_NS)
+    return [
+        Topology(
+            **same,
+            host="node0",
+            communicator="c0",
+            name="default_pg",
+            is_world=True,
+            members=(0, 1, 2, 3),
+            host_ranks=(2, 3),
+            world_size=4,
+            backend="gloo",
+            timeout_s=1800.0,
+        ),
+        Progress(
+            **same, host="node0", communicator="c0", ranks=(RankProgress(rank=2, last_launched=7, open=(open_call,)),)
+        ),
+        Markers(
+            job="j",
+            attempt=0,
+            host="node0",
+            communicator="c0",
+            ranks=(2, 3),
+            names=("optimizer_step", "optimizer_step"),
+            steps=(5, 5),
+            times_ns=(START_NS, START_NS + 10),
+        ),
+        Tick(**same, stream="c0"),
+        HostSample(
+            **same,
+            host="node0",
+            processes=(
+                ProcessState(rank=2, pid=11, state="running", since_ns=START_NS),
+                ProcessState(rank=3, pid=12, state="exited", since_ns=START_NS, signal=9, detail="killed"),
+            ),
+        ),
+        Watermark(**same, stream="c0"),
+        IterationSample(
+            **same,
+            communicator="c0",
+            step=5,
+            ranks=(0, 1),
+            ends_ns=(START_NS, START_NS + 1),
+            step_time_s=0.25,
+            boundary="optimizer_step",
+        ),
+        Changepoint(
+            job="j",
+            attempt=0,
+            series="iteration",
+            at=Instant(step=200, time_ns=START_NS),
+            detected=Instant(step=None, time_ns=START_NS + 1),
+            before_s=0.25,
+            after_s=0.35,
+            probability=0.99,
+        ),
+        GroupOutlier(**same, communicator="c1", peers=4, transfer_s=0.2, median_s=0.1),
+        finding(),
+        finding(id="f1", kind="hang", verdict="unknown", cause=None, culprits=(), candidates=(0, 1), magnitude=None),
+        finding(id="f2", verdict="suspected", cause="S2", culprits=(), links=((2, 3), (3, 0))),
+        incident(),
+        Decision(
+            **same,
+            incident="i0",
+            incident_version=0,
+            mode="observe",
+            action="ignore",
+            reason="cheap",
+            price_s=0.0,
+            loss_s=4.5,
+        ),
+        DeadLetter(
+            source_topic="calls",
+            partition=3,
+            offset=8,
+            time_ns=START_NS,
+            error="MalformedMessage",
+            reason="no",
+            payload=b"\xff\x00",
+        ),
+    ]
