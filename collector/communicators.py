@@ -56,6 +56,7 @@ class Communicator(msgspec.Struct, kw_only=True):
     """Ranks that destroyed it or whose process is gone: nothing of theirs will come."""
     ordinals: dict[int, int] = {}
     """The next batch's number, by source."""
+    first_ordinal: int = 0
     dropped_unsaid: int = 0
     dropped_total: int = 0
     closed: bool = False

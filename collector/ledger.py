@@ -16,7 +16,7 @@ from collector import rows as call_rows
 from collector.communicators import Communicator, GroupReader, Lane, PendingGroup, sees
 from collector.rows import Int64Array
 from collector.sources import rings
-from collector.sources.rings import CALL, MARKER_BODY, NO_RECORDS, RAW, Records
+from collector.sources.rings import CALL, MARKER_BODY, RAW, Records
 from pacehound.calls import DIRECTIONS, DTYPES, OPS, SOURCES, CallBatch, Sees
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
@@ -31,6 +31,8 @@ ORPHAN_HELD_NS = 2_000_000_000
 STRANGER_HELD_NS = 30_000_000_000
 """How long a call waits for the group it belongs to."""
 FUTURE_NS = 1_000_000_000
+"""A time this far ahead of the clock is no time."""
+FOREVER_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,8 @@ class LedgerState(msgspec.Struct, kw_only=True):
     destroyed: list[tuple[bytes, int]] = []
     promised_ns: int = 0
     has_lost: bool = False
+    first_ordinal: int = 0
+    """Where batches are counted from: above 0 after an outbox was lost, so that no number is used twice."""
 
 
 @dataclass(slots=True)
@@ -108,6 +112,7 @@ class Ledger:
         self._destroyed = [(bytes(handle), rank) for handle, rank in state.destroyed]
         self._promised_ns = state.promised_ns
         self._has_lost = state.has_lost
+        self._first_ordinal = state.first_ordinal
         self._closing: set[int] = set()
         self._index()
 
@@ -130,6 +135,7 @@ class Ledger:
             destroyed=self._destroyed,
             promised_ns=self._promised_ns,
             has_lost=self._has_lost,
+            first_ordinal=self._first_ordinal,
         )
 
     def note_dropped(self, communicator: str, calls: int) -> None:
@@ -175,15 +181,15 @@ class Ledger:
         is_held = np.zeros(len(records), np.bool_)
         finished, communicator = self._take_calls(records, kinds, now_ns, is_held)
         markers = self._take_markers(records, attempts, kinds, is_held)
-        self._hold(records, attempts, since_ns, is_held, now_ns)
+        self._hold(records, attempts, since_ns, is_held, FOREVER_NS if ended else now_ns)
         self._note_loss(intakes, now_ns)
         self._note_left(destroyed, gone)
         given_up, of_given_up = self._give_up(ended)
         if len(given_up):
             finished = np.concatenate((finished, given_up))
             communicator = np.concatenate((communicator, of_given_up))
-        self._note_missing()
         self._note_closing(local_ranks, ended)
+        self._note_missing()
         sent: list[Topology | CallBatch | Markers] = list(self._announce())
         sent += call_rows.batches(
             finished, communicator, self._communicators, job=self._job, host=self._host, clock=self._clock
@@ -231,10 +237,7 @@ class Ledger:
         self._handle_high, self._handle_low = handles[order, 0], handles[order, 1]
         self._number_at = order.astype(np.int64)
         self._sees_end = np.array(
-            [
-                [bool(sees(source, c.backend) & Sees.END) for source in range(len(SOURCES))]
-                for c in self._communicators
-            ],
+            [[bool(sees(source, c.backend) & Sees.END) for source in range(len(SOURCES))] for c in self._communicators],
             np.bool_,
         ).reshape(-1, len(SOURCES))
         self._joined = np.array(
@@ -257,9 +260,7 @@ class Ledger:
     def _join_held(self, intakes: list[Intake], now_ns: int) -> tuple[Records, Int64Array, Int64Array]:
         parts = [intake for intake in intakes if len(intake.records)]
         records = np.concatenate([self._held, *(intake.records for intake in parts)])
-        attempts = np.concatenate(
-            [self._held_attempts, *(np.full(len(i.records), i.attempt, np.int64) for i in parts)]
-        )
+        attempts = np.concatenate([self._held_attempts, *(np.full(len(i.records), i.attempt, np.int64) for i in parts)])
         since_ns = np.concatenate([self._held_since_ns, np.full(len(records) - len(self._held), now_ns, np.int64)])
         return records, attempts, since_ns
 
@@ -314,9 +315,11 @@ class Ledger:
                 )
             if rank not in known.host_ranks:
                 known.host_ranks.append(rank)
+                known.closed = False
                 return True
             return False
         communicator.host_ranks.append(rank)
+        communicator.first_ordinal = self._first_ordinal
         self._communicators.append(communicator)
         return True
 
@@ -498,13 +501,18 @@ class Ledger:
 
     def _note_missing(self) -> None:
         for number, lane in self._lanes.items():
-            if lane.has_gap(self._has_lost):
-                self._communicators[number >> call_rows.COMMUNICATOR_SHIFT].drop(lane.newly_missing(self._has_lost))
+            if not lane.has_gap(self._has_lost):
+                continue
+            at = number >> call_rows.COMMUNICATOR_SHIFT
+            for _ in range(2 if at in self._closing else 1):  # there is no later look at one that closes
+                self._communicators[at].drop(lane.newly_missing(self._has_lost))
 
     def _note_closing(self, local_ranks: Iterable[tuple[int, int]], ended: bool) -> None:
         local = set(local_ranks)
         for number, known in enumerate(self._communicators):
-            here = set(known.host_ranks) | {r for attempt, r in local if attempt == known.attempt and r in known.members}
+            here = set(known.host_ranks) | {
+                r for attempt, r in local if attempt == known.attempt and r in known.members
+            }
             if not known.closed and (ended or here <= set(known.left)):
                 self._closing.add(number)
 
@@ -553,9 +561,7 @@ class Ledger:
             )
         return shown
 
-    def _rank_progress(
-        self, number: int, rank: int, open_calls: dict[tuple[int, int], list[OpenCall]]
-    ) -> RankProgress:
+    def _rank_progress(self, number: int, rank: int, open_calls: dict[tuple[int, int], list[OpenCall]]) -> RankProgress:
         lane = self._lanes.get(call_rows.collective_lane(number, rank)) or Lane()
         return RankProgress(
             rank=rank,
@@ -605,5 +611,3 @@ def _first_time(records: Records, now_ns: int) -> int:
 
 def _name(names: tuple[str, ...], code: int) -> str:
     return names[int(code)] if int(code) < len(names) else names[0]
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,12 +113,12 @@ def batches(
     is_edge = (communicators[1:] != communicators[:-1]) | (sources[1:] != sources[:-1])
     edges = [0, *(np.flatnonzero(is_edge) + 1).tolist(), len(rows)]
     offset_ns = clock.to_unix_ns(0)
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in itertools.pairwise(edges):
         communicator = known[int(communicators[begin])]
         source = int(sources[begin])
         for first in range(begin, end, ROWS_PER_BATCH):
             part = rows[first : min(first + ROWS_PER_BATCH, end)]
-            ordinal = communicator.ordinals.get(source, 0)
+            ordinal = communicator.ordinals.get(source, communicator.first_ordinal)
             communicator.ordinals[source] = ordinal + 1
             dropped, communicator.dropped_unsaid = communicator.dropped_unsaid, 0
             yield CallBatch.from_columns(

@@ -45,11 +45,15 @@ def header_bytes(
 class RingFile:
     """Writes records one by one, the way ring.h says; `steps=` cuts a write short, as a kill does."""
 
-    def __init__(self, folder: Path, *, name: str = "", capacity: int = 64, rank: int = 0, pid: int = 4242, **head: int):
+    def __init__(
+        self, folder: Path, *, name: str = "", capacity: int = 64, rank: int = 0, pid: int = 4242, **head: int
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / (name or f"{pid}-{head.get('tid', pid)}-0.ring")
         temporary = self.path.with_suffix(".tmp")
-        temporary.write_bytes(header_bytes(capacity=capacity, rank=rank, pid=pid, **head).ljust(4096 + capacity * 128, b"\0"))
+        temporary.write_bytes(
+            header_bytes(capacity=capacity, rank=rank, pid=pid, **head).ljust(4096 + capacity * 128, b"\0")
+        )
         temporary.rename(self.path)
         self.capacity = capacity
         self.rank = rank
