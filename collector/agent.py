@@ -248,8 +248,8 @@ class Agent:
         )
         messages = [_outgoing(event) for event in events]
         coming_bytes = sum(len(message.payload) for message in messages) + _PROGRESS_ROOM_BYTES
-        for communicator, calls in self._outbox.make_room(coming_bytes).items():
-            self.ledger.note_dropped(communicator, calls)
+        for communicator, lost in self._outbox.make_room(coming_bytes).items():
+            self.ledger.note_dropped(communicator, lost.calls, lost.reported)
             self._say_once("the head node is away too long: the oldest calls are dropped and counted")
         said: list[Progress | HostSample] = [*self.ledger.promise(promise_ns)]
         said += self.processes.samples(self._job.job, self._job.host, self._job.clock.to_unix_ns(now_ns), closed_why)
@@ -322,9 +322,9 @@ class Agent:
 
 def _outgoing(event: Topology | CallBatch | Markers | Progress | HostSample) -> Outgoing:
     kind: Kind = "keep"
-    calls = 0
+    calls = reported = 0
     if isinstance(event, CallBatch):
-        kind, calls = "calls", len(event) + event.dropped
+        kind, calls, reported = "calls", len(event), event.dropped
     elif isinstance(event, Progress) and not event.closed:
         kind = "progress"
     elif isinstance(event, HostSample) and not event.closed:
@@ -332,7 +332,7 @@ def _outgoing(event: Topology | CallBatch | Markers | Progress | HostSample) -> 
     elif isinstance(event, Markers):
         kind = "markers"
     stream = host_stream(event.job, event.host) if isinstance(event, HostSample) else event.communicator
-    return Outgoing(kind=kind, stream=stream, calls=calls, payload=codec.encode(event))
+    return Outgoing(kind=kind, stream=stream, calls=calls, reported=reported, payload=codec.encode(event))
 
 
 def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Settings) -> int:

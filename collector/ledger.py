@@ -138,11 +138,12 @@ class Ledger:
             first_ordinal=self._first_ordinal,
         )
 
-    def note_dropped(self, communicator: str, calls: int) -> None:
-        """Calls that were given out had to be dropped on their way; the communicator's next events say so."""
+    def note_dropped(self, communicator: str, calls: int, reported: int) -> None:
+        """Batches had to be dropped on their way, with so many calls, and reports of so many lost before."""
         for known in self._communicators:
             if known.id == communicator:
                 known.drop(calls)
+                known.dropped_unsaid += reported
 
     def settle(
         self,

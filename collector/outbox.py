@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS messages (
     kind TEXT NOT NULL,
     stream TEXT NOT NULL,
     calls INTEGER NOT NULL,
+    reported INTEGER NOT NULL,
     payload BLOB NOT NULL
 );
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value BLOB NOT NULL);
@@ -46,14 +47,25 @@ class Outgoing:
     stream
         Its communicator, or its host's stream.
     calls
-        How many calls go missing if it is dropped (its rows, and the lost ones that it reports).
+        How many calls go missing if it is dropped.
+    reported
+        How many lost calls it tells about; somebody else has to tell if it is dropped.
 
     """
 
     kind: Kind
     stream: str
     calls: int = 0
+    reported: int = 0
     payload: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class Lost:
+    """What dropping messages of one communicator has cost."""
+
+    calls: int = 0
+    reported: int = 0
 
 
 @dataclass(slots=True)
@@ -113,10 +125,10 @@ class Outbox:
         """False while it lives in memory alone."""
         return self._file is not None
 
-    def make_room(self, coming_bytes: int) -> dict[str, int]:
-        """Drop what may be dropped until `coming_bytes` fit; the calls that were lost, by communicator."""
+    def make_room(self, coming_bytes: int) -> dict[str, Lost]:
+        """Drop what may be dropped until `coming_bytes` fit; what that cost, by communicator."""
         limit = max(self.max_bytes - coming_bytes, 0)
-        lost: dict[str, int] = {}
+        lost: dict[str, Lost] = {}
         if self._held_bytes <= limit:
             return lost
         gone = self._superseded_progress()
@@ -130,8 +142,10 @@ class Outbox:
                     break
                 if number <= self._in_flight_to or entry.kind not in droppable:
                     continue
-                if entry.calls:
-                    lost[entry.stream] = lost.get(entry.stream, 0) + entry.calls
+                if entry.kind == "calls":
+                    cost = lost.setdefault(entry.stream, Lost())
+                    cost.calls += entry.calls
+                    cost.reported += entry.reported
                 self._forget(number)
                 gone.append(number)
                 self.counts.dropped_messages += 1
@@ -244,9 +258,9 @@ class Outbox:
         return file
 
     def _load(self, file: sqlite3.Connection) -> None:
-        query = "SELECT id, kind, stream, calls, payload FROM messages ORDER BY id"
-        for number, kind, stream, calls, payload in file.execute(query):
-            self._entries[number] = Outgoing(kind=kind, stream=stream, calls=calls, payload=payload)
+        query = "SELECT id, kind, stream, calls, reported, payload FROM messages ORDER BY id"
+        for number, kind, stream, calls, reported, payload in file.execute(query):
+            self._entries[number] = Outgoing(kind=kind, stream=stream, calls=calls, reported=reported, payload=payload)
             self._held_bytes += len(payload)
         values = dict(file.execute("SELECT name, value FROM state"))
         self.state = values.get("agent")
@@ -256,8 +270,11 @@ class Outbox:
         file.execute("BEGIN IMMEDIATE")
         try:
             file.executemany(
-                "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?)",
-                ((n, e.kind, e.stream, e.calls, e.payload) for n, e in ((n, self._entries[n]) for n in numbers)),
+                "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    (n, e.kind, e.stream, e.calls, e.reported, e.payload)
+                    for n, e in ((n, self._entries[n]) for n in numbers)
+                ),
             )
             file.executemany("DELETE FROM messages WHERE id = ?", ((number,) for number in self._doomed))
             values = (("agent", self.state), ("next_id", self._next_id))
