@@ -17,14 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from collector.delivery import REQUEST_BYTES, Backoff, Courier, Outcome, Sender, ThreadCourier
+from collector.delivery import Courier, Delivery, Sender, ThreadCourier
 from collector.host_processes import HostProcesses, KnownProcess
-from collector.ledger import Intake, Ledger, LedgerState
+from collector.ledger import Ledger, LedgerState
 from collector.outbox import Kind, Outbox, Outgoing
 from collector.processes import PROC
 from collector.ring_set import Refused, RingSet
 from collector.run_folder import Ended, RunFolder
 from collector.sources import rings
+from collector.waiting import Intake
 from pacehound import codec
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.calls import CallBatch
@@ -65,8 +66,6 @@ class AgentCounts:
     """What did not go the ordinary way, since this process started."""
 
     refused_rings: int = 0
-    refused_messages: int = 0
-    rejected_records: int = 0
     failed_steps: int = 0
 
 
@@ -99,9 +98,8 @@ class Agent:
         self._folder = folder
         self._job = folder.job()
         self._outbox = outbox
-        self._courier = courier
+        self.delivery = Delivery(outbox, courier)
         self._settings = settings.agent
-        self._backoff = Backoff()
         self.counts = AgentCounts()
         state = self._restored()
         self.ledger = Ledger(self._job.job, self._job.host, self._job.clock, state.ledger)
@@ -113,8 +111,6 @@ class Agent:
         self._next_flush_ns = 0
         self._next_look_ns = 0
         self._ended_file_since_ns: int | None = None
-        self._singly_to = 0
-        self._is_away = False
         self._has_exit_news = False
         self._said: set[str] = set()
 
@@ -128,7 +124,7 @@ class Agent:
 
         """
         if self.has_closed:
-            self.deliver(now_ns)
+            self.delivery.step(now_ns)
             return
         has_news = self._look(now_ns)
         has_news |= self._read()
@@ -137,7 +133,7 @@ class Agent:
             self.close(now_ns, ended.why)
         elif has_news or now_ns >= self._next_flush_ns or self._unsettled >= UNSETTLED_RECORDS:
             self.flush(now_ns)
-        self.deliver(now_ns)
+        self.delivery.step(now_ns)
 
     def flush(self, now_ns: int) -> None:
         """Settle what was read so far, and save it with the promise that goes with it."""
@@ -154,19 +150,6 @@ class Agent:
         self.has_closed = True
         self._settle(now_ns, promise_ns=now_ns, closed_why=why or "job ended")
         logger.info("closed: %s", why)
-
-    def deliver(self, now_ns: int) -> None:
-        """Hear how the last request went, and send the next one when it may go."""
-        outcome = self._courier.outcome()
-        if outcome is not None:
-            self._conclude(outcome, now_ns)
-        if self._courier.is_idle() and len(self._outbox) and self._backoff.may_send(now_ns):
-            self._courier.carry(*self._outbox.take(1 if self._singly_to else REQUEST_BYTES))
-
-    @property
-    def is_delivered(self) -> bool:
-        """Whether nothing waits any more."""
-        return len(self._outbox) == 0
 
     def let_go(self) -> None:
         """Close files; everything that matters has been saved."""
@@ -219,7 +202,7 @@ class Agent:
         exits = records[records.view(rings.CALL)["kind"] == rings.EXIT].view(rings.EXIT_BODY)
         for record in exits:
             text = bytes(record["text"]).split(b"\0", 1)[0].decode(errors="replace")
-            self._has_exit_news |= self.processes.note_exit(header, text)
+            self._has_exit_news |= self.processes.note_exit(header, text, bool(record["failed"]))
 
     def _note_refused(self, file: Refused) -> None:
         self.counts.refused_rings += 1
@@ -284,35 +267,6 @@ class Agent:
         )
         # Rows that had been sent come again, in batches with numbers of their own; readers go by a row's identity.
         return AgentState(ledger=LedgerState(first_ordinal=time.time_ns() // 1_000_000))
-
-    # Delivery.
-
-    def _conclude(self, outcome: Outcome, now_ns: int) -> None:
-        if outcome.result == "away":
-            self._outbox.release()
-            self._backoff.failed(now_ns, outcome.retry_after_s)
-            if not self._is_away:
-                logger.warning("the head node does not take messages, they wait: %s", outcome.reason)
-            self._is_away = True
-            return
-        if self._is_away:
-            logger.info("the head node takes messages again")
-            self._is_away = False
-        self._backoff.succeeded()
-        if outcome.result == "refused" and outcome.messages > 1:
-            # One of them is wrong, or all together are too large: find out which.
-            self._singly_to = outcome.last
-            self._outbox.release()
-            return
-        if outcome.result == "refused":
-            self.counts.refused_messages += 1
-            self._say_once(f"a message was refused for good and is dropped: {outcome.reason}")
-        if outcome.rejected:
-            self.counts.rejected_records += outcome.rejected
-            self._say_once(f"the head node rejected {outcome.rejected} records: {outcome.reason}")
-        self._outbox.acknowledge(outcome.last)
-        if outcome.last >= self._singly_to:
-            self._singly_to = 0
 
     def _say_once(self, text: str) -> None:
         if text not in self._said and len(self._said) < 100:
@@ -418,9 +372,9 @@ def _watch(agent: Agent, asked_to_stop: threading.Event, poll_s: float) -> None:
 
 def _deliver_the_rest(agent: Agent, courier: ThreadCourier) -> None:
     deadline_ns = time.monotonic_ns() + LAST_DELIVERY_NS
-    while not agent.is_delivered and (now_ns := time.monotonic_ns()) < deadline_ns:
+    while not agent.delivery.is_done and (now_ns := time.monotonic_ns()) < deadline_ns:
         courier.arrived.clear()
-        agent.deliver(now_ns)
+        agent.delivery.step(now_ns)
         courier.arrived.wait(0.05)
-    if not agent.is_delivered:
+    if not agent.delivery.is_done:
         logger.warning("the head node is away: some messages stay in the outbox")

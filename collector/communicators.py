@@ -71,6 +71,12 @@ class Communicator(msgspec.Struct, kw_only=True):
         self.dropped_unsaid += calls
         self.dropped_total += calls
 
+    def needs_announcing(self) -> bool:
+        """Whether a rank of this host has joined since it was last asked."""
+        is_news = self.announced_ranks < len(self.host_ranks)
+        self.announced_ranks = len(self.host_ranks)
+        return is_news
+
     def topology(self, job: str, host: str, clock: ClockPair) -> Topology:
         """Who is in it, and which of them are here."""
         return Topology(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from collector.outbox import Outbox
 from pacehound.bus.otlp import Receipt
 from pacehound.errors import BusFull, RejectedMessage, Unavailable
+
+logger = logging.getLogger("pacehound.agent")
 
 FIRST_BACKOFF_NS = 200_000_000
 LONGEST_BACKOFF_NS = 5_000_000_000
@@ -170,3 +174,78 @@ class ThreadCourier:
             self._outcomes.put(outcome)
             self.arrived.set()
         self._sender.close()
+
+
+@dataclass(slots=True)
+class DeliveryCounts:
+    """What did not go the ordinary way, since this process started."""
+
+    refused_messages: int = 0
+    rejected_records: int = 0
+
+
+class Delivery:
+    """Takes messages from the outbox to the head node, in order, one request at a time.
+
+    Parameters
+    ----------
+    outbox
+        Where they wait until the head node has acknowledged them.
+    courier
+        Carries the requests.
+
+    """
+
+    def __init__(self, outbox: Outbox, courier: Courier) -> None:
+        self.counts = DeliveryCounts()
+        self._outbox = outbox
+        self._courier = courier
+        self._backoff = Backoff()
+        self._singly_to = 0
+        self._is_away = False
+        self._reasons: set[str] = set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits any more."""
+        return len(self._outbox) == 0
+
+    def step(self, now_ns: int) -> None:
+        """Hear how the last request went, and send the next one when it may go; never waits."""
+        outcome = self._courier.outcome()
+        if outcome is not None:
+            self._conclude(outcome, now_ns)
+        if self._courier.is_idle() and len(self._outbox) and self._backoff.may_send(now_ns):
+            self._courier.carry(*self._outbox.take(1 if self._singly_to else REQUEST_BYTES))
+
+    def _conclude(self, outcome: Outcome, now_ns: int) -> None:
+        if outcome.result == "away":
+            self._outbox.release()
+            self._backoff.failed(now_ns, outcome.retry_after_s)
+            if not self._is_away:
+                logger.warning("the head node does not take messages, they wait: %s", outcome.reason)
+            self._is_away = True
+            return
+        if self._is_away:
+            logger.info("the head node takes messages again")
+            self._is_away = False
+        self._backoff.succeeded()
+        if outcome.result == "refused" and outcome.messages > 1:
+            # One of them is wrong, or all together are too large: find out which.
+            self._singly_to = outcome.last
+            self._outbox.release()
+            return
+        if outcome.result == "refused":
+            self.counts.refused_messages += 1
+            self._say_once("a message was refused for good and is dropped", outcome.reason)
+        if outcome.rejected:
+            self.counts.rejected_records += outcome.rejected
+            self._say_once("the head node has rejected records", outcome.reason)
+        self._outbox.acknowledge(outcome.last)
+        if outcome.last >= self._singly_to:
+            self._singly_to = 0
+
+    def _say_once(self, what: str, reason: str) -> None:
+        if reason not in self._reasons and len(self._reasons) < 20:
+            self._reasons.add(reason)
+            logger.warning("%s: %s", what, reason)

@@ -25,6 +25,8 @@ class KnownProcess(msgspec.Struct, kw_only=True):
     exit_code: int | None = None
     signal: int | None = None
     detail: str = ""
+    said_failed: bool | None = None
+    """What its PH_EXIT record said, where it wrote one."""
 
 
 class HostProcesses:
@@ -76,11 +78,14 @@ class HostProcesses:
         if process.rank < 0 and 0 <= rank < MAX_RANK:
             process.rank = rank
 
-    def note_exit(self, header: RingHeader, detail: str) -> bool:
+    def note_exit(self, header: RingHeader, detail: str, failed: bool) -> bool:
         """The process said why it leaves; whether that is news."""
         process = self._known[header.pid, header.process_start_ticks]
         is_news = bool(detail) and process.detail != detail
         process.detail = detail or process.detail
+        process.said_failed = failed
+        if process.state == "exited":
+            _trust_its_own_word(process)
         return is_news
 
     def look(self, now_unix_ns: int) -> bool:
@@ -98,6 +103,7 @@ class HostProcesses:
             process.exit_code, process.signal = sighting.exit_code, sighting.signal
             if process.state == "exited":
                 self._watches.pop(key).close()
+                _trust_its_own_word(process)
         return has_changed
 
     def gone(self) -> set[tuple[int, int]]:
@@ -154,6 +160,12 @@ class HostProcesses:
         for watch in self._watches.values():
             watch.close()
         self._watches.clear()
+
+
+def _trust_its_own_word(process: KnownProcess) -> None:
+    """Where nobody can tell how a process left, what it wrote last stands: Python leaves with 0, or 1 and a trace."""
+    if process.exit_code is None and process.signal is None and process.said_failed is not None:
+        process.exit_code = int(process.said_failed)
 
 
 def _state(process: KnownProcess) -> ProcessState:

@@ -105,8 +105,11 @@ class ProcessWatch:
         self._pidfd = self._open_pidfd() if proc == PROC else -1
 
     def look(self) -> Sighting:
-        """How it is now."""
-        stat = read_stat(self.pid, self._proc)
+        """How it is now; `unknown` where /proc does not let itself be read."""
+        try:
+            stat = read_stat(self.pid, self._proc)
+        except (OSError, ValueError):
+            return Sighting(state="unknown")
         if stat is not None and stat.start_ticks == self.start_ticks:
             return sighting_of_exit(stat.wait_status) if stat.state == "exited" else Sighting(state=stat.state)
         wait_status = exit_status_of(self._pidfd) if self._pidfd >= 0 else None
@@ -123,7 +126,10 @@ class ProcessWatch:
             pidfd = os.pidfd_open(self.pid)
         except (OSError, AttributeError):  # gone already, not allowed, or a kernel before 5.3
             return -1
-        stat = read_stat(self.pid, self._proc)
+        try:
+            stat = read_stat(self.pid, self._proc)
+        except (OSError, ValueError):
+            stat = None
         if stat is None or stat.start_ticks != self.start_ticks:
             os.close(pidfd)
             return -1

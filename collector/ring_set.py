@@ -110,7 +110,8 @@ class RingSet:
 
         """
         for name, reader in list(self._readers.items()):
-            if (reader.header.pid, reader.header.process_start_ticks) in gone:
+            has_left = (reader.header.pid, reader.header.process_start_ticks) in gone
+            if has_left or reader.is_finished:
                 self._finished.add(name)
                 self._resume_at.pop(name, None)
                 self._drop(name)

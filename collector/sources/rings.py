@@ -187,6 +187,11 @@ class RingReader:
     position
         The index of the first record that is still wanted.
 
+    Attributes
+    ----------
+    is_finished
+        Its thread has left in good order, and everything was read.
+
     Raises
     ------
     UnreadableRing
@@ -199,7 +204,7 @@ class RingReader:
     def __init__(self, path: Path, position: int = 0) -> None:
         self.path = path
         self.position = position
-        self.is_closed = False
+        self.is_finished = False
         self._stalled = False
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -224,7 +229,7 @@ class RingReader:
 
         """
         capacity = self.header.capacity
-        written = self._written()
+        written, is_closed = self._cursor()
         if written < self.position - 1:
             # One torn read of the counter may say so; a counter that stays behind went backwards.
             if not self._stall():
@@ -254,6 +259,7 @@ class RingReader:
         elif end >= written - first:
             self._stalled = False
         taken = raw[:end][whole[:end]]
+        self.is_finished = is_closed and first + end >= written
         if end == 0:
             return RingRead(records=NO_RECORDS)
         lost = first - self.position + end - len(taken)
@@ -266,13 +272,13 @@ class RingReader:
         self._stalled = first_time
         return first_time
 
-    def _written(self) -> int:
+    def _cursor(self) -> tuple[int, bool]:
+        """How many records are written, and whether the thread has left in good order."""
         cursor = os.pread(self._fd, _CURSOR.size, _CURSOR_OFFSET)
         if len(cursor) < _CURSOR.size:
             raise UnreadableRing("it was cut short inside its header")
         written, closed = _CURSOR.unpack(cursor)
-        self.is_closed = closed != 0
-        return int(written)
+        return int(written), closed != 0
 
     def _copy(self, first: int, count: int) -> Records:
         """`count` slots from record `first` on, whatever they hold; two reads where they wrap around."""
@@ -292,7 +298,7 @@ class RingReader:
         """Which of the copied records the writer may have been changing while they were copied."""
         overtaken = np.zeros(len(records), np.bool_)
         # Records below this index may have been touched: the writer works on record `written` now.
-        touched = min(max(self._written() + 1 - self.header.capacity - first, 0), len(records))
+        touched = min(max(self._cursor()[0] + 1 - self.header.capacity - first, 0), len(records))
         if touched:
             again = self._copy(first, touched).view(CALL)
             overtaken[:touched] = again["stamp"] != records["stamp"][:touched]

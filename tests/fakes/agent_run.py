@@ -63,6 +63,6 @@ class AgentRun:
         self.door.is_away = False
         for _ in range(100):
             self.step(6_000)
-            if self.agent.has_closed and self.agent.is_delivered:
+            if self.agent.has_closed and self.agent.delivery.is_done:
                 return
         raise AssertionError(f"{len(self.outbox)} messages are still waiting")

@@ -93,7 +93,7 @@ def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arr
     run.door.refuses = {wrong}
     run.end()
     run.deliver()
-    assert run.agent.counts.refused_messages == 1
+    assert run.agent.delivery.counts.refused_messages == 1
     assert len(run.door.rows()) == 40
     assert wrong not in run.door.messages
 
@@ -178,3 +178,18 @@ def test_a_quiet_agent_saves_once_a_second_and_not_more(tmp_path: Path) -> None:
         run.step(50)
     assert len(saved) == 5
     assert saved[1] - saved[0] == 1_000 * MS
+
+
+def test_rings_of_threads_that_left_are_let_go_and_never_read_again(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    main, thread = run.ring(0, tid=1), run.ring(0, tid=2)
+    main.group([0, 1])
+    thread.launch(0, run.now_ns)
+    thread.complete(0, run.now_ns)
+    thread.leave()
+    run.flush()
+    thread.path.unlink()
+    run.kill()
+    run.flush()
+    assert [r["seq"] for r in run.door.rows()] == [0]
+    assert run.agent.counts.refused_rings == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pacehound.events import HostSample, ProcessState, Progress
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 
@@ -113,3 +115,37 @@ def test_a_job_without_ranks_ends_too(tmp_path: Path) -> None:
     run.end()
     run.deliver()
     assert [(e.attempt, e.closed) for e in run.door.of(HostSample)] == [(0, True)]
+
+
+@pytest.mark.parametrize(("failed", "code"), [(False, 0), (True, 1)])
+def test_where_nobody_can_tell_its_own_last_word_stands(tmp_path: Path, failed: bool, code: int) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.ring(0)
+    ring.group([0, 1])
+    run.step(1_100)
+    ring.exit(run.now_ns, failed=failed)
+    run.proc.remove(100)  # reaped before the agent looked
+    run.step(250)
+    assert (last(run).state, last(run).exit_code) == ("exited", code)
+
+
+def test_a_status_that_was_seen_beats_its_own_word(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.ring(0)
+    ring.group([0, 1])
+    ring.exit(run.now_ns, failed=False)
+    run.step(1_100)
+    run.proc.put(100, state="Z", wait_status=11)
+    run.step(250)
+    assert (last(run).exit_code, last(run).signal) == (None, 11)
+
+
+def test_a_process_that_cannot_be_looked_at_is_unknown_not_gone(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.ring(0)
+    ring.group([0, 1])
+    ring.launch(0, 100 * MS)
+    (run.proc.root / "100" / "stat").write_text("")
+    run.flush()
+    assert last(run).state == "unknown"
+    assert run.door.rows() == []  # its call is still open
