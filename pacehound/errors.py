@@ -48,7 +48,14 @@ class Unavailable(PacehoundError):
 
 
 class BusFull(Unavailable):
-    """The bus holds as much as it may; publish again once consumers have moved on."""
+    """The bus holds as much as it may; publish again once consumers have moved on.
+
+    `retry_after_s` is when the receiver asked to be asked again, where it said so.
+    """
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class StoreOwned(Unavailable):

@@ -1,0 +1,380 @@
+"""The node agent: one daemon per host and run. It reads what the ranks write, and sends it to a head node.
+
+Ranks and agent share nothing but files: a rank never waits for the agent, and the agent survives any rank. Every
+`flush_s` one transaction saves the new messages together with the state they came from (collector/outbox.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from collector.delivery import Courier, Delivery, Sender, ThreadCourier
+from collector.host_processes import HostProcesses, KnownProcess
+from collector.ledger import Ledger, LedgerState
+from collector.outbox import Kind, Outbox, Outgoing
+from collector.processes import PROC
+from collector.ring_set import Refused, RingSet
+from collector.run_folder import Ended, RunFolder
+from collector.sources import rings
+from collector.waiting import Intake
+from pacehound import codec
+from pacehound.bus.otlp import OtlpProducer
+from pacehound.calls import CallBatch
+from pacehound.events import HostSample, Markers, Progress, Topology
+from pacehound.routing import host_stream
+from pacehound.settings import Settings
+
+logger = logging.getLogger("pacehound.agent")
+
+GUARD_NS = 100_000_000
+"""How far a promise stays behind the clock.
+
+A completion is stamped and then written, by a thread that may lose its core in between: with several ranks per core
+that takes tens of milliseconds. What comes later still is sent, and counted as `late_rows`.
+"""
+LOOK_NS = 200_000_000
+UNSETTLED_RECORDS = 50_000
+LAST_DELIVERY_NS = 10_000_000_000
+UNREADABLE_END_NS = 2_000_000_000
+LAST_READS = 100
+ORPHANED_NS = 10_000_000_000
+_PROGRESS_ROOM_BYTES = 64 * 1024
+
+
+class AgentState(msgspec.Struct, kw_only=True):
+    """What an agent that starts again must know, saved with the messages that it belongs to."""
+
+    ledger: LedgerState
+    positions: dict[str, int] = {}
+    finished_rings: list[str] = []
+    processes: list[KnownProcess] = []
+    closed_attempts: list[int] = []
+    has_closed: bool = False
+
+
+@dataclass(slots=True)
+class AgentCounts:
+    """What did not go the ordinary way, since this process started."""
+
+    refused_rings: int = 0
+    failed_steps: int = 0
+
+
+class Agent:
+    """Everything the daemon does, one step at a time; the time is an argument.
+
+    Parameters
+    ----------
+    folder
+        The run folder; its `job.json` must be there.
+    outbox
+        Where messages wait; its state is where this agent goes on.
+    courier
+        Takes them to the head node.
+    settings
+        `agent.*` are used.
+    proc
+        Where /proc is.
+
+    Raises
+    ------
+    InvalidInput
+        `job.json` is missing or wrong.
+
+    """
+
+    def __init__(
+        self, folder: RunFolder, outbox: Outbox, courier: Courier, settings: Settings, *, proc: Path = PROC
+    ) -> None:
+        self._folder = folder
+        self._job = folder.job()
+        self._outbox = outbox
+        self.delivery = Delivery(outbox, courier)
+        self._settings = settings.agent
+        self.counts = AgentCounts()
+        state = self._restored()
+        self.ledger = Ledger(self._job.job, self._job.host, self._job.clock, state.ledger)
+        self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
+        self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
+        self.has_closed = state.has_closed
+        self._intakes: list[Intake] = []
+        self._unsettled = 0
+        self._next_flush_ns = 0
+        self._next_look_ns = 0
+        self._ended_file_since_ns: int | None = None
+        self._has_exit_news = False
+        self._said: set[str] = set()
+
+    def step(self, now_ns: int) -> None:
+        """Read, and once per `flush_s` or when a process has changed, settle and save; send what waits.
+
+        Parameters
+        ----------
+        now_ns
+            Monotonic time, read before the call: what is promised never runs ahead of what was read.
+
+        """
+        if self.has_closed:
+            self.delivery.step(now_ns)
+            return
+        has_news = self._look(now_ns)
+        has_news |= self._read()
+        ended = self._ended(now_ns)
+        if ended is not None:
+            self.close(now_ns, ended.why)
+        elif has_news or now_ns >= self._next_flush_ns or self._unsettled >= UNSETTLED_RECORDS:
+            self.flush(now_ns)
+        self.delivery.step(now_ns)
+
+    def flush(self, now_ns: int) -> None:
+        """Settle what was read so far, and save it with the promise that goes with it."""
+        self._next_flush_ns = now_ns + round(self._settings.flush_s * 1e9)
+        self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="")
+
+    def close(self, now_ns: int, why: str) -> None:
+        """The job has ended: read everything, give up what is open, and say so on every stream."""
+        self._next_look_ns = 0
+        self._look(now_ns)
+        for _ in range(LAST_READS):  # a process that outlives its job may write for ever
+            if not self._read_once():
+                break
+        self.has_closed = True
+        self._settle(now_ns, promise_ns=now_ns, closed_why=why or "job ended")
+        logger.info("closed: %s", why)
+
+    def let_go(self) -> None:
+        """Close files; everything that matters has been saved."""
+        self._rings.close()
+        self.processes.close()
+
+    # Reading.
+
+    def _look(self, now_ns: int) -> bool:
+        """Find new rings and look at the processes; whether a process has changed."""
+        opened, refused = self._rings.discover(now_ns)
+        for header in opened:
+            self.processes.add(header)
+        for file in refused:
+            self._note_refused(file)
+        if now_ns < self._next_look_ns and not opened:
+            return False
+        self._next_look_ns = now_ns + LOOK_NS
+        return self.processes.look(self._job.clock.to_unix_ns(now_ns))
+
+    def _read(self) -> bool:
+        """Read every ring once; whether a process said that it leaves."""
+        gone = self.processes.gone()
+        has_news = self._read_once() and self._has_exit_news
+        self._rings.retire(gone)
+        return has_news
+
+    def _read_once(self) -> bool:
+        """Whether any ring had something new."""
+        had_any = False
+        self._has_exit_news = False
+        for found in self._rings.read():
+            if isinstance(found, Refused):
+                self._note_refused(found)
+                if found.header is not None:
+                    self._take_in(found.header, rings.NO_RECORDS, lost=1)
+                continue
+            had_any = True
+            self._take_in(found.header, found.read.records, found.read.lost)
+            self._note_exits(found.header, found.read.records)
+        return had_any
+
+    def _take_in(self, header: rings.RingHeader, records: rings.Records, lost: int) -> None:
+        if len(records):
+            self.processes.note_rank(header, int(records.view(rings.CALL)[-1]["rank"]))
+        self._intakes.append(Intake(attempt=header.attempt, rank=header.rank, records=records, lost=lost))
+        self._unsettled += len(records)
+
+    def _note_exits(self, header: rings.RingHeader, records: rings.Records) -> None:
+        exits = records[records.view(rings.CALL)["kind"] == rings.EXIT].view(rings.EXIT_BODY)
+        for record in exits:
+            text = bytes(record["text"]).split(b"\0", 1)[0].decode(errors="replace")
+            self._has_exit_news |= self.processes.note_exit(header, text, bool(record["failed"]))
+
+    def _note_refused(self, file: Refused) -> None:
+        self.counts.refused_rings += 1
+        logger.warning("ring %s is not read: %s", file.name, file.reason)
+
+    def _ended(self, now_ns: int) -> Ended | None:
+        ended = self._folder.ended()
+        if ended is not None or not self._folder.has_ended_file():
+            return ended
+        if self._ended_file_since_ns is None:
+            self._ended_file_since_ns = now_ns
+        return Ended() if now_ns - self._ended_file_since_ns >= UNREADABLE_END_NS else None
+
+    # Saying and saving.
+
+    def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str) -> None:
+        intakes, self._intakes, self._unsettled = self._intakes, [], 0
+        events: list[Topology | CallBatch | Markers | Progress | HostSample] = list(
+            self.ledger.settle(
+                intakes,
+                now_ns,
+                gone=self.processes.gone_ranks(),
+                local_ranks=self.processes.local_ranks(),
+                ended=bool(closed_why),
+            )
+        )
+        messages = [_outgoing(event) for event in events]
+        coming_bytes = sum(len(message.payload) for message in messages) + _PROGRESS_ROOM_BYTES
+        for communicator, lost in self._outbox.make_room(coming_bytes).items():
+            self.ledger.note_dropped(communicator, lost.calls, lost.reported)
+            self._say_once("the head node is away too long: the oldest calls are dropped and counted")
+        said: list[Progress | HostSample] = [*self.ledger.promise(promise_ns)]
+        said += self.processes.samples(self._job.job, self._job.host, self._job.clock.to_unix_ns(now_ns), closed_why)
+        messages += [_outgoing(event) for event in said]
+        self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
+        if not self._outbox.is_saved:
+            self._say_once(f"the outbox lives in memory alone: {self._outbox.counts.last_file_error}")
+        for reason in self.ledger.counts.reasons:
+            self._say_once(reason)
+
+    def _state(self) -> AgentState:
+        return AgentState(
+            ledger=self.ledger.state(),
+            positions=self._rings.positions,
+            finished_rings=self._rings.finished,
+            processes=self.processes.known,
+            closed_attempts=self.processes.closed_attempts,
+            has_closed=self.has_closed,
+        )
+
+    def _restored(self) -> AgentState:
+        if self._outbox.state is not None:
+            try:
+                return msgspec.msgpack.decode(self._outbox.state, type=AgentState)
+            except (msgspec.DecodeError, ValueError) as error:
+                self._outbox.discard(error)
+        if not self._outbox.was_damaged:
+            return AgentState(ledger=LedgerState())
+        logger.warning(
+            "the outbox was damaged and is set aside (%s); the rings are read from the start",
+            self._outbox.counts.last_file_error,
+        )
+        # Rows that had been sent come again, in batches with numbers of their own; readers go by a row's identity.
+        return AgentState(ledger=LedgerState(first_ordinal=time.time_ns() // 1_000_000))
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said and len(self._said) < 100:
+            self._said.add(text)
+            logger.warning("%s", text)
+
+
+def _outgoing(event: Topology | CallBatch | Markers | Progress | HostSample) -> Outgoing:
+    kind: Kind = "keep"
+    calls = reported = 0
+    if isinstance(event, CallBatch):
+        kind, calls, reported = "calls", len(event), event.dropped
+    elif isinstance(event, Progress) and not event.closed:
+        kind = "progress"
+    elif isinstance(event, HostSample) and not event.closed:
+        kind = "host"
+    elif isinstance(event, Markers):
+        kind = "markers"
+    stream = host_stream(event.job, event.host) if isinstance(event, HostSample) else event.communicator
+    return Outgoing(kind=kind, stream=stream, calls=calls, reported=reported, payload=codec.encode(event))
+
+
+def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Settings) -> int:
+    """Watch one run until its launcher says that it has ended, and send everything to `endpoint`.
+
+    Blocks. SIGTERM saves, sends what it can within 10 s, and returns: an agent that is started later goes on. SIGINT
+    and SIGHUP are left to the launcher, whose word about the end is still to come.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder (collector/run_folder.py).
+    endpoint, headers
+        The head node, as in `pacehound.bus.otlp`.
+    settings
+        `agent.*` are used.
+
+    Returns
+    -------
+    int
+        The exit status: 0, also when some messages could not be delivered (that is logged).
+
+    Raises
+    ------
+    InvalidInput
+        The folder is no run folder, another agent is at work in it, or the endpoint is no URL.
+
+    """
+    folder = RunFolder(run_dir)
+    sender: Sender = OtlpProducer(endpoint, headers)
+    folder.job()
+    folder.lock()
+    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
+    courier = ThreadCourier(sender)
+    agent = Agent(folder, outbox, courier, settings)
+    asked_to_stop = threading.Event()
+    previous = {
+        number: signal.signal(number, handler)
+        for number, handler in (
+            (signal.SIGTERM, lambda *_: asked_to_stop.set()),
+            (signal.SIGINT, signal.SIG_IGN),
+            (signal.SIGHUP, signal.SIG_IGN),
+        )
+    }
+    try:
+        _watch(agent, asked_to_stop, settings.agent.poll_s)
+        _deliver_the_rest(agent, courier)
+    finally:
+        agent.let_go()
+        courier.close()
+        outbox.close()
+        folder.unlock()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return 0
+
+
+def _watch(agent: Agent, asked_to_stop: threading.Event, poll_s: float) -> None:
+    """Step until the job has ended or a SIGTERM came."""
+    parent = os.getppid()
+    orphaned_since_ns: int | None = None
+    while not agent.has_closed and not asked_to_stop.wait(poll_s):
+        now_ns = time.monotonic_ns()
+        try:
+            agent.step(now_ns)
+        except Exception:
+            agent.counts.failed_steps += 1
+            if agent.counts.failed_steps <= 10:
+                logger.exception("a step failed; going on")
+        # A launcher that was killed cannot say that the job has ended.
+        if os.getppid() == parent or agent.processes.any_alive():
+            orphaned_since_ns = None
+        elif orphaned_since_ns is None:
+            orphaned_since_ns = now_ns
+        elif now_ns - orphaned_since_ns >= ORPHANED_NS:
+            agent.close(now_ns, "job killed")
+    if not agent.has_closed:
+        now_ns = time.monotonic_ns()
+        agent.step(now_ns)
+        if not agent.has_closed:
+            agent.flush(now_ns)
+
+
+def _deliver_the_rest(agent: Agent, courier: ThreadCourier) -> None:
+    deadline_ns = time.monotonic_ns() + LAST_DELIVERY_NS
+    while not agent.delivery.is_done and (now_ns := time.monotonic_ns()) < deadline_ns:
+        courier.arrived.clear()
+        agent.delivery.step(now_ns)
+        courier.arrived.wait(0.05)
+    if not agent.delivery.is_done:
+        logger.warning("the head node is away: some messages stay in the outbox")

@@ -1,0 +1,332 @@
+"""What has been said and not yet been acknowledged, bounded, and beside it the state it came from.
+
+The messages live in memory, in order; a SQLite file keeps the same messages and the agent's state in one
+transaction, so that an agent that is killed sends the same bytes again and goes on from the state that belongs to
+them. `synchronous=OFF`: what a process has written survives its kill -9 (the kernel has it); only a crash of the
+machine could lose it, and that ends the job too. When the file cannot be written (a full disk) the outbox goes on
+in memory, says so, and writes everything again once it can.
+
+Beyond `max_bytes` room is made in this order: progress that a later one of the same communicator supersedes, the
+oldest calls, and when nothing else is left the oldest host samples and markers. Topology and closing messages stay.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["calls", "progress", "host", "markers", "keep"]
+
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS messages (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    reported INTEGER NOT NULL,
+    payload BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+"""
+RETRY_FILE_NS = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One encoded message on its way.
+
+    Attributes
+    ----------
+    kind
+        What may be done to it when room is needed; `keep` is never touched.
+    stream
+        Its communicator, or its host's stream.
+    calls
+        How many calls go missing if it is dropped.
+    reported
+        How many lost calls it tells about; somebody else has to tell if it is dropped.
+
+    """
+
+    kind: Kind
+    stream: str
+    calls: int = 0
+    reported: int = 0
+    payload: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class Lost:
+    """What dropping messages of one communicator has cost."""
+
+    calls: int = 0
+    reported: int = 0
+
+
+@dataclass(slots=True)
+class OutboxCounts:
+    """What did not go the ordinary way, since this process started."""
+
+    dropped_messages: int = 0
+    dropped_calls: int = 0
+    merged_progress: int = 0
+    file_errors: int = 0
+    last_file_error: str = ""
+
+
+class Outbox:
+    """Messages in order, saved with the state they came from.
+
+    Parameters
+    ----------
+    path
+        The SQLite file; made where it is missing. A file that is damaged is moved aside and `was_damaged` is set.
+    max_bytes
+        Payload bytes held; `make_room` keeps to it.
+
+    """
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self.path = path
+        self.max_bytes = max_bytes
+        self.counts = OutboxCounts()
+        self.state: bytes | None = None
+        self.was_damaged = False
+        self._entries: OrderedDict[int, Outgoing] = OrderedDict()
+        self._held_bytes = 0
+        self._next_id = 1
+        self._retry_file_ns = 0
+        self._in_flight_to = 0
+        self._doomed: list[int] = []
+        self._file: sqlite3.Connection | None = None
+        try:
+            self._file = self._open()
+            self._load(self._file)
+        except sqlite3.OperationalError as error:  # the disk is full or not writable
+            self._lose_file(error, 0)
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            self.discard(error)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def held_bytes(self) -> int:
+        """Payload bytes that wait."""
+        return self._held_bytes
+
+    @property
+    def is_saved(self) -> bool:
+        """False while it lives in memory alone."""
+        return self._file is not None
+
+    def make_room(self, coming_bytes: int) -> dict[str, Lost]:
+        """Drop what may be dropped until `coming_bytes` fit; what that cost, by communicator."""
+        limit = max(self.max_bytes - coming_bytes, 0)
+        lost: dict[str, Lost] = {}
+        if self._held_bytes <= limit:
+            return lost
+        gone = self._superseded_progress()
+        self.counts.merged_progress += len(gone)
+        for number in gone:
+            self._forget(number)
+        kinds: tuple[tuple[Kind, ...], ...] = (("calls",), ("host", "markers"))
+        for droppable in kinds:
+            for number, entry in list(self._entries.items()):
+                if self._held_bytes <= limit:
+                    break
+                if number <= self._in_flight_to or entry.kind not in droppable:
+                    continue
+                if entry.kind == "calls":
+                    cost = lost.setdefault(entry.stream, Lost())
+                    cost.calls += entry.calls
+                    cost.reported += entry.reported
+                self._forget(number)
+                gone.append(number)
+                self.counts.dropped_messages += 1
+                self.counts.dropped_calls += entry.calls
+        # A queued promise about calls that are no longer there would be a lie; the next one tells.
+        stale = [
+            number
+            for number, entry in self._entries.items()
+            if entry.kind == "progress" and entry.stream in lost and number > self._in_flight_to
+        ]
+        for number in stale:
+            self._forget(number)
+        # They leave the file together with the state that counts them, or a kill in between would hide the loss.
+        self._doomed += gone + stale
+        return lost
+
+    def save(self, messages: Iterable[Outgoing], state: bytes, now_ns: int) -> None:
+        """Append `messages` and replace the state, both or neither."""
+        added = []
+        for message in messages:
+            self._entries[self._next_id] = message
+            self._held_bytes += len(message.payload)
+            added.append(self._next_id)
+            self._next_id += 1
+        self.state = state
+        if self._file is None:
+            if now_ns >= self._retry_file_ns:
+                self._write_all(now_ns)
+            return
+        try:
+            self._write(self._file, added)
+        except sqlite3.DatabaseError as error:
+            self._lose_file(error, now_ns)
+
+    def take(self, max_bytes: int) -> tuple[int, list[bytes]]:
+        """The oldest messages, at least one and up to `max_bytes`, and the number to `acknowledge` them with."""
+        taken: list[bytes] = []
+        size, last = 0, 0
+        for number, entry in self._entries.items():
+            if taken and size + len(entry.payload) > max_bytes:
+                break
+            taken.append(entry.payload)
+            size += len(entry.payload)
+            last = number
+        self._in_flight_to = last
+        return last, taken
+
+    def release(self) -> None:
+        """What was taken did not get through: it may be dropped again if room is needed."""
+        self._in_flight_to = 0
+
+    def acknowledge(self, last: int) -> None:
+        """Everything up to `last` has arrived, or never will."""
+        done = []
+        for number in self._entries:
+            if number > last:
+                break
+            done.append(number)
+        for number in done:
+            self._forget(number)
+        self._in_flight_to = 0
+        self._delete(done)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def discard(self, reason: Exception) -> None:
+        """What the file holds makes no sense: move it aside and begin anew."""
+        self._lose_file(reason, 0)
+        self._retry_file_ns = 0
+        self.was_damaged = True
+        self._move_aside()
+        self._entries.clear()
+        self._held_bytes, self._next_id, self.state = 0, 1, None
+
+    # Memory.
+
+    def _forget(self, number: int) -> None:
+        self._held_bytes -= len(self._entries.pop(number).payload)
+
+    def _superseded_progress(self) -> list[int]:
+        latest: dict[str, int] = {}
+        superseded = []
+        for number, entry in self._entries.items():
+            if entry.kind != "progress" or number <= self._in_flight_to:
+                continue
+            if entry.stream in latest:
+                superseded.append(latest[entry.stream])
+            latest[entry.stream] = number
+        return superseded
+
+    # The file.
+
+    def _open(self) -> sqlite3.Connection:
+        file = sqlite3.connect(self.path, isolation_level=None, timeout=1.0)
+        try:
+            file.execute("PRAGMA journal_mode=WAL")
+            file.execute("PRAGMA synchronous=OFF")
+            version = file.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, _SCHEMA_VERSION):
+                raise sqlite3.DatabaseError(f"outbox version {version}; this build writes version {_SCHEMA_VERSION}")
+            file.executescript(_SCHEMA)
+            file.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _load(self, file: sqlite3.Connection) -> None:
+        query = "SELECT id, kind, stream, calls, reported, payload FROM messages ORDER BY id"
+        for number, kind, stream, calls, reported, payload in file.execute(query):
+            self._entries[number] = Outgoing(kind=kind, stream=stream, calls=calls, reported=reported, payload=payload)
+            self._held_bytes += len(payload)
+        values = dict(file.execute("SELECT name, value FROM state"))
+        self.state = values.get("agent")
+        self._next_id = max(int(values.get("next_id", 1)), next(reversed(self._entries), 0) + 1)
+
+    def _write(self, file: sqlite3.Connection, numbers: Sequence[int]) -> None:
+        file.execute("BEGIN IMMEDIATE")
+        try:
+            file.executemany(
+                "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    (n, e.kind, e.stream, e.calls, e.reported, e.payload)
+                    for n, e in ((n, self._entries[n]) for n in numbers)
+                ),
+            )
+            file.executemany("DELETE FROM messages WHERE id = ?", ((number,) for number in self._doomed))
+            values = (("agent", self.state), ("next_id", self._next_id))
+            file.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", values)
+            file.execute("COMMIT")
+            self._doomed.clear()
+        except BaseException:
+            if file.in_transaction:
+                file.execute("ROLLBACK")
+            raise
+
+    def _delete(self, numbers: Sequence[int]) -> None:
+        if self._file is None or not numbers:
+            return
+        try:
+            self._file.execute("BEGIN IMMEDIATE")
+            self._file.executemany("DELETE FROM messages WHERE id = ?", ((number,) for number in numbers))
+            self._file.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            self._lose_file(error, 0)
+
+    def _write_all(self, now_ns: int) -> None:
+        """Start the file anew from memory: what stands in the old one is older than what is known here."""
+        try:
+            self._remove_file()
+            file = self._open()
+            try:
+                self._write(file, list(self._entries))
+            except BaseException:
+                file.close()
+                raise
+            self._file = file
+        except (sqlite3.DatabaseError, OSError) as error:
+            self._note_file_error(error, now_ns)
+
+    def _lose_file(self, error: Exception, now_ns: int) -> None:
+        self.close()
+        self._note_file_error(error, now_ns)
+
+    def _note_file_error(self, error: Exception, now_ns: int) -> None:
+        self.counts.file_errors += 1
+        self.counts.last_file_error = f"{type(error).__name__}: {error}"
+        self._retry_file_ns = now_ns + RETRY_FILE_NS
+
+    def _companions(self) -> list[Path]:
+        return [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+    def _remove_file(self) -> None:
+        for path in self._companions():
+            path.unlink(missing_ok=True)
+
+    def _move_aside(self) -> None:
+        for path in self._companions():
+            if path.exists():
+                path.replace(path.with_name(path.name + ".damaged"))

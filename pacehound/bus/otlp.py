@@ -1,0 +1,215 @@
+"""The bus to a head node: messages go out as OTLP logs over HTTP, as any OpenTelemetry exporter sends them.
+
+One request carries many messages: an encoded message is a whole `ExportLogsServiceRequest`, and several put end to
+end are one request (pacehound/codec.py). The receiving door derives topic and key again, so they are not sent.
+"""
+
+from __future__ import annotations
+
+import gzip
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import httpx
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+
+from pacehound.errors import BusFull, InvalidSetting, RejectedMessage, Unavailable
+from pacehound.topics import TOPOLOGY, Topic
+
+ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
+LOGS_PATH = "/v1/logs"
+GZIP_FROM_BYTES = 1024
+LONGEST_RETRY_AFTER_S = 60.0
+
+# A head node that is set up wrongly, not a message that is wrong: keep the messages until somebody mends it.
+_MISCONFIGURED = {
+    401: "check the token",
+    403: "check the token",
+    404: "check the address",
+    405: "check the address",
+    407: "check the proxy",
+}
+_BUSY = {429, 503}
+_PASSING = {408, 425}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadNode:
+    """Where OTLP goes, and with which headers."""
+
+    endpoint: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a head node said about one request that it took."""
+
+    rejected: int = 0
+    message: str = ""
+
+
+def logs_url(endpoint: str) -> str:
+    """Where logs are posted, from the base URL of an OTLP/HTTP endpoint.
+
+    Raises
+    ------
+    InvalidSetting
+        It is no http or https URL.
+
+    Examples
+    --------
+    >>> logs_url("http://head:4318/")
+    'http://head:4318/v1/logs'
+
+    """
+    parts = urllib.parse.urlsplit(endpoint.strip())
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise InvalidSetting(f"endpoint {endpoint!r} is no URL; write it as in http://head-node:4318")
+    path = parts.path.rstrip("/") + LOGS_PATH
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def parse_headers(text: str) -> dict[str, str]:
+    """Headers from `k=v,k2=v2`, keys and values percent-encoded, as OTEL_EXPORTER_OTLP_HEADERS has them.
+
+    Raises
+    ------
+    InvalidSetting
+        A part has no `=` or no key.
+
+    Examples
+    --------
+    >>> parse_headers("Authorization=Bearer%20secret, tenant=a")
+    {'authorization': 'Bearer secret', 'tenant': 'a'}
+
+    """
+    headers: dict[str, str] = {}
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        key, separator, value = part.partition("=")
+        key = urllib.parse.unquote(key.strip()).lower()
+        if not separator or not key:
+            # The value may be a secret: it is not repeated.
+            raise InvalidSetting(f"header {len(headers) + 1} of {HEADERS_VARIABLE} is not KEY=VALUE")
+        headers[key] = urllib.parse.unquote(value.strip())
+    return headers
+
+
+def head_node_of(environ: Mapping[str, str]) -> HeadNode | None:
+    """The head node that OpenTelemetry's own variables name, if any."""
+    endpoint = environ.get(ENDPOINT_VARIABLE, "").strip()
+    if not endpoint:
+        return None
+    logs_url(endpoint)
+    return HeadNode(endpoint=endpoint, headers=parse_headers(environ.get(HEADERS_VARIABLE, "")))
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that carries a token.
+
+    >>> bearer("secret")
+    {'authorization': 'Bearer secret'}
+    """
+    return {"authorization": f"Bearer {token}"}
+
+
+class OtlpProducer:
+    """Sends messages to a head node; one request at a time, each call waits for the answer.
+
+    Parameters
+    ----------
+    endpoint
+        The base URL, as in OTEL_EXPORTER_OTLP_ENDPOINT.
+    headers
+        Sent with every request.
+    timeout_s
+        For connecting, and for each wait on the connection after that.
+    transport
+        For tests.
+
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float = 10.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._url = logs_url(endpoint)
+        sent = {"content-type": "application/x-protobuf", "user-agent": "pacehound"}
+        sent.update({key.lower(): value for key, value in (headers or {}).items()})
+        try:
+            self._client = httpx.Client(headers=sent, timeout=timeout_s, transport=transport)
+        except (UnicodeEncodeError, ValueError, TypeError) as error:
+            raise InvalidSetting(f"the headers for {self._url} cannot be sent: {type(error).__name__}") from error
+
+    def publish(self, topic: Topic, key: str, value: bytes) -> None:
+        """Send one message; the door derives topic and key again (and puts topology on both its topics itself)."""
+        if topic != TOPOLOGY:
+            self.send([value])
+
+    def send(self, messages: Sequence[bytes]) -> Receipt:
+        """Send messages, in order, in one request.
+
+        Raises
+        ------
+        BusFull
+            The head node is up and says "slower" (429, 503); `retry_after_s` where it said for how long.
+        Unavailable
+            It is away, or set up so that it takes nothing from us.
+        RejectedMessage
+            It will never take this request: one of the messages is wrong, or all together are too large.
+
+        """
+        body = b"".join(messages)
+        headers = {}
+        if len(body) >= GZIP_FROM_BYTES:
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+            headers["content-encoding"] = "gzip"
+        try:
+            response = self._client.post(self._url, content=body, headers=headers)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise Unavailable(f"{self._url} does not answer: {type(error).__name__}: {error}") from error
+        return _receipt(self._url, response)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+def _receipt(url: str, response: httpx.Response) -> Receipt:
+    status = response.status_code
+    said = f"{url} answered {status}"
+    if status in _BUSY:
+        raise BusFull(said, retry_after_s=retry_after_s(response.headers.get("retry-after", "")))
+    if status in _MISCONFIGURED:
+        raise Unavailable(f"{said}: {_MISCONFIGURED[status]}")
+    if status in _PASSING or status >= 500 or 300 <= status < 400:
+        raise Unavailable(said)
+    if status >= 400:
+        raise RejectedMessage(f"{said}: {response.text[:200]}")
+    try:
+        partial = ExportLogsServiceResponse.FromString(response.content).partial_success
+    except DecodeError:
+        return Receipt()  # taken, by something that answers in another form
+    return Receipt(rejected=max(partial.rejected_log_records, 0), message=partial.error_message[:200])
+
+
+def retry_after_s(text: str) -> float | None:
+    """The seconds of a Retry-After header, bounded; `None` for an absent one or for a date.
+
+    >>> retry_after_s("2"), retry_after_s("Wed, 21 Oct 2026 07:28:00 GMT"), retry_after_s("86400")
+    (2.0, None, 60.0)
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return min(seconds, LONGEST_RETRY_AFTER_S) if seconds >= 0 else None

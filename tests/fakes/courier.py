@@ -1,0 +1,83 @@
+"""A head node and a way to it, without sockets: what arrives can be delayed, refused or lost on the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collector.delivery import Outcome, attempt
+from pacehound import codec
+from pacehound.bus.otlp import Receipt
+from pacehound.calls import CallBatch
+from pacehound.errors import RejectedMessage, Unavailable
+from pacehound.events import Progress
+from pacehound.routing import Event
+
+
+class Door:
+    """Takes messages as a head node does: the same bytes twice count once."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.refuses: set[bytes] = set()
+        self.requests: list[list[bytes]] = []
+        self.messages: dict[bytes, None] = {}
+
+    def send(self, messages: Sequence[bytes]) -> Receipt:
+        if self.is_away:
+            raise Unavailable("away")
+        if any(message in self.refuses for message in messages):
+            raise RejectedMessage("400: one of these is wrong")
+        self.requests.append(list(messages))
+        for message in messages:
+            self.messages[message] = None
+        return Receipt()
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for message in self.messages for event in codec.decode(message)]
+
+    def of(self, kind: type) -> list:  # type: ignore[type-arg]
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def rows(self) -> list[dict]:  # type: ignore[type-arg]
+        return [row for batch in self.of(CallBatch) for row in batch.rows.to_pylist()]
+
+
+class DirectCourier:
+    """Carries at once; the answer is there at the next question, unless `loses_answers`."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.loses_answers = False
+        self._outcome: Outcome | None = None
+
+    def is_idle(self) -> bool:
+        return self._outcome is None
+
+    def carry(self, last: int, messages: Sequence[bytes]) -> None:
+        self._outcome = attempt(self.door, last, messages)
+
+    def outcome(self) -> Outcome | None:
+        if self.loses_answers:
+            return None
+        outcome, self._outcome = self._outcome, None
+        return outcome
+
+    def close(self) -> None:
+        pass
+
+
+def promises_hold(events: Sequence[Event]) -> bool:
+    """No row arrives after a progress that promised it."""
+    promised: dict[str, int] = {}
+    for event in events:
+        if isinstance(event, Progress):
+            promised[event.communicator] = event.time_ns
+        elif isinstance(event, CallBatch):
+            ends = event.integers("end_ns")
+            if ((ends > 0) & (ends <= promised.get(event.communicator, 0))).any():
+                return False
+    return True

@@ -1,0 +1,27 @@
+"""A recorded /proc: the files of a few processes, as Linux 6.18 wrote them, with their state set as a test needs it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+# One line of /proc/<pid>/stat; the command holds a space and brackets, as a process may name itself.
+STAT = (
+    "{pid} (python (rank) 2) {state} 1191 1197 1191 0 -1 4194304 1211 0 0 0 12 3 0 0 20 0 9 0 {start_ticks} 21241856 "
+    "1846 18446744073709551615 4194304 7241605 140722187263184 0 0 0 0 16781312 134217730 0 0 0 17 1 0 0 0 0 0 "
+    "9662864 10123976 38449152 140722187266338 140722187266361 140722187266361 140722187268069 {wait_status}\n"
+)
+
+
+class ProcTree:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def put(self, pid: int, *, state: str = "S", start_ticks: int = 1000, wait_status: int = 0) -> None:
+        folder = self.root / str(pid)
+        folder.mkdir(parents=True, exist_ok=True)
+        text = STAT.format(pid=pid, state=state, start_ticks=start_ticks, wait_status=wait_status)
+        (folder / "stat").write_text(text)
+
+    def remove(self, pid: int) -> None:
+        shutil.rmtree(self.root / str(pid))
