@@ -43,6 +43,8 @@ class LedgerState(msgspec.Struct, kw_only=True):
     destroyed: list[tuple[bytes, int]] = []
     promised_ns: int = 0
     has_lost: bool = False
+    marked_attempts: list[int] = []
+    """Attempts in which an optimizer step was seen."""
     first_ordinal: int = 0
     """Where batches are counted from: above 0 after an outbox was lost, so that no number is used twice."""
 
@@ -90,6 +92,7 @@ class Ledger:
         self._destroyed = state.destroyed
         self._promised_ns = state.promised_ns
         self._has_lost = state.has_lost
+        self._marked_attempts = state.marked_attempts
         self._first_ordinal = state.first_ordinal
         self._closing: set[int] = set()
 
@@ -110,6 +113,7 @@ class Ledger:
             destroyed=self._destroyed,
             promised_ns=self._promised_ns,
             has_lost=self._has_lost,
+            marked_attempts=self._marked_attempts,
             first_ordinal=self._first_ordinal,
         )
 
@@ -198,6 +202,7 @@ class Ledger:
                     ranks=tuple(self._rank_progress(number, rank, shown) for rank in sorted(known.host_ranks)),
                     announced=self._directory.ids(known.attempt) if known.is_world else (),
                     dropped_total=known.dropped_total,
+                    marks_iterations=known.attempt in self._marked_attempts,
                     closed=known.closed,
                 )
             )
@@ -283,6 +288,9 @@ class Ledger:
             if world is None:
                 must_wait[at] = True
                 continue
+            attempt = self._directory.known[world].attempt
+            if MARKER_NAMES[code] == OPTIMIZER_STEP and attempt not in self._marked_attempts:
+                self._marked_attempts.append(attempt)
             said.setdefault(world, []).append((self._clock.to_unix_ns(time_ns), rank, MARKER_NAMES[code], step))
         return [self._markers(self._directory.known[world], sorted(said[world])) for world in sorted(said)]
 
