@@ -14,7 +14,7 @@ import click
 
 from pacehound import __version__
 from pacehound.errors import InvalidInput, PacehoundError, StoreOwned
-from pacehound.head.siblings import prefer_ours
+from pacehound.head.siblings import SIBLINGS, prefer_ours
 from pacehound.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,11 +112,13 @@ def up(
 
     Unless ADDRESS is loopback, senders must show a token: that of PACEHOUND_TOKEN, or one that is made up and printed.
     """
-    from pacehound.embedded import Doors, RecordingWriter, listener_of, run_head
+    from pacehound.embedded import listener_of, run_head
     from pacehound.head.address import parse_address
+    from pacehound.head.serve import Doors
     from pacehound.head.token import token_for
+    from pacehound.recording import RecordingWriter
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log_to_stderr()
     address = parse_address(listen)
     token = token_for(address, os.environ)
     doors = Doors(address=address, listener=listener_of(listener_fd), token=token, until_released=until_released)
@@ -150,10 +152,11 @@ def agent(run_dir: Path, endpoint: str, lifeline_fd: int | None, overrides: tupl
     Headers for the receiver are taken from OTEL_EXPORTER_OTLP_HEADERS.
     """
     from collector.agent import run as run_agent
+
     from pacehound.launcher.destination import HEADERS_VARIABLE, parse_headers
     from pacehound.launcher.lifeline import hold
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log_to_stderr()
     if lifeline_fd is not None:
         hold(lifeline_fd, run_dir)
     headers = parse_headers(os.environ.get(HEADERS_VARIABLE, ""))
@@ -170,10 +173,11 @@ def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_jso
 
     What was found is held against what the simulator did. Exit status 0 when it agrees, else 1.
     """
-    from pacehound.embedded import open_parts
-    from pacehound.head.demo import run_demo, write_demo
     from simulator.faults import SlowCompute
     from simulator.job import JobSpec, simulate
+
+    from pacehound.embedded import open_parts
+    from pacehound.head.demo import run_demo, write_demo
 
     slow = SlowCompute(ranks=(2,), factor=1.5, from_step=iterations // 3, to_step=iterations * 2 // 3)
     spec = JobSpec(job="demo", iterations=iterations, faults=(slow,))
@@ -260,10 +264,11 @@ def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     With --json every event that the pipeline concludes is printed, in log order; the same recording gives the same
     answer, byte for byte.
     """
+    from streams.pipeline import Pipeline
+
     from pacehound.head.replay import print_replay, replayed, write_events
     from pacehound.recording import Recording
     from pacehound.report import terminal
-    from streams.pipeline import Pipeline
 
     pipeline = Pipeline(Settings.load(os.environ, overrides))
     recording = Recording(file)
@@ -283,6 +288,13 @@ def version(as_json: bool) -> None:
         print_json({"schema": 1, "version": __version__})
     else:
         click.echo(__version__)
+
+
+def log_to_stderr() -> None:
+    """Our own events; of the libraries only what is wrong."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    for name in ("pacehound", *SIBLINGS):
+        logging.getLogger(name).setLevel(logging.INFO)
 
 
 def print_json(answer: dict[str, Any]) -> None:

@@ -75,7 +75,7 @@ def examine(store: Path) -> list[Check]:
 
 
 def check_python() -> Check:
-    """This interpreter is the one that helpers run in."""
+    """The interpreter that helpers run in."""
     return Check(name="python", result="ok", detail=f"{sys.version.split()[0]} at {sys.executable}")
 
 

@@ -66,7 +66,8 @@ def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> Ren
     facts.add_column(overflow="fold")
     if cost := cost_words(incident.cost):
         facts.add_row("cost", Text(cost))
-    for decision in (d for d in decisions if d.incident == incident.id):
+    latest = {d.action: d for d in decisions if d.incident == incident.id}  # in order, so the last word stands
+    for decision in latest.values():
         facts.add_row("would do" if not decision.taken else "did", Text(decision_words(decision)))
     if facts.row_count:
         parts.append(Padding(facts, (1 if len(incident.findings) > 1 else 0, 0, 0, 2)))
@@ -75,10 +76,15 @@ def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> Ren
 
 def print_incidents(console: Console, incidents: Sequence[Incident], decisions: Sequence[Decision]) -> None:
     """All of them, with a blank line between."""
-    for number, incident in enumerate(incidents):
-        if number:
-            console.print()
-        console.print(incident_page(incident, decisions))
+    with console.capture() as captured:
+        for number, incident in enumerate(incidents):
+            if number:
+                console.print()
+            console.print(incident_page(incident, decisions))
+    text = captured.get()
+    if not console.is_terminal:
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
+    console.file.write(text)
 
 
 def terminal(file: Any) -> Console:

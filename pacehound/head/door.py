@@ -52,6 +52,8 @@ def make_door(
     ----------
     take_logs, take_spans
         The body of an export request in; `BusFull` and `RejectedMessage` become 503 and 400.
+    telemetry
+        Counts requests and bytes, and is rendered at `/metrics`.
     token
         Asked for as `Authorization: Bearer …` on every path but `/healthz`; empty: nobody is asked.
 

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from pacehound import codec, topics
-from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus
 from pacehound.calls import CallBatch
 from pacehound.clock import Clock, SystemClock

@@ -11,10 +11,12 @@ from rich.console import Console
 
 from pacehound import codec
 from pacehound.bus import Message
+from pacehound.calls import CallBatch
 from pacehound.errors import RejectedMessage
 from pacehound.events import DeadLetter, Incident
 from pacehound.head.parts import Pipeline
 from pacehound.report import print_incidents
+from pacehound.rounds import Rounds
 from pacehound.routing import Event
 
 
@@ -37,17 +39,15 @@ def replayed(messages: Iterable[Message], pipeline: Pipeline) -> Iterator[Event]
 
 
 def write_events(events: Iterable[Event], file: TextIO) -> None:
-    """One JSON object with every event: its kind, its id, a hash of its message, and its fields where it has columns
-    of numbers none.
-    """
+    """One JSON object with every event: kind, id, a hash of its message, and its fields unless it is columns."""
     file.write('{"schema":1,"events":[')
     for number, event in enumerate(events):
         fields: dict[str, Any] = {
             "event": type(event).__name__,
-            "event_id": event.identity(),
+            "event_id": "" if isinstance(event, CallBatch) else event.identity(),
             "sha256": hashlib.sha256(codec.encode(event)).hexdigest(),
         }
-        if hasattr(event, "__dataclass_fields__") and "seq" not in event.__dataclass_fields__:
+        if not isinstance(event, (CallBatch, Rounds)):
             fields |= msgspec.to_builtins(event)
         file.write("," if number else "")
         file.write("\n" + msgspec.json.encode(fields).decode())

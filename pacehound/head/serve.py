@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 # A head that `pacehound run` started and that nobody ever took a lease of has lost its run.
 _FIRST_LEASE_S = 30.0
 # Between the last lease and the end: a run that only lost its connection comes back.
-_LAST_LEASE_S = 1.0
+_LAST_LEASE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class Command:
         try:
             self.pid = os.posix_spawnp(
                 argv[0],
-                argv,
+                list(argv),
                 environ,
                 setsigmask=mask,
                 # Python ignores these for itself.

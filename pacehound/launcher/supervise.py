@@ -33,6 +33,8 @@ def supervise(
 
     Parameters
     ----------
+    argv
+        The command and its arguments.
     make_plan
         Called once; whatever it or the watch raises costs one line, and the command runs unwatched.
     instrument
@@ -52,9 +54,13 @@ def supervise(
     environ: Mapping[str, str] = os.environ
     try:
         watch = Watch(make_plan(), say, time.monotonic())
-        environ = instrument(watch)
     except Exception as error:
         say(f"cannot watch this run ({type(error).__name__}: {error}); the command runs without")
+    if watch is not None:
+        try:
+            environ = instrument(watch)
+        except Exception as error:
+            say(f"cannot instrument the command ({type(error).__name__}: {error}); it runs without")
     try:
         command = Command(argv, environ, mask)
     except BaseException:
