@@ -292,7 +292,9 @@ def version(as_json: bool) -> None:
 
 def log_to_stderr() -> None:
     """Our own events; of the libraries only what is wrong."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
     for name in ("pacehound", *SIBLINGS):
         logging.getLogger(name).setLevel(logging.INFO)
 

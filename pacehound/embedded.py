@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from pacehound.bus import Message
 from pacehound.clock import SystemClock
-from pacehound.errors import MalformedMessage, StoreOwned
+from pacehound.errors import RejectedMessage, StoreOwned
 from pacehound.events import DeadLetter, Decision, Incident
 from pacehound.head.client import HeadClient, live_owner
 from pacehound.head.interrupted import interrupted
+from pacehound.head.introductions import Introductions
 from pacehound.head.node import Head, Receipt
 from pacehound.head.owner import Owner, Ownership
 from pacehound.head.parts import Parts
@@ -65,6 +66,12 @@ class SiblingStore:
         """Rows of a reading statement."""
         return self._store.query(sql, dict(params or {}))
 
+    def notifications(self) -> Any:
+        """Who was told of what (`alerts.app.Ledger`)."""
+        from storage.notifications import NotificationLog
+
+        return NotificationLog(self._store)
+
     def close(self) -> None:
         """Give the store back."""
         self._store.close()
@@ -73,29 +80,56 @@ class SiblingStore:
 def open_parts(settings: Settings, folder: Path) -> Parts:
     """The real parts, with their store in `folder`."""
     from actuators.app import Actuators
-    from alerts.app import Alerts
+    from alerts.app import make_alerts
     from streams.pipeline import Pipeline
 
     store = SiblingStore(folder)
-    return Parts(
-        pipeline=Pipeline(settings),
-        store=store,
-        decide=Actuators(settings).on_incident,
-        alert=Alerts(settings).on_incident,
-    )
+    try:
+        actuators = Actuators(decided=store.decisions())
+        alerts = make_alerts(settings.alerts, store.notifications())
+        if alerts is not None:
+            alerts.catch_up(store.incidents())
+            alerts.start()
+        return Parts(
+            pipeline=Pipeline(settings),
+            store=store,
+            decide=actuators.on_incident,
+            alert=alerts.on_incident if alerts is not None else _tell_nobody,
+            close=alerts.close if alerts is not None else _nothing_to_close,
+        )
+    except BaseException:
+        store.close()
+        raise
 
 
-def take_spans(head: Head) -> Callable[[bytes], Receipt]:
+def _tell_nobody(incident: Incident) -> None:
+    """No webhook is set."""
+
+
+def _nothing_to_close() -> None:
+    """Nobody is being told."""
+
+
+def span_door(head: Head) -> Callable[[bytes], Receipt]:
     """The door for spans of other producers: they become calls."""
+    from pacehound.otlp_spans import SpanReader
+
+    reader = SpanReader()
 
     def take(body: bytes) -> Receipt:
         try:
-            from pacehound import otlp_spans
-        except ImportError as error:
-            raise MalformedMessage("this build takes no spans; send logs to /v1/logs") from error
-        batches = otlp_spans.decode_spans(body)
-        head.publish(batches)
-        return Receipt(accepted=sum(map(len, batches)), rejected=0)
+            found = reader.read(body)
+        except RejectedMessage as error:
+            head.reject(body, error)
+            raise
+        head.publish(found.batches)
+        for refused in found.refused:
+            head.reject(refused.message, refused.error)
+        return Receipt(
+            accepted=sum(map(len, found.batches)),
+            rejected=len(found.refused),
+            reason="; ".join(f"{type(r.error).__name__}: {r.error}" for r in found.refused[:3]),
+        )
 
     return take
 
@@ -119,7 +153,12 @@ def run_head(
     """
     ownership = Ownership(folder)
     try:
-        head = Head(settings=settings, parts=parts(settings, folder), recording=recording)
+        head = Head(
+            settings=settings,
+            parts=parts(settings, folder),
+            introductions=Introductions(folder / "topology.rec"),
+            recording=recording,
+        )
         head.start()
         try:
             asyncio.run(
@@ -128,7 +167,7 @@ def run_head(
                     ownership=ownership,
                     head=head,
                     take_logs=head.ingest,
-                    take_spans=take_spans(head),
+                    take_spans=span_door(head),
                     telemetry=head.telemetry,
                     on_ready=on_ready,
                 )

@@ -195,7 +195,7 @@ def _finding(finding: Finding, incident: Incident) -> RenderableType:
         facts.add_row("until", "it goes on")
     if finding.magnitude is not None:
         longer = "longer" if finding.magnitude >= 0 else "less long"
-        facts.add_row("how much", f"an iteration takes {abs(finding.magnitude):.0%} {longer}")
+        facts.add_row("how much", f"an iteration takes {abs(finding.magnitude) * 100:.0f} % {longer}")
     if finding.candidates:
         facts.add_row("one of", ranks_words(finding.candidates))
     if finding.victims:

@@ -87,7 +87,10 @@ def make_door(
             raise web.HTTPUnsupportedMediaType(text=f"send {PROTOBUF}, not {request.content_type}\n")
         if request.headers.get("Content-Encoding", "identity") not in ("gzip", "identity"):
             raise web.HTTPUnsupportedMediaType(text="send gzip or no compression\n")
-        body = await request.read()
+        try:
+            body = await request.read()
+        except web.RequestPayloadError as error:
+            raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from error
         telemetry.add(DOOR_BYTES, len(body))
         try:
             return await asyncio.get_running_loop().run_in_executor(thread, take, body)

@@ -18,6 +18,7 @@ from pacehound.clock import Clock, SystemClock
 from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
 from pacehound.events import DeadLetter, Decision, HostSample, Incident, Markers, Progress, Topology
 from pacehound.head.interrupted import interrupted
+from pacehound.head.introductions import Introductions
 from pacehound.head.parts import Parts
 from pacehound.head.silence import Silence
 from pacehound.head.workers import AlertWorker, PipelineWorker, StoreWorker, Worker
@@ -30,7 +31,7 @@ from pacehound.metric_names import (
     RECORDS_REJECTED,
 )
 from pacehound.recording import RecordingWriter
-from pacehound.routing import Event, route
+from pacehound.routing import route
 from pacehound.settings import Settings
 from pacehound.telemetry import Telemetry
 
@@ -42,6 +43,7 @@ _DOOR_SHARE = 0.75
 _SETTLE_POLL_S = 0.02
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
+FromHost = CallBatch | Topology | Progress | Markers | HostSample
 SENT_BY_HOSTS = (CallBatch, Topology, Progress, Markers, HostSample)
 
 
@@ -61,6 +63,8 @@ class Head:
     ----------
     parts
         The pipeline, the store, the actuators and the alerts (`pacehound.embedded.open_parts` makes the real ones).
+    introductions
+        Those of a former head, so that jobs that go on are known.
     recording
         Every message of `calls` and `hosts` is appended to it, in log order.
 
@@ -74,6 +78,7 @@ class Head:
         clock: Clock | None = None,
         telemetry: Telemetry | None = None,
         recording: RecordingWriter | None = None,
+        introductions: Introductions | None = None,
         bus_max_bytes: int = BUS_MAX_BYTES,
     ) -> None:
         self.telemetry = telemetry or Telemetry()
@@ -90,6 +95,7 @@ class Head:
         self._pipeline_worker = PipelineWorker(self.bus, parts, self._silence, self._clock, self.telemetry, recording)
         self._store_worker = StoreWorker(self.bus, parts.store, self.telemetry)
         self._alert_worker = AlertWorker(self.bus, parts.alert, self.telemetry)
+        self._introductions = introductions or Introductions()
         self._ingest_lock = threading.Lock()
         # Names dead letters of the door: unique over the lives of a store's owners.
         self._dead_letters = self._clock.now_ns()
@@ -115,6 +121,8 @@ class Head:
             worker.stop()
             worker.join(max(0.1, deadline_s - time.monotonic()))
         finished = not any(worker.is_alive() for worker in self._workers())
+        self.parts.close()
+        self._introductions.close()
         if finished:
             self.parts.store.close()
         return finished
@@ -152,7 +160,7 @@ class Head:
                 self._admit(event, body if len(records) == 1 else codec.single(resource_logs, record))
             return Receipt(accepted=len(records) - len(reasons), rejected=len(reasons), reason="; ".join(reasons[:3]))
 
-    def publish(self, events: Sequence[Event]) -> None:
+    def publish(self, events: Sequence[FromHost]) -> None:
         """Take events of this process in (a simulated job, spans translated at the door), in order.
 
         Raises
@@ -167,6 +175,11 @@ class Head:
                 raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
             for event, value in zip(events, values, strict=True):
                 self._admit(event, value)
+
+    def reject(self, payload: bytes, error: RejectedMessage) -> None:
+        """Keep what could not be taken as a dead letter (`BusFull` reaches the caller)."""
+        with self._ingest_lock:
+            self._reject(payload, error)
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
@@ -203,9 +216,13 @@ class Head:
     def _workers(self) -> tuple[Worker, ...]:
         return (self._pipeline_worker, self._store_worker, self._alert_worker)
 
-    def _admit(self, event: Event, value: bytes) -> None:
+    def _admit(self, event: FromHost, value: bytes) -> None:
         topic, key = route(event)
+        introduction = self._introductions.missing_before(event)
+        if introduction is not None:
+            self.bus.publish(topic, key, introduction)
         self.bus.publish(topic, key, value)
+        self._introductions.note(event, value)
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value)
         self.telemetry.add(RECORDS_ACCEPTED)

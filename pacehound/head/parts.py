@@ -59,6 +59,8 @@ class Parts:
         An incident in, decisions out (observe mode).
     alert
         Tells somebody about an incident; may take its time and may fail.
+    close
+        Called before the store is closed: whoever is still being told has a moment left.
 
     """
 
@@ -66,3 +68,4 @@ class Parts:
     store: Store
     decide: Callable[[Incident], list[Decision]]
     alert: Callable[[Incident], object]
+    close: Callable[[], object] = lambda: None

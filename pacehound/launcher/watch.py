@@ -26,6 +26,7 @@ HEAD_OWNED = 3
 
 _ATTACH_EVERY_S = 0.5
 _SLOW_HEAD_S = 30.0
+_LATE_HEAD_S = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,16 +110,20 @@ class Watch:
     def end(self, status: Status, why: str, deadline_s: float, should_stop: Callable[[], bool]) -> Outcome:
         """Let agent and head finish the job's events, until `deadline_s` (monotonic) at the latest."""
         write_ended(self.run_dir.path, exit_code=status.exit_code, signal_number=status.signal_number, why=why)
+        if self._plan.destination is None and self._lease is None:
+            # There has been no head so far; a slow start deserves a moment, a broken one does not.
+            deadline_s = min(deadline_s, time.monotonic() + _LATE_HEAD_S)
         agent_done = self._wait(lambda: self._agent is None or not self._agent.is_alive, deadline_s, should_stop)
         if self._agent is None:
             agent_done = False
         if self._plan.destination is None and self._lease is None:
             self._wait(self._attached, deadline_s, should_stop)
         outcome = self._ask(max(0.5, deadline_s - time.monotonic()), agent_done)
-        is_last = self._is_last_lease()
+        ending_head = self._head_that_ends_with_us()
         self._release()
-        if is_last:
-            self._wait(lambda: self._head is None or not self._head.is_alive, deadline_s + 5.0, should_stop)
+        if ending_head is not None:
+            # Whoever asks next finds the store closed, not closing.
+            self._wait(lambda: self._has_left(ending_head), deadline_s + 5.0, should_stop)
         if self._agent is not None:
             self._agent.stop()
         self.run_dir.remove()
@@ -201,13 +206,20 @@ class Watch:
         self._agent_url = destination.url
         self._agent.start(now_s)
 
-    def _is_last_lease(self) -> bool:
-        if self._client is None or self._head is None or not self._head.is_alive:
-            return False
+    def _head_that_ends_with_us(self) -> int | None:
+        if self._client is None:
+            return None
         try:
-            return int(self._client.status()["leases"]) == 1
-        except (PacehoundError, KeyError, ValueError):
-            return False
+            status = self._client.status()
+        except PacehoundError:
+            return None
+        return int(status["pid"]) if status["until_released"] and status["leases"] == 1 else None
+
+    def _has_left(self, pid: int) -> bool:
+        if self._head is not None:
+            return not self._head.is_alive
+        owner = announced(self._plan.store)
+        return owner is None or owner.pid != pid
 
     def _release(self) -> None:
         for held in (self._lease, self._listener):

@@ -14,12 +14,16 @@ ROOT = HERE.parents[1]
 
 def make_product(folder: Path) -> Path:
     """Copy `pacehound` beside the stand-ins; returns the folder."""
-    shutil.copytree(ROOT / "pacehound", folder / "pacehound", ignore=shutil.ignore_patterns("__pycache__", "instrument"))
+    shutil.copytree(
+        ROOT / "pacehound", folder / "pacehound", ignore=shutil.ignore_patterns("__pycache__", "instrument")
+    )
     shutil.copytree(HERE / "siblings", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     instrument = folder / "pacehound" / "instrument"
     instrument.mkdir()
     (instrument / "__init__.py").write_text("")
     shutil.copy(HERE / "launch_stand_in.py", instrument / "launch.py")
+    if not (folder / "pacehound" / "otlp_spans.py").exists():
+        shutil.copy(HERE / "otlp_spans_stand_in.py", folder / "pacehound" / "otlp_spans.py")
     return folder
 
 
@@ -37,7 +41,9 @@ class Product:
     def argv(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", str(self.root / "pacehound" / "__main__.py"), *arguments]
 
-    def start(self, *arguments: str, environ: dict[str, str] | None = None, **kwargs: object) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, environ: dict[str, str] | None = None, **kwargs: object
+    ) -> subprocess.Popen[bytes]:
         kwargs.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.Popen(self.argv(*arguments), env={**self.environ, **(environ or {})}, **kwargs)
 

@@ -80,7 +80,9 @@ sys.exit(5)
 def test_signals_sent_to_us_reach_the_command_once(product, tmp_path):
     """Each of them, in order, exactly once; the command decides what they mean."""
     stop = tmp_path / "stop"
-    process = product.start("run", "--", *python(SAYS_SIGNALS), str(stop), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = product.start(
+        "run", "--", *python(SAYS_SIGNALS), str(stop), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert process.stdout.readline() == b"ready\n"
     sent = ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGQUIT", "SIGWINCH"]
     for name in sent:
@@ -277,9 +279,7 @@ def test_names_of_ours_in_the_users_folder_and_path_change_nothing(product, tmp_
     (theirs / "collector.py").write_text("MINE = True\n")
     (theirs / "sitecustomize.py").write_text("import collector, storage, streams\n")
     code = "import collector, os, sys; sys.exit(11 if collector.MINE else 1)"
-    done = product.finish(
-        "run", "--json", "--", *python(code), cwd=theirs, environ={"PYTHONPATH": str(theirs)}
-    )
+    done = product.finish("run", "--json", "--", *python(code), cwd=theirs, environ={"PYTHONPATH": str(theirs)})
     assert done.returncode == 11
     answer = json.loads(done.stdout)
     assert answer["complete"] is True, done.stderr

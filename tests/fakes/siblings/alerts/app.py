@@ -1,6 +1,2 @@
-class Alerts:
-    def __init__(self, *args, **kwargs):
-        self.told = []
-
-    def on_incident(self, incident):
-        self.told.append(incident)
+def make_alerts(settings, ledger, clock=None):
+    return None

@@ -36,7 +36,9 @@ class Store:
         if not sql.lower().startswith("select"):
             raise InvalidInput("only reading statements")
         events = self.events()
-        return pa.table({"kind": [type(e).__name__ for e in events], "time_ns": [getattr(e, "time_ns", 0) for e in events]})
+        return pa.table(
+            {"kind": [type(e).__name__ for e in events], "time_ns": [getattr(e, "time_ns", 0) for e in events]}
+        )
 
     def close(self):
         self.file.close()
