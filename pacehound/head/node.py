@@ -31,7 +31,7 @@ from pacehound.metric_names import (
     RECORDS_REJECTED,
 )
 from pacehound.recording import RecordingWriter
-from pacehound.routing import route
+from pacehound.routing import Event, route
 from pacehound.settings import Settings
 from pacehound.telemetry import Telemetry
 
@@ -160,7 +160,7 @@ class Head:
                 self._admit(event, body if len(records) == 1 else codec.single(resource_logs, record))
             return Receipt(accepted=len(records) - len(reasons), rejected=len(reasons), reason="; ".join(reasons[:3]))
 
-    def publish(self, events: Sequence[FromHost]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
         """Take events of this process in (a simulated job, spans translated at the door), in order.
 
         Raises
@@ -216,17 +216,19 @@ class Head:
     def _workers(self) -> tuple[Worker, ...]:
         return (self._pipeline_worker, self._store_worker, self._alert_worker)
 
-    def _admit(self, event: FromHost, value: bytes) -> None:
+    def _admit(self, event: Event, value: bytes) -> None:
         topic, key = route(event)
-        introduction = self._introductions.missing_before(event)
-        if introduction is not None:
-            self.bus.publish(topic, key, introduction)
+        if isinstance(event, SENT_BY_HOSTS):
+            introduction = self._introductions.missing_before(event)
+            if introduction is not None:
+                self.bus.publish(topic, key, introduction)
+            self._introductions.note(event, value)
         self.bus.publish(topic, key, value)
-        self._introductions.note(event, value)
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value)
         self.telemetry.add(RECORDS_ACCEPTED)
-        lag_s = (self._clock.now_ns() - event.time_ns) / 1e9 if not isinstance(event, CallBatch) else 0.0
+        # A batch has no single time; the progress that follows it has.
+        lag_s = 0.0 if isinstance(event, CallBatch) else (self._clock.now_ns() - event.time_ns) / 1e9
         self._silence.heard(key, event.job, lag_s=lag_s, now_s=self._clock.monotonic_s())
 
     def _reject(self, payload: bytes, error: RejectedMessage) -> None:
