@@ -1,4 +1,4 @@
-"""The product with stand-ins for its siblings, as a folder of its own, so that real processes can be started from it."""
+"""The product with stand-ins for its siblings, as a folder of its own to start real processes from."""
 
 from __future__ import annotations
 
