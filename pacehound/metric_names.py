@@ -38,6 +38,9 @@ PIPELINE_REJECTED = Metric(
 PIPELINE_FAILURES = Metric(
     "pacehound_pipeline_failures_total", "counter", "Events on which the pipeline itself failed; a fault of ours"
 )
+WORKER_FAILURES = Metric(
+    "pacehound_worker_failures_total", "counter", "Batches on which a thread of the head failed", ("worker",)
+)
 TICKS = Metric("pacehound_ticks_total", "counter", "Ticks put into streams that had fallen silent")
 STORE_MESSAGES = Metric("pacehound_store_messages_total", "counter", "Messages written to the store")
 STORE_DROPPED = Metric(
@@ -65,6 +68,7 @@ METRICS = (
     PIPELINE_LAG,
     PIPELINE_REJECTED,
     PIPELINE_FAILURES,
+    WORKER_FAILURES,
     TICKS,
     STORE_MESSAGES,
     STORE_DROPPED,

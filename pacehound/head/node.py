@@ -115,7 +115,7 @@ class Head:
         deadline_s = time.monotonic() + timeout_s
         self._pipeline_worker.stop()
         self._pipeline_worker.join(max(0.0, deadline_s - time.monotonic()))
-        self.settle(max(0.0, deadline_s - time.monotonic()))
+        self._wait_for((self._store_worker, self._alert_worker), deadline_s)
         self._interrupt()
         for worker in (self._store_worker, self._alert_worker):
             worker.stop()
@@ -184,13 +184,9 @@ class Head:
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
         deadline_s = time.monotonic() + timeout_s
-        for workers in ((self._pipeline_worker,), (self._store_worker, self._alert_worker)):
-            target = self.bus.position
-            while any(w.is_alive() and w.consumer.committed < target for w in workers):
-                if time.monotonic() >= deadline_s:
-                    return False
-                time.sleep(_SETTLE_POLL_S)
-        return True
+        return self._wait_for((self._pipeline_worker,), deadline_s) and self._wait_for(
+            (self._store_worker, self._alert_worker), deadline_s
+        )
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident of the store."""
@@ -208,10 +204,19 @@ class Head:
         """Jobs that are being watched now."""
         for _ in range(3):
             try:
-                return sorted({job for job, _ in self.parts.pipeline.streams().values()})
+                return sorted({stream.job for stream in self.parts.pipeline.streams().values()})
             except RuntimeError:
                 continue  # the pipeline's thread opened a stream while this one read them
         return []
+
+    def _wait_for(self, workers: tuple[Worker, ...], deadline_s: float) -> bool:
+        """Whether they dealt in time with everything that is on the bus now."""
+        target = self.bus.position
+        while any(worker.consumer.committed < target for worker in workers):
+            if time.monotonic() >= deadline_s or not all(worker.is_alive() for worker in workers):
+                return False
+            time.sleep(_SETTLE_POLL_S)
+        return True
 
     def _workers(self) -> tuple[Worker, ...]:
         return (self._pipeline_worker, self._store_worker, self._alert_worker)
@@ -227,9 +232,11 @@ class Head:
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value)
         self.telemetry.add(RECORDS_ACCEPTED)
-        # A batch has no single time; the progress that follows it has.
-        lag_s = 0.0 if isinstance(event, CallBatch) else (self._clock.now_ns() - event.time_ns) / 1e9
-        self._silence.heard(key, event.job, lag_s=lag_s, now_s=self._clock.monotonic_s())
+        if isinstance(event, SENT_BY_HOSTS):
+            # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
+            said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
+            lag_s = None if said_at is None else (self._clock.now_ns() - said_at) / 1e9
+            self._silence.heard(key, event.job, event.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
 
     def _reject(self, payload: bytes, error: RejectedMessage) -> None:
         self._dead_letters += 1

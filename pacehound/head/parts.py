@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pacehound.bus import Message
 from pacehound.events import DeadLetter, Decision, Incident
+from pacehound.head.silence import OpenStream
 from pacehound.routing import Event
 
 
@@ -20,8 +21,8 @@ class Pipeline(Protocol):
         """Events concluded from the next event of the log; `RejectedMessage` for one that cannot be."""
         ...
 
-    def streams(self) -> Mapping[str, tuple[str, int]]:
-        """Open streams and the (job, attempt) of each."""
+    def streams(self) -> Mapping[str, OpenStream]:
+        """Open streams, by name."""
         ...
 
 

@@ -30,6 +30,7 @@ from pacehound.metric_names import (
     STORE_FAILURES,
     STORE_MESSAGES,
     TICKS,
+    WORKER_FAILURES,
 )
 from pacehound.recording import RecordingWriter
 from pacehound.routing import Event, route
@@ -45,9 +46,10 @@ _POLL_S = 0.2
 class Worker(threading.Thread):
     """A thread that polls, deals with what it got, and commits, until it is told to stop."""
 
-    def __init__(self, name: str, consumer: MemoryConsumer, max_messages: int) -> None:
+    def __init__(self, name: str, consumer: MemoryConsumer, max_messages: int, telemetry: Telemetry) -> None:
         super().__init__(name=name, daemon=True)
         self.consumer = consumer
+        self._telemetry = telemetry
         self._max_messages = max_messages
         self._stopping = threading.Event()
 
@@ -56,7 +58,12 @@ class Worker(threading.Thread):
         while True:
             stopping = self._stopping.is_set()
             messages = self.consumer.poll(self._max_messages, 0.0 if stopping else _POLL_S)
-            self.deal_with(messages)
+            try:
+                self.deal_with(messages)
+            except Exception:
+                # A fault of ours in what surrounds the parts: the watching goes on, and the count says that it was.
+                logger.exception("the %s worker failed on %d messages", self.name, len(messages))
+                self._telemetry.add(WORKER_FAILURES, worker=self.name)
             self.consumer.commit()
             if stopping and not messages:
                 self.finish()
@@ -86,13 +93,12 @@ class PipelineWorker(Worker):
         telemetry: Telemetry,
         recording: RecordingWriter | None = None,
     ) -> None:
-        super().__init__("pipeline", bus.subscribe([topics.CALLS, topics.HOSTS]), max_messages=16)
+        super().__init__("pipeline", bus.subscribe([topics.CALLS, topics.HOSTS]), 16, telemetry)
         self._bus = bus
         self._pipeline: Pipeline = parts.pipeline
         self._decide = parts.decide
         self._silence = silence
         self._clock = clock
-        self._telemetry = telemetry
         self._recording = recording
 
     def deal_with(self, messages: list[Message]) -> None:
@@ -176,8 +182,8 @@ class PipelineWorker(Worker):
     def _tick(self) -> None:
         streams = self._pipeline.streams()
         for stream in self._silence.due(streams, self._clock.monotonic_s()):
-            job, attempt = streams[stream]
-            tick = Tick(job=job, attempt=attempt, time_ns=self._clock.now_ns(), stream=stream)
+            opened = streams[stream]
+            tick = Tick(job=opened.job, attempt=opened.attempt, time_ns=self._clock.now_ns(), stream=stream)
             topic, key = route(tick)
             try:
                 self._bus.publish(topic, key, codec.encode(tick))
@@ -192,10 +198,9 @@ class StoreWorker(Worker):
     def __init__(
         self, bus: MemoryBus, store: Store, telemetry: Telemetry, tries: int = 4, first_pause_s: float = 0.25
     ) -> None:
-        super().__init__("store", bus.subscribe(STORED), max_messages=2048)
+        super().__init__("store", bus.subscribe(STORED), 2048, telemetry)
         self._bus = bus
         self._store = store
-        self._telemetry = telemetry
         self._tries = tries
         self._first_pause_s = first_pause_s
 
@@ -237,9 +242,8 @@ class AlertWorker(Worker):
     """Hands every version of every incident to the alerts, which decide whom to tell."""
 
     def __init__(self, bus: MemoryBus, alert: Callable[[Incident], object], telemetry: Telemetry) -> None:
-        super().__init__("alerts", bus.subscribe([topics.INCIDENTS]), max_messages=16)
+        super().__init__("alerts", bus.subscribe([topics.INCIDENTS]), 16, telemetry)
         self._alert = alert
-        self._telemetry = telemetry
 
     def deal_with(self, messages: list[Message]) -> None:
         """One after the other; a failure is counted and logged, and the next version tries again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 
@@ -70,6 +71,10 @@ def parts(store=None, alert=None):
         decide=stand_in("actuators/app.py").Actuators().on_incident,
         alert=alert or told.append,
     )
+
+
+def open_stream(job, *hosts, is_complete=True):
+    return SimpleNamespace(job=job, attempt=0, hosts=hosts or ("h",), is_complete=is_complete)
 
 
 def sample(job="j", time_ns=1_000, stopped=(), closed=False, why=""):

@@ -216,3 +216,23 @@ def test_introductions_survive_a_torn_file(tmp_path):
 
 def progress(job):
     return Progress(job=job, attempt=0, time_ns=10, host="h", communicator="c", ranks=())
+
+
+def test_a_fault_around_the_pipeline_is_counted_and_the_watching_goes_on(store):
+    """A thread that died silently would look like health."""
+    subject = parts(store)
+    head = Head(settings=Settings(), parts=subject, clock=ManualClock(0))
+    subject.pipeline.streams = lambda: 1 / 0
+    head.start()
+    head.publish([sample(stopped=(1,))])
+    assert head.settle(5.0)
+    assert len(head.incidents()) == 1
+    assert head.telemetry.value(metric_names.WORKER_FAILURES, worker="pipeline") >= 1
+    subject.pipeline.streams = dict
+    head.stop()
+
+
+def test_a_head_that_is_not_running_has_not_settled(store):
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+    head.publish([sample()])
+    assert not head.settle(0.0)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 from pacehound.errors import InvalidEvent
-from pacehound.events import Finding, HostSample, Incident, Instant, Tick, Topology
+from pacehound.events import Finding, HostSample, Incident, Instant, Topology
 from pacehound.routing import host_stream
 
 
@@ -25,10 +26,10 @@ class Pipeline:
         if event.job == "refuse":
             raise InvalidEvent("this cannot be")
         if isinstance(event, Topology):
-            self._streams[event.communicator] = (event.job, event.attempt)
+            self._streams[event.communicator] = opened(event)
         if not isinstance(event, HostSample):
             return []
-        self._streams[host_stream(event.job, event.host)] = (event.job, event.attempt)
+        self._streams[host_stream(event.job, event.host)] = opened(event)
         known = self._open.get(event.job)
         stopped = [p.rank for p in event.processes if p.state == "stopped"]
         if stopped and known is None:
@@ -57,7 +58,7 @@ class Pipeline:
             self._open[event.job] = incident
             return [incident]
         if event.closed:
-            self._streams = {s: of for s, of in self._streams.items() if of[0] != event.job}
+            self._streams = {s: of for s, of in self._streams.items() if of.job != event.job}
             if known is not None:
                 del self._open[event.job]
                 return [
@@ -73,5 +74,5 @@ class Pipeline:
         return []
 
 
-def ticks(pipeline):
-    return [event for event in pipeline.seen if isinstance(event, Tick)]
+def opened(event):
+    return SimpleNamespace(job=event.job, attempt=event.attempt, hosts=(event.host,), is_complete=True)
