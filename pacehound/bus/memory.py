@@ -47,6 +47,11 @@ class MemoryBus:
         """Payload bytes held now."""
         return self._held_bytes
 
+    @property
+    def position(self) -> int:
+        """How many messages were kept so far; a consumer whose `committed` is as high has dealt with them all."""
+        return self._next_position
+
     def subscribe(self, topics: Iterable[Topic]) -> MemoryConsumer:
         """A consumer of `topics` that starts with the next message published."""
         with self._lock:

@@ -1,0 +1,312 @@
+"""One command, one short subcommand per process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pacehound import __version__
+from pacehound.errors import InvalidInput, PacehoundError, StoreOwned
+from pacehound.head.siblings import SIBLINGS, prefer_ours
+from pacehound.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def default_store() -> Path:
+    """A folder of the user's XDG data home."""
+    data_home = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(data_home) if data_home.startswith("/") else Path.home() / ".local" / "share") / "pacehound"
+
+
+def _absolute(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
+    return (value or default_store()).expanduser().absolute()
+
+
+store_option = click.option(
+    "--store",
+    type=click.Path(path_type=Path, file_okay=False),
+    callback=_absolute,
+    help="Folder of the history.  [default: pacehound in your XDG data home]",
+)
+set_option = click.option(
+    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a setting; may be repeated."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object on stdout.")
+
+
+class Commands(click.Group):
+    """Turns our errors into a line on stderr and an exit status: 2 for bad input, 1 for a failure."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except PacehoundError as error:
+            click.echo(f"pacehound: {error}", err=True)
+            ctx.exit(2 if isinstance(error, InvalidInput) else 1)
+        except BrokenPipeError:
+            # Whoever read our answer has seen enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(1)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def pacehound() -> None:
+    """Watch distributed training jobs and name the rank that slows or hangs them."""
+
+
+@pacehound.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--job", help="Name of the job, the same on all its hosts.  [default: the scheduler's or torchrun's id]")
+@click.option("--endpoint", metavar="URL", help="Send to this OTLP/HTTP receiver (`pacehound up`, any Collector).")
+@store_option
+@set_option
+@json_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def run(
+    command: tuple[str, ...],
+    job: str | None,
+    endpoint: str | None,
+    store: Path,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Run COMMAND, a training job, and watch it.
+
+    Exit status, signals, standard input and output are those of COMMAND. Without --endpoint a head node is started on
+    this machine, or the one that owns the store is used. Incidents are summarised on stderr at the end; with --json
+    they are the last line on stdout.
+
+    Example: pacehound run -- torchrun --nproc-per-node 4 train.py
+    """
+    from pacehound.launcher.entry import check_command, run_command
+
+    check_command(command)
+    code = run_command(command, job=job, endpoint=endpoint, store=store, overrides=overrides, as_json=as_json)
+    sys.exit(code)
+
+
+@pacehound.command()
+@click.option("--listen", metavar="ADDRESS", default="127.0.0.1:4318", show_default=True, help="HOST:PORT of the door.")
+@click.option("--record", type=click.Path(path_type=Path), help="Write every message to this new file, for `replay`.")
+@click.option("--listener-fd", type=int, hidden=True)
+@click.option("--until-released", is_flag=True, hidden=True)
+@store_option
+@set_option
+def up(
+    listen: str,
+    record: Path | None,
+    listener_fd: int | None,
+    until_released: bool,
+    store: Path,
+    overrides: tuple[str, ...],
+) -> None:
+    """Run a head node: take OTLP over HTTP from other hosts, watch their jobs, keep the history.
+
+    Unless ADDRESS is loopback, senders must show a token: that of PACEHOUND_TOKEN, or one that is made up and printed.
+    """
+    from pacehound.embedded import listener_of, run_head
+    from pacehound.head.address import parse_address
+    from pacehound.head.serve import Doors
+    from pacehound.head.token import token_for
+    from pacehound.recording import RecordingWriter
+
+    log_to_stderr()
+    address = parse_address(listen)
+    token = token_for(address, os.environ)
+    doors = Doors(address=address, listener=listener_of(listener_fd), token=token, until_released=until_released)
+    try:
+        run_head(
+            settings=Settings.load(os.environ, overrides),
+            folder=store,
+            doors=doors,
+            recording=RecordingWriter(record) if record else None,
+            on_ready=lambda owner: None if until_released else click.echo(ready_words(owner.url, token), err=True),
+        )
+    except StoreOwned as error:
+        click.echo(f"pacehound: {error}", err=True)
+        sys.exit(3 if until_released else 1)
+
+
+def ready_words(url: str, token: str) -> str:
+    """What to type on the other hosts."""
+    secret = f"PACEHOUND_TOKEN={token} " if token else ""
+    return f"pacehound: ready. On each training host:\n  {secret}pacehound run --endpoint {url} -- COMMAND…"
+
+
+@pacehound.command(hidden=True)
+@click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
+@click.option("--endpoint", metavar="URL", required=True, help="Where to send.")
+@click.option("--lifeline-fd", type=int, help="A pipe that closes when `pacehound run` is gone.")
+@set_option
+def agent(run_dir: Path, endpoint: str, lifeline_fd: int | None, overrides: tuple[str, ...]) -> None:
+    """Send what the ranks of this host write into their rings (started by `pacehound run`).
+
+    Headers for the receiver are taken from OTEL_EXPORTER_OTLP_HEADERS.
+    """
+    from collector.agent import run as run_agent
+
+    from pacehound.launcher.destination import HEADERS_VARIABLE, parse_headers
+    from pacehound.launcher.lifeline import hold
+
+    log_to_stderr()
+    if lifeline_fd is not None:
+        hold(lifeline_fd, run_dir)
+    headers = parse_headers(os.environ.get(HEADERS_VARIABLE, ""))
+    sys.exit(run_agent(run_dir, endpoint, headers, Settings.load(os.environ, overrides)))
+
+
+@pacehound.command()
+@click.option("--iterations", type=click.IntRange(120), default=300, show_default=True, help="Steps of the job.")
+@click.option("--store", type=click.Path(path_type=Path, file_okay=False), help="Keep the history here, too.")
+@set_option
+@json_option
+def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Simulate a training job in which one rank becomes slow, and watch it: no GPU, no torch, no Kafka.
+
+    What was found is held against what the simulator did. Exit status 0 when it agrees, else 1.
+    """
+    from simulator.faults import SlowCompute
+    from simulator.job import JobSpec, simulate
+
+    from pacehound.embedded import open_parts
+    from pacehound.head.demo import run_demo, write_demo
+
+    slow = SlowCompute(ranks=(2,), factor=1.5, from_step=iterations // 3, to_step=iterations * 2 // 3)
+    spec = JobSpec(job="demo", iterations=iterations, faults=(slow,))
+    settings = Settings.load(os.environ, overrides)
+    with tempfile.TemporaryDirectory(prefix="pacehound-demo-") as scratch:
+        folder = store.absolute() if store else Path(scratch)
+        result = run_demo(lambda: simulate(spec), lambda: open_parts(settings, folder), settings)
+    write_demo(result, sys.stdout, as_json=as_json)
+    sys.exit(0 if result.agrees else 1)
+
+
+@pacehound.command()
+@click.option("--job", help="Only this job's.")
+@store_option
+@set_option
+@json_option
+def incidents(job: str | None, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show incidents: who, since when, how much, what it costs, how we know."""
+    from pacehound.embedded import history
+    from pacehound.report import incidents_answer, print_incidents, terminal
+
+    Settings.load(os.environ, overrides)
+    with history(store) as answers:
+        found, decisions = answers.incidents(job)
+    if as_json:
+        print_json(incidents_answer(found, decisions))
+    elif found:
+        print_incidents(terminal(sys.stdout), found, decisions)
+    else:
+        click.echo("no incident" + (f" of job {job}" if job else ""))
+
+
+@pacehound.command()
+@click.argument("statement")
+@store_option
+@set_option
+@json_option
+def sql(statement: str, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Ask the history in ClickHouse SQL (reading statements only).
+
+    Example: pacehound sql "SELECT job, count() FROM incidents GROUP BY job"
+    """
+    from pacehound.embedded import history
+    from pacehound.head.rows import print_rows, rows_answer
+
+    Settings.load(os.environ, overrides)
+    with history(store) as answers:
+        table = answers.sql(statement)
+    if as_json:
+        print_json(rows_answer(table))
+    else:
+        print_rows(table, sys.stdout)
+
+
+@pacehound.command()
+@click.option("--build", is_flag=True, help="Build the C++ fast path for the torch that is installed here.")
+@store_option
+@set_option
+@json_option
+def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Say what works on this host, what does not, and how to fix it."""
+    import msgspec
+
+    from pacehound.doctor import build_fast_path, examine, print_checks
+    from pacehound.report import terminal
+
+    Settings.load(os.environ, overrides)
+    if build:
+        build_fast_path(terminal(sys.stderr))
+    checks = examine(store)
+    if as_json:
+        print_json({"schema": 1, "checks": msgspec.to_builtins(checks)})
+    else:
+        print_checks(terminal(sys.stdout), checks)
+
+
+@pacehound.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@set_option
+@json_option
+def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Run the pipeline over a recording (`pacehound up --record FILE`) and show the incidents.
+
+    With --json every event that the pipeline concludes is printed, in log order; the same recording gives the same
+    answer, byte for byte.
+    """
+    from streams.pipeline import Pipeline
+
+    from pacehound.head.replay import print_replay, replayed, write_events
+    from pacehound.recording import Recording
+    from pacehound.report import terminal
+
+    pipeline = Pipeline(Settings.load(os.environ, overrides))
+    recording = Recording(file)
+    if as_json:
+        write_events(replayed(recording, pipeline), sys.stdout)
+    else:
+        print_replay(replayed(recording, pipeline), terminal(sys.stdout))
+    if recording.torn_bytes:
+        click.echo(f"pacehound: the last {recording.torn_bytes} bytes of {file} are no whole message", err=True)
+
+
+@pacehound.command()
+@json_option
+def version(as_json: bool) -> None:
+    """Print the version."""
+    if as_json:
+        print_json({"schema": 1, "version": __version__})
+    else:
+        click.echo(__version__)
+
+
+def log_to_stderr() -> None:
+    """Our own events; of the libraries only what is wrong."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
+    for name in ("pacehound", *SIBLINGS):
+        logging.getLogger(name).setLevel(logging.INFO)
+
+
+def print_json(answer: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(answer).decode())
+
+
+def main() -> None:
+    """Start of the `pacehound` command."""
+    prefer_ours()
+    pacehound(prog_name="pacehound")

@@ -1,0 +1,260 @@
+"""Where all packages meet: the real parts of a head, and whoever answers questions about a store.
+
+This module and `pacehound.cli` are the only ones that may import the siblings, and they do so where they need them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from pacehound.bus import Message
+from pacehound.clock import SystemClock
+from pacehound.errors import RejectedMessage, StoreOwned
+from pacehound.events import DeadLetter, Decision, Incident
+from pacehound.head.client import HeadClient, live_owner
+from pacehound.head.interrupted import interrupted
+from pacehound.head.introductions import Introductions
+from pacehound.head.node import Head, Receipt
+from pacehound.head.owner import Owner, Ownership
+from pacehound.head.parts import Parts
+from pacehound.head.serve import Doors, serve
+from pacehound.recording import RecordingWriter
+from pacehound.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_OWNER_LEAVES_WITHIN_S = 10.0
+
+
+class SiblingStore:
+    """The store of the `storage` package, as a head sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        from storage.client import Store
+        from storage.writer import Writer
+
+        self._store = Store.open(folder)
+        self._writer = Writer(self._store)
+
+    def write(self, messages: Sequence[Message]) -> Sequence[DeadLetter]:
+        """Take these messages and return what of them does not fit."""
+        return self._writer.write(messages).dead_letters
+
+    def incidents(self, job: str | None = None) -> list[Incident]:
+        """The latest version of each incident."""
+        from storage.read import incidents
+
+        return list(incidents(self._store, job))
+
+    def decisions(self) -> list[Decision]:
+        """Every decision, taken or not."""
+        from storage.read import decisions
+
+        return list(decisions(self._store))
+
+    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
+        """Rows of a reading statement."""
+        return self._store.query(sql, dict(params or {}))
+
+    def notifications(self) -> Any:
+        """Who was told of what (`alerts.app.Ledger`)."""
+        from storage.notifications import NotificationLog
+
+        return NotificationLog(self._store)
+
+    def close(self) -> None:
+        """Give the store back."""
+        self._store.close()
+
+
+def open_parts(settings: Settings, folder: Path) -> Parts:
+    """The real parts, with their store in `folder`."""
+    from actuators.app import Actuators
+    from alerts.app import make_alerts
+    from streams.pipeline import Pipeline
+
+    store = SiblingStore(folder)
+    try:
+        actuators = Actuators(decided=store.decisions())
+        alerts = make_alerts(settings.alerts, store.notifications())
+        if alerts is not None:
+            alerts.catch_up(store.incidents())
+            alerts.start()
+        return Parts(
+            pipeline=Pipeline(settings),
+            store=store,
+            decide=actuators.on_incident,
+            alert=alerts.on_incident if alerts is not None else _tell_nobody,
+            close=alerts.close if alerts is not None else _nothing_to_close,
+        )
+    except BaseException:
+        store.close()
+        raise
+
+
+def _tell_nobody(incident: Incident) -> None:
+    """No webhook is set."""
+
+
+def _nothing_to_close() -> None:
+    """Nobody is being told."""
+
+
+def span_door(head: Head) -> Callable[[bytes], Receipt]:
+    """The door for spans of other producers: they become calls."""
+    from pacehound.otlp_spans import SpanReader
+
+    reader = SpanReader()
+
+    def take(body: bytes) -> Receipt:
+        try:
+            found = reader.read(body)
+        except RejectedMessage as error:
+            head.reject(body, error)
+            raise
+        head.publish(found.batches)
+        for refused in found.refused:
+            head.reject(refused.message, refused.error)
+        return Receipt(
+            accepted=sum(map(len, found.batches)),
+            rejected=len(found.refused),
+            reason="; ".join(f"{type(r.error).__name__}: {r.error}" for r in found.refused[:3]),
+        )
+
+    return take
+
+
+def run_head(
+    *,
+    settings: Settings,
+    folder: Path,
+    doors: Doors,
+    recording: RecordingWriter | None,
+    on_ready: Callable[[Owner], object],
+    parts: Callable[[Settings, Path], Parts] = open_parts,
+) -> None:
+    """Own the store in `folder` and answer until told to end.
+
+    Raises
+    ------
+    StoreOwned
+        Another process has the store.
+
+    """
+    ownership = Ownership(folder)
+    try:
+        head = Head(
+            settings=settings,
+            parts=parts(settings, folder),
+            introductions=Introductions(folder / "topology.rec"),
+            recording=recording,
+        )
+        head.start()
+        try:
+            asyncio.run(
+                serve(
+                    doors=doors,
+                    ownership=ownership,
+                    head=head,
+                    take_logs=head.ingest,
+                    take_spans=span_door(head),
+                    telemetry=head.telemetry,
+                    on_ready=on_ready,
+                )
+            )
+        finally:
+            if not head.stop():
+                logger.error("the head ended before everything was stored")
+    finally:
+        ownership.release()
+
+
+class History(Protocol):
+    """Answers questions about a store, whoever has it open."""
+
+    def incidents(self, job: str | None) -> tuple[list[Incident], list[Decision]]:
+        """The latest version of each incident, and the decisions."""
+        ...
+
+    def sql(self, statement: str) -> pa.Table:
+        """Rows of a reading statement."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedHistory:
+    """Asks the head that has the store open."""
+
+    client: HeadClient
+
+    def incidents(self, job: str | None) -> tuple[list[Incident], list[Decision]]:
+        """As the head knows them."""
+        return self.client.incidents(job)
+
+    def sql(self, statement: str) -> pa.Table:
+        """Rows, sent as an Arrow stream."""
+        with pa.ipc.open_stream(self.client.sql(statement)) as reader:
+            return reader.read_all()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedHistory:
+    """Reads the store in this process; nobody watches, so nothing in it can still be open."""
+
+    store: SiblingStore
+
+    def incidents(self, job: str | None) -> tuple[list[Incident], list[Decision]]:
+        """What a head left open is shown as interrupted, as the next head will write it."""
+        stored = self.store.incidents(job)
+        closed = {incident.id: incident for incident in interrupted(stored, SystemClock().now_ns())}
+        return [closed.get(incident.id, incident) for incident in stored], self.store.decisions()
+
+    def sql(self, statement: str) -> pa.Table:
+        """Rows."""
+        return self.store.query(statement)
+
+
+@contextlib.contextmanager
+def history(folder: Path) -> Iterator[History]:
+    """Whoever can answer about the store in `folder`: the head that has it, else this process.
+
+    Raises
+    ------
+    StoreOwned
+        Somebody has it and does not answer.
+
+    """
+    deadline_s = time.monotonic() + _OWNER_LEAVES_WITHIN_S
+    while True:
+        owner = live_owner(folder)
+        if owner is not None:
+            yield OwnedHistory(owner[1])
+            return
+        try:
+            store = SiblingStore(folder)
+        except StoreOwned:
+            # A head that is ending, or one that is starting: either way it is a matter of seconds.
+            if time.monotonic() >= deadline_s:
+                raise
+            time.sleep(0.2)
+            continue
+        try:
+            yield OpenedHistory(store)
+        finally:
+            store.close()
+        return
+
+
+def listener_of(descriptor: int | None) -> socket.socket | None:
+    """The listening socket that a parent handed over."""
+    return None if descriptor is None else socket.socket(fileno=descriptor)

@@ -1,0 +1,133 @@
+"""The OTLP door: logs and spans over HTTP, as every OpenTelemetry exporter and Collector sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from aiohttp import web
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from pacehound.codec import MAX_MESSAGE_BYTES
+from pacehound.errors import BusFull, RejectedMessage
+from pacehound.metric_names import DOOR_BYTES, DOOR_REQUESTS
+from pacehound.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+PROTOBUF = "application/x-protobuf"
+_RETRY_AFTER_S = 1
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Taken(Protocol):
+    """What became of the records of one request."""
+
+    @property
+    def rejected(self) -> int:
+        """Records that went to the dead letters."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why, in short."""
+        ...
+
+
+def make_door(
+    *,
+    take_logs: Callable[[bytes], Taken],
+    take_spans: Callable[[bytes], Taken],
+    telemetry: Telemetry,
+    token: str,
+) -> web.Application:
+    """The web application; `take_logs` and `take_spans` run on one thread, in the order in which requests arrive.
+
+    Parameters
+    ----------
+    take_logs, take_spans
+        The body of an export request in; `BusFull` and `RejectedMessage` become 503 and 400.
+    telemetry
+        Counts requests and bytes, and is rendered at `/metrics`.
+    token
+        Asked for as `Authorization: Bearer …` on every path but `/healthz`; empty: nobody is asked.
+
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="door")
+
+    @web.middleware
+    async def check_token(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if token and request.path != "/healthz":
+            shown = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
+                raise web.HTTPUnauthorized(
+                    text="show the head's token as 'Authorization: Bearer TOKEN'\n",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        return await handler(request)
+
+    @web.middleware
+    async def count(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        path = request.path if request.match_info.route.resource is not None else "other"
+        try:
+            response = await handler(request)
+        except web.HTTPException as error:
+            telemetry.add(DOOR_REQUESTS, path=path, status=str(error.status))
+            raise
+        telemetry.add(DOOR_REQUESTS, path=path, status=str(response.status))
+        return response
+
+    async def export(request: web.Request, take: Callable[[bytes], Taken]) -> Taken:
+        if request.content_type != PROTOBUF:
+            raise web.HTTPUnsupportedMediaType(text=f"send {PROTOBUF}, not {request.content_type}\n")
+        if request.headers.get("Content-Encoding", "identity") not in ("gzip", "identity"):
+            raise web.HTTPUnsupportedMediaType(text="send gzip or no compression\n")
+        try:
+            body = await request.read()
+        except web.RequestPayloadError as error:
+            raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from error
+        telemetry.add(DOOR_BYTES, len(body))
+        try:
+            return await asyncio.get_running_loop().run_in_executor(thread, take, body)
+        except BusFull as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": str(_RETRY_AFTER_S)}) from error
+        except RejectedMessage as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from error
+
+    async def logs(request: web.Request) -> web.Response:
+        taken = await export(request, take_logs)
+        answer = ExportLogsServiceResponse()
+        if taken.rejected:
+            answer.partial_success.rejected_log_records = taken.rejected
+            answer.partial_success.error_message = taken.reason
+        return web.Response(body=answer.SerializeToString(), content_type=PROTOBUF)
+
+    async def traces(request: web.Request) -> web.Response:
+        taken = await export(request, take_spans)
+        answer = ExportTraceServiceResponse()
+        if taken.rejected:
+            answer.partial_success.rejected_spans = taken.rejected
+            answer.partial_success.error_message = taken.reason
+        return web.Response(body=answer.SerializeToString(), content_type=PROTOBUF)
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(text=telemetry.render(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    async def close(app: web.Application) -> None:
+        thread.shutdown(wait=True)
+
+    app = web.Application(middlewares=[count, check_token], client_max_size=MAX_MESSAGE_BYTES)
+    app.router.add_post("/v1/logs", logs)
+    app.router.add_post("/v1/traces", traces)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/metrics", metrics)
+    app.on_cleanup.append(close)
+    return app

@@ -1,0 +1,128 @@
+"""A process of ours that is started again when it dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_STEADY_AFTER_S = 60.0
+_NICENESS = 5
+_END_WITHIN_S = 1.0
+_LOG_MAX_BYTES = 1024 * 1024
+
+
+class Kept:
+    """One helper in a session of its own, so that Ctrl-C does not reach it; it yields the processor to the training.
+
+    Parameters
+    ----------
+    name
+        For what is said about it.
+    argv, environ, descriptors
+        How to start it; `descriptors` are the open files it inherits, every other one is closed.
+    log
+        Its standard output and error; begun anew when it has grown large.
+    say
+        Told once, at the first death.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        descriptors: Iterable[int],
+        log: Path,
+        say: Callable[[str], object],
+    ) -> None:
+        self.name = name
+        self._argv, self._environ, self._descriptors = list(argv), dict(environ), tuple(descriptors)
+        self._log = log
+        self._say = say
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_s = 0.0
+        self._not_before_s = 0.0
+        self._pause_s = _FIRST_PAUSE_S
+        self._deaths = 0
+
+    @property
+    def is_alive(self) -> bool:
+        """It runs now."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it left (negative: a signal); `None` while it runs or before its start."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self, now_s: float) -> None:
+        """Start it (an `OSError` reaches the caller)."""
+        mode = "ab" if self._log.exists() and self._log.stat().st_size < _LOG_MAX_BYTES else "wb"
+        with self._log.open(mode) as log:
+            self._process = subprocess.Popen(
+                self._argv,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=self._descriptors,
+                start_new_session=True,
+                cwd="/",
+                preexec_fn=_be_modest,
+            )
+        self._started_s = now_s
+
+    def keep_up(self, now_s: float) -> None:
+        """Start it again if it has died, not too often."""
+        if self.is_alive:
+            return
+        if self._process is not None:
+            self._deaths += 1
+            if self._deaths == 1:
+                self._say(f"the {self.name} ended ({self.last_words()}); starting it again")
+            if now_s - self._started_s > _STEADY_AFTER_S:
+                self._pause_s = _FIRST_PAUSE_S
+            self._process = None
+            self._not_before_s = now_s + self._pause_s
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        if now_s >= self._not_before_s:
+            try:
+                self.start(now_s)
+            except OSError:
+                self._not_before_s = now_s + self._pause_s
+
+    def stop(self) -> None:
+        """Tell it to end; it is not waited for."""
+        if self.is_alive and self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def end_now(self) -> None:
+        """Tell it to end and make sure that it has."""
+        if self._process is None:
+            return
+        self.stop()
+        try:
+            self._process.wait(_END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def last_words(self) -> str:
+        """How it left and the last line it wrote."""
+        code = self.exit_code
+        how = "running" if code is None else f"exit {code}" if code >= 0 else f"signal {-code}"
+        try:
+            lines = self._log.read_text(errors="replace")[-2000:].strip().splitlines()
+        except OSError:
+            lines = []
+        return f"{how}: {lines[-1][:160]}" if lines and code else how
+
+
+def _be_modest() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.nice(_NICENESS)

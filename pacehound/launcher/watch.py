@@ -1,0 +1,264 @@
+"""What is kept running beside the command: a head (unless somebody named an endpoint) and this host's agent."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pacehound.errors import PacehoundError, Unavailable
+from pacehound.events import Decision, Incident
+from pacehound.head.client import HeadClient
+from pacehound.head.owner import announced
+from pacehound.launcher.command import Status
+from pacehound.launcher.destination import HEADERS_VARIABLE, TOKEN_VARIABLE, Destination, format_headers
+from pacehound.launcher.kept import Kept
+from pacehound.launcher.run_dir import RunDir, write_ended
+
+MAIN = Path(__file__).resolve().parents[1] / "__main__.py"
+HEAD_OWNED = 3
+"""Exit status of a head that found its store in other hands."""
+
+_ATTACH_EVERY_S = 0.5
+_SLOW_HEAD_S = 30.0
+_LATE_HEAD_S = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What `pacehound run` was asked to do.
+
+    Attributes
+    ----------
+    destination
+        Where events go; `None`: to the head that owns `store`, or one started for it.
+    overrides
+        Settings as `key=value`, handed to the helpers.
+
+    """
+
+    job: str
+    host: str
+    store: Path
+    destination: Destination | None
+    overrides: tuple[str, ...] = ()
+    environ: Mapping[str, str]
+
+
+class Watch:
+    """Started before the command, looked after while it runs (`keep_up`), ended after it.
+
+    Nothing in here waits for long while the command runs; what fails is said once through `say`.
+    """
+
+    def __init__(self, plan: Plan, say: Callable[[str], object], now_s: float) -> None:
+        self._plan = plan
+        self._say = say
+        self._listener: socket.socket | None = None
+        self._head: Kept | None = None
+        self._agent: Kept | None = None
+        self._agent_url = ""
+        self._lease: socket.socket | None = None
+        self._client: HeadClient | None = None
+        self._next_attach_s = now_s
+        self._slow_after_s = now_s + _SLOW_HEAD_S
+        self._lifeline, self._lifeline_end = _pipe()
+        if plan.destination is None:
+            plan.store.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.run_dir = RunDir(plan.job, plan.host)
+        self._logs = plan.store if plan.destination is None else self.run_dir.path
+        try:
+            if plan.destination is not None:
+                self._start_agent(plan.destination, now_s)
+            else:
+                self._attach(now_s)
+                if self._lease is None:
+                    self._start_head(now_s)
+        except BaseException:
+            self._release()
+            self.run_dir.remove()
+            raise
+
+    def keep_up(self, now_s: float) -> None:
+        """Start again what has died, and find the head that owns the store."""
+        if self._agent is not None:
+            self._agent.keep_up(now_s)
+        if self._plan.destination is not None:
+            return
+        if self._lease is not None and _is_gone(self._lease):
+            self._lease.close()
+            self._lease, self._client = None, None
+        if self._head is not None and self._head.exit_code == HEAD_OWNED:
+            self._head = None  # somebody else was quicker: their head is ours, too
+        elif self._head is not None:
+            self._head.keep_up(now_s)
+        if self._lease is None and now_s >= self._next_attach_s:
+            self._next_attach_s = now_s + _ATTACH_EVERY_S
+            self._attach(now_s)
+            if self._lease is None and self._head is None:
+                self._start_head(now_s)
+        if self._lease is None and now_s >= self._slow_after_s:
+            self._slow_after_s = float("inf")
+            words = self._head.last_words() if self._head is not None else "not started"
+            self._say(f"the head has not answered yet ({words}); the command runs on")
+
+    def end(self, status: Status, why: str, deadline_s: float, should_stop: Callable[[], bool]) -> Outcome:
+        """Let agent and head finish the job's events, until `deadline_s` (monotonic) at the latest."""
+        write_ended(self.run_dir.path, exit_code=status.exit_code, signal_number=status.signal_number, why=why)
+        if self._plan.destination is None and self._lease is None:
+            # There has been no head so far; a slow start deserves a moment, a broken one does not.
+            deadline_s = min(deadline_s, time.monotonic() + _LATE_HEAD_S)
+        agent_done = self._wait(lambda: self._agent is None or not self._agent.is_alive, deadline_s, should_stop)
+        if self._agent is None:
+            agent_done = False
+        if self._plan.destination is None and self._lease is None:
+            self._wait(self._attached, deadline_s, should_stop)
+        outcome = self._ask(max(0.5, deadline_s - time.monotonic()), agent_done)
+        ending_head = self._head_that_ends_with_us()
+        self._release()
+        if ending_head is not None:
+            # Whoever asks next finds the store closed, not closing.
+            self._wait(lambda: self._has_left(ending_head), deadline_s + 5.0, should_stop)
+        if self._agent is not None:
+            self._agent.stop()
+        self.run_dir.remove()
+        return outcome
+
+    def _ask(self, timeout_s: float, agent_done: bool) -> Outcome:
+        if self._plan.destination is not None:
+            return Outcome(sent_to=self._plan.destination.url, is_complete=agent_done)
+        if self._client is None:
+            return Outcome(is_complete=False)
+        try:
+            settled = self._client.settle(timeout_s)
+            incidents, decisions = self._client.incidents(self._plan.job)
+        except PacehoundError as error:
+            self._say(f"the head does not answer: {error}")
+            return Outcome(is_complete=False)
+        return Outcome(incidents=tuple(incidents), decisions=tuple(decisions), is_complete=settled and agent_done)
+
+    def _wait(self, done: Callable[[], bool], deadline_s: float, should_stop: Callable[[], bool]) -> bool:
+        while not done():
+            if time.monotonic() >= deadline_s or should_stop():
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _attached(self) -> bool:
+        self._attach(time.monotonic())
+        return self._lease is not None
+
+    def _attach(self, now_s: float) -> None:
+        owner = announced(self._plan.store)
+        if owner is None:
+            return
+        client = HeadClient(Path(owner.socket), timeout_s=0.5)
+        try:
+            self._lease = client.lease(self._plan.job)
+        except Unavailable:
+            return
+        self._client = HeadClient(Path(owner.socket), timeout_s=15.0)
+        if owner.url != self._agent_url:
+            headers = {"Authorization": f"Bearer {owner.token}"} if owner.token else {}
+            self._start_agent(Destination(url=owner.url, headers=headers), now_s)
+
+    def _start_head(self, now_s: float) -> None:
+        # The socket is made here and handed over, so that the agent knows where to send before the head is up, and
+        # a head that is started again answers at the same place.
+        if self._listener is None:
+            self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._listener.bind(("127.0.0.1", 0))
+            self._listener.listen(128)
+        token = secrets.token_urlsafe(24)
+        listener = self._listener.fileno()
+        arguments = ["up", "--store", str(self._plan.store), "--listener-fd", str(listener), "--until-released"]
+        self._head = Kept(
+            "head",
+            [*_program(), *arguments, *_settings(self._plan.overrides)],
+            {**self._plan.environ, TOKEN_VARIABLE: token},
+            [listener],
+            self._logs / "head.log",
+            self._say,
+        )
+        self._head.start(now_s)
+        url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._start_agent(Destination(url=url, headers={"Authorization": f"Bearer {token}"}), now_s)
+
+    def _start_agent(self, destination: Destination, now_s: float) -> None:
+        arguments = ["agent", "--run-dir", str(self.run_dir.path), "--endpoint", destination.url]
+        arguments += ["--lifeline-fd", str(self._lifeline)]
+        if self._agent is not None:
+            self._agent.end_now()  # two agents at the same rings would send everything twice
+        environ = {**self._plan.environ, HEADERS_VARIABLE: format_headers(destination.headers)}
+        self._agent = Kept(
+            "agent",
+            [*_program(), *arguments, *_settings(self._plan.overrides)],
+            environ,
+            [self._lifeline, self.run_dir.lock],
+            self._logs / "agent.log",
+            self._say,
+        )
+        self._agent_url = destination.url
+        self._agent.start(now_s)
+
+    def _head_that_ends_with_us(self) -> int | None:
+        if self._client is None:
+            return None
+        try:
+            status = self._client.status()
+        except PacehoundError:
+            return None
+        return int(status["pid"]) if status["until_released"] and status["leases"] == 1 else None
+
+    def _has_left(self, pid: int) -> bool:
+        if self._head is not None:
+            return not self._head.is_alive
+        owner = announced(self._plan.store)
+        return owner is None or owner.pid != pid
+
+    def _release(self) -> None:
+        for held in (self._lease, self._listener):
+            if held is not None:
+                held.close()
+        self._lease = self._listener = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a run, as far as it could be learnt in time."""
+
+    incidents: tuple[Incident, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    sent_to: str = ""
+    is_complete: bool = True
+
+
+def _program() -> list[str]:
+    # By path and with -P: whatever lies in the working directory or on PYTHONPATH, this package is the one that runs.
+    return [sys.executable, "-P", str(MAIN)]
+
+
+def _settings(overrides: tuple[str, ...]) -> list[str]:
+    return [part for override in overrides for part in ("--set", override)]
+
+
+def _is_gone(lease: socket.socket) -> bool:
+    lease.setblocking(False)
+    try:
+        while lease.recv(4096):
+            pass
+        return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _pipe() -> tuple[int, int]:
+    """(end for the agent, end kept here): the agent reads its end and finds it closed when this process is gone."""
+    return os.pipe2(os.O_CLOEXEC)

@@ -1,0 +1,210 @@
+"""An incident as a page for the terminal: who, since when, how much, what it costs, how we know."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pacehound.events import Cost, Decision, Finding, Incident, Instant
+
+WIDTH = 80
+_MOST_RANKS = 12
+_MOST_SENTENCES = 4
+
+CAUSES = {
+    "H1": "did not enter a call that its peers wait in",
+    "H2": "entered another call than its peers",
+    "H3": "everybody entered and nobody gets on",
+    "S1": "computation",
+    "S2": "communication",
+    "S3": "computation and communication",
+}
+_HEADLINES = {
+    "slow": "slows the job down",
+    "hang": "holds the job up",
+    "exit": "has left the job",
+    "intermittent": "slows the job down again and again",
+    "change": "changed the work of the job",
+    "planned": "pauses as planned",
+    "blind": "cannot be watched",
+}
+_STATES = {"open": "bold red", "relieved": "yellow", "closed": "green"}
+
+
+def incidents_answer(incidents: Iterable[Incident], decisions: Iterable[Decision]) -> dict[str, Any]:
+    """What `pacehound incidents --json` prints (DESIGN section 10), with the decisions about each incident."""
+    known = list(decisions)
+    answer = []
+    for incident in incidents:
+        fields = msgspec.to_builtins(incident)
+        fields["decisions"] = [msgspec.to_builtins(d) for d in known if d.incident == incident.id]
+        answer.append(fields)
+    return {"schema": 1, "incidents": answer}
+
+
+def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> RenderableType:
+    """One incident: a title, then a block for each finding, then what it costs and what would be done."""
+    title = Text.assemble(
+        ("INCIDENT ", "bold"),
+        (incident.id[:12], "bold"),
+        "  ",
+        (_state(incident), _STATES[incident.state]),
+        f"\njob {incident.job}" + (f", attempt {incident.attempt}" if incident.attempt else ""),
+    )
+    parts: list[RenderableType] = [title]
+    for finding in incident.findings:
+        parts.append(Padding(_finding(finding, incident), (1, 0, 0, 2)))
+    facts = Table.grid(padding=(0, 2), pad_edge=False)
+    facts.add_column(style="dim", no_wrap=True, min_width=9)
+    facts.add_column(overflow="fold")
+    if cost := cost_words(incident.cost):
+        facts.add_row("cost", Text(cost))
+    latest = {d.action: d for d in decisions if d.incident == incident.id}  # in order, so the last word stands
+    for decision in latest.values():
+        facts.add_row("would do" if not decision.taken else "did", Text(decision_words(decision)))
+    if facts.row_count:
+        parts.append(Padding(facts, (1 if len(incident.findings) > 1 else 0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def print_incidents(console: Console, incidents: Sequence[Incident], decisions: Sequence[Decision]) -> None:
+    """All of them, with a blank line between."""
+    with console.capture() as captured:
+        for number, incident in enumerate(incidents):
+            if number:
+                console.print()
+            console.print(incident_page(incident, decisions))
+    text = captured.get()
+    if not console.is_terminal:
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
+    console.file.write(text)
+
+
+def terminal(file: Any) -> Console:
+    """A console of at most 80 columns; plain text where `file` is no terminal."""
+    console = Console(file=file, highlight=False, soft_wrap=False)
+    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    return console
+
+
+def headline(finding: Finding) -> str:
+    """Who did what, in one line.
+
+    >>> headline(Finding(id="f", job="j", attempt=0, kind="slow", verdict="culprit", cause="S1", culprits=(2,)))
+    'Rank 2 slows the job down: computation (S1)'
+    """
+    cause = f": {CAUSES[finding.cause]} ({finding.cause})" if finding.cause else ""
+    return f"{_who(finding)} {_HEADLINES[finding.kind]}{cause}"
+
+
+def ranks_words(ranks: Sequence[int]) -> str:
+    """Ranks in words, runs drawn together.
+
+    >>> ranks_words((0, 1, 2, 3, 7)), ranks_words((5,))
+    ('ranks 0-3, 7', 'rank 5')
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    words = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+    if len(words) > _MOST_RANKS:
+        words = [*words[:_MOST_RANKS], f"… ({len(ranks)} in all)"]
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(words)
+
+
+def when_words(instant: Instant) -> str:
+    """An instant as step and UTC time.
+
+    >>> when_words(Instant(step=200, time_ns=0))
+    'step 200, 1970-01-01 00:00:00 UTC'
+    """
+    moment = datetime.datetime.fromtimestamp(instant.time_ns / 1e9, datetime.UTC)
+    step = "" if instant.step is None else f"step {instant.step}, "
+    return f"{step}{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def cost_words(cost: Cost) -> str:
+    """What it has cost, or nothing where it is not known."""
+    if not cost.excess_s and not cost.gpu_hours:
+        return ""
+    hours = f"{cost.gpu_hours:.1f}" if cost.gpu_hours >= 1 else f"{cost.gpu_hours:.2g}"
+    return f"{seconds_words(cost.excess_s)} lost by each of {cost.ranks} ranks = {hours} GPU-hours"
+
+
+def decision_words(decision: Decision) -> str:
+    """What would be done, why and at what price."""
+    how = "" if decision.taken else f" ({decision.mode} mode: not done)"
+    price = f"price {seconds_words(decision.price_s)}, lost so far {seconds_words(decision.loss_s)}"
+    return f"{decision.action.replace('_', ' ')}: {decision.reason}; {price}{how}"
+
+
+def seconds_words(seconds: float) -> str:
+    """A duration a person can take in.
+
+    >>> seconds_words(0.25), seconds_words(42.0), seconds_words(7300.0)
+    ('0.25 s', '42 s', '2 h 2 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _who(finding: Finding) -> str:
+    if finding.culprits:
+        name = ranks_words(finding.culprits)
+        return name[0].upper() + name[1:] if finding.verdict == "culprit" else f"Probably {name}"
+    if finding.links:
+        links = ", ".join(f"{a} - {b}" for a, b in finding.links)
+        return f"{'The' if finding.verdict == 'culprit' else 'Probably the'} link between ranks {links}"
+    return "Somebody" if finding.kind in ("slow", "hang", "exit", "intermittent") else "The job"
+
+
+def _state(incident: Incident) -> str:
+    if incident.state == "closed":
+        return f"CLOSED ({incident.closed_why})" if incident.closed_why else "CLOSED"
+    return incident.state.upper()
+
+
+def _finding(finding: Finding, incident: Incident) -> RenderableType:
+    facts = Table.grid(padding=(0, 2), pad_edge=False)
+    facts.add_column(style="dim", no_wrap=True, min_width=9)
+    facts.add_column(overflow="fold")
+    if finding.onset is not None:
+        noticed = ""
+        if finding.detected is not None and finding.detected.step is not None:
+            noticed = f" (noticed at step {finding.detected.step})"
+        facts.add_row("since", when_words(finding.onset) + noticed)
+    if finding.relief is not None:
+        facts.add_row("until", when_words(finding.relief))
+    elif incident.state == "closed":
+        facts.add_row("until", f"the end of what was seen ({incident.closed_why or 'closed'})")
+    else:
+        facts.add_row("until", "it goes on")
+    if finding.magnitude is not None:
+        longer = "longer" if finding.magnitude >= 0 else "less long"
+        facts.add_row("how much", f"an iteration takes {abs(finding.magnitude) * 100:.0f} % {longer}")
+    if finding.candidates:
+        facts.add_row("one of", ranks_words(finding.candidates))
+    if finding.victims:
+        facts.add_row("waiting", ranks_words(finding.victims))
+    for name, sentences in (("evidence", finding.evidence), ("not seen", finding.unseen)):
+        for number, sentence in enumerate(sentences[:_MOST_SENTENCES]):
+            facts.add_row(name if number == 0 else "", Text(sentence))
+        if len(sentences) > _MOST_SENTENCES:
+            facts.add_row("", f"… and {len(sentences) - _MOST_SENTENCES} more (--json has them all)")
+    line = Text(headline(finding), style="bold")
+    line.append(f"  [{finding.verdict}]", style="dim")
+    return Group(line, facts)

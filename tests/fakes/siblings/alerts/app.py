@@ -1,0 +1,2 @@
+def make_alerts(settings, ledger, clock=None):
+    return None

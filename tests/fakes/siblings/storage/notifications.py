@@ -1,0 +1,3 @@
+class NotificationLog:
+    def __init__(self, store):
+        pass

@@ -1,0 +1,321 @@
+"""`pacehound run` is invisible: exit status, signals and streams are those of the command, whatever happens to us."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+
+def wait_for(condition, within_s=15.0, what="it"):
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not come true within {within_s} s")
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+def test_exit_code_and_streams_are_the_commands(product):
+    """Binary stdin passes to the command and its output back, untouched; its exit code is ours."""
+    data = bytes(range(256)) * 4096
+    code = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1]); sys.stderr.write('E'); sys.exit(7)"
+    done = product.finish("run", "--", *python(code), input=data)
+    assert done.returncode == 7
+    assert done.stdout == data[::-1]
+    assert done.stderr.startswith(b"E")
+
+
+def test_a_command_killed_by_a_signal_kills_us_by_the_same(product):
+    for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM):
+        code = f"import os, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.kill(os.getpid(), {number})"
+        done = product.finish("run", "--", *python(code))
+        assert done.returncode == -number
+
+
+def test_a_command_that_cannot_start_says_so_as_a_shell_does(product, tmp_path):
+    missing = product.finish("run", "--", "no-such-command-anywhere")
+    assert missing.returncode == 127
+    assert b"no-such-command-anywhere" in missing.stderr
+    (tmp_path / "plain.txt").write_text("no program")
+    refused = product.finish("run", "--", str(tmp_path / "plain.txt"))
+    assert refused.returncode == 126
+
+
+def test_nothing_to_run_and_a_bad_setting_are_usage_errors(product):
+    assert product.finish("run").returncode == 2
+    bad = product.finish("run", "--set", "hang.nonsense=1", "--", "true")
+    assert bad.returncode == 2
+    assert b"hang.nonsense" in bad.stderr
+    assert product.finish("run", "--endpoint", "nonsense", "--", "true").returncode == 2
+
+
+SAYS_SIGNALS = """
+import os, signal, sys, time
+def say(number, frame):
+    os.write(1, (signal.Signals(number).name + "\\n").encode())
+for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGQUIT", "SIGWINCH"):
+    signal.signal(getattr(signal, name), say)
+os.write(1, b"ready\\n")
+end = time.monotonic() + 20
+while time.monotonic() < end and not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+sys.exit(5)
+"""
+
+
+def test_signals_sent_to_us_reach_the_command_once(product, tmp_path):
+    """Each of them, in order, exactly once; the command decides what they mean."""
+    stop = tmp_path / "stop"
+    process = product.start(
+        "run", "--", *python(SAYS_SIGNALS), str(stop), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"ready\n"
+    sent = ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGQUIT", "SIGWINCH"]
+    for name in sent:
+        process.send_signal(getattr(signal, name))
+        assert process.stdout.readline() == f"{name}\n".encode()
+    time.sleep(0.3)
+    stop.touch()
+    rest, _ = process.communicate(timeout=20)
+    assert rest == b""
+    assert process.returncode == 5
+
+
+def test_sigterm_ends_a_command_that_does_not_mind(product):
+    process = product.start("run", "--", "sleep", "30", stderr=subprocess.PIPE)
+    time.sleep(1.0)
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_command_once(product, tmp_path):
+    """The terminal delivers it to the whole group by itself; helpers of ours do not hear it."""
+    stop = tmp_path / "stop"
+    leader, follower = os.openpty()
+    process = product.start(
+        "run",
+        "--",
+        *python(SAYS_SIGNALS),
+        str(stop),
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0),
+    )
+    os.close(follower)
+    assert process.stdout.readline() == b"ready\n"
+    os.write(leader, b"\x03")
+    assert process.stdout.readline() == b"SIGINT\n"
+    time.sleep(0.5)
+    stop.touch()
+    rest, _ = process.communicate(timeout=20)
+    os.close(leader)
+    assert rest == b""
+    assert process.returncode == 5
+
+
+def test_open_descriptors_and_foreground_group_are_inherited(product, tmp_path):
+    readable, writable = os.pipe()
+    code = f"import os; os.write({writable}, str(os.getpgid(0)).encode())"
+    process = product.start("run", "--", *python(code), pass_fds=[writable], stderr=subprocess.PIPE)
+    process.communicate(timeout=20)
+    os.close(writable)
+    group = int(os.read(readable, 100))
+    os.close(readable)
+    assert group == os.getpgid(0)
+
+
+def run_dir_of(job):
+    """The run's folder, once its agent is there."""
+
+    def look():
+        agents = Path("/dev/shm").glob(f"pacehound-{os.getuid()}/run-*/agent.pid")
+        return [path for path in agents if json.loads((path.parent / "job.json").read_text())["job"] == job]
+
+    return wait_for(look, what="an agent")[0].parent
+
+
+def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_path):
+    """kill -9 of head and agent: the command runs on, both return, the incident is still found and closed."""
+    job = tmp_path.name
+    process = product.start(
+        "run", "--job", job, "--json", "--", "sleep", "9", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    run_dir = run_dir_of(job)
+    head = json.loads(wait_for(lambda: read(product.store / "head.json"), what="a head"))["pid"]
+    agent = int((run_dir / "agent.pid").read_text())
+    os.kill(head, signal.SIGKILL)
+    os.kill(agent, signal.SIGKILL)
+    wait_for(lambda: json.loads(read(product.store / "head.json") or "{}").get("pid", head) != head, what="a new head")
+    wait_for(lambda: int(read(run_dir / "agent.pid") or agent) != agent, what="a new agent")
+    (run_dir / "stopped").write_text("3")
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    answer = json.loads(out)
+    (incident,) = answer["incidents"]
+    assert incident["findings"][0]["culprits"] == [3]
+    assert (incident["state"], incident["closed_why"]) == ("closed", "job ended")
+    assert b"starting it again" in err
+    assert not run_dir.exists()
+
+
+def read(path):
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_path):
+    """While the head owns the store it answers; afterwards the store is opened; the head ends with its last run."""
+    job = tmp_path.name
+    process = product.start("run", "--job", job, "--", "sleep", "5", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    run_dir = run_dir_of(job)
+    (run_dir / "stopped").write_text("1")
+
+    def asked():
+        done = product.finish("incidents", "--json", "--store", str(product.store))
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["incidents"]
+
+    (during,) = wait_for(asked, what="the incident")
+    assert during["state"] == "open"
+    rows = product.finish("sql", "SELECT 1", "--json", "--store", str(product.store))
+    assert "Incident" in [row[0] for row in json.loads(rows.stdout)["rows"]]
+    head = json.loads((product.store / "head.json").read_text())["pid"]
+    _, err = process.communicate(timeout=30)
+    assert b"Rank 1 holds the job up" in err
+    (after,) = asked()
+    assert (after["id"], after["state"], after["closed_why"]) == (during["id"], "closed", "job ended")
+    with pytest.raises(ProcessLookupError):
+        os.kill(head, 0)
+    refused = product.finish("sql", "DROP TABLE x", "--store", str(product.store))
+    assert refused.returncode == 2
+
+
+def test_two_runs_share_the_owner_of_the_store_and_the_first_to_end_leaves_it_to_the_other(product, tmp_path):
+    first = product.start("run", "--job", "a", "--", "sleep", "3", stderr=subprocess.PIPE)
+    wait_for(lambda: read(product.store / "head.json"), what="a head")
+    second = product.start("run", "--job", "b", "--", "sleep", "6", stderr=subprocess.PIPE)
+    _, first_err = first.communicate(timeout=30)
+    assert b"no incident" in first_err
+    _, second_err = second.communicate(timeout=30)
+    assert b"no incident" in second_err
+    assert second.returncode == 0
+    assert not (product.store / "head.json").exists()
+
+
+def test_kill_9_of_run_leaves_the_command_alone_and_ends_head_and_agent(product, tmp_path):
+    """Training is never the victim; everything of ours goes, and what was open is closed as interrupted."""
+    job = tmp_path.name
+    pid_file = tmp_path / "pid"
+    code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(25)"
+    process = product.start("run", "--job", job, "--", *python(code), stderr=subprocess.DEVNULL)
+    run_dir = run_dir_of(job)
+    (run_dir / "stopped").write_text("1")
+    head = json.loads(wait_for(lambda: read(product.store / "head.json"), what="a head"))["pid"]
+    wait_for(lambda: b"incident-" in product.finish("incidents", "--store", str(product.store)).stdout)
+    agent = int((run_dir / "agent.pid").read_text())
+    command = int(pid_file.read_text())
+    process.kill()
+    process.wait()
+    try:
+        for helper in (head, agent):
+            wait_for(lambda helper=helper: not Path(f"/proc/{helper}").exists(), what=f"the end of helper {helper}")
+        os.kill(command, 0)
+    finally:
+        os.kill(command, signal.SIGKILL)
+    done = product.finish("incidents", "--json", "--store", str(product.store))
+    (incident,) = json.loads(done.stdout)["incidents"]
+    assert (incident["state"], incident["closed_why"]) == ("closed", "watching was interrupted")
+    assert product.finish("run", "--", "true").returncode == 0
+    assert not run_dir.exists()
+
+
+def test_a_store_that_cannot_be_made_costs_one_line_and_not_the_command(product, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    done = product.finish("run", "--store", str(blocked / "store"), "--", "echo", "trained")
+    assert done.returncode == 0
+    assert done.stdout == b"trained\n"
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_head_that_cannot_start_costs_a_line_and_not_the_command(product, tmp_path):
+    """As where chdb is not installed: the store cannot be opened."""
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(product.root, broken)
+    (broken / "storage" / "client.py").write_text("raise ImportError('no chdb here')\n")
+    product.root = broken
+    done = product.finish("run", "--", "bash", "-c", "sleep 2; echo trained; exit 3")
+    assert (done.returncode, done.stdout) == (3, b"trained\n")
+    assert b"no chdb here" in done.stderr
+
+
+def test_names_of_ours_in_the_users_folder_and_path_change_nothing(product, tmp_path):
+    """A `collector.py`, a `storage/`, a `streams/` and a `sitecustomize.py` that imports them belong to the user."""
+    theirs = tmp_path / "theirs"
+    for package in ("storage", "streams"):
+        (theirs / package).mkdir(parents=True)
+        (theirs / package / "__init__.py").write_text("")
+    (theirs / "collector.py").write_text("MINE = True\n")
+    (theirs / "sitecustomize.py").write_text("import collector, storage, streams\n")
+    code = "import collector, os, sys; sys.exit(11 if collector.MINE else 1)"
+    done = product.finish("run", "--json", "--", *python(code), cwd=theirs, environ={"PYTHONPATH": str(theirs)})
+    assert done.returncode == 11
+    answer = json.loads(done.stdout)
+    assert answer["complete"] is True, done.stderr
+
+
+def test_an_endpoint_is_used_and_no_head_started(product, tmp_path):
+    """`up` on one side, `run --endpoint` on the other; a wrong token costs a line, not the command."""
+    head = product.start(
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        str(tmp_path / "head"),
+        environ={"PACEHOUND_TOKEN": "s3cret"},
+        stderr=subprocess.PIPE,
+    )
+    try:
+        url = json.loads(wait_for(lambda: read(tmp_path / "head" / "head.json"), what="a head"))["url"]
+        done = product.finish(
+            "run", "--endpoint", url, "--job", "far", "--", "true", environ={"PACEHOUND_TOKEN": "s3cret"}
+        )
+        assert done.returncode == 0
+        assert f"sent to {url}".encode() in done.stderr
+        assert b"not everything" not in done.stderr
+        assert not (product.store / "head.json").exists()
+        by_variables = product.finish(
+            "run",
+            "--",
+            "true",
+            environ={
+                "OTEL_EXPORTER_OTLP_ENDPOINT": url,
+                "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20s3cret",
+            },
+        )
+        assert b"not everything" not in by_variables.stderr
+    finally:
+        head.terminate()
+        head.communicate(timeout=20)
+    assert head.returncode == 0
