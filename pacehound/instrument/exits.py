@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pacehound.instrument import layout
@@ -15,14 +16,14 @@ from pacehound.instrument.recorder import Recorder
 _NO_HANDLE = bytes(16)
 
 
-def install(recorder: Recorder) -> None:
+def install(recorder: Recorder, release: Callable[[], None]) -> None:
     """Chain before `sys.excepthook` and register with `atexit`.
 
     The exception is written by the hook, at once: what follows it (threads that are joined, groups that time out)
     may take long, and evidence freezes at the first exit. Where a script has replaced the hook later without
     chaining to ours, the interpreter's own note of the exception is read at exit.
     """
-    leaving = Leaving(recorder)
+    leaving = Leaving(recorder, release)
     theirs = sys.excepthook
 
     def excepthook(kind: Any, value: Any, traceback: Any) -> None:
@@ -36,8 +37,9 @@ def install(recorder: Recorder) -> None:
 class Leaving:
     """Writes the EXIT record once."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, release: Callable[[], None]) -> None:
         self._recorder = recorder
+        self._release = release
         self._said_by = -1
 
     def failed(self, kind: Any, value: Any) -> None:
@@ -46,6 +48,10 @@ class Leaving:
 
     def left(self) -> None:
         """The interpreter is about to end."""
+        try:
+            self._release()
+        except Exception as error:
+            self._recorder.fail("the exit", error)
         kind = getattr(sys, "last_type", None)
         if kind is not None:
             self.failed(kind, getattr(sys, "last_value", None))

@@ -11,16 +11,19 @@ import functools
 import inspect
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from pacehound.instrument import exits, torch_waits
 from pacehound.instrument.groups import Group
 from pacehound.instrument.recorder import Recorder
-from pacehound.instrument.torch_calls import CallHooks, Tables
+from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
 from pacehound.instrument.torch_markers import Markers
 
 _HOOK_ID = 0x5041434548  # "PACEH": two consumers with one id would silently replace each other
+_DRAIN_S = 0.5
+"""For callbacks that wait for the interpreter's lock, which takes microseconds; a call without its peer never ends."""
 
 
 class Instrument:
@@ -39,7 +42,8 @@ class Instrument:
         self._c10d = c10d
         self._recorder = recorder
         self._markers = markers
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, tuple[Group, weakref.ref[Any]]] = {}
+        self._pending = Pending()
         self._worlds = 0
         self._is_prepared = False
         self._tables: Tables | None = None
@@ -70,7 +74,14 @@ class Instrument:
     def after_fork(self) -> None:
         """In a forked child: the groups are the parent's."""
         self._groups.clear()
+        self._pending.clear()
         torch_waits.forget()
+
+    def release(self) -> None:
+        """The interpreter is about to end: take back every Python function that C++ holds."""
+        for _, process_group in self._groups.values():
+            _unhook(process_group())
+        self._pending.drain(_DRAIN_S)
 
     def _after(self, function: Any, ours: Any) -> Any:
         @functools.wraps(function)
@@ -132,15 +143,20 @@ class Instrument:
         )
         group.announce(now_ns)
         assert self._tables is not None
-        hooks = CallHooks(self._recorder, group, self._tables)
+        hooks = CallHooks(self._recorder, group, self._tables, self._pending)
         process_group.register_pre_hook(_HOOK_ID, hooks.before)
         process_group.register_post_hook(_HOOK_ID, hooks.after)
-        self._groups[group.name] = group
+        self._groups[group.name] = group, weakref.ref(process_group)
 
     def _left(self, name: Any) -> None:
-        group = self._groups.pop(str(name), None)
-        if group is not None and self._recorder.is_on:
-            torch_waits.settle(threading.get_ident())
+        left = self._groups.pop(str(name), None)
+        if left is None:
+            return
+        group, process_group = left
+        _unhook(process_group())  # somebody (a DDP module) may hold it until the interpreter has gone
+        torch_waits.settle(threading.get_ident())
+        self._pending.drain(_DRAIN_S)
+        if self._recorder.is_on:
             group.destroy()
 
     def _left_all(self) -> None:
@@ -160,7 +176,13 @@ class Instrument:
         self._tables = Tables(torch, HookOpName)
         torch_waits.install(self._c10d.ProcessGroup, self._c10d.Work)
         register_optimizer_step_post_hook(self._markers.optimizer_step)
-        exits.install(self._recorder)
+        exits.install(self._recorder, self.release)
+
+
+def _unhook(process_group: Any) -> None:
+    if process_group is not None:
+        process_group.unregister_pre_hook(_HOOK_ID)
+        process_group.unregister_post_hook(_HOOK_ID)
 
 
 def _world_ranks(given: Any, size: int) -> list[int] | None:

@@ -42,12 +42,37 @@ _TORCH_DTYPE = {"float8_e4m3": "float8_e4m3fn"}
 _DIRECTION = {"send": layout.SEND, "recv": layout.RECV}
 
 
+class Pending:
+    """The completions that futures have still to call.
+
+    An interpreter that ends while one of gloo's threads waits for it, or while C++ still holds a Python function,
+    takes the process down with it (SIGABRT, SIGSEGV). So whoever destroys a group or leaves drains these first.
+    """
+
+    def __init__(self) -> None:
+        self._completions: set[int] = set()
+        self.add = self._completions.add  # one bytecode under the interpreter's lock: safe on any thread
+        self.discard = self._completions.discard
+
+    def drain(self, timeout_s: float) -> bool:
+        """Let other threads call what is due; False where some call has not ended in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while self._completions and time.monotonic() < deadline_s:
+            time.sleep(0.0002)
+        return not self._completions
+
+    def clear(self) -> None:
+        """In a forked child: they are the parent's."""
+        self._completions.clear()
+
+
 class CallHooks:
     """The pre and post hook of one group, and what its futures call."""
 
-    def __init__(self, recorder: Recorder, group: Group, tables: Tables) -> None:
+    def __init__(self, recorder: Recorder, group: Group, tables: Tables, pending: Pending) -> None:
         self._recorder = recorder
         self._group = group
+        self._pending = pending
         self._ops = tables.ops
         self._dtypes = tables.dtypes
         self._without_future: set[int] = set()
@@ -125,7 +150,8 @@ class CallHooks:
             except RuntimeError:
                 self._without_future.add(call.op)
             else:
-                future.add_done_callback(_Completion(self._recorder, self._group, call))
+                completion = _Completion(self._recorder, self._group, call, self._pending)
+                future.add_done_callback(completion)
                 return
         torch_waits.expect(self._recorder, self._group, call)
 
@@ -152,12 +178,18 @@ class Tables:
 class _Completion:
     """What a future calls when its call has ended."""
 
-    __slots__ = ("_call", "_group", "_recorder")
+    __slots__ = ("_call", "_group", "_pending", "_recorder")
 
-    def __init__(self, recorder: Recorder, group: Group, call: Call) -> None:
+    def __init__(self, recorder: Recorder, group: Group, call: Call, pending: Pending) -> None:
         self._recorder = recorder
         self._group = group
         self._call = call
+        self._pending = pending
+        pending.add(id(self))
+
+    def __del__(self) -> None:
+        # Not at the end of the call: the thread takes the interpreter's lock once more to let go of this object.
+        self._pending.discard(id(self))
 
     def __call__(self, future: Any) -> None:
         end_ns = time.monotonic_ns()
