@@ -15,46 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pacehound.codes import DIRECTIONS as DIRECTIONS
+from pacehound.codes import DTYPE_BYTES as DTYPE_BYTES
+from pacehound.codes import DTYPES as DTYPES
+from pacehound.codes import OPS as OPS
+from pacehound.codes import REDOPS as REDOPS
+from pacehound.codes import SOURCES as SOURCES
 from pacehound.errors import InvalidEvent
-
-# The position in these tuples is the code in a ring record (collector/native/ring.h): append, never reorder.
-OPS = (
-    "unknown",
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "gather",
-    "scatter",
-    "barrier",
-    "send",
-    "recv",
-)
-DTYPES = (
-    "unknown",
-    "int8",
-    "uint8",
-    "int16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "float8_e4m3",
-    "float8_e5m2",
-    "bool",
-    "complex64",
-    "complex128",
-)
-DTYPE_BYTES = (0, 1, 1, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 8, 16)
-REDOPS = ("unknown", "sum", "prod", "min", "max", "avg", "premul_sum", "band", "bor", "bxor")
-DIRECTIONS = ("none", "send", "recv")
-SOURCES = ("unknown", "c10d", "shim", "profiler", "flight_recorder", "ras", "inspector", "kineto", "otlp", "simulator")
 
 OP_CODE = {name: code for code, name in enumerate(OPS)}
 DTYPE_CODE = {name: code for code, name in enumerate(DTYPES)}

@@ -1,0 +1,70 @@
+"""The first thing of ours in an instrumented process: it waits for `torch.distributed`, and costs little until then.
+
+Loaded by `autoload/sitecustomize.py`. Only what waiting needs is imported here; the rest when torch is.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pacehound.instrument.import_hook import AfterImport
+
+if TYPE_CHECKING:
+    from pacehound.instrument.recorder import Recorder
+    from pacehound.instrument.torch_markers import Markers
+
+
+def start() -> None:
+    """Wait for torch's modules, where a run folder is named; else do nothing."""
+    run_dir = os.environ.get("PACEHOUND_RUN_DIR")
+    if run_dir:
+        instrument = _Process(run_dir)
+        AfterImport(
+            {
+                "torch.distributed.distributed_c10d": instrument.c10d,
+                "torch.serialization": instrument.serialization,
+                "torch.distributed.checkpoint.state_dict_saver": instrument.checkpoint,
+                "torch.nn.parallel.distributed": instrument.data_parallel,
+            }
+        ).install()
+
+
+class _Process:
+    """What is done to each module of torch."""
+
+    def __init__(self, run_dir: str) -> None:
+        self._run_dir = run_dir
+        self._parts: tuple[Recorder, Markers] | None = None
+
+    def c10d(self, module: ModuleType) -> None:
+        from pacehound.instrument.torch_c10d import Instrument
+
+        recorder, markers = self._made()
+        try:
+            instrument = Instrument(module, recorder, markers)
+            os.register_at_fork(after_in_child=recorder.after_fork)
+            os.register_at_fork(after_in_child=instrument.after_fork)
+            instrument.install()
+        except Exception as error:
+            recorder.fail("the set-up", error)
+
+    def serialization(self, module: ModuleType) -> None:
+        module.save = self._made()[1].saving(module.save)  # type: ignore[attr-defined]
+
+    def checkpoint(self, module: ModuleType) -> None:
+        module.save = self._made()[1].saving(module.save)  # type: ignore[attr-defined]
+
+    def data_parallel(self, module: ModuleType) -> None:
+        wrapper = module.DistributedDataParallel
+        wrapper.train = self._made()[1].switching(wrapper.train)
+
+    def _made(self) -> tuple[Recorder, Markers]:
+        if self._parts is None:
+            from pacehound.instrument.recorder import Recorder
+            from pacehound.instrument.torch_markers import Markers
+
+            recorder = Recorder(self._run_dir, os.environ)
+            self._parts = recorder, Markers(recorder)
+        return self._parts

@@ -1,0 +1,88 @@
+"""A last record when a process leaves: in good order, or with the exception that ended it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pacehound.instrument import layout
+from pacehound.instrument.groups import cut_utf8
+from pacehound.instrument.recorder import Recorder
+
+_NO_HANDLE = bytes(16)
+
+
+def install(recorder: Recorder, release: Callable[[], None]) -> None:
+    """Chain before `sys.excepthook` and register with `atexit`.
+
+    The exception is written by the hook, at once: what follows it (threads that are joined, groups that time out)
+    may take long, and evidence freezes at the first exit. Where a script has replaced the hook later without
+    chaining to ours, the interpreter's own note of the exception is read at exit.
+    """
+    leaving = Leaving(recorder, release)
+    theirs = sys.excepthook
+
+    def excepthook(kind: Any, value: Any, traceback: Any) -> None:
+        leaving.failed(kind, value)
+        theirs(kind, value, traceback)
+
+    sys.excepthook = excepthook
+    atexit.register(leaving.left)
+
+
+class Leaving:
+    """Writes the EXIT record once."""
+
+    def __init__(self, recorder: Recorder, release: Callable[[], None]) -> None:
+        self._recorder = recorder
+        self._release = release
+        self._said_by = -1
+
+    def failed(self, kind: Any, value: Any) -> None:
+        """An exception that nobody caught."""
+        self._say(1, f"{getattr(kind, '__name__', kind)}: {_first_line(value)}")
+
+    def left(self) -> None:
+        """The interpreter is about to end."""
+        try:
+            self._release()
+        except Exception as error:
+            self._recorder.fail("the exit", error)
+        kind = getattr(sys, "last_type", None)
+        if kind is not None:
+            self.failed(kind, getattr(sys, "last_value", None))
+        else:
+            self._say(0, "")
+        if self._recorder.is_on:
+            self._recorder.is_on = False
+            try:
+                self._recorder.close()
+            except Exception:  # it leaves anyway
+                pass
+
+    def _say(self, failed: int, text: str) -> None:
+        if not self._recorder.is_on or self._said_by == os.getpid():
+            return
+        self._said_by = os.getpid()
+        try:
+            self._recorder.write(
+                layout.EXIT_RECORD,
+                layout.EXIT,
+                _NO_HANDLE,
+                time.monotonic_ns(),
+                failed,
+                cut_utf8(text, layout.EXIT_TEXT_BYTES),
+            )
+        except Exception as error:
+            self._recorder.fail("the exit", error)
+
+
+def _first_line(value: Any) -> str:
+    try:
+        return str(value).partition("\n")[0]
+    except Exception:  # an exception whose own __str__ fails
+        return ""

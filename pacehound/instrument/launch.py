@@ -1,0 +1,38 @@
+"""The environment of a command that is to be instrumented."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+AUTOLOAD = Path(__file__).resolve().parent / "autoload"
+
+
+def environment(run_dir: Path, job: str, base: Mapping[str, str]) -> dict[str, str]:
+    """`base`, and what makes every Python process under it write its calls into `run_dir`.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, in shared memory where possible. The caller has made it.
+    job
+        The job's name, the same on all of its hosts.
+    base
+        The environment that the command would have had.
+
+    Examples
+    --------
+    >>> environment(Path("/dev/shm/r"), "j", {"PYTHONPATH": "lib"})["PYTHONPATH"].endswith("autoload:lib")
+    True
+
+    """
+    others = [entry for entry in base.get("PYTHONPATH", "").split(os.pathsep) if entry != str(AUTOLOAD)]
+    if others == [""]:
+        others = []
+    return {
+        **base,
+        "PYTHONPATH": os.pathsep.join([str(AUTOLOAD), *others]),
+        "PACEHOUND_RUN_DIR": str(run_dir.absolute()),
+        "PACEHOUND_JOB": job,
+    }

@@ -1,0 +1,127 @@
+"""What one process writes: a ring per thread, made when that thread first has something to say.
+
+Nothing here raises into the script. The first error of ours switches the instrument off for this process, is
+noted in `<run folder>/notes/<pid>.json`, and training goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import struct
+import threading
+from collections.abc import Mapping
+
+from pacehound.instrument.ring import CALLBACK_CAPACITY, MAIN_CAPACITY, Ring
+
+MAX_RINGS = 1024
+"""More threads than this in one process cannot all be ours to serve; it bounds the space that rings take."""
+
+
+class Recorder:
+    """The rings of one process.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder; rings go into its `rings`.
+    environ
+        Read once: job, attempt, rank, local rank, world size.
+
+    Attributes
+    ----------
+    is_on
+        False before the first group, after a fork and after an error of ours: nothing is written then.
+
+    """
+
+    def __init__(self, run_dir: str, environ: Mapping[str, str]) -> None:
+        self.run_dir = run_dir
+        self.job = environ.get("PACEHOUND_JOB", "")
+        self.attempt = _integer(environ, "PACEHOUND_ATTEMPT", _integer(environ, "TORCHELASTIC_RESTART_COUNT", 0))
+        self.rank = _integer(environ, "RANK", -1)
+        self.local_rank = _integer(environ, "LOCAL_RANK", -1)
+        self.world_size = _integer(environ, "WORLD_SIZE", -1)
+        self.is_on = False
+        self.is_broken = False
+        self._notes: list[str] = []
+        self._forget()
+
+    def start(self) -> None:
+        """The process has joined a group: from now on it writes. Not after an error of ours."""
+        self.is_on = not self.is_broken
+
+    def after_fork(self) -> None:
+        """In a forked child: the rings are the parent's. It writes again when it joins a group of its own."""
+        self.is_on = False
+        self._forget()
+
+    def write(self, record: struct.Struct, kind: int, handle: bytes, *fields: object) -> None:
+        """Append a record to the calling thread's ring."""
+        ring = self._rings.get(threading.get_ident())
+        if ring is None:
+            ring = self._open()
+        ring.write(record, kind, self.rank & 0xFFFFFFFF, handle, *fields)
+
+    def retire(self) -> None:
+        """All groups are gone: the rings of other threads are written no more (those threads were theirs)."""
+        own = threading.get_ident()
+        for ident in [ident for ident in list(self._rings) if ident != own]:
+            self._rings.pop(ident).close()
+
+    def close(self) -> None:
+        """The process leaves in good order."""
+        for ring in list(self._rings.values()):
+            ring.close()
+
+    def fail(self, where: str, error: BaseException) -> None:
+        """Switch off for the life of this process, and say why where the agent can read it."""
+        self.is_on = False
+        if not self.is_broken:
+            self.is_broken = True
+            self.note(f"instrument switched off in {where}: {type(error).__name__}: {error}")
+
+    def note(self, text: str) -> None:
+        """Leave a sentence in `<run folder>/notes/<pid>.json`; where even that fails, nobody is told."""
+        try:
+            self._notes.append(text)
+            folder = os.path.join(self.run_dir, "notes")
+            os.makedirs(folder, exist_ok=True)
+            path = os.path.join(folder, f"{os.getpid()}.json")
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                json.dump({"pid": os.getpid(), "rank": self.rank, "notes": self._notes}, file)
+            os.replace(f"{path}.new", path)
+        except Exception:  # a full disk or a missing folder: there is no place left to complain
+            pass
+
+    def _open(self) -> Ring:
+        ident = threading.get_ident()
+        if len(self._rings) >= MAX_RINGS:
+            raise OSError(f"{len(self._rings)} threads of this process have a ring already")
+        folder = os.path.join(self.run_dir, "rings")
+        if not os.path.isdir(folder) and os.path.isdir(self.run_dir):
+            os.makedirs(folder, exist_ok=True)
+        ring = Ring(
+            os.path.join(folder, f"{os.getpid()}-{threading.get_native_id()}-{next(self._numbers)}.ring"),
+            MAIN_CAPACITY if ident == threading.main_thread().ident else CALLBACK_CAPACITY,
+            rank=self.rank,
+            local_rank=self.local_rank,
+            world_size=self.world_size,
+            attempt=self.attempt,
+        )
+        # Keyed by identity and not in a threading.local: the interpreter makes and drops the state of a thread
+        # that C++ owns (gloo's) around each callback, and a threading.local with it.
+        self._rings[ident] = ring
+        return ring
+
+    def _forget(self) -> None:
+        self._rings: dict[int, Ring] = {}
+        self._numbers = itertools.count()
+
+
+def _integer(environ: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(environ[name])
+    except (KeyError, ValueError):
+        return default

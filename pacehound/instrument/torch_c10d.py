@@ -1,0 +1,213 @@
+"""Every process group of `torch.distributed`, from its making to its end.
+
+One module global of distributed_c10d sees every group (the default one, new_group, split_group, DeviceMesh,
+re-initialisation): `_register_process_group`. Members stand in c10d's own tables only a moment later, so the two
+functions that call it are wrapped as well, for what they are given.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from pacehound.instrument import exits, torch_waits
+from pacehound.instrument.groups import Group
+from pacehound.instrument.recorder import Recorder
+from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
+from pacehound.instrument.torch_markers import Markers
+
+_HOOK_ID = 0x5041434548  # "PACEH": two consumers with one id would silently replace each other
+_DRAIN_S = 0.5
+"""For callbacks that wait for the interpreter's lock, which takes microseconds; a call without its peer never ends."""
+
+
+class Instrument:
+    """The groups of this process.
+
+    Parameters
+    ----------
+    c10d
+        The module `torch.distributed.distributed_c10d`, just imported.
+    markers
+        Told of optimizer steps from the first group on.
+
+    """
+
+    def __init__(self, c10d: Any, recorder: Recorder, markers: Markers) -> None:
+        self._c10d = c10d
+        self._recorder = recorder
+        self._markers = markers
+        self._groups: dict[str, tuple[Group, weakref.ref[Any]]] = {}
+        self._pending = Pending()
+        self._worlds = 0
+        self._is_prepared = False
+        self._tables: Tables | None = None
+        self._members = threading.local()
+
+    def install(self) -> None:
+        """Put our functions in place of c10d's own."""
+        c10d = self._c10d
+        if not hasattr(c10d, "_register_process_group") or not hasattr(c10d.ProcessGroup, "register_pre_hook"):
+            self._recorder.note(
+                "this torch has no pre and post hooks on its process groups; no calls will be seen. Use torch 2.15 or later"
+            )
+            return
+        c10d._register_process_group = self._after(c10d._register_process_group, self._joined)
+        for name, left in (
+            ("_unregister_process_group", self._left),
+            ("_unregister_all_process_groups", self._left_all),
+        ):
+            if hasattr(c10d, name):
+                setattr(c10d, name, self._after(getattr(c10d, name), left))
+        for name, argument in (
+            ("_new_process_group_helper", "global_ranks_in_group"),
+            ("_register_pg_in_world", "rank_mapping"),
+        ):
+            if hasattr(c10d, name):
+                setattr(c10d, name, self._telling_members(getattr(c10d, name), argument))
+
+    def after_fork(self) -> None:
+        """In a forked child: the groups are the parent's."""
+        self._groups.clear()
+        self._pending.clear()
+        torch_waits.forget()
+
+    def release(self) -> None:
+        """The interpreter is about to end: take back every Python function that C++ holds."""
+        for _, process_group in self._groups.values():
+            _unhook(process_group())
+        self._pending.drain(_DRAIN_S)
+
+    def _after(self, function: Any, ours: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            try:
+                if not self._recorder.is_broken:
+                    ours(*args, **kwargs)
+            except Exception as error:
+                self._recorder.fail(f"{function.__name__}", error)
+            return result
+
+        return call
+
+    def _telling_members(self, function: Any, argument: str) -> Any:
+        position = list(inspect.signature(function).parameters).index(argument)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = args[position] if len(args) > position else kwargs.get(argument)
+            if given is None:
+                return function(*args, **kwargs)
+            self._members.ranks = given
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._members.ranks = None
+
+        return call
+
+    def _joined(self, name: Any, process_group: Any) -> None:
+        now_ns = time.monotonic_ns()
+        world = self._c10d._world
+        # A shrunk default group is the default one before it is registered, a new one only afterwards.
+        is_world = world.default_pg is None or world.default_pg is process_group
+        size = process_group.size()
+        members = _world_ranks(
+            getattr(self._members, "ranks", None) or world.pg_group_ranks.get(process_group), size
+        )
+        if members is None:
+            self._recorder.note(f"group {str(name)!r} is not watched: c10d did not say who its {size} members are")
+            return
+        if is_world:
+            self._worlds += 1
+            self._recorder.rank = process_group.rank()
+            self._recorder.world_size = size
+        self._recorder.start()
+        self._prepare()
+        backends = {device.type: process_group._get_backend(device) for device in process_group._device_types}
+        group = Group(
+            self._recorder,
+            str(name),
+            members,
+            generation=max(self._worlds - 1, 0),
+            is_world=is_world,
+            backend=_backend_name(backends),
+            timeout_ms=_timeout_ms(backends),
+            ended_by_future=frozenset(device for device, backend in backends.items() if backend.name() == "gloo"),
+        )
+        group.announce(now_ns)
+        assert self._tables is not None
+        hooks = CallHooks(self._recorder, group, self._tables, self._pending)
+        process_group.register_pre_hook(_HOOK_ID, hooks.before)
+        process_group.register_post_hook(_HOOK_ID, hooks.after)
+        self._groups[group.name] = group, weakref.ref(process_group)
+
+    def _left(self, name: Any) -> None:
+        left = self._groups.pop(str(name), None)
+        if left is None:
+            return
+        group, process_group = left
+        _unhook(process_group())  # somebody (a DDP module) may hold it until the interpreter has gone
+        torch_waits.settle(threading.get_ident())
+        self._pending.drain(_DRAIN_S)
+        if self._recorder.is_on:
+            group.destroy()
+
+    def _left_all(self) -> None:
+        for name in list(self._groups):
+            self._left(name)
+        self._recorder.retire()
+
+    def _prepare(self) -> None:
+        """What a process needs once, at its first group: most processes never come here."""
+        if self._is_prepared:
+            return
+        self._is_prepared = True
+        import torch
+        from torch._C._distributed_c10d import HookOpName
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        self._tables = Tables(torch, HookOpName)
+        torch_waits.install(self._c10d.ProcessGroup, self._c10d.Work)
+        register_optimizer_step_post_hook(self._markers.optimizer_step)
+        exits.install(self._recorder, self.release)
+
+
+def _unhook(process_group: Any) -> None:
+    if process_group is not None:
+        process_group.unregister_pre_hook(_HOOK_ID)
+        process_group.unregister_post_hook(_HOOK_ID)
+
+
+def _world_ranks(given: Any, size: int) -> list[int] | None:
+    """World ranks in the order of ranks within the group; nothing given, or an empty list, is the whole world."""
+    if isinstance(given, dict):  # world rank -> rank in the group
+        return [int(rank) for rank in sorted(given, key=given.__getitem__)]
+    if isinstance(given, Sequence) and given:
+        return [int(rank) for rank in given] if len(given) == size else None
+    return list(range(size))
+
+
+def _backend_name(backends: dict[str, Any]) -> str:
+    """The backend whose calls tell least: a group with NCCL in it is one of NCCL."""
+    names = {backend.name() for backend in backends.values()}
+    if "nccl" in names:
+        return "nccl"
+    return str(sorted(names)[0]) if names else ""
+
+
+def _timeout_ms(backends: dict[str, Any]) -> int:
+    """The smallest timeout of its backends; 0 where none says."""
+    timeouts = []
+    for backend in backends.values():
+        try:
+            timeouts.append(int(backend.options._timeout.total_seconds() * 1000))
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            continue
+    return min(max(min(timeouts, default=0), 0), 0xFFFFFFFF)

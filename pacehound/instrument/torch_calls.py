@@ -1,0 +1,207 @@
+"""The hooks of one process group: a launch before each call, a completion when it has ended.
+
+A gloo call is ended when its future is done; the future calls back on one of gloo's threads, on failure too.
+Operations without a future (send, recv and, on gloo, reduce_scatter) are handed to `torch_waits`. On NCCL the
+future is done at launch and says nothing about the device, so only launches are written there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from pacehound.codes import DTYPES, OPS
+from pacehound.instrument import layout, torch_waits
+from pacehound.instrument.groups import Call, Group
+from pacehound.instrument.recorder import Recorder
+
+_OP_OF_NAME = {
+    "SEND": "send",
+    "RECV": "recv",
+    "BROADCAST": "broadcast",
+    "ALLREDUCE": "all_reduce",
+    "ALLREDUCE_COALESCED": "all_reduce",
+    "REDUCE": "reduce",
+    "ALLGATHER": "all_gather",
+    "ALLGATHER_BASE": "all_gather",
+    "ALLGATHER_COALESCED": "all_gather",
+    "ALLGATHER_INTO_TENSOR_COALESCED": "all_gather",
+    "REDUCE_SCATTER": "reduce_scatter",
+    "REDUCE_SCATTER_BASE": "reduce_scatter",
+    "REDUCE_SCATTER_TENSOR_COALESCED": "reduce_scatter",
+    "ALLTOALL": "all_to_all",
+    "ALLTOALL_BASE": "all_to_all",
+    "BARRIER": "barrier",
+    "SCATTER": "scatter",
+    "GATHER": "gather",
+}
+# Making a group or a window is no call of a communicator: not all of its members need take part.
+_NOT_CALLS = {"SPLIT", "NEW_WINDOW"}
+_TORCH_DTYPE = {"float8_e4m3": "float8_e4m3fn"}
+_DIRECTION = {"send": layout.SEND, "recv": layout.RECV}
+
+
+class Pending:
+    """The completions that futures have still to call.
+
+    An interpreter that ends while one of gloo's threads waits for it, or while C++ still holds a Python function,
+    takes the process down with it (SIGABRT, SIGSEGV). So whoever destroys a group or leaves drains these first.
+    """
+
+    def __init__(self) -> None:
+        self._completions: set[int] = set()
+        self.add = self._completions.add  # one bytecode under the interpreter's lock: safe on any thread
+        self.discard = self._completions.discard
+
+    def drain(self, timeout_s: float) -> bool:
+        """Let other threads call what is due; False where some call has not ended in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while self._completions and time.monotonic() < deadline_s:
+            time.sleep(0.0002)
+        return not self._completions
+
+    def clear(self) -> None:
+        """In a forked child: they are the parent's."""
+        self._completions.clear()
+
+
+class CallHooks:
+    """The pre and post hook of one group, and what its futures call."""
+
+    def __init__(self, recorder: Recorder, group: Group, tables: Tables, pending: Pending) -> None:
+        self._recorder = recorder
+        self._group = group
+        self._pending = pending
+        self._ops = tables.ops
+        self._dtypes = tables.dtypes
+        self._without_future: set[int] = set()
+        # The call that each thread has launched and not yet issued.
+        self._issuing: dict[int, tuple[int, Call, bool]] = {}
+
+    def before(self, args: Any) -> None:
+        """Pre hook: `args` is torch's PreHookArgs."""
+        if not self._recorder.is_on:
+            return
+        try:
+            self._launch(args)
+        except Exception as error:
+            self._recorder.fail("the hook before a call", error)
+
+    def after(self, args: Any) -> None:
+        """Post hook: `args` is torch's PostHookArgs. The call has been issued, and has not ended yet."""
+        if not self._recorder.is_on:
+            return
+        try:
+            self._issued(args)
+        except Exception as error:
+            self._recorder.fail("the hook after a call", error)
+
+    def _launch(self, args: Any) -> None:
+        op_and_direction = self._ops.get(args.name, (0, layout.NONE))
+        if op_and_direction is None:
+            return
+        op, direction = op_and_direction
+        tensors = args.input_tensors or args.output_tensors
+        count = dtype = 0
+        device = "cpu"
+        if tensors:
+            first = tensors[0]
+            dtype = self._dtypes.get(first.dtype, 0)
+            for tensor in tensors:
+                count += tensor.numel()
+            if not first.is_cpu:
+                device = first.device.type
+        group = self._group
+        root = args.root
+        peer = group.members[root] if 0 <= root < len(group.members) else -1
+        thread = threading.get_ident()
+        torch_waits.settle(thread)
+        unissued = self._issuing.pop(thread, None)
+        if unissued is not None:
+            # The call before this one raised between its two hooks: it never began, and nothing will end it.
+            group.complete(unissued[1], unissued[1].launch_ns, layout.FAILED)
+        call = Call(
+            op,
+            dtype,
+            direction,
+            layout.ASYNC if args.async_op else 0,
+            peer,
+            group.number(peer, direction),
+            count,
+            time.monotonic_ns(),
+        )
+        self._issuing[thread] = (args.op_id, call, device in group.ended_by_future)
+        group.launch(call)
+
+    def _issued(self, args: Any) -> None:
+        issuing = self._issuing.pop(threading.get_ident(), None)
+        if issuing is None or issuing[0] != args.op_id:
+            return
+        _, call, is_ended_by_future = issuing
+        if not is_ended_by_future:
+            return
+        if call.op not in self._without_future:
+            work = args.work
+            if work is None:
+                return
+            try:
+                future = work.get_future()
+            except RuntimeError:
+                self._without_future.add(call.op)
+            else:
+                completion = _Completion(self._recorder, self._group, call, self._pending)
+                future.add_done_callback(completion)
+                return
+        torch_waits.expect(self._recorder, self._group, call)
+
+
+class Tables:
+    """Codes by torch's own objects: a look-up by name per call would cost more."""
+
+    def __init__(self, torch: Any, hook_op_name: Any) -> None:
+        codes = {name: code for code, name in enumerate(OPS)}
+        self.ops: dict[Any, tuple[int, int] | None] = {}
+        for name, op in _OP_OF_NAME.items():
+            if hasattr(hook_op_name, name):
+                self.ops[getattr(hook_op_name, name)] = (codes[op], _DIRECTION.get(op, layout.NONE))
+        for name in _NOT_CALLS:
+            if hasattr(hook_op_name, name):
+                self.ops[getattr(hook_op_name, name)] = None
+        self.dtypes: dict[Any, int] = {}
+        for code, name in enumerate(DTYPES):
+            dtype = getattr(torch, _TORCH_DTYPE.get(name, name), None)
+            if code and dtype is not None:
+                self.dtypes[dtype] = code
+
+
+class _Completion:
+    """What a future calls when its call has ended."""
+
+    __slots__ = ("_call", "_group", "_pending", "_recorder")
+
+    def __init__(self, recorder: Recorder, group: Group, call: Call, pending: Pending) -> None:
+        self._recorder = recorder
+        self._group = group
+        self._call = call
+        self._pending = pending
+        pending.add(id(self))
+
+    def __del__(self) -> None:
+        # Not at the end of the call: the thread takes the interpreter's lock once more to let go of this object.
+        self._pending.discard(id(self))
+
+    def __call__(self, future: Any) -> None:
+        end_ns = time.monotonic_ns()
+        if not self._recorder.is_on:
+            return
+        try:
+            flags = 0
+            try:
+                future.value()
+            except Exception:  # whatever ended the call; its waiter gets it
+                flags = layout.FAILED
+            self._group.complete(self._call, end_ns, flags)
+        except Exception as error:
+            self._recorder.fail("the completion of a call", error)
+

@@ -1,0 +1,125 @@
+"""Ends of calls that have no future: gloo's send and recv, and its reduce_scatter.
+
+Their Work says nothing until somebody waits, so the end of `Work.wait` is an upper bound of theirs (END_BOUND).
+The hook sees a Work before the script does, but the Python object it sees is another one than the script gets
+unless it is kept alive, and keeping it would pin its tensors. So the methods that return it are wrapped as well,
+and the Work is watched through a weak reference, from there to its wait.
+
+A call issued from C++ (a functional reduce_scatter) shows no Work in Python: its end is put at the next launch of
+the same thread, as an upper bound too, because by then a script has nearly always waited for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from typing import Any
+
+from pacehound.instrument import layout
+from pacehound.instrument.groups import Call, Group
+from pacehound.instrument.recorder import Recorder
+
+_METHODS = (
+    "send",
+    "recv",
+    "recv_anysource",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced",
+)
+
+
+class _Open:
+    """A call whose end is to be seen by its wait."""
+
+    __slots__ = ("_call", "_group", "_recorder")
+
+    def __init__(self, recorder: Recorder, group: Group, call: Call) -> None:
+        self._recorder = recorder
+        self._group = group
+        self._call = call
+
+    def end(self, flags: int = 0) -> None:
+        end_ns = time.monotonic_ns()
+        if not self._recorder.is_on:
+            return
+        try:
+            self._group.complete(self._call, end_ns, flags | layout.END_BOUND)
+        except Exception as error:
+            self._recorder.fail("the wait for a call", error)
+
+
+_expected: dict[int, _Open] = {}  # by thread: issued, and its Work not yet handed to Python
+_watched: dict[int, tuple[weakref.ref[Any], _Open]] = {}  # by id of the Work
+
+
+def install(process_group_class: Any, work_class: Any) -> None:
+    """Wrap the methods that return such a Work, and `Work.wait`."""
+    for name in _METHODS:
+        if hasattr(process_group_class, name):
+            setattr(process_group_class, name, _watching(getattr(process_group_class, name)))
+    work_class.wait = _ending(work_class.wait)
+
+
+def expect(recorder: Recorder, group: Group, call: Call) -> None:
+    """The calling thread has issued `call`; its Work is about to be returned."""
+    _expected[threading.get_ident()] = _Open(recorder, group, call)
+
+
+def settle(thread: int) -> None:
+    """The thread goes on to something else: what it issued from C++ before has ended by now."""
+    if _expected:
+        left = _expected.pop(thread, None)
+        if left is not None:
+            left.end()
+
+
+def forget() -> None:
+    """In a forked child: what is open is the parent's."""
+    _expected.clear()
+    _watched.clear()
+
+
+def _watching(method: Any) -> Any:
+    @functools.wraps(method)
+    def issue(*args: Any, **kwargs: Any) -> Any:
+        work = method(*args, **kwargs)
+        opened = _expected.pop(threading.get_ident(), None)
+        if opened is not None:
+            _watch(work, opened)
+        return work
+
+    return issue
+
+
+def _watch(work: Any, opened: _Open) -> None:
+    key = id(work)
+
+    def dropped(_: Any) -> None:
+        left = _watched.pop(key, None)
+        if left is not None:  # nobody waited, and nobody will
+            left[1].end()
+
+    try:
+        _watched[key] = (weakref.ref(work, dropped), opened)
+    except TypeError:
+        opened.end()
+
+
+def _ending(wait: Any) -> Any:
+    @functools.wraps(wait)
+    def wait_and_see(self: Any, *args: Any, **kwargs: Any) -> Any:
+        watched = _watched.pop(id(self), None) if _watched else None
+        if watched is None:
+            return wait(self, *args, **kwargs)
+        try:
+            result = wait(self, *args, **kwargs)
+        except BaseException:
+            watched[1].end(layout.FAILED)
+            raise
+        watched[1].end()
+        return result
+
+    return wait_and_see

@@ -1,0 +1,144 @@
+"""What a script notices of being instrumented: nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import ring_reader
+from pacehound.instrument.launch import environment
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.integration
+
+ALONE = """
+    import sys, torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    for _ in range(3):
+        dist.all_reduce(torch.ones(2))
+"""
+
+
+def run(
+    folder: Path, script: str, run_dir: Path | None, job: str = "j", *, module: bool = False
+) -> subprocess.CompletedProcess[str]:
+    (folder / "main.py").write_text(textwrap.dedent(script))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    env |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    env["PYTHONPATH"] = str(folder / "lib")
+    if run_dir is not None:
+        env = environment(run_dir, job, env)
+    command = [sys.executable, *(["-m", "main"] if module else ["main.py"])]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+
+
+def kinds(run_dir: Path) -> list[int]:
+    return [record.kind for ring in ring_reader.read_all(run_dir) for record in ring.records]
+
+
+def test_a_folder_with_our_names_and_its_own_sitecustomize_runs_as_without_us(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = 'ran'\n")
+    (tmp_path / "collector.py").write_text("name = 'their collector'\n")
+    for package in ("streams", "storage"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(f"name = 'their {package}'\n")
+    script = ALONE + """
+    import builtins, collector, importlib.util, multiprocessing, os, streams, storage, subprocess
+    print(collector.name, streams.name, storage.name, builtins.theirs, sys.modules["sitecustomize"].__file__)
+    print([importlib.util.find_spec(name) for name in ("alerts", "actuators", "simulator", "bench")])
+    print([entry for entry in sys.path if "pacehound" in entry])
+    print(dist.distributed_c10d.__loader__, torch.save.__name__, threads := __import__("threading").enumerate())
+    child = [sys.executable, "-c", "import builtins; print(builtins.theirs)"]
+    print(subprocess.run(child, capture_output=True, text=True).stdout)
+    if os.fork() == 0:
+        os._exit(0)
+    print("forked", os.wait()[1])
+    dist.destroy_process_group()
+    """
+    (tmp_path / "run").mkdir()
+    without, with_us = run(tmp_path, script, None), run(tmp_path, script, tmp_path / "run")
+
+    def normal(done: subprocess.CompletedProcess[str]) -> list[str]:
+        return [line.split(" at 0x")[0] for line in done.stdout.splitlines()]
+
+    assert normal(with_us) == normal(without)
+    assert (with_us.returncode, with_us.stderr) == (without.returncode, without.stderr) == (0, "")
+    assert kinds(tmp_path / "run").count(3) == kinds(tmp_path / "run").count(4) == 3
+
+
+def test_an_error_in_the_script_s_own_sitecustomize_is_reported_as_without_us(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "sitecustomize.py").write_text("raise ValueError('theirs')\n")
+    without, with_us = run(tmp_path, "print('on')", None), run(tmp_path, "print('on')", tmp_path)
+    assert "theirs" in without.stderr
+    assert (with_us.returncode, with_us.stdout, with_us.stderr) == (0, "on\n", without.stderr)
+    assert not (tmp_path / "rings").exists(), "a process without a group writes nothing"
+
+
+def test_an_exception_leaves_with_the_script_s_own_output_and_exit_code_and_is_noted(tmp_path: Path) -> None:
+    script = (
+        ALONE
+        + """
+    sys.excepthook = lambda *details: print("their hook", details[0].__name__, file=sys.stderr)
+    raise ArithmeticError("the loss is not finite")
+    """
+    )
+    (tmp_path / "run").mkdir()
+    without, with_us = run(tmp_path, script, None), run(tmp_path, script, tmp_path / "run", module=True)
+    # torch itself sometimes aborts (134) at the end of a script that never destroyed its group.
+    assert {without.returncode, with_us.returncode} <= {1, 134}
+    assert "their hook ArithmeticError" in with_us.stderr
+    (said,) = [r for ring in ring_reader.read_all(tmp_path / "run") for r in ring.records if r.kind == 6]
+    assert ring_reader.leaving(said) == (1, "ArithmeticError: the loss is not finite")
+
+
+@pytest.mark.parametrize("trouble", ["missing", "a file", "full"])
+def test_a_run_folder_that_cannot_be_written_changes_nothing(tmp_path: Path, trouble: str) -> None:
+    run_dir = tmp_path / "run"
+    script = ALONE + "    dist.destroy_process_group()\n    print('done')\n"
+    if trouble == "a file":
+        run_dir.write_text("")
+    elif trouble == "full":  # no file may grow beyond 4 KB
+        run_dir.mkdir()
+        limit = "import resource, signal\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        script = limit + textwrap.dedent(script)
+    done = run(tmp_path, script, run_dir)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert not list(run_dir.glob("rings/*.ring")) if run_dir.is_dir() else True
+    if trouble == "full":
+        assert not list(run_dir.glob("rings/*")), "nothing half-made is left"
+
+
+def test_a_child_that_is_forked_never_writes_into_its_parent_s_ring(tmp_path: Path) -> None:
+    script = ALONE + """
+    import os
+    pid = os.fork()
+    if pid == 0:
+        dist.distributed_c10d._world.default_pg = None
+        os.environ["MASTER_PORT"] = "0"
+        store = dist.HashStore()
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+        dist.all_reduce(torch.ones(2))
+        dist.destroy_process_group()
+        os._exit(0)
+    os.wait()
+    print(pid)
+    dist.destroy_process_group()
+    """
+    done = run(tmp_path, script, tmp_path)
+    assert done.returncode == 0, done.stderr
+    launches = {}
+    for ring in ring_reader.read_all(tmp_path):
+        launches[ring.pid] = launches.get(ring.pid, 0) + [r.kind for r in ring.records].count(3)
+    child = int(done.stdout)
+    assert launches.pop(child, 0) <= 1
+    assert list(launches.values()) == [3]
