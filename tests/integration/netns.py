@@ -1,0 +1,62 @@
+"""Two hosts on one machine: network namespaces joined by a veth pair, made and removed by the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Host:
+    """One namespace."""
+
+    name: str
+    namespace: str
+    address: str
+    interface: str
+
+    @property
+    def prefix(self) -> list[str]:
+        """What a command is run with to be on this host."""
+        return ["ip", "netns", "exec", self.namespace]
+
+
+def why_not() -> str:
+    """Why namespaces cannot be had here; empty when they can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if shutil.which("ip") is None:
+        return "network namespaces need iproute2"
+    return ""
+
+
+@contextmanager
+def two_hosts() -> Iterator[tuple[Host, Host]]:
+    """Two hosts that reach each other and nothing else."""
+    tag = f"ph{os.getpid() % 100_000}"
+    hosts = tuple(
+        Host(name=name, namespace=f"{tag}{name}", address=f"10.77.0.{number}", interface=f"{tag}{number}")
+        for number, name in ((1, "left"), (2, "right"))
+    )
+    left, right = hosts
+    try:
+        for host in hosts:
+            _ip("netns", "add", host.namespace)
+        peer = ("peer", "name", right.interface, "netns", right.namespace)
+        _ip("link", "add", left.interface, "netns", left.namespace, "type", "veth", *peer)
+        for host in hosts:
+            _ip("-n", host.namespace, "address", "add", f"{host.address}/24", "dev", host.interface)
+            for interface in ("lo", host.interface):
+                _ip("-n", host.namespace, "link", "set", interface, "up")
+        yield left, right
+    finally:
+        for host in hosts:
+            subprocess.run(["ip", "netns", "delete", host.namespace], capture_output=True, check=False)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
