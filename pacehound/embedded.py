@@ -48,7 +48,8 @@ class SiblingStore:
 
     def write(self, messages: Sequence[Message]) -> Sequence[DeadLetter]:
         """Take these messages and return what of them does not fit."""
-        return self._writer.write(messages).dead_letters
+        letters: Sequence[DeadLetter] = self._writer.write(messages).dead_letters
+        return letters
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident."""

@@ -55,7 +55,8 @@ def run_command(
     def instrument(watch: Watch) -> Mapping[str, str]:
         from pacehound.instrument.launch import environment
 
-        return environment(watch.run_dir.path, name, environ)
+        instrumented: Mapping[str, str] = environment(watch.run_dir.path, name, environ)
+        return instrumented
 
     try:
         ended = supervise(command, plan, instrument, say)
