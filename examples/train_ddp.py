@@ -1,6 +1,6 @@
 """A small data-parallel training loop on CPUs, with a fake step time and, if asked, one slow rank.
 
-    torchrun --nproc-per-node 4 examples/train_ddp.py --iterations 300 --slow-rank 2 --slow-from 200
+torchrun --nproc-per-node 4 examples/train_ddp.py --iterations 300 --slow-rank 2 --slow-from 200
 """
 
 from __future__ import annotations

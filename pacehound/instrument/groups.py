@@ -61,9 +61,7 @@ class Group:
         self.backend = backend
         self.timeout_ms = timeout_ms
         self.ended_by_future = ended_by_future
-        self.handle = bytes.fromhex(
-            communicator_id(recorder.job, recorder.attempt, name, self.members, generation)
-        )
+        self.handle = bytes.fromhex(communicator_id(recorder.job, recorder.attempt, name, self.members, generation))
         self._recorder = recorder
         self._collectives = 0
         self._pairs: dict[tuple[int, int], int] = {}

@@ -28,7 +28,7 @@ class AfterImport:
         """Stand first among the finders; what is imported already is served at once."""
         for name in [name for name in self._functions if name in sys.modules]:
             _call(self._functions.pop(name), sys.modules[name])
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -39,7 +39,7 @@ class AfterImport:
         if after is None:
             return None
         if not self._functions and self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             if finder is self or find is None:

@@ -12,8 +12,9 @@ import os
 import struct
 import threading
 from collections.abc import Mapping
+from typing import Any
 
-from pacehound.instrument.ring import CALLBACK_CAPACITY, MAIN_CAPACITY, Ring
+from pacehound.instrument.ring import CALLBACK_CAPACITY, MAIN_CAPACITY, Ring, process_start_ticks
 
 MAX_RINGS = 1024
 """More threads than this in one process cannot all be ours to serve; it bounds the space that rings take."""
@@ -31,6 +32,8 @@ class Recorder:
 
     Attributes
     ----------
+    native
+        The native hooks, where they are loaded.
     is_on
         False before the first group, after a fork and after an error of ours: nothing is written then.
 
@@ -43,6 +46,7 @@ class Recorder:
         self.rank = _integer(environ, "RANK", -1)
         self.local_rank = _integer(environ, "LOCAL_RANK", -1)
         self.world_size = _integer(environ, "WORLD_SIZE", -1)
+        self.native: Any = None
         self.is_on = False
         self.is_broken = False
         self._notes: list[str] = []
@@ -51,6 +55,11 @@ class Recorder:
     def start(self) -> None:
         """The process has joined a group: from now on it writes. Not after an error of ours."""
         self.is_on = not self.is_broken
+        if self.is_on and self.native is not None:
+            self.make_folder()
+            self.native.start(
+                self.run_dir, self.rank, self.local_rank, self.world_size, self.attempt, process_start_ticks()
+            )
 
     def after_fork(self) -> None:
         """In a forked child: the rings are the parent's. It writes again when it joins a group of its own."""
@@ -58,26 +67,39 @@ class Recorder:
         self._forget()
 
     def write(self, record: struct.Struct, kind: int, handle: bytes, *fields: object) -> None:
-        """Append a record to the calling thread's ring."""
+        """Append a record to the calling thread's ring; with the native hooks, to the one that they write."""
+        if self.native is not None:
+            self.native.write(record.pack(kind, self.rank & 0xFFFFFFFF, handle, *fields))
+            return
         ring = self._rings.get(threading.get_ident())
         if ring is None:
             ring = self._open()
         ring.write(record, kind, self.rank & 0xFFFFFFFF, handle, *fields)
 
     def retire(self) -> None:
-        """All groups are gone: the rings of other threads are written no more (those threads were theirs)."""
+        """All groups are gone: the rings of other threads are written no more (those threads were theirs).
+
+        The native hooks close a ring when its thread ends.
+        """
+        self._look_at_native()
         own = threading.get_ident()
         for ident in [ident for ident in list(self._rings) if ident != own]:
             self._rings.pop(ident).close()
 
     def close(self) -> None:
         """The process leaves in good order."""
+        self._look_at_native()
+        if self.native is not None:
+            self.native.stop()
+            self.native.close()
         for ring in list(self._rings.values()):
             ring.close()
 
     def fail(self, where: str, error: BaseException) -> None:
         """Switch off for the life of this process, and say why where the agent can read it."""
         self.is_on = False
+        if self.native is not None:
+            self.native.stop()
         if not self.is_broken:
             self.is_broken = True
             self.note(f"instrument switched off in {where}: {type(error).__name__}: {error}")
@@ -95,13 +117,23 @@ class Recorder:
         except Exception:  # a full disk or a missing folder: there is no place left to complain
             pass
 
+    def make_folder(self) -> str:
+        """The folder of the rings, made where the run folder is there without it."""
+        folder = os.path.join(self.run_dir, "rings")
+        if not os.path.isdir(folder) and os.path.isdir(self.run_dir):
+            os.makedirs(folder, exist_ok=True)
+        return folder
+
+    def _look_at_native(self) -> None:
+        error = self.native.error() if self.native is not None else ""
+        if error:
+            self.fail("a native hook", RuntimeError(error))
+
     def _open(self) -> Ring:
         ident = threading.get_ident()
         if len(self._rings) >= MAX_RINGS:
             raise OSError(f"{len(self._rings)} threads of this process have a ring already")
-        folder = os.path.join(self.run_dir, "rings")
-        if not os.path.isdir(folder) and os.path.isdir(self.run_dir):
-            os.makedirs(folder, exist_ok=True)
+        folder = self.make_folder()
         ring = Ring(
             os.path.join(folder, f"{os.getpid()}-{threading.get_native_id()}-{next(self._numbers)}.ring"),
             MAIN_CAPACITY if ident == threading.main_thread().ident else CALLBACK_CAPACITY,

@@ -51,9 +51,7 @@ class Ring:
 
     __slots__ = ("_fence", "_map", "_mask", "_next", "_words", "path")
 
-    def __init__(
-        self, path: str, capacity: int, *, rank: int, local_rank: int, world_size: int, attempt: int
-    ) -> None:
+    def __init__(self, path: str, capacity: int, *, rank: int, local_rank: int, world_size: int, attempt: int) -> None:
         if capacity < 1 or capacity & (capacity - 1):
             raise ValueError(f"a ring holds a power of two of records, not {capacity}")
         if sys.byteorder != "little":

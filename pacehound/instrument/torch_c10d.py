@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from pacehound.instrument import exits, torch_waits
+from pacehound.instrument import exits, native_hooks, torch_waits
 from pacehound.instrument.groups import Group
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
@@ -54,7 +55,8 @@ class Instrument:
         c10d = self._c10d
         if not hasattr(c10d, "_register_process_group") or not hasattr(c10d.ProcessGroup, "register_pre_hook"):
             self._recorder.note(
-                "this torch has no pre and post hooks on its process groups; no calls will be seen. Use torch 2.15 or later"
+                "this torch has no pre and post hooks on its process groups; no calls will be seen. "
+                "Use torch 2.15 or later"
             )
             return
         c10d._register_process_group = self._after(c10d._register_process_group, self._joined)
@@ -79,6 +81,7 @@ class Instrument:
 
     def release(self) -> None:
         """The interpreter is about to end: take back every Python function that C++ holds."""
+        self.settle()
         for _, process_group in self._groups.values():
             _unhook(process_group())
         self._pending.drain(_DRAIN_S)
@@ -118,9 +121,7 @@ class Instrument:
         # A shrunk default group is the default one before it is registered, a new one only afterwards.
         is_world = world.default_pg is None or world.default_pg is process_group
         size = process_group.size()
-        members = _world_ranks(
-            getattr(self._members, "ranks", None) or world.pg_group_ranks.get(process_group), size
-        )
+        members = _world_ranks(getattr(self._members, "ranks", None) or world.pg_group_ranks.get(process_group), size)
         if members is None:
             self._recorder.note(f"group {str(name)!r} is not watched: c10d did not say who its {size} members are")
             return
@@ -128,8 +129,8 @@ class Instrument:
             self._worlds += 1
             self._recorder.rank = process_group.rank()
             self._recorder.world_size = size
-        self._recorder.start()
         self._prepare()
+        self._recorder.start()
         backends = {device.type: process_group._get_backend(device) for device in process_group._device_types}
         group = Group(
             self._recorder,
@@ -142,10 +143,14 @@ class Instrument:
             ended_by_future=frozenset(device for device, backend in backends.items() if backend.name() == "gloo"),
         )
         group.announce(now_ns)
-        assert self._tables is not None
-        hooks = CallHooks(self._recorder, group, self._tables, self._pending)
-        process_group.register_pre_hook(_HOOK_ID, hooks.before)
-        process_group.register_post_hook(_HOOK_ID, hooks.after)
+        native = self._recorder.native
+        if native is not None:
+            native.attach(process_group, group.handle, list(members), "cpu" in group.ended_by_future)
+        else:
+            assert self._tables is not None
+            hooks = CallHooks(self._recorder, group, self._tables, self._pending)
+            process_group.register_pre_hook(_HOOK_ID, hooks.before)
+            process_group.register_post_hook(_HOOK_ID, hooks.after)
         self._groups[group.name] = group, weakref.ref(process_group)
 
     def _left(self, name: Any) -> None:
@@ -154,7 +159,7 @@ class Instrument:
             return
         group, process_group = left
         _unhook(process_group())  # somebody (a DDP module) may hold it until the interpreter has gone
-        torch_waits.settle(threading.get_ident())
+        self.settle()
         self._pending.drain(_DRAIN_S)
         if self._recorder.is_on:
             group.destroy()
@@ -163,6 +168,13 @@ class Instrument:
         for name in list(self._groups):
             self._left(name)
         self._recorder.retire()
+
+    def settle(self) -> None:
+        """What this thread issued from C++ has ended by now."""
+        if self._recorder.native is not None:
+            self._recorder.native.settle()
+        else:
+            torch_waits.settle(threading.get_ident())
 
     def _prepare(self) -> None:
         """What a process needs once, at its first group: most processes never come here."""
@@ -174,7 +186,11 @@ class Instrument:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         self._tables = Tables(torch, HookOpName)
-        torch_waits.install(self._c10d.ProcessGroup, self._c10d.Work)
+        self._recorder.native = native_hooks.load(os.environ)
+        native = self._recorder.native
+        torch_waits.install(
+            self._c10d.ProcessGroup, self._c10d.Work, torch_waits.taken if native is None else native.take_expected
+        )
         register_optimizer_step_post_hook(self._markers.optimizer_step)
         exits.install(self._recorder, self.release)
 

@@ -204,4 +204,3 @@ class _Completion:
             self._group.complete(self._call, end_ns, flags)
         except Exception as error:
             self._recorder.fail("the completion of a call", error)
-

@@ -36,7 +36,10 @@ class Markers:
         now_ns = time.monotonic_ns()
         try:
             self.evaluation(begins=False)
-            torch_waits.settle(threading.get_ident())
+            if self._recorder.native is not None:
+                self._recorder.native.settle()
+            else:
+                torch_waits.settle(threading.get_ident())
             ordinal = self._ordinals.get(optimizer)
             if ordinal is None:
                 ordinal = self._ordinals[optimizer] = len(self._steps)

@@ -15,6 +15,7 @@ import functools
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from pacehound.instrument import layout
@@ -52,14 +53,17 @@ class _Open:
 
 
 _expected: dict[int, _Open] = {}  # by thread: issued, and its Work not yet handed to Python
-_watched: dict[int, tuple[weakref.ref[Any], _Open]] = {}  # by id of the Work
+_watched: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the Work
 
 
-def install(process_group_class: Any, work_class: Any) -> None:
-    """Wrap the methods that return such a Work, and `Work.wait`."""
+def install(process_group_class: Any, work_class: Any, take: Callable[[], Any]) -> None:
+    """Wrap the methods that return such a Work, and `Work.wait`.
+
+    `take` gives the call that the calling thread has issued and nobody watches yet, or None.
+    """
     for name in _METHODS:
         if hasattr(process_group_class, name):
-            setattr(process_group_class, name, _watching(getattr(process_group_class, name)))
+            setattr(process_group_class, name, _watching(getattr(process_group_class, name), take))
     work_class.wait = _ending(work_class.wait)
 
 
@@ -82,11 +86,16 @@ def forget() -> None:
     _watched.clear()
 
 
-def _watching(method: Any) -> Any:
+def taken() -> Any:
+    """What the Python hooks have handed to `expect`."""
+    return _expected.pop(threading.get_ident(), None)
+
+
+def _watching(method: Any, take: Callable[[], Any]) -> Any:
     @functools.wraps(method)
     def issue(*args: Any, **kwargs: Any) -> Any:
         work = method(*args, **kwargs)
-        opened = _expected.pop(threading.get_ident(), None)
+        opened = take()
         if opened is not None:
             _watch(work, opened)
         return work
@@ -94,7 +103,7 @@ def _watching(method: Any) -> Any:
     return issue
 
 
-def _watch(work: Any, opened: _Open) -> None:
+def _watch(work: Any, opened: Any) -> None:
     key = id(work)
 
     def dropped(_: Any) -> None:

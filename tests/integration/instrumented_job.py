@@ -1,4 +1,4 @@
-"""A job for test_instrument_job.py: every way to communicate. Run by torchrun, 4 ranks; its argument is an empty folder.
+"""A job for test_instrument_job.py: every way to communicate. Run by torchrun, 4 ranks, given an empty folder.
 
 It knows nothing of Pacehound.
 """
@@ -61,7 +61,7 @@ def groups(rank: int) -> None:
     pair = [1, 3]
     group = dist.new_group(pair)
     if rank in pair:
-        dist.broadcast(torch.ones(3), 3, group=group)
+        dist.broadcast(torch.ones(13), 3, group=group)
         dist.destroy_process_group(group)
     halves = dist.split_group(split_ranks=[[0, 1], [2, 3]])
     dist.all_reduce(torch.ones(5), group=halves)

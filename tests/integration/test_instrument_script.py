@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import ring_reader
+
 from pacehound.instrument.launch import environment
 
 pytest.importorskip("torch")
@@ -51,7 +52,9 @@ def test_a_folder_with_our_names_and_its_own_sitecustomize_runs_as_without_us(tm
     for package in ("streams", "storage"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(f"name = 'their {package}'\n")
-    script = ALONE + """
+    script = (
+        ALONE
+        + """
     import builtins, collector, importlib.util, multiprocessing, os, streams, storage, subprocess
     print(collector.name, streams.name, storage.name, builtins.theirs, sys.modules["sitecustomize"].__file__)
     print([importlib.util.find_spec(name) for name in ("alerts", "actuators", "simulator", "bench")])
@@ -64,6 +67,7 @@ def test_a_folder_with_our_names_and_its_own_sitecustomize_runs_as_without_us(tm
     print("forked", os.wait()[1])
     dist.destroy_process_group()
     """
+    )
     (tmp_path / "run").mkdir()
     without, with_us = run(tmp_path, script, None), run(tmp_path, script, tmp_path / "run")
 
@@ -119,7 +123,9 @@ def test_a_run_folder_that_cannot_be_written_changes_nothing(tmp_path: Path, tro
 
 
 def test_a_child_that_is_forked_never_writes_into_its_parent_s_ring(tmp_path: Path) -> None:
-    script = ALONE + """
+    script = (
+        ALONE
+        + """
     import os
     pid = os.fork()
     if pid == 0:
@@ -134,6 +140,7 @@ def test_a_child_that_is_forked_never_writes_into_its_parent_s_ring(tmp_path: Pa
     print(pid)
     dist.destroy_process_group()
     """
+    )
     done = run(tmp_path, script, tmp_path)
     assert done.returncode == 0, done.stderr
     launches = {}

@@ -34,7 +34,7 @@ def _load_instrument() -> None:
             def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]
                 return PathFinder.find_spec(name, [root]) if name == "pacehound" else None
 
-        sys.meta_path.insert(0, FindsPacehound)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, FindsPacehound)
         from pacehound.instrument import bootstrap
 
         bootstrap.start()
@@ -45,6 +45,6 @@ def _load_instrument() -> None:
 _step_aside()
 try:
     # Raises where there is no other one, which the interpreter takes as it takes it without us.
-    import sitecustomize  # noqa: F401
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
 finally:
     _load_instrument()

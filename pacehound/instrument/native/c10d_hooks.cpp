@@ -1,0 +1,404 @@
+/* c10d_hooks.cpp: the hooks of pacehound/instrument/torch_calls.py without the interpreter.
+ *
+ * Same records, same numbers, same rings (collector/native/ring.h). A call costs well under a microsecond, needs no
+ * GIL, and leaves no Python function in C++ that would outlive the interpreter. Built by build.py for one torch.
+ *
+ * Threads: each writes a ring of its own, made at its first record and closed when the thread ends. Nothing here
+ * throws into c10d: the first error switches the hooks off, and Python asks why (error()).
+ */
+#include <torch/extension.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "ring.h"
+
+namespace py = pybind11;
+
+namespace {
+
+constexpr int64_t kHookId = 0x5041434548;
+constexpr uint32_t kMainCapacity = 16384, kOtherCapacity = 2048;
+constexpr uint8_t kSourceC10d = 1;
+
+/* What all rings of the process share. Set under the GIL, before the first hook; never freed. */
+struct Process {
+    std::string run_dir;
+    int32_t rank = -1, local_rank = -1, world_size = -1, attempt = 0;
+    uint64_t start_ticks = 0;
+};
+Process& process() {
+    static Process* the = new Process;
+    return *the;
+}
+std::atomic<bool> is_on{false};
+std::atomic<uint32_t> generation{0}; /* one more in each forked child: its parent's rings are not its own */
+std::atomic<uint32_t> opened{0};
+std::mutex& error_lock() {
+    static std::mutex* the = new std::mutex;
+    return *the;
+}
+std::string& error_text() {
+    static std::string* the = new std::string;
+    return *the;
+}
+
+void fail(const std::string& why) {
+    is_on.store(false);
+    std::lock_guard<std::mutex> guard(error_lock());
+    if (error_text().empty()) error_text() = why;
+}
+
+uint64_t now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return uint64_t(t.tv_sec) * 1000000000ull + uint64_t(t.tv_nsec);
+}
+
+class Ring;
+std::mutex& rings_lock() {
+    static std::mutex* the = new std::mutex;
+    return *the;
+}
+std::set<Ring*>& rings() {
+    static std::set<Ring*>* the = new std::set<Ring*>;
+    return *the;
+}
+
+/* A mapped ring file. Only the thread that made it writes it; another one may close it when the process leaves. */
+class Ring {
+  public:
+    Ring() : generation_(generation.load()) {
+        const auto tid = uint32_t(syscall(SYS_gettid));
+        const auto pid = uint32_t(getpid());
+        capacity_ = tid == pid ? kMainCapacity : kOtherCapacity;
+        size_ = PH_RING_HEADER_BYTES + size_t(capacity_) * PH_RECORD_BYTES;
+        const std::string path = process().run_dir + "/rings/" + std::to_string(pid) + "-" + std::to_string(tid) +
+                                 "-" + std::to_string(opened.fetch_add(1)) + ".ring";
+        const std::string temporary = path + ".new";
+        const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0) throw std::runtime_error("cannot make " + temporary + ": " + strerror(errno));
+        /* Every block now: a store into a page that the file system cannot provide would be a SIGBUS. */
+        int failed = posix_fallocate(fd, 0, off_t(size_));
+        void* memory = failed ? MAP_FAILED : mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        ::close(fd);
+        if (memory == MAP_FAILED) {
+            ::unlink(temporary.c_str());
+            throw std::runtime_error("no room for " + temporary + ": " + strerror(failed ? failed : errno));
+        }
+        header_ = static_cast<ph_ring_header*>(memory);
+        records_ = reinterpret_cast<ph_record*>(static_cast<char*>(memory) + PH_RING_HEADER_BYTES);
+        header_->magic = PH_RING_MAGIC;
+        header_->version = PH_RING_VERSION;
+        header_->header_bytes = PH_RING_HEADER_BYTES;
+        header_->record_bytes = PH_RECORD_BYTES;
+        header_->capacity = capacity_;
+        header_->pid = pid;
+        header_->tid = tid;
+        header_->process_start_ticks = process().start_ticks;
+        header_->rank = process().rank;
+        header_->local_rank = process().local_rank;
+        header_->world_size = process().world_size;
+        header_->attempt = process().attempt;
+        header_->created_ns = now_ns();
+        if (::rename(temporary.c_str(), path.c_str()) != 0) {
+            const int reason = errno;
+            munmap(memory, size_);
+            ::unlink(temporary.c_str());
+            throw std::runtime_error("cannot name " + path + ": " + strerror(reason));
+        }
+        std::lock_guard<std::mutex> guard(rings_lock());
+        rings().insert(this);
+    }
+    ~Ring() {
+        if (is_ours()) { /* else a fork may have copied the lock while another thread held it */
+            std::lock_guard<std::mutex> guard(rings_lock());
+            rings().erase(this);
+        }
+        close();
+        munmap(header_, size_);
+    }
+    Ring(const Ring&) = delete;
+    Ring& operator=(const Ring&) = delete;
+
+    bool is_ours() const { return generation_ == generation.load(std::memory_order_relaxed); }
+
+    /* Can't fail. A signal handler may come in between: each record takes its index first. */
+    void write(const ph_record& record) {
+        const uint64_t index = next_++;
+        ph_record* slot = records_ + (index & (capacity_ - 1));
+        __atomic_store_n(&slot->stamp, 2 * index + 1, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        memcpy(reinterpret_cast<char*>(slot) + 8, reinterpret_cast<const char*>(&record) + 8, PH_RECORD_BYTES - 8);
+        __atomic_store_n(&slot->stamp, 2 * index + 2, __ATOMIC_RELEASE);
+        __atomic_store_n(&header_->written, next_, __ATOMIC_RELEASE);
+    }
+    void close() {
+        if (is_ours()) header_->closed = 1;
+    }
+
+  private:
+    uint32_t generation_, capacity_;
+    size_t size_;
+    ph_ring_header* header_;
+    ph_record* records_;
+    uint64_t next_ = 0;
+};
+
+thread_local std::unique_ptr<Ring> own_ring;
+
+void write(const ph_record& record) {
+    if (!own_ring || !own_ring->is_ours()) own_ring = std::make_unique<Ring>();
+    own_ring->write(record);
+}
+
+/* One communicator that this process has joined. */
+struct Group {
+    std::array<uint8_t, 16> handle;
+    std::vector<int32_t> members; /* world ranks, in the order of ranks within the group */
+    bool cpu_ends_by_future = false;
+    std::atomic<int64_t> collectives{0};
+    std::mutex pairs_lock;
+    std::map<std::pair<int32_t, uint8_t>, int64_t> pairs;
+    std::array<std::atomic<bool>, 32> without_future{}; /* by op */
+
+    int64_t number(int32_t peer, uint8_t direction) {
+        if (direction == PH_NONE) return collectives.fetch_add(1);
+        std::lock_guard<std::mutex> guard(pairs_lock);
+        return pairs[{peer, direction}]++;
+    }
+};
+
+struct Call {
+    std::shared_ptr<Group> group;
+    ph_record record; /* its LAUNCH; the COMPLETE repeats it */
+};
+
+void end(const Call& call, uint8_t flags) {
+    if (!is_on.load(std::memory_order_relaxed)) return;
+    ph_record record = call.record;
+    record.kind = PH_COMPLETE;
+    record.call.flags |= flags;
+    record.call.end_ns = now_ns();
+    write(record);
+}
+
+/* Positions in OPS of pacehound/codes.py, by HookOpName; -1 is no call of a communicator. */
+int op_of(c10d::HookOpName name) {
+    using Name = c10d::HookOpName;
+    switch (name) {
+        case Name::ALLREDUCE:
+        case Name::ALLREDUCE_COALESCED: return 1;
+        case Name::ALLGATHER:
+        case Name::ALLGATHER_BASE:
+        case Name::ALLGATHER_COALESCED:
+        case Name::ALLGATHER_INTO_TENSOR_COALESCED: return 2;
+        case Name::REDUCE_SCATTER:
+        case Name::REDUCE_SCATTER_BASE:
+        case Name::REDUCE_SCATTER_TENSOR_COALESCED: return 3;
+        case Name::BROADCAST: return 4;
+        case Name::REDUCE: return 5;
+        case Name::ALLTOALL:
+        case Name::ALLTOALL_BASE: return 6;
+        case Name::GATHER: return 7;
+        case Name::SCATTER: return 8;
+        case Name::BARRIER: return 9;
+        case Name::SEND: return 10;
+        case Name::RECV: return 11;
+        case Name::SPLIT:
+        case Name::NEW_WINDOW: return -1;
+        default: return 0;
+    }
+}
+
+/* Positions in DTYPES of pacehound/codes.py. */
+uint8_t dtype_of(at::ScalarType type) {
+    switch (type) {
+        case at::kChar: return 1;
+        case at::kByte: return 2;
+        case at::kShort: return 3;
+        case at::kInt: return 4;
+        case at::kUInt32: return 5;
+        case at::kLong: return 6;
+        case at::kUInt64: return 7;
+        case at::kHalf: return 8;
+        case at::kBFloat16: return 9;
+        case at::kFloat: return 10;
+        case at::kDouble: return 11;
+        case at::kFloat8_e4m3fn: return 12;
+        case at::kFloat8_e5m2: return 13;
+        case at::kBool: return 14;
+        case at::kComplexFloat: return 15;
+        case at::kComplexDouble: return 16;
+        default: return 0;
+    }
+}
+
+/* What this thread has launched and not yet issued, and what it has issued and nobody has waited for yet. */
+struct Issuing {
+    std::unique_ptr<Call> call;
+    int64_t op_id = 0;
+    bool ends_by_future = false;
+};
+thread_local Issuing issuing;
+thread_local std::unique_ptr<Call> expected;
+
+void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) {
+    const int op = op_of(args.name);
+    if (op < 0) return;
+    if (expected) end(*std::exchange(expected, nullptr), PH_END_BOUND); /* issued from C++; waited for by now */
+    if (auto unissued = std::exchange(issuing.call, nullptr)) {
+        end(*unissued, PH_FAILED); /* it raised between its two hooks */
+    }
+    const auto& tensors = args.input_tensors.empty() ? args.output_tensors : args.input_tensors;
+    auto call = std::make_unique<Call>();
+    call->group = group;
+    ph_record& record = call->record;
+    memset(&record, 0, sizeof record);
+    record.kind = PH_LAUNCH;
+    record.rank = uint32_t(process().rank);
+    memcpy(record.handle, group->handle.data(), 16);
+    record.call.op = uint8_t(op);
+    record.call.direction = op == 10 ? PH_SEND : op == 11 ? PH_RECV : PH_NONE;
+    record.call.flags = args.async_op ? PH_ASYNC : 0;
+    record.call.source = kSourceC10d;
+    record.call.peer = args.root >= 0 && args.root < int64_t(group->members.size()) ? group->members[args.root] : -1;
+    bool is_cpu = true;
+    if (!tensors.empty()) {
+        record.call.dtype = dtype_of(tensors[0].scalar_type());
+        is_cpu = tensors[0].is_cpu();
+        for (const auto& tensor : tensors) record.call.count += tensor.numel();
+    }
+    record.call.seq = group->number(record.call.peer, record.call.direction);
+    record.call.send_count = record.call.recv_count = -1;
+    record.call.launch_ns = now_ns();
+    write(record);
+    issuing.call = std::move(call);
+    issuing.op_id = args.op_id;
+    issuing.ends_by_future = is_cpu && group->cpu_ends_by_future;
+}
+
+void after(const c10d::PostHookArgs& args) {
+    auto call = std::exchange(issuing.call, nullptr);
+    if (!call || issuing.op_id != args.op_id || !issuing.ends_by_future || !args.work) return;
+    auto& without_future = call->group->without_future[call->record.call.op];
+    if (!without_future.load(std::memory_order_relaxed)) {
+        c10::intrusive_ptr<c10::ivalue::Future> future;
+        try {
+            future = args.work->getFuture();
+        } catch (...) {
+            without_future.store(true);
+        }
+        if (future) {
+            /* std::function wants something that can be copied. */
+            future->addCallback([call = std::shared_ptr<Call>(std::move(call))](c10::ivalue::Future& done) {
+                try {
+                    end(*call, done.hasError() ? PH_FAILED : 0);
+                } catch (const std::exception& error) {
+                    fail(error.what());
+                } catch (...) {
+                    fail("the completion of a call");
+                }
+            });
+            return;
+        }
+    }
+    expected = std::move(call);
+}
+
+template <typename Function>
+void guarded(Function function) {
+    if (!is_on.load(std::memory_order_relaxed)) return;
+    try {
+        function();
+    } catch (const std::exception& error) {
+        fail(error.what());
+    } catch (...) {
+        fail("a hook");
+    }
+}
+
+void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const std::string& handle,
+            std::vector<int32_t> members, bool cpu_ends_by_future) {
+    auto group = std::make_shared<Group>();
+    if (handle.size() != 16) throw std::invalid_argument("a handle has 16 bytes");
+    memcpy(group->handle.data(), handle.data(), 16);
+    group->members = std::move(members);
+    group->cpu_ends_by_future = cpu_ends_by_future;
+    process_group->registerPreHook(kHookId, [group](const c10d::PreHookArgs& args) {
+        guarded([&] { before(group, args); });
+    });
+    process_group->registerPostHook(kHookId, [](const c10d::PostHookArgs& args) { guarded([&] { after(args); }); });
+}
+
+/* A call whose end is seen by its wait, for torch_waits.py. */
+struct Open {
+    std::shared_ptr<Call> call;
+    void end_at_wait(int flags) {
+        guarded([&] { end(*call, uint8_t(flags) | PH_END_BOUND); });
+    }
+};
+
+py::object take_expected() {
+    if (!expected) return py::none();
+    return py::cast(Open{std::shared_ptr<Call>(std::exchange(expected, nullptr))});
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+    pthread_atfork(nullptr, nullptr, [] {
+        generation.fetch_add(1);
+        is_on.store(false);
+        new (&rings_lock()) std::mutex; /* whoever held it in the parent is not here */
+        rings().clear();
+    });
+    py::class_<Open>(module, "Open").def("end", &Open::end_at_wait, py::arg("flags") = 0);
+    module.def("start", [](const std::string& run_dir, int rank, int local_rank, int world_size, int attempt,
+                           uint64_t start_ticks) {
+        process() = Process{run_dir, rank, local_rank, world_size, attempt, start_ticks};
+        is_on.store(true);
+    });
+    module.def("attach", [](const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const py::bytes& handle,
+                            std::vector<int32_t> members, bool cpu_ends_by_future) {
+        attach(process_group, handle, std::move(members), cpu_ends_by_future);
+    });
+    module.def("write", [](const py::bytes& after_stamp) {
+        const auto bytes = std::string_view(after_stamp);
+        if (bytes.size() > PH_RECORD_BYTES - 8) throw std::invalid_argument("a record has 120 bytes after its stamp");
+        ph_record record;
+        memset(&record, 0, sizeof record);
+        memcpy(reinterpret_cast<char*>(&record) + 8, bytes.data(), bytes.size());
+        write(record);
+    });
+    module.def("take_expected", &take_expected);
+    module.def("settle", [] {
+        guarded([] {
+            if (expected) end(*std::exchange(expected, nullptr), PH_END_BOUND);
+        });
+    });
+    module.def("stop", [] { is_on.store(false); });
+    module.def("close", [] {
+        std::lock_guard<std::mutex> guard(rings_lock());
+        for (Ring* ring : rings()) ring->close();
+    });
+    module.def("error", [] {
+        std::lock_guard<std::mutex> guard(error_lock());
+        return error_text();
+    });
+}

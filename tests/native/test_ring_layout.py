@@ -1,0 +1,114 @@
+"""The header that C writes and the layout that Python writes are the same one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pacehound.instrument import layout
+
+NATIVE = Path(__file__).resolve().parents[2] / "collector" / "native"
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+
+PROBE = r"""
+#include <stddef.h>
+#include <stdio.h>
+#include "ring.h"
+#define AT(name, type, field) printf(name "=%zu\n", offsetof(struct type, field))
+int main(void) {
+    printf("magic=%llu\nversion=%u\nheader=%zu\nrecord=%zu\n", (unsigned long long)PH_RING_MAGIC, PH_RING_VERSION,
+           sizeof(struct ph_ring_header), sizeof(struct ph_record));
+    AT("written", ph_ring_header, written); AT("closed", ph_ring_header, closed);
+    AT("created_ns", ph_ring_header, created_ns); AT("rank", ph_ring_header, rank);
+    AT("kind", ph_record, kind); AT("record.rank", ph_record, rank); AT("handle", ph_record, handle);
+    AT("op", ph_record, call.op); AT("flags", ph_record, call.flags); AT("peer", ph_record, call.peer);
+    AT("seq", ph_record, call.seq); AT("count", ph_record, call.count); AT("launch_ns", ph_record, call.launch_ns);
+    AT("end_ns", ph_record, call.end_ns); AT("recv_count", ph_record, call.recv_count);
+    AT("timeout_ms", ph_record, group.timeout_ms); AT("name", ph_record, group.name);
+    AT("is_world", ph_record, group.is_world); AT("members", ph_record, members.members);
+    AT("step", ph_record, marker.step); AT("ordinal", ph_record, marker.ordinal);
+    AT("failed", ph_record, exit.failed); AT("text", ph_record, exit.text);
+    printf("sizeof name=%zu\nsizeof text=%zu\n", sizeof(((struct ph_record *)0)->group.name),
+           sizeof(((struct ph_record *)0)->exit.text));
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def from_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    if COMPILER is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("layout")
+    (folder / "probe.c").write_text(PROBE)
+    subprocess.run(
+        [COMPILER, "-std=c11", "-Wall", "-Werror", f"-I{NATIVE}", "probe.c", "-o", "probe"], cwd=folder, check=True
+    )
+    printed = subprocess.run([folder / "probe"], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, _, value in (line.partition("=") for line in printed.splitlines())}
+
+
+def offset(packed: bytes, mark: bytes) -> int:
+    """Where `mark` stands in a record, of which Python packs what follows the stamp."""
+    assert packed.count(mark) == 1
+    return packed.index(mark) + 8
+
+
+def test_header_constants_agree(from_c: dict[str, int]) -> None:
+    assert from_c["magic"] == layout.MAGIC
+    assert from_c["version"] == layout.VERSION
+    assert from_c["header"] == layout.HEADER_BYTES
+    assert from_c["record"] == layout.RECORD_BYTES
+    assert from_c["written"] == layout.WRITTEN_OFFSET
+    assert from_c["closed"] == layout.CLOSED_OFFSET
+    header = layout.HEADER.pack(0, 0, 0, 0, 0, 0, 0, 0, 0x11223344, 0, 0, 0, 0x5566778899AABBCC)
+    assert header.index(bytes.fromhex("44332211")) == from_c["rank"]
+    assert header.index(bytes.fromhex("ccbbaa9988776655")) == from_c["created_ns"]
+
+
+def test_records_agree_field_by_field(from_c: dict[str, int]) -> None:
+    handle = bytes(range(0xE0, 0xF0))
+    call = layout.CALL_RECORD.pack(
+        0xA1, 0xA2A2A2A2, handle, 0xA3, 0, 0, 0, 0xA4, 0, 0, 0x25252525, 0, 0x26, 0x27, 0x28, 0, 0x29, 0, 0, 0, 0x2A
+    )
+    assert offset(call, b"\xa1") == from_c["kind"]
+    assert offset(call, b"\xa2" * 4) == from_c["record.rank"]
+    assert offset(call, handle) == from_c["handle"]
+    assert offset(call, b"\xa3") == from_c["op"]
+    assert offset(call, b"\xa4") == from_c["flags"]
+    assert offset(call, b"\x25" * 4) == from_c["peer"]
+    for mark, field in (
+        (b"\x26", "seq"),
+        (b"\x27", "count"),
+        (b"\x28", "launch_ns"),
+        (b"\x29", "end_ns"),
+        (b"\x2a", "recv_count"),
+    ):
+        assert offset(call, mark) == from_c[field], field
+    group = layout.GROUP_RECORD.pack(1, 2, handle, 0, 0, 0, 0, 0xA1, 0, 0, 0xA2A2A2A2, b"N" * 68)
+    assert offset(group, b"\xa1") == from_c["is_world"]
+    assert offset(group, b"\xa2" * 4) == from_c["timeout_ms"]
+    assert group.index(b"N") + 8 == from_c["name"]
+    assert from_c["sizeof name"] == layout.NAME_BYTES
+    members = layout.MEMBERS_RECORD.pack(2, 0, handle, 1, 0x51515151, *[0] * 22)
+    assert offset(members, b"\x51" * 4) == from_c["members"]
+    marker = layout.MARKER_RECORD.pack(5, 0, handle, 0, 0x61, 0, 0x71)
+    assert offset(marker, b"\x61") == from_c["step"]
+    assert offset(marker, b"\x71") == from_c["ordinal"]
+    leaving = layout.EXIT_RECORD.pack(6, 0, handle, 0, 0xA1A1A1A1, b"T" * 84)
+    assert offset(leaving, b"\xa1" * 4) == from_c["failed"]
+    assert leaving.index(b"T") + 8 == from_c["text"]
+    assert from_c["sizeof text"] == layout.EXIT_TEXT_BYTES
+
+
+def test_record_kinds_and_flags_have_the_numbers_of_the_header() -> None:
+    header = (NATIVE / "ring.h").read_text()
+    named = {name: int(value) for name, value in re.findall(r"\bPH_([A-Z_]+) = (\d+)", header)}
+    names = "GROUP MEMBERS LAUNCH COMPLETE MARKER EXIT DESTROY CAPTURED FAILED ASYNC END_BOUND NONE SEND RECV"
+    markers = "OPTIMIZER_STEP CHECKPOINT_BEGIN CHECKPOINT_END EVALUATION_BEGIN EVALUATION_END"
+    for name in f"{names} {markers}".split():
+        assert getattr(layout, name) == named[name], name

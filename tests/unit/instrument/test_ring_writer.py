@@ -1,0 +1,82 @@
+"""The ring writer and the recorder, without torch."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from pacehound.instrument import layout
+from pacehound.instrument.recorder import Recorder
+from pacehound.instrument.ring import Ring, process_start_ticks
+
+
+def ring(folder: Path, capacity: int = 4) -> Ring:
+    return Ring(str(folder / "1-1-0.ring"), capacity, rank=3, local_rank=1, world_size=8, attempt=2)
+
+
+def marker(value: int) -> tuple[int, int, bytes, int, int, int, int]:
+    return layout.MARKER, 3, bytes(16), value, value, 0, 0
+
+
+def test_a_full_ring_overwrites_its_oldest_records_and_the_stamps_tell(tmp_path: Path) -> None:
+    written = ring(tmp_path)
+    for value in range(6):
+        written.write(layout.MARKER_RECORD, *marker(value))
+    data = (tmp_path / "1-1-0.ring").read_bytes()
+    assert struct.unpack_from("<Q", data, layout.WRITTEN_OFFSET) == (6,)
+    stamps = [struct.unpack_from("<Q", data, 4096 + 128 * slot)[0] for slot in range(4)]
+    assert stamps == [2 * 4 + 2, 2 * 5 + 2, 2 * 2 + 2, 2 * 3 + 2]
+    assert [struct.unpack_from("<Q", data, 4096 + 128 * slot + 32)[0] for slot in range(4)] == [4, 5, 2, 3]
+
+
+def test_the_header_names_the_process(tmp_path: Path) -> None:
+    ring(tmp_path)
+    fields = layout.HEADER.unpack_from((tmp_path / "1-1-0.ring").read_bytes())
+    assert fields[:6] == (layout.MAGIC, 1, 4096, 128, 4, os.getpid())
+    assert fields[7] == process_start_ticks() > 0
+    assert fields[8:12] == (3, 1, 8, 2)
+
+
+def test_a_ring_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "1-1-0.ring").mkdir()  # the final name is taken by something a file cannot replace
+    with pytest.raises(OSError, match=r"1-1-0\.ring"):
+        ring(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["1-1-0.ring"]
+
+
+def test_capacity_is_a_power_of_two(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="power of two of records, not 5"):
+        ring(tmp_path, capacity=5)
+
+
+def test_a_recorder_writes_nothing_before_it_starts_and_one_ring_per_thread_after(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path), {"RANK": "2", "PACEHOUND_JOB": "j", "TORCHELASTIC_RESTART_COUNT": "1"})
+    assert (recorder.rank, recorder.attempt, recorder.job, recorder.is_on) == (2, 1, "j", False)
+    recorder.start()
+    for _ in range(2):
+        recorder.write(layout.EMPTY_RECORD, layout.DESTROY, bytes(16))
+    assert len(list((tmp_path / "rings").iterdir())) == 1
+
+
+def test_the_launcher_s_attempt_goes_before_torch_s() -> None:
+    environ = {"PACEHOUND_ATTEMPT": "4", "TORCHELASTIC_RESTART_COUNT": "1"}
+    assert Recorder("unused", environ).attempt == 4
+
+
+def test_after_an_error_of_ours_it_stays_off_and_the_note_says_why(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path), {})
+    recorder.start()
+    recorder.fail("a test", ValueError("bad"))
+    recorder.start()
+    assert not recorder.is_on
+    (note,) = (tmp_path / "notes").iterdir()
+    assert "instrument switched off in a test: ValueError: bad" in note.read_text()
+
+
+def test_notes_in_a_missing_folder_that_cannot_be_made_are_dropped_quietly(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    Recorder(str(tmp_path / "file"), {}).note("nobody reads this")
+    assert (tmp_path / "file").read_text() == ""
