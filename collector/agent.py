@@ -160,7 +160,7 @@ class Agent:
 
     def _look(self, now_ns: int) -> bool:
         """Find new rings and look at the processes; whether a process has changed."""
-        opened, refused = self._rings.discover(now_ns)
+        opened, refused = self._rings.discover()
         for header in opened:
             self.processes.add(header)
         for file in refused:
@@ -315,6 +315,7 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
         The folder is no run folder, another agent is at work in it, or the endpoint is no URL.
 
     """
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line per request
     folder = RunFolder(run_dir)
     sender: Sender = OtlpProducer(endpoint, headers)
     folder.job()

@@ -159,7 +159,7 @@ class Ledger:
         if ended:
             destroyed, self._destroyed = destroyed + self._destroyed, []
         must_wait = np.zeros(len(kinds), np.bool_)
-        finished, numbers = self._take_calls(batch.records, kinds, now_ns, must_wait)
+        finished, numbers = self._take_calls(batch, kinds, now_ns, must_wait)
         markers = self._take_markers(batch, kinds, must_wait)
         self._hold(batch[must_wait], FOREVER_NS if ended else now_ns)
         self._note_loss(intakes, now_ns)
@@ -225,9 +225,10 @@ class Ledger:
             self._directory.index()
 
     def _take_calls(
-        self, raw: Records, kinds: npt.NDArray[np.uint8], now_ns: int, must_wait: BoolArray
+        self, batch: Batch, kinds: npt.NDArray[np.uint8], now_ns: int, must_wait: BoolArray
     ) -> tuple[Records, Int64Array]:
         """The rows that are final now and the number of each one's communicator."""
+        raw = batch.records
         at = np.flatnonzero((kinds == rings.LAUNCH) | (kinds == rings.COMPLETE))
         calls = raw[at].view(CALL)
         is_sane = _is_sane(calls, now_ns)
@@ -250,11 +251,19 @@ class Ledger:
         final["end_ns"] = 0
         self._open.launch(raw[at[is_launch & ~is_final]])
         completes = np.flatnonzero(~is_launch & sees_end)  # elsewhere a Work completes at launch: that says nothing
-        matched, is_orphan = self._open.complete(calls[completes])
-        must_wait[at[completes[is_orphan]]] = True
-        of_matched = numbers[completes[~is_orphan]]
-        self._note_completions(call_rows.lane_numbers(of_matched, matched), matched)
-        return np.concatenate((final, matched)), np.concatenate((numbers[is_final], of_matched))
+        rows, is_orphan = self._open.complete(calls[completes])
+        of_rows = numbers[completes[~is_orphan]]
+        orphans = completes[is_orphan]
+        # Rings lose records, and a launch that is not there at the second look is lost; its completion repeats it.
+        is_second_look = batch.since_ns[at[orphans]] < now_ns
+        is_alone = is_second_look & (calls["launch_ns"][orphans] > 0) & self._has_lost
+        must_wait[at[orphans[~is_alone]]] = True
+        alone = orphans[is_alone]
+        self._note_launches(call_rows.lane_numbers(numbers[alone], calls[alone]), calls[alone])
+        rows = np.concatenate((rows, calls[alone]))
+        of_rows = np.concatenate((of_rows, numbers[alone]))
+        self._note_completions(call_rows.lane_numbers(of_rows, rows), rows)
+        return np.concatenate((final, rows)), np.concatenate((numbers[is_final], of_rows))
 
     def _note_launches(self, lanes: Int64Array, launches: Records) -> None:
         for number, seq in _by_lane(lanes, launches["seq"]):

@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS messages (
 );
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 """
+_LEFT_BEHIND = b"This outbox could not be written any more; its messages were kept in memory.\n"
 RETRY_FILE_NS = 10_000_000_000
 
 
@@ -107,8 +108,6 @@ class Outbox:
         try:
             self._file = self._open()
             self._load(self._file)
-        except sqlite3.OperationalError as error:  # the disk is full or not writable
-            self._lose_file(error, 0)
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             self.discard(error)
 
@@ -217,7 +216,8 @@ class Outbox:
 
     def discard(self, reason: Exception) -> None:
         """What the file holds makes no sense: move it aside and begin anew."""
-        self._lose_file(reason, 0)
+        self.close()
+        self._note_file_error(reason, 0)
         self._retry_file_ns = 0
         self.was_damaged = True
         self._move_aside()
@@ -245,6 +245,8 @@ class Outbox:
     def _open(self) -> sqlite3.Connection:
         file = sqlite3.connect(self.path, isolation_level=None, timeout=1.0)
         try:
+            # One agent per folder (RunFolder.lock): no shared index file, which a full /dev/shm could not hold.
+            file.execute("PRAGMA locking_mode=EXCLUSIVE")
             file.execute("PRAGMA journal_mode=WAL")
             file.execute("PRAGMA synchronous=OFF")
             version = file.execute("PRAGMA user_version").fetchone()[0]
@@ -311,8 +313,14 @@ class Outbox:
             self._note_file_error(error, now_ns)
 
     def _lose_file(self, error: Exception, now_ns: int) -> None:
+        """Go on in memory, and see to it that nobody goes on from a file that is behind."""
         self.close()
         self._note_file_error(error, now_ns)
+        try:
+            self._remove_file()
+            self.path.write_bytes(_LEFT_BEHIND)  # removing the file has made room for a few bytes
+        except OSError:  # nothing can be written or removed here: the next agent finds what there is
+            pass
 
     def _note_file_error(self, error: Exception, now_ns: int) -> None:
         self.counts.file_errors += 1
@@ -327,6 +335,9 @@ class Outbox:
             path.unlink(missing_ok=True)
 
     def _move_aside(self) -> None:
-        for path in self._companions():
-            if path.exists():
-                path.replace(path.with_name(path.name + ".damaged"))
+        try:
+            for path in self._companions():
+                if path.exists():
+                    path.replace(path.with_name(path.name + ".damaged"))
+        except OSError as error:  # it stays where it is, and this agent lives in memory
+            self._note_file_error(error, 0)

@@ -8,9 +8,6 @@ from pathlib import Path
 
 from collector.sources.rings import RingHeader, RingRead, RingReader, UnreadableRing
 
-LIST_NS = 1_000_000_000
-"""The folder is listed when its time of change moves, and this often: two changes within a tick share one time."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
@@ -50,7 +47,7 @@ class RingSet:
         self._readers: dict[str, RingReader] = {}
         self._refused: set[str] = set()
         self._changed_ns = -1
-        self._next_list_ns = 0
+        self._list_again = False
 
     @property
     def positions(self) -> dict[str, int]:
@@ -62,15 +59,17 @@ class RingSet:
         """Names of the files that are read to the end for good."""
         return sorted(self._finished)
 
-    def discover(self, now_ns: int) -> tuple[list[RingHeader], list[Refused]]:
+    def discover(self) -> tuple[list[RingHeader], list[Refused]]:
         """Open what is new; the headers of new rings, and files that are none."""
         try:
             changed_ns = self._folder.stat().st_mtime_ns
         except FileNotFoundError:
             return [], []
-        if changed_ns == self._changed_ns and now_ns < self._next_list_ns:
+        if changed_ns == self._changed_ns and not self._list_again:
             return [], []
-        self._changed_ns, self._next_list_ns = changed_ns, now_ns + LIST_NS
+        # Two changes within a clock tick share one time, so one more look follows each change.
+        self._list_again = changed_ns != self._changed_ns
+        self._changed_ns = changed_ns
         names = sorted(path.name for path in self._folder.glob("*.ring"))
         opened, refused = [], []
         for name in names:

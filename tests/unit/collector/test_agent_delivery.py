@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -188,8 +189,21 @@ def test_rings_of_threads_that_left_are_let_go_and_never_read_again(tmp_path: Pa
     thread.complete(0, run.now_ns)
     thread.leave()
     run.flush()
+    assert (main.path.name in run.agent._rings.positions, run.agent._rings.finished) == (True, [thread.path.name])
     thread.path.unlink()
     run.kill()
     run.flush()
     assert [r["seq"] for r in run.door.rows()] == [0]
     assert run.agent.counts.refused_rings == 0
+
+
+def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.ring(0).group([0, 1])
+    folder = tmp_path / "rings"
+    changed_ns = folder.stat().st_mtime_ns
+    run.step()
+    run.ring(1).group([0, 1])
+    os.utime(folder, ns=(changed_ns, changed_ns))
+    run.step()
+    assert len(run.agent.processes.known) == 2

@@ -194,6 +194,34 @@ def test_contradicting_groups_are_refused_and_counted(tmp_path: Path) -> None:
     assert run.agent.ledger.counts.refused == 1
 
 
+def test_a_completion_whose_launch_was_lost_is_a_row_of_its_own(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    completes, launches = run.ring(0, tid=1), run.ring(0, tid=2, capacity=4)
+    completes.group([0, 1])
+    for seq in range(10):
+        launches.launch(seq, (100 + seq) * MS)
+        completes.complete(seq, (200 + seq) * MS, launch_ns=(100 + seq) * MS)
+    run.flush()
+    run.flush()
+    assert sorted((r["seq"], r["end_ns"]) for r in run.door.rows()) == [
+        (seq, UNIX_NS + (200 + seq) * MS) for seq in range(10)
+    ]
+    assert run.door.of(Progress)[-1].dropped_total == 0
+
+
+def test_a_second_completion_of_a_call_is_counted_and_gives_no_second_row(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.ring(0)
+    ring.group([0, 1])
+    ring.launch(0, 100 * MS)
+    ring.complete(0, 150 * MS, launch_ns=100 * MS)
+    ring.complete(0, 160 * MS, launch_ns=100 * MS)
+    run.flush()
+    run.flush()
+    assert len(run.door.rows()) == 1
+    assert run.agent.ledger.counts.unmatched == 1
+
+
 class Script:
     """Ranks that launch and complete in any order, an agent that is killed at any point, a door that comes and goes."""
 

@@ -119,6 +119,10 @@ def test_a_full_disk_means_memory_and_a_new_file_once_there_is_room(tmp_path: Pa
     assert "full" in outbox.counts.last_file_error
     assert names(outbox) == ["a", "b"]
     outbox.save([message("calls", "c")], b"three", 6)
+    # An agent that started now must not go on from the state that was saved last: more has been sent since.
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(path.read_bytes())
+    assert Outbox(copy, 1 << 20).was_damaged
     assert not outbox.is_saved
     outbox.save([message("calls", "d")], b"four", 5 + RETRY_FILE_NS)
     assert outbox.is_saved

@@ -88,6 +88,28 @@ def test_a_record_that_never_gets_its_stamp_is_skipped_and_counted(tmp_path: Pat
     assert (seqs(read.records), read.lost) == ([2], 1)
 
 
+def test_a_record_that_is_overwritten_while_it_is_copied_is_lost_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = RingFile(tmp_path, capacity=4)
+    reader = RingReader(ring.path)
+    for seq in range(4):
+        ring.launch(seq, launch_ns=1)
+    copy = reader._copy
+
+    def slow_copy(first: int, count: int) -> rings.Records:
+        monkeypatch.undo()
+        slots = copy(first, count)
+        ring.launch(4, launch_ns=1)  # the writer comes round: what was copied of record 0 may be of record 4 already
+        slots.view(CALL)["seq"][0] = 999
+        return slots
+
+    monkeypatch.setattr(reader, "_copy", slow_copy)
+    read = reader.read()
+    assert (seqs(read.records), read.lost) == ([1, 2, 3], 1)
+    assert seqs(reader.read().records) == [4]
+
+
 @settings(max_examples=60, deadline=None)
 @given(plan=st.lists(st.integers(0, 12), min_size=1, max_size=12), capacity=st.sampled_from([1, 2, 8]))
 def test_any_rhythm_of_writing_and_reading_loses_only_what_it_counts(
