@@ -152,7 +152,6 @@ def agent(run_dir: Path, endpoint: str, lifeline_fd: int | None, overrides: tupl
     Headers for the receiver are taken from OTEL_EXPORTER_OTLP_HEADERS.
     """
     from collector.agent import run as run_agent
-
     from pacehound.launcher.destination import HEADERS_VARIABLE, parse_headers
     from pacehound.launcher.lifeline import hold
 
@@ -173,11 +172,10 @@ def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_jso
 
     What was found is held against what the simulator did. Exit status 0 when it agrees, else 1.
     """
-    from simulator.faults import SlowCompute
-    from simulator.job import JobSpec, simulate
-
     from pacehound.embedded import open_parts
     from pacehound.head.demo import run_demo, write_demo
+    from simulator.faults import SlowCompute
+    from simulator.job import JobSpec, simulate
 
     slow = SlowCompute(ranks=(2,), factor=1.5, from_step=iterations // 3, to_step=iterations * 2 // 3)
     spec = JobSpec(job="demo", iterations=iterations, faults=(slow,))
@@ -264,11 +262,10 @@ def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     With --json every event that the pipeline concludes is printed, in log order; the same recording gives the same
     answer, byte for byte.
     """
-    from streams.pipeline import Pipeline
-
     from pacehound.head.replay import print_replay, replayed, write_events
     from pacehound.recording import Recording
     from pacehound.report import terminal
+    from streams.pipeline import Pipeline
 
     pipeline = Pipeline(Settings.load(os.environ, overrides))
     recording = Recording(file)

@@ -233,7 +233,7 @@ class IterationSample:
     Attributes
     ----------
     step
-        Counts from 0 at the first iteration seen.
+        Optimizer steps of the job before this one; for recurring periods, periods since the first one seen.
     ranks, ends_ns
         World ranks that reported and when each ended the iteration; equal lengths.
     step_time_s

@@ -44,7 +44,6 @@ class IterationTracker:
         self._last_marker: dict[int, tuple[int, int]] = {}
         self._planned: dict[str, int] = {}  # what is going on now -> how many ranks are in it
         self._planned_since_last: set[str] = set()
-        self._first_step: int | None = None
         self.incomplete = 0
         self.backward = 0
 
@@ -100,8 +99,6 @@ class IterationTracker:
         return all(rank in ends or rank in later for rank in self._members)
 
     def _sample(self, step: int, ends: dict[int, int]) -> IterationSample:
-        if self._first_step is None:
-            self._first_step = step
         ranks = tuple(sorted(ends))
         elapsed = []
         for rank in ranks:
@@ -116,7 +113,7 @@ class IterationTracker:
             attempt=self._attempt,
             time_ns=max(ends.values()),
             communicator=self._communicator,
-            step=step - self._first_step,
+            step=step,
             ranks=ranks,
             ends_ns=tuple(ends[rank] for rank in ranks),
             step_time_s=statistics.median(elapsed) / 1e9 if elapsed else 0.0,

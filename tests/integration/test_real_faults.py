@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import realjob
+
 from pacehound.codec import decode, encode
 from pacehound.recording import Recording
 from pacehound.settings import Settings
@@ -27,7 +27,9 @@ def children(pid: int, word: str) -> list[int]:
     found, waiting = [], [pid]
     while waiting:
         parent = waiting.pop()
-        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False)
+        listed = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False
+        )
         below = [int(line) for line in listed.stdout.split()]
         waiting += below
         for child in below:
@@ -53,7 +55,9 @@ def test_a_killed_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
         assert run.wait(120) == 0, run.text()
     finally:
         run.stop()
-    rows = run.sql("SELECT rank, count() AS calls, uniqExact(seq) AS rounds, max(seq) + 1 AS span FROM calls GROUP BY rank")
+    rows = run.sql(
+        "SELECT rank, count() AS calls, uniqExact(seq) AS rounds, max(seq) + 1 AS span FROM calls GROUP BY rank"
+    )
     assert len(rows) == 4
     for row in rows:
         assert int(row["calls"]) == int(row["rounds"]) == int(row["span"]) >= 500, row
@@ -120,7 +124,9 @@ def test_a_recorded_real_incident_replays_to_the_same_bytes(tmp_path: Path) -> N
             tmp_path, realjob.torchrun("--iterations", 260, "--slow-rank", 1, "--slow-from", 150, "--slow-by", 0.5)
         )
         assert run.wait(120) == 0, run.text()
-        (incident,) = realjob.until("a closed incident", lambda: [i for i in run.incidents() if i["state"] == "closed"], 20)
+        (incident,) = realjob.until(
+            "a closed incident", lambda: [i for i in run.incidents() if i["state"] == "closed"], 20
+        )
     finally:
         head.terminate()
         head.wait(30)

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import netns
+import pytest
 import realjob
 
 pytestmark = [

@@ -207,8 +207,8 @@ def test_an_iteration_is_over_when_every_rank_has_reported_its_step() -> None:
                 )
             )
     first, second = of(IterationSample, operator.on_progress(progress("a", (0, 1), 4 * S)))
-    assert (first.step, first.step_time_s) == (0, 0.0)
-    assert (second.step, second.step_time_s) == (1, 2.0)
+    assert (first.step, first.step_time_s) == (5, 0.0)
+    assert (second.step, second.step_time_s) == (6, 2.0)
 
 
 def test_a_stream_ends_when_all_its_hosts_have_closed() -> None:
