@@ -24,6 +24,11 @@ from pacehound.instrument.torch_markers import Markers
 
 _HOOK_ID = 0x5041434548  # "PACEH": two consumers with one id would silently replace each other
 _DRAIN_S = 0.5
+
+# A gloo thread drops the last call it ran after whoever waited for it goes on, and takes the GIL for that. If the
+# interpreter is ending by then, the process aborts (torch 2.15 alone does so in some runs). Our callbacks stand in
+# that thread's way for a moment, so we owe it the time, with the GIL free, to let go.
+_LET_GO_S = 0.1
 """For callbacks that wait for the interpreter's lock, which takes microseconds; a call without its peer never ends."""
 
 
@@ -85,6 +90,8 @@ class Instrument:
         for _, process_group in self._groups.values():
             _unhook(process_group())
         self._pending.drain(_DRAIN_S)
+        if self._worlds:
+            time.sleep(_LET_GO_S)
 
     def _after(self, function: Any, ours: Any) -> Any:
         @functools.wraps(function)
