@@ -6,12 +6,13 @@ Loaded by `autoload/sitecustomize.py`. Only what waiting needs is imported here;
 from __future__ import annotations
 
 import os
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 from pacehound.instrument.import_hook import AfterImport
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pacehound.instrument.recorder import Recorder
     from pacehound.instrument.torch_markers import Markers
 

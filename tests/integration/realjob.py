@@ -64,10 +64,8 @@ class Run:
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
         """Rows of a statement."""
-        rows: list[dict[str, Any]] = json.loads(pacehound("sql", "--json", "--store", str(self.store), statement))[
-            "rows"
-        ]
-        return rows
+        answer = json.loads(pacehound("sql", "--json", "--store", str(self.store), statement))
+        return [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
 
 
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
@@ -142,8 +140,8 @@ def rank_pids(runner: int) -> dict[int, int]:
     return found
 
 
-def until(what: str, condition: Any, timeout_s: float, poll_s: float = 0.25) -> Any:
-    """Wait for a condition on real processes; its value."""
+def until(what: str, condition: Any, timeout_s: float, poll_s: float = 1.0) -> Any:
+    """Wait for a condition on real processes; its value. (Asking often costs the cores that the job needs.)"""
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()

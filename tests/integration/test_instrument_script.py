@@ -122,30 +122,45 @@ def test_a_run_folder_that_cannot_be_written_changes_nothing(tmp_path: Path, tro
         assert not list(run_dir.glob("rings/*")), "nothing half-made is left"
 
 
-def test_a_child_that_is_forked_never_writes_into_its_parent_s_ring(tmp_path: Path) -> None:
-    script = (
-        ALONE
-        + """
-    import os
-    pid = os.fork()
-    if pid == 0:
-        dist.distributed_c10d._world.default_pg = None
-        os.environ["MASTER_PORT"] = "0"
-        store = dist.HashStore()
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-        dist.all_reduce(torch.ones(2))
-        dist.destroy_process_group()
-        os._exit(0)
-    os.wait()
-    print(pid)
+FORKS = """
+    import os, torch, torch.distributed as dist
+
+    def forked(task):
+        pid = os.fork()
+        if pid == 0:
+            task()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        return pid
+
+    def join(calls):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        for _ in range(calls):
+            dist.all_reduce(torch.ones(2))
+
+    def step_and_save():
+        torch.optim.SGD([torch.ones(1, requires_grad=True)]).step()
+        torch.save({}, "child.pt")
+
+    first = forked(lambda: join(2))  # the way multiprocessing's fork makes ranks
+    join(3)
+    second = forked(step_and_save)  # the way a data loader makes workers
     dist.destroy_process_group()
-    """
-    )
-    done = run(tmp_path, script, tmp_path)
+    print(first, os.getpid(), second)
+"""
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_a_forked_child_writes_a_ring_of_its_own_or_none(
+    tmp_path: Path, native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACEHOUND_NATIVE", native)
+    done = run(tmp_path, FORKS, tmp_path)
     assert done.returncode == 0, done.stderr
-    launches = {}
+    first, parent, second = map(int, done.stdout.split())
+    seen: dict[int, list[int]] = {}
     for ring in ring_reader.read_all(tmp_path):
-        launches[ring.pid] = launches.get(ring.pid, 0) + [r.kind for r in ring.records].count(3)
-    child = int(done.stdout)
-    assert launches.pop(child, 0) <= 1
-    assert list(launches.values()) == [3]
+        seen.setdefault(ring.pid, []).extend(record.kind for record in ring.records)
+    assert {pid: kinds.count(3) for pid, kinds in seen.items()} == {first: 2, parent: 3}
+    assert second not in seen
+    assert not {5} & set(seen[parent]), "the child's step is no step of its parent"

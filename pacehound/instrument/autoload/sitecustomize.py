@@ -19,7 +19,7 @@ def _load_instrument() -> None:
     if not os.environ.get("PACEHOUND_RUN_DIR"):
         return
     try:
-        from importlib.machinery import PathFinder
+        from _frozen_importlib_external import PathFinder  # importlib.machinery would load more than this file
 
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
