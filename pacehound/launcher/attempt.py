@@ -8,6 +8,7 @@ import time
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pacehound.errors import PacehoundError
 from pacehound.head.attempts import next_attempt
@@ -51,8 +52,8 @@ def ask_store(client: HeadClient | None, store: Path, job: str, host: str) -> in
     if client is not None:
         try:
             return _fitting(client.attempt(job, host, WITHIN_S))
-        except PacehoundError:
-            pass  # it is ending, or too busy: what it noted will do
+        except (PacehoundError, ValueError, KeyError, TypeError):
+            pass  # it is ending, too busy, or of another version: what it noted will do
     return _fitting(next_attempt(store, job))
 
 
@@ -66,7 +67,7 @@ def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -
             """A token is not carried to another place."""
 
     request = urllib.request.Request(
-        destination.url + ATTEMPT_PATH,
+        attempt_url(destination.url),
         data=json.dumps({"job": job, "host": host}).encode(),
         headers={**destination.headers, "Content-Type": "application/json", "User-Agent": "pacehound"},
         method="POST",
@@ -79,6 +80,16 @@ def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -
         return None if error.code >= 500 or error.code in _TRY_AGAIN else 0
     except (urllib.error.URLError, TimeoutError):
         return None
+
+
+def attempt_url(endpoint: str) -> str:
+    """Where an endpoint's head is asked.
+
+    >>> attempt_url("https://gate/otlp/?tenant=a")
+    'https://gate/otlp/v1/attempt?tenant=a'
+    """
+    parts = urlsplit(endpoint)
+    return parts._replace(path=parts.path.rstrip("/") + ATTEMPT_PATH).geturl()
 
 
 def parse_answer(body: bytes) -> int:

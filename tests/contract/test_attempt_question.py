@@ -40,8 +40,6 @@ def receiver(seen: Seen) -> Iterator[Destination]:
             self.end_headers()
             self.wfile.write(answer)
 
-        do_GET = do_POST
-
         def log_message(self, *args: object) -> None:
             """Quiet."""
 
@@ -89,7 +87,8 @@ def test_nobody_there_costs_the_given_time_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"[]", b"{}", b'{"attempt": -1}', b'{"attempt": true}', b'{"attempt": 9999999999}', b"\xff"]
+    "body",
+    [b"", b"<html>", b"[]", b"{}", b'{"attempt": -1}', b'{"attempt": true}', b'{"attempt": 9999999999}', b"\xff"],
 )
 def test_an_answer_that_is_no_attempt_means_zero(body: bytes) -> None:
     assert parse_answer(body) == 0
