@@ -152,8 +152,8 @@ def agent(run_dir: Path, endpoint: str, lifeline_fd: int | None, overrides: tupl
     Headers for the receiver are taken from OTEL_EXPORTER_OTLP_HEADERS.
     """
     from collector.agent import run as run_agent
-    from pacehound.launcher.destination import HEADERS_VARIABLE, parse_headers
     from pacehound.launcher.lifeline import hold
+    from pacehound.otlp_headers import HEADERS_VARIABLE, parse_headers
 
     log_to_stderr()
     if lifeline_fd is not None:

@@ -20,6 +20,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData, ResourceLo
 from pacehound import events
 from pacehound.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, UnknownSchema
+from pacehound.finite import unfit_field
 from pacehound.rounds import Rounds
 from pacehound.routing import Event
 
@@ -66,10 +67,18 @@ _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression=None, use_threads=False)
 def encode(event: Event) -> bytes:
     """One event as one OTLP `LogsData` message; the same event gives the same bytes.
 
+    Raises
+    ------
+    ValueError
+        A number of a JSON event is NaN or infinite: no reader would take it.
+
+    Examples
+    --------
     >>> from pacehound.events import Tick
     >>> tick = Tick(job="j", attempt=0, time_ns=5, stream="c")
     >>> decode(encode(tick)) == [tick]
     True
+
     """
     data = LogsData()
     resource_logs = data.resource_logs.add()
@@ -85,6 +94,8 @@ def encode(event: Event) -> bytes:
     elif isinstance(event, Rounds):
         _encode_rounds(event, record)
     else:
+        if unfit := unfit_field(event):
+            raise ValueError(f"{type(event).__name__} of job {event.job!r}: {unfit} is no finite number")
         record.event_name = _NAME_OF[type(event)]
         record.time_unix_nano = max(event.time_ns, 0)
         record.body.bytes_value = msgspec.json.encode(event)

@@ -21,6 +21,7 @@ from pacehound.bus import Message
 from pacehound.clock import SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned
 from pacehound.events import DeadLetter, Decision, Incident
+from pacehound.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.head.client import HeadClient, live_owner
 from pacehound.head.interrupted import interrupted
 from pacehound.head.introductions import Introductions
@@ -62,6 +63,13 @@ class SiblingStore:
         from storage.read import decisions
 
         return list(decisions(self._store))
+
+    def last_attempt(self, job: str) -> int | None:
+        """The highest attempt of `job` that has anything stored; `None` when the job is not known."""
+        from storage.read import last_attempt
+
+        attempt: int | None = last_attempt(self._store, job)
+        return attempt
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
         """Rows of a reading statement."""
@@ -158,6 +166,7 @@ def run_head(
             settings=settings,
             parts=parts(settings, folder),
             introductions=Introductions(folder / "topology.rec"),
+            attempts_file=AttemptsFile(folder / FILE_NAME),
             recording=recording,
         )
         head.start()

@@ -6,6 +6,7 @@ the id that a replay writes again. Time is the time on the event, never that of 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -284,8 +285,8 @@ class Changepoint:
 
     @property
     def magnitude(self) -> float:
-        """Relative change: +0.4 is 40 % slower."""
-        return self.after_s / self.before_s - 1.0
+        """Relative change: +0.4 is 40 % slower; NaN from a level of zero, for the ratio to it is no number."""
+        return self.after_s / self.before_s - 1.0 if self.before_s else math.nan
 
     @property
     def time_ns(self) -> int:

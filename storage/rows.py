@@ -196,8 +196,7 @@ def _changepoint(change: Changepoint) -> Row:
         "after_s": change.after_s,
         "probability": change.probability,
         "time_ns": change.time_ns,
-        # The ratio to a level of zero is no number; the event itself has both levels.
-        "magnitude": change.magnitude if change.before_s else float("nan"),
+        "magnitude": change.magnitude,
     }
 
 

@@ -41,7 +41,7 @@ struct ph_ring_header {
     int32_t rank;                 /* world rank from the environment; -1 until a GROUP record says */
     int32_t local_rank;
     int32_t world_size;
-    int32_t attempt; /* elastic restarts before this process (TORCHELASTIC_RESTART_COUNT) */
+    int32_t attempt; /* runs of this job before this one (PACEHOUND_ATTEMPT) + elastic restarts (TORCHELASTIC_RESTART_COUNT) */
     uint64_t created_ns;
     uint8_t reserved[64]; /* zero */
     /* offset 128: a cache line that only the writer changes */

@@ -16,10 +16,9 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from pacehound.errors import BusFull, InvalidSetting, RejectedMessage, Unavailable
+from pacehound.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, parse_headers
 from pacehound.topics import TOPOLOGY, Topic
 
-ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
-HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
 LOGS_PATH = "/v1/logs"
 GZIP_FROM_BYTES = 1024
 LONGEST_RETRY_AFTER_S = 60.0
@@ -73,33 +72,6 @@ def logs_url(endpoint: str) -> str:
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
-def parse_headers(text: str) -> dict[str, str]:
-    """Headers from `k=v,k2=v2`, keys and values percent-encoded, as OTEL_EXPORTER_OTLP_HEADERS has them.
-
-    Raises
-    ------
-    InvalidSetting
-        A part has no `=` or no key.
-
-    Examples
-    --------
-    >>> parse_headers("Authorization=Bearer%20secret, tenant=a")
-    {'authorization': 'Bearer secret', 'tenant': 'a'}
-
-    """
-    headers: dict[str, str] = {}
-    for part in text.split(","):
-        if not part.strip():
-            continue
-        key, separator, value = part.partition("=")
-        key = urllib.parse.unquote(key.strip()).lower()
-        if not separator or not key:
-            # The value may be a secret: it is not repeated.
-            raise InvalidSetting(f"header {len(headers) + 1} of {HEADERS_VARIABLE} is not KEY=VALUE")
-        headers[key] = urllib.parse.unquote(value.strip())
-    return headers
-
-
 def head_node_of(environ: Mapping[str, str]) -> HeadNode | None:
     """The head node that OpenTelemetry's own variables name, if any."""
     endpoint = environ.get(ENDPOINT_VARIABLE, "").strip()
@@ -107,15 +79,6 @@ def head_node_of(environ: Mapping[str, str]) -> HeadNode | None:
         return None
     logs_url(endpoint)
     return HeadNode(endpoint=endpoint, headers=parse_headers(environ.get(HEADERS_VARIABLE, "")))
-
-
-def bearer(token: str) -> dict[str, str]:
-    """The header that carries a token.
-
-    >>> bearer("secret")
-    {'authorization': 'Bearer secret'}
-    """
-    return {"authorization": f"Bearer {token}"}
 
 
 class OtlpProducer:

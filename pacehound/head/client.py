@@ -53,6 +53,12 @@ class HeadClient:
         answer = json.loads(self._ask("POST", "/settle", {"timeout_s": str(timeout_s)}, wait_s=timeout_s + 2.0))
         return bool(answer["settled"])
 
+    def attempt(self, job: str, host: str, timeout_s: float) -> int:
+        """Which attempt of `job` a run is that begins on `host` now."""
+        question = json.dumps({"job": job, "host": host}).encode()
+        answer = json.loads(self._ask("POST", "/v1/attempt", body=question, wait_s=timeout_s))
+        return int(answer["attempt"])
+
     def shut_down(self) -> None:
         """Ask it to finish what has arrived and to end."""
         self._ask("POST", "/shutdown")

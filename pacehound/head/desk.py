@@ -14,6 +14,7 @@ from aiohttp import web
 
 from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.events import Decision, Incident
+from pacehound.head.attempts import Question
 from pacehound.head.client import IncidentsAnswer
 from pacehound.metric_names import LEASES
 from pacehound.telemetry import Telemetry
@@ -42,6 +43,10 @@ class Answers(Protocol):
 
     def jobs(self) -> list[str]:
         """Jobs that are being watched."""
+        ...
+
+    def attempt_for(self, question: Question) -> int:
+        """Which attempt of its job a run is that begins now."""
         ...
 
 
@@ -117,6 +122,10 @@ def make_desk(
             raise web.HTTPBadRequest(text=f"timeout_s: {error}") from error
         return _json({"settled": await aside(head.settle, timeout_s)})
 
+    async def attempt(request: web.Request) -> web.Response:
+        question = parse_question(await request.read())
+        return _json({"attempt": await aside(head.attempt_for, question)})
+
     async def shutdown(request: web.Request) -> web.Response:
         asyncio.get_running_loop().call_later(0.1, shut_down)
         return _json({"ending": True})
@@ -146,10 +155,19 @@ def make_desk(
     app.router.add_get("/incidents", incidents)
     app.router.add_post("/sql", sql)
     app.router.add_post("/settle", settle)
+    app.router.add_post("/v1/attempt", attempt)
     app.router.add_post("/shutdown", shutdown)
     app.router.add_get("/lease", lease)
     app.on_cleanup.append(close)
     return app
+
+
+def parse_question(body: bytes) -> Question:
+    """What is asked at `/v1/attempt`; anything else is answered with 400."""
+    try:
+        return msgspec.json.decode(body, type=Question)
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(text=f'send {{"job": "NAME", "host": "NAME"}}: {error}\n') from error
 
 
 def _json(answer: dict[str, Any]) -> web.Response:

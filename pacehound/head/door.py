@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from pacehound.codec import MAX_MESSAGE_BYTES
-from pacehound.errors import BusFull, RejectedMessage
+from pacehound.errors import BusFull, PacehoundError, RejectedMessage
+from pacehound.head.attempts import Question
+from pacehound.head.desk import parse_question
 from pacehound.metric_names import DOOR_BYTES, DOOR_REQUESTS
 from pacehound.telemetry import Telemetry
 
@@ -43,6 +46,7 @@ def make_door(
     *,
     take_logs: Callable[[bytes], Taken],
     take_spans: Callable[[bytes], Taken],
+    attempt_for: Callable[[Question], int],
     telemetry: Telemetry,
     token: str,
 ) -> web.Application:
@@ -52,6 +56,8 @@ def make_door(
     ----------
     take_logs, take_spans
         The body of an export request in; `BusFull` and `RejectedMessage` become 503 and 400.
+    attempt_for
+        Which attempt of its job a run is that begins now; runs on a thread of its own.
     telemetry
         Counts requests and bytes, and is rendered at `/metrics`.
     token
@@ -59,6 +65,8 @@ def make_door(
 
     """
     thread = ThreadPoolExecutor(1, thread_name_prefix="door")
+    # A command waits for the answer: it does not queue behind what is being taken in.
+    asked = ThreadPoolExecutor(1, thread_name_prefix="attempts")
 
     @web.middleware
     async def check_token(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -115,6 +123,14 @@ def make_door(
             answer.partial_success.error_message = taken.reason
         return web.Response(body=answer.SerializeToString(), content_type=PROTOBUF)
 
+    async def attempt(request: web.Request) -> web.Response:
+        question = parse_question(await request.read())
+        try:
+            number = await asyncio.get_running_loop().run_in_executor(asked, attempt_for, question)
+        except PacehoundError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": str(_RETRY_AFTER_S)}) from error
+        return web.Response(text=json.dumps({"attempt": number}), content_type="application/json")
+
     async def healthz(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
@@ -123,10 +139,12 @@ def make_door(
 
     async def close(app: web.Application) -> None:
         thread.shutdown(wait=True)
+        asked.shutdown(wait=True)
 
     app = web.Application(middlewares=[count, check_token], client_max_size=MAX_MESSAGE_BYTES)
     app.router.add_post("/v1/logs", logs)
     app.router.add_post("/v1/traces", traces)
+    app.router.add_post("/v1/attempt", attempt)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", metrics)
     app.on_cleanup.append(close)

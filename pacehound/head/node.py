@@ -17,6 +17,7 @@ from pacehound.calls import CallBatch
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
 from pacehound.events import DeadLetter, Decision, HostSample, Incident, Markers, Progress, Topology
+from pacehound.head.attempts import Attempts, AttemptsFile, Question
 from pacehound.head.interrupted import interrupted
 from pacehound.head.introductions import Introductions
 from pacehound.head.parts import Parts
@@ -65,6 +66,8 @@ class Head:
         The pipeline, the store, the actuators and the alerts (`pacehound.embedded.open_parts` makes the real ones).
     introductions
         Those of a former head, so that jobs that go on are known.
+    attempts_file
+        Where the highest attempt of each job is noted for who cannot ask a head.
     recording
         Every message of `calls` and `hosts` is appended to it, in log order.
 
@@ -79,6 +82,7 @@ class Head:
         telemetry: Telemetry | None = None,
         recording: RecordingWriter | None = None,
         introductions: Introductions | None = None,
+        attempts_file: AttemptsFile | None = None,
         bus_max_bytes: int = BUS_MAX_BYTES,
     ) -> None:
         self.telemetry = telemetry or Telemetry()
@@ -97,6 +101,9 @@ class Head:
         self._alert_worker = AlertWorker(self.bus, parts.alert, self.telemetry)
         self._introductions = introductions or Introductions()
         self._ingest_lock = threading.Lock()
+        self._attempts = Attempts()
+        self._attempts_lock = threading.Lock()
+        self._attempts_file = attempts_file
         # Names dead letters of the door: unique over the lives of a store's owners.
         self._dead_letters = self._clock.now_ns()
         self.telemetry.observe(BUS_BYTES, lambda: float(self.bus.held_bytes))
@@ -209,6 +216,12 @@ class Head:
                 continue  # the pipeline's thread opened a stream while this one read them
         return []
 
+    def attempt_for(self, question: Question) -> int:
+        """Which attempt of its job a run is that begins now."""
+        stored = self.parts.store.last_attempt(question.job)
+        with self._attempts_lock:
+            return self._attempts.attempt_for(question.job, question.host, self._clock.monotonic_s(), stored)
+
     def _wait_for(self, workers: tuple[Worker, ...], deadline_s: float) -> bool:
         """Whether they dealt in time with everything that is on the bus now."""
         target = self.bus.position
@@ -224,6 +237,7 @@ class Head:
     def _admit(self, event: Event, value: bytes) -> None:
         topic, key = route(event)
         if isinstance(event, SENT_BY_HOSTS):
+            self._note_attempt(event)
             introduction = self._introductions.missing_before(event)
             if introduction is not None:
                 self.bus.publish(topic, key, introduction)
@@ -237,6 +251,15 @@ class Head:
             said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
             lag_s = None if said_at is None else (self._clock.now_ns() - said_at) / 1e9
             self._silence.heard(key, event.job, event.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
+
+    def _note_attempt(self, event: FromHost) -> None:
+        closed = isinstance(event, HostSample) and event.closed
+        with self._attempts_lock:
+            is_new = self._attempts.heard(
+                event.job, event.attempt, event.host, closed=closed, now_s=self._clock.monotonic_s()
+            )
+        if is_new and self._attempts_file is not None:
+            self._attempts_file.note(event.job, event.attempt)
 
     def _reject(self, payload: bytes, error: RejectedMessage) -> None:
         self._dead_letters += 1

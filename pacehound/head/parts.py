@@ -41,6 +41,10 @@ class Store(Protocol):
         """Every decision, taken or not."""
         ...
 
+    def last_attempt(self, job: str) -> int | None:
+        """The highest attempt of `job` that has anything stored; `None` when the job is not known."""
+        ...
+
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
         """Rows of a reading statement."""
         ...

@@ -74,7 +74,13 @@ async def serve(
 
     leases = Leases(last_gone)
     door = web.AppRunner(
-        make_door(take_logs=take_logs, take_spans=take_spans, telemetry=telemetry, token=doors.token),
+        make_door(
+            take_logs=take_logs,
+            take_spans=take_spans,
+            attempt_for=head.attempt_for,
+            telemetry=telemetry,
+            token=doors.token,
+        ),
         access_log=None,
         shutdown_timeout=2.0,
     )

@@ -170,7 +170,13 @@ class PipelineWorker(Worker):
         topic, key = route(event)
         if topic not in STORED:
             return
-        value = codec.encode(event)
+        try:
+            value = codec.encode(event)
+        except ValueError:
+            # A fault of the operator that concluded it; the other conclusions are none the worse.
+            logger.exception("a conclusion cannot be written", extra={"kind": type(event).__name__, "job": event.job})
+            self._telemetry.add(PIPELINE_FAILURES)
+            return
         while True:
             try:
                 self._bus.publish(topic, key, value)

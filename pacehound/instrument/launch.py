@@ -9,7 +9,7 @@ from pathlib import Path
 AUTOLOAD = Path(__file__).resolve().parent / "autoload"
 
 
-def environment(run_dir: Path, job: str, base: Mapping[str, str]) -> dict[str, str]:
+def environment(run_dir: Path, job: str, base: Mapping[str, str], attempt: int = 0) -> dict[str, str]:
     """`base`, and what makes every Python process under it write its calls into `run_dir`.
 
     Parameters
@@ -20,6 +20,8 @@ def environment(run_dir: Path, job: str, base: Mapping[str, str]) -> dict[str, s
         The job's name, the same on all of its hosts.
     base
         The environment that the command would have had.
+    attempt
+        Which run of a job of this name it is; torchrun's restarts are counted on top of it.
 
     Examples
     --------
@@ -35,4 +37,5 @@ def environment(run_dir: Path, job: str, base: Mapping[str, str]) -> dict[str, s
         "PYTHONPATH": os.pathsep.join([str(AUTOLOAD), *others]),
         "PACEHOUND_RUN_DIR": str(run_dir.absolute()),
         "PACEHOUND_JOB": job,
+        "PACEHOUND_ATTEMPT": str(attempt),
     }

@@ -42,7 +42,8 @@ class Recorder:
     def __init__(self, run_dir: str, environ: Mapping[str, str]) -> None:
         self.run_dir = run_dir
         self.job = environ.get("PACEHOUND_JOB", "")
-        self.attempt = _integer(environ, "PACEHOUND_ATTEMPT", _integer(environ, "TORCHELASTIC_RESTART_COUNT", 0))
+        # The run's own, and torchrun's restarts within it.
+        self.attempt = _integer(environ, "PACEHOUND_ATTEMPT", 0) + _integer(environ, "TORCHELASTIC_RESTART_COUNT", 0)
         self.rank = _integer(environ, "RANK", -1)
         self.local_rank = _integer(environ, "LOCAL_RANK", -1)
         self.world_size = _integer(environ, "WORLD_SIZE", -1)

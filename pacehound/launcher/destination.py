@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pacehound.errors import InvalidInput
+from pacehound.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, bearer, parse_headers
 
-ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
-HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
 PROTOCOL_VARIABLE = "OTEL_EXPORTER_OTLP_PROTOCOL"
 TOKEN_VARIABLE = "PACEHOUND_TOKEN"
 
@@ -28,12 +27,10 @@ def chosen_destination(endpoint: str | None, environ: Mapping[str, str]) -> Dest
     Raises
     ------
     InvalidInput
-        The endpoint is no http(s) URL. (A variable that speaks of gRPC is left alone: it is not meant for us.)
+        The endpoint is no http(s) URL, or the headers for it are no pairs. (Variables that speak of gRPC are left
+        alone: they are not meant for us.)
 
     """
-    headers = parse_headers(environ.get(HEADERS_VARIABLE, ""))
-    if token := environ.get(TOKEN_VARIABLE, ""):
-        headers["Authorization"] = f"Bearer {token}"
     if endpoint is None:
         endpoint = environ.get(ENDPOINT_VARIABLE, "")
         if not endpoint or environ.get(PROTOCOL_VARIABLE, "").lower() == "grpc":
@@ -41,27 +38,7 @@ def chosen_destination(endpoint: str | None, environ: Mapping[str, str]) -> Dest
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(f"endpoint {endpoint!r} is no URL of an OTLP/HTTP receiver; write http://HOST:4318")
+    headers = parse_headers(environ.get(HEADERS_VARIABLE, ""))
+    if token := environ.get(TOKEN_VARIABLE, ""):
+        headers |= bearer(token)
     return Destination(url=endpoint.rstrip("/"), headers=headers)
-
-
-def parse_headers(text: str) -> dict[str, str]:
-    """`key=value,key=value`, values percent-encoded, as OpenTelemetry writes them.
-
-    >>> parse_headers("Authorization=Bearer%20x, a=b")
-    {'Authorization': 'Bearer x', 'a': 'b'}
-    """
-    headers = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        key, separator, value = pair.partition("=")
-        if separator:
-            headers[key.strip()] = unquote(value.strip())
-    return headers
-
-
-def format_headers(headers: Mapping[str, str]) -> str:
-    """The inverse of `parse_headers`.
-
-    >>> parse_headers(format_headers({"Authorization": "Bearer a,b=c"}))
-    {'Authorization': 'Bearer a,b=c'}
-    """
-    return ",".join(f"{key}={quote(value, safe='')}" for key, value in headers.items())

@@ -14,7 +14,7 @@ from typing import Any
 from pacehound.errors import InvalidInput
 from pacehound.launcher.command import CannotStart, leave_like
 from pacehound.launcher.destination import chosen_destination
-from pacehound.launcher.job import job_name
+from pacehound.launcher.job import given_name, job_name
 from pacehound.launcher.supervise import Ended, supervise
 from pacehound.launcher.watch import Outcome, Plan, Watch
 from pacehound.settings import Settings
@@ -55,7 +55,9 @@ def run_command(
     def instrument(watch: Watch) -> Mapping[str, str]:
         from pacehound.instrument.launch import environment
 
-        instrumented: Mapping[str, str] = environment(watch.run_dir.path, name, environ)
+        # A name that was made up for this run has no earlier one.
+        attempt = watch.attempt() if given_name(job, environ, command) else 0
+        instrumented: Mapping[str, str] = environment(watch.run_dir.path, name, environ, attempt)
         return instrumented
 
     try:

@@ -34,6 +34,18 @@ def job_name(explicit: str | None, environ: Mapping[str, str], command: Sequence
     'train-19700101-000000-ab12'
 
     """
+    if given := given_name(explicit, environ, command):
+        return given
+    started = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_s))
+    return f"{_stem(command)}-{started}-{salt}"
+
+
+def given_name(explicit: str | None, environ: Mapping[str, str], command: Sequence[str]) -> str:
+    """The name that somebody gave the job; empty where one has to be made up.
+
+    >>> given_name(None, {"SLURM_JOB_ID": "4711"}, ["python"]), given_name(None, {}, ["python"])
+    ('4711', '')
+    """
     if explicit:
         return explicit
     if slurm := environ.get("SLURM_JOB_ID", ""):
@@ -45,8 +57,7 @@ def job_name(explicit: str | None, environ: Mapping[str, str], command: Sequence
     for variable in SCHEDULER_VARIABLES[1:]:
         if environ.get(variable, "").lower() not in _NO_ID:
             return environ[variable]
-    started = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_s))
-    return f"{_stem(command)}-{started}-{salt}"
+    return ""
 
 
 def _rendezvous_id(command: Sequence[str]) -> str:

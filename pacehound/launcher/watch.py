@@ -15,10 +15,12 @@ from pacehound.errors import PacehoundError, Unavailable
 from pacehound.events import Decision, Incident
 from pacehound.head.client import HeadClient
 from pacehound.head.owner import announced
+from pacehound.launcher.attempt import ask_endpoint, ask_store
 from pacehound.launcher.command import Status
-from pacehound.launcher.destination import HEADERS_VARIABLE, TOKEN_VARIABLE, Destination, format_headers
+from pacehound.launcher.destination import TOKEN_VARIABLE, Destination
 from pacehound.launcher.kept import Kept
 from pacehound.launcher.run_dir import RunDir, write_ended
+from pacehound.otlp_headers import HEADERS_VARIABLE, bearer, format_headers
 
 MAIN = Path(__file__).resolve().parents[1] / "__main__.py"
 HEAD_OWNED = 3
@@ -83,6 +85,22 @@ class Watch:
             self._release()
             self.run_dir.remove()
             raise
+
+    def attempt(self) -> int:
+        """Which attempt of its job this run is, so that its events differ from those of an earlier run of that name.
+
+        Takes 2 s at most. Who does not get an answer in that time counts as the first.
+        """
+        plan = self._plan
+        if plan.destination is None:
+            return ask_store(self._client, plan.store, plan.job, plan.host)
+        found = ask_endpoint(plan.destination, plan.job, plan.host)
+        if found is None:
+            self._say(
+                f"{plan.destination.url} has not said which attempt of job {plan.job} this is; it counts as the first, "
+                "and what an earlier run of that name has in common with it will not be told apart"
+            )
+        return found or 0
 
     def keep_up(self, now_s: float) -> None:
         """Start again what has died, and find the head that owns the store."""
@@ -164,7 +182,7 @@ class Watch:
             return
         self._client = HeadClient(Path(owner.socket), timeout_s=15.0)
         if owner.url != self._agent_url:
-            headers = {"Authorization": f"Bearer {owner.token}"} if owner.token else {}
+            headers = bearer(owner.token) if owner.token else {}
             self._start_agent(Destination(url=owner.url, headers=headers), now_s)
 
     def _start_head(self, now_s: float) -> None:
@@ -187,7 +205,7 @@ class Watch:
         )
         self._head.start(now_s)
         url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._start_agent(Destination(url=url, headers={"Authorization": f"Bearer {token}"}), now_s)
+        self._start_agent(Destination(url=url, headers=bearer(token)), now_s)
 
     def _start_agent(self, destination: Destination, now_s: float) -> None:
         arguments = ["agent", "--run-dir", str(self.run_dir.path), "--endpoint", destination.url]

@@ -56,6 +56,9 @@ class MemoryStore:
     def decisions(self):
         return [event for event in self.events() if isinstance(event, Decision)]
 
+    def last_attempt(self, job):
+        return max((event.attempt for event in self.events() if event.job == job), default=None)
+
     def query(self, sql, params=None):
         return pa.table({"n": [len(self.messages)]})
 

@@ -110,6 +110,21 @@ def test_fuzzed_bytes_never_break_the_door(head):
     assert httpx.get(f"{url}/healthz").status_code == 200
 
 
+def test_the_attempt_of_a_run_is_told_to_who_shows_the_token(head):
+    url, product = head
+    question = {"job": "asks", "host": "h"}
+    assert httpx.post(f"{url}/v1/attempt", json=question).status_code == 401
+    ask = HeadClient(live_owner(product.store)[1]._path)
+    for expected in (0, 1):
+        answer = httpx.post(f"{url}/v1/attempt", json=question, headers=TOKEN)
+        assert (answer.status_code, answer.json()) == (200, {"attempt": expected})
+        assert ask.attempt("asks", "other", 2.0) == expected
+        assert post(url, codec.encode(sample(job="asks"))).status_code == 200
+        assert post(url, codec.encode(sample(job="asks", closed=True, why="job ended"))).status_code == 200
+    for body in (b"", b"[]", b'{"job": 3}', b'{"host": "h"}'):
+        assert httpx.post(f"{url}/v1/attempt", content=body, headers=TOKEN).status_code == 400
+
+
 def test_many_senders_at_once_lose_nothing(head):
     url, product = head
     with ThreadPoolExecutor(8) as threads:

@@ -16,7 +16,12 @@ def test_our_folder_is_first_and_what_was_there_stays() -> None:
         "A": "b",
         "PACEHOUND_RUN_DIR": "/run/x",
         "PACEHOUND_JOB": "job",
+        "PACEHOUND_ATTEMPT": "0",
     }
+
+
+def test_the_attempt_of_this_run_replaces_that_of_a_run_around_it() -> None:
+    assert environment(Path("/run/x"), "job", {"PACEHOUND_ATTEMPT": "9"}, 2)["PACEHOUND_ATTEMPT"] == "2"
 
 
 def test_an_unset_or_empty_pythonpath_adds_no_working_directory() -> None:

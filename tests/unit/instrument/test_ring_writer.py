@@ -61,9 +61,11 @@ def test_a_recorder_writes_nothing_before_it_starts_and_one_ring_per_thread_afte
     assert len(list((tmp_path / "rings").iterdir())) == 1
 
 
-def test_the_launcher_s_attempt_goes_before_torch_s() -> None:
+def test_torch_s_restarts_are_counted_on_top_of_the_launcher_s_attempt() -> None:
     environ = {"PACEHOUND_ATTEMPT": "4", "TORCHELASTIC_RESTART_COUNT": "1"}
-    assert Recorder("unused", environ).attempt == 4
+    assert Recorder("unused", environ).attempt == 5
+    assert Recorder("unused", {"PACEHOUND_ATTEMPT": "4"}).attempt == 4
+    assert Recorder("unused", {"PACEHOUND_ATTEMPT": "", "TORCHELASTIC_RESTART_COUNT": "x"}).attempt == 0
 
 
 def test_after_an_error_of_ours_it_stays_off_and_the_note_says_why(tmp_path: Path) -> None:

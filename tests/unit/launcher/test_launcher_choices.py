@@ -9,9 +9,10 @@ import stat
 import pytest
 
 from pacehound.errors import InvalidInput
-from pacehound.launcher.destination import Destination, chosen_destination, format_headers, parse_headers
+from pacehound.launcher.destination import Destination, chosen_destination
 from pacehound.launcher.job import job_name
 from pacehound.launcher.run_dir import RunDir, write_ended
+from pacehound.otlp_headers import format_headers, parse_headers
 
 TORCHRUN = ["torchrun", "--nproc-per-node", "4", "train.py", "--lr", "1"]
 
@@ -43,12 +44,12 @@ def test_an_endpoint_on_the_command_line_wins_over_the_environment():
 def test_without_any_endpoint_or_with_one_for_grpc_the_head_is_ours():
     assert chosen_destination(None, {}) is None
     grpc = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-    assert chosen_destination(None, grpc) is None
+    assert chosen_destination(None, {**grpc, "OTEL_EXPORTER_OTLP_HEADERS": "no pair"}) is None
 
 
 def test_a_token_becomes_a_header_and_does_not_show():
     destination = chosen_destination("http://head:4318", {"PACEHOUND_TOKEN": "s3cret"})
-    assert destination.headers == {"Authorization": "Bearer s3cret"}
+    assert destination.headers == {"authorization": "Bearer s3cret"}
     assert "s3cret" not in repr(destination)
 
 
@@ -59,7 +60,7 @@ def test_what_is_no_url_is_refused_before_the_command_starts(endpoint):
 
 
 def test_headers_survive_the_round_trip():
-    headers = {"Authorization": "Bearer a,b=c %", "x": ""}
+    headers = {"authorization": "Bearer a,b=c %", "x=,y": ""}
     assert parse_headers(format_headers(headers)) == headers
 
 

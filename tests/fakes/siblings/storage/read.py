@@ -12,3 +12,7 @@ def incidents(store, job=None):
 
 def decisions(store, incident_id=None):
     return [event for event in store.events() if isinstance(event, Decision)]
+
+
+def last_attempt(store, job):
+    return max((event.attempt for event in store.events() if event.job == job), default=None)

@@ -1,0 +1,110 @@
+"""Asks whoever will receive a run's events which attempt of its job it is. Never an error, never for long."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pacehound.errors import PacehoundError
+from pacehound.head.attempts import next_attempt
+from pacehound.head.client import HeadClient
+from pacehound.launcher.destination import Destination
+
+ATTEMPT_PATH = "/v1/attempt"
+WITHIN_S = 2.0
+"""The command waits no longer than this for an answer."""
+
+_PAUSE_S = 0.2
+_HIGHEST = 2**30  # a ring's header has 32 bits for it, and restarts are added
+_TRY_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+
+
+def ask_endpoint(destination: Destination, job: str, host: str, within_s: float = WITHIN_S) -> int | None:
+    """The answer of a head somewhere; 0 from a receiver that does not know the question, `None` from nobody in time."""
+    answer: list[int] = []
+    deadline_s = time.monotonic() + within_s
+
+    def ask() -> None:
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            try:
+                found = _ask_once(destination, job, host, left_s)
+            except Exception:  # whatever a network or a stranger's answer may raise: it must not reach the user
+                found = None
+            if found is not None:
+                answer.append(found)
+                return
+            time.sleep(min(_PAUSE_S, left_s))
+
+    # On a thread: looking a name up has no timeout of its own.
+    asking = threading.Thread(target=ask, name="attempt", daemon=True)
+    asking.start()
+    asking.join(within_s)
+    return answer[0] if answer else None
+
+
+def ask_store(client: HeadClient | None, store: Path, job: str, host: str) -> int:
+    """The answer of the head that has the store open; where there is none yet, what stands beside the store."""
+    if client is not None:
+        try:
+            return _fitting(client.attempt(job, host, WITHIN_S))
+        except (PacehoundError, ValueError, KeyError, TypeError):
+            pass  # it is ending, too busy, or of another version: what it noted will do
+    return _fitting(next_attempt(store, job))
+
+
+def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -> int | None:
+    # Here and not above: the standard library's HTTP takes 20 ms to load, and most runs do not need it.
+    import urllib.error
+    import urllib.request
+
+    class StayHere(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *args: Any) -> None:
+            """A token is not carried to another place."""
+
+    request = urllib.request.Request(
+        attempt_url(destination.url),
+        data=json.dumps({"job": job, "host": host}).encode(),
+        headers={**destination.headers, "Content-Type": "application/json", "User-Agent": "pacehound"},
+        method="POST",
+    )
+    try:
+        with urllib.request.build_opener(StayHere).open(request, timeout=timeout_s) as response:
+            return parse_answer(response.read(4096))
+    except urllib.error.HTTPError as error:
+        error.close()
+        return None if error.code >= 500 or error.code in _TRY_AGAIN else 0
+    except (urllib.error.URLError, TimeoutError):
+        return None
+
+
+def attempt_url(endpoint: str) -> str:
+    """Where an endpoint's head is asked.
+
+    >>> attempt_url("https://gate/otlp/?tenant=a")
+    'https://gate/otlp/v1/attempt?tenant=a'
+    """
+    parts = urlsplit(endpoint)
+    return parts._replace(path=parts.path.rstrip("/") + ATTEMPT_PATH).geturl()
+
+
+def parse_answer(body: bytes) -> int:
+    """The attempt in `{"attempt": n}`; 0 for anything else, which is what a stranger answers.
+
+    >>> parse_answer(b'{"attempt": 3}'), parse_answer(b'{"partialSuccess": {}}'), parse_answer(b"<html>")
+    (3, 0, 0)
+    """
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return 0
+    return _fitting(answer.get("attempt") if isinstance(answer, dict) else None)
+
+
+def _fitting(attempt: object) -> int:
+    is_number = isinstance(attempt, int) and not isinstance(attempt, bool)
+    return attempt if is_number and isinstance(attempt, int) and 0 <= attempt < _HIGHEST else 0

@@ -1,0 +1,101 @@
+"""The launcher's question, against real HTTP servers: every answer a stranger may give, and none at all."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pacehound.head.attempts import FILE_NAME, AttemptsFile
+from pacehound.head.client import HeadClient
+from pacehound.launcher.attempt import ask_endpoint, ask_store, parse_answer
+from pacehound.launcher.destination import Destination
+
+
+class Seen:
+    """What a receiver was asked, and what it answers next: (status, body), the last one for ever."""
+
+    def __init__(self, *answers: tuple[int, bytes]) -> None:
+        self.answers = list(answers)
+        self.requests: list[tuple[str, str, bytes]] = []
+
+
+@contextmanager
+def receiver(seen: Seen) -> Iterator[Destination]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            seen.requests.append((self.path, self.headers.get("Authorization", ""), body))
+            status, answer = seen.answers.pop(0) if len(seen.answers) > 1 else seen.answers[0]
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *args: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield Destination(url=f"http://127.0.0.1:{server.server_port}", headers={"authorization": "Bearer s3cret"})
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_head_is_asked_with_its_token_and_its_answer_counts() -> None:
+    seen = Seen((200, b'{"attempt": 7}'))
+    with receiver(seen) as destination:
+        assert ask_endpoint(destination, "j", "h") == 7
+    assert seen.requests == [("/v1/attempt", "Bearer s3cret", b'{"job": "j", "host": "h"}')]
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 404, 405, 415])
+def test_a_receiver_that_does_not_know_the_question_is_asked_once_and_means_zero(status: int) -> None:
+    seen = Seen((status, b"404 page not found"))
+    with receiver(seen) as destination:
+        assert ask_endpoint(destination, "j", "h") == 0
+    assert len(seen.requests) == 1
+
+
+def test_a_head_that_is_starting_is_asked_again() -> None:
+    seen = Seen((503, b""), (429, b""), (200, b'{"attempt": 2}'))
+    with receiver(seen) as destination:
+        assert ask_endpoint(destination, "j", "h") == 2
+
+
+def test_nobody_there_costs_the_given_time_and_no_more() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        refused = Destination(url=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert ask_endpoint(refused, "j", "h", within_s=0.3) is None
+        silent.listen()  # takes the connection and says nothing
+        began_s = time.monotonic()
+        assert ask_endpoint(refused, "j", "h", within_s=0.3) is None
+        assert time.monotonic() - began_s < 1.0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[]", b"{}", b'{"attempt": -1}', b'{"attempt": true}', b'{"attempt": 9999999999}', b"\xff"],
+)
+def test_an_answer_that_is_no_attempt_means_zero(body: bytes) -> None:
+    assert parse_answer(body) == 0
+
+
+def test_without_a_head_the_note_beside_the_store_answers(tmp_path: Path) -> None:
+    AttemptsFile(tmp_path / FILE_NAME).note("j", 3)
+    assert ask_store(None, tmp_path, "j", "h") == 4
+    gone = HeadClient(tmp_path / "head.sock", timeout_s=0.5)
+    assert ask_store(gone, tmp_path, "j", "h") == 4
