@@ -109,7 +109,6 @@ class JobOperator:
     def on_host(self, sample: HostSample) -> list[StageTwoEvent]:
         """The processes of one host."""
         if self._world is None and not sample.processes:
-            self.ended = sample.closed  # nothing here has joined a process group: there is nothing to keep
             return []
         stream = host_stream(self.job, sample.host)
         self._merge.push(stream, sample)

@@ -64,6 +64,8 @@ class Pipeline:
             self._count("after_end")
             return []
         match event:
+            case HostSample() if key not in self._jobs and not event.processes:
+                return []  # its command has joined no process group: another host of the job may yet
             case HostSample():
                 return self._finish(key, list(self._job(key).on_host(event)))
             case Tick() if event.stream.startswith(HOST_STREAM):
