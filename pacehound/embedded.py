@@ -164,7 +164,7 @@ def run_head(
     try:
         head = Head(
             settings=settings,
-            parts=parts(settings, folder),
+            parts=_when_asked_enough(lambda: parts(settings, folder)),
             introductions=Introductions(folder / "topology.rec"),
             attempts_file=AttemptsFile(folder / FILE_NAME),
             recording=recording,
@@ -187,6 +187,18 @@ def run_head(
                 logger.error("the head ended before everything was stored")
     finally:
         ownership.release()
+
+
+def _when_asked_enough(open_all: Callable[[], Parts]) -> Parts:
+    """Open the store as soon as whoever reads it now (`pacehound sql`, beside no head) has its answer."""
+    deadline_s = time.monotonic() + _OWNER_LEAVES_WITHIN_S
+    while True:
+        try:
+            return open_all()
+        except StoreOwned:
+            if time.monotonic() >= deadline_s:
+                raise
+            time.sleep(0.2)
 
 
 class History(Protocol):

@@ -24,7 +24,7 @@ def slow_rank(folder: Path) -> str:
     """One run with rank 2 slowed by 40 % over iterations 200 to 299; a line of figures."""
     steps = folder / "steps.csv"
     command = realjob.torchrun(
-        "--iterations", 400, "--slow-rank", 2, "--slow-from", 200, "--slow-until", 300, "--slow-by", 0.4, "--csv", steps
+        "--iterations", 360, "--slow-rank", 2, "--slow-from", 200, "--slow-until", 300, "--slow-by", 0.4, "--csv", steps
     )
     run = realjob.start(folder, command)
     assert run.wait(180) == 0, run.text()
@@ -41,7 +41,7 @@ def slow_rank(folder: Path) -> str:
     assert incident["cost"]["gpu_hours"] > 0
     ours = [row["step_time_s"] for row in run.sql("SELECT step_time_s FROM iterations ORDER BY step")]
     worst = realjob.worst_difference(realjob.script_steps(steps), ours)
-    assert len(ours) == 400
+    assert len(ours) == 360
     assert worst <= 0.01
     return (
         f"onset {onset}, said at {detected}, relief {relief}, {finding['magnitude']:+.0%}, "
@@ -82,7 +82,7 @@ def test_a_clean_job_has_no_incident(tmp_path: Path, repeats: int) -> None:
 def stopped_rank(folder: Path, rank: int) -> str:
     """SIGSTOP on one rank, SIGCONT after the verdict."""
     settings = ["hang.suspect_after_s=3"]
-    run = realjob.start(folder, realjob.torchrun("--iterations", 500), settings=settings)
+    run = realjob.start(folder, realjob.torchrun("--iterations", 420), settings=settings)
     try:
         realjob.until("a hundred iterations", lambda: reached(run, 100), 90)
         pid = realjob.rank_pids(run.process.pid)[rank]

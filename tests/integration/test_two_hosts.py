@@ -49,7 +49,7 @@ class Cluster:
                 env=realjob.environment({"PACEHOUND_TOKEN": self.token}),
                 cwd="/",
             )
-        realjob.until("the head node", lambda: self.ask("SELECT 1 AS one") == [{"one": 1}], 30)
+        realjob.until("the head node", lambda: (self.store / "head.json").exists(), 30)
 
     def stop_head(self, number: int = signal.SIGTERM) -> None:
         """End the head node with a signal."""
@@ -57,6 +57,7 @@ class Cluster:
             self.head.send_signal(number)
             self.head.wait(30)
             self.head = None
+            (self.store / "head.json").unlink(missing_ok=True)
 
     def start_job(self, *arguments: object) -> None:
         """`pacehound run --endpoint` on each host, as two people would type it."""
