@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pacehound.events import (
+    NEVER,
     Cause,
     Finding,
     HostSample,
@@ -239,7 +240,23 @@ class HangWatch:
             symmetric = "every member has launched the call and nobody has finished it"
             return _Named("unknown", "H3", (), together, (symmetric,), ("send and receive counts",))
         outside = "what the ranks do outside of calls (data loading, storage, a lock)"
-        return _Named("unknown", None, (), tuple(sorted(self._processes)), (), (outside,))
+        behind = self._behind()
+        if len(behind) == 1:
+            sentence = f"rank {behind[0]} has launched fewer calls than the other members of its communicators"
+            return _Named("suspected", "H1", behind, (), (sentence,), (outside,))
+        return _Named("unknown", None, (), behind or tuple(sorted(self._processes)), (), (outside,))
+
+    def _behind(self) -> tuple[int, ...]:
+        """Ranks that have launched less than a peer on some communicator.
+
+        All that a source without ends can tell of a stall: the hosts of the others ran ahead and queued more. Where
+        several are behind, some of them wait for another, and nothing says which.
+        """
+        behind: set[int] = set()
+        for ranks in self._progress.values():
+            furthest = max((theirs.last_launched for theirs in ranks.values()), default=NEVER)
+            behind.update(rank for rank, theirs in ranks.items() if theirs.last_launched < furthest)
+        return tuple(sorted(behind))
 
     def _pages(self, onset_ns: int, now_ns: int) -> bool:
         limit_s = self._settings.page_after_s

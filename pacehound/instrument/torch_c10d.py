@@ -22,7 +22,7 @@ from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
 from pacehound.instrument.torch_markers import Markers
 
-_HOOK_ID = 0x5041434548  # "PACEH": two consumers with one id would silently replace each other
+HOOK_ID = 0x5041434548  # "PACEH": two consumers with one id would silently replace each other
 _DRAIN_S = 0.5
 
 # A gloo thread drops the last call it ran after whoever waited for it goes on, and takes the GIL for that. If the
@@ -156,8 +156,8 @@ class Instrument:
         else:
             assert self._tables is not None
             hooks = CallHooks(self._recorder, group, self._tables, self._pending)
-            process_group.register_pre_hook(_HOOK_ID, hooks.before)
-            process_group.register_post_hook(_HOOK_ID, hooks.after)
+            process_group.register_pre_hook(HOOK_ID, hooks.before)
+            process_group.register_post_hook(HOOK_ID, hooks.after)
         self._groups[group.name] = group, weakref.ref(process_group)
 
     def _left(self, name: Any) -> None:
@@ -204,8 +204,8 @@ class Instrument:
 
 def _unhook(process_group: Any) -> None:
     if process_group is not None:
-        process_group.unregister_pre_hook(_HOOK_ID)
-        process_group.unregister_post_hook(_HOOK_ID)
+        process_group.unregister_pre_hook(HOOK_ID)
+        process_group.unregister_post_hook(HOOK_ID)
 
 
 def _world_ranks(given: Any, size: int) -> list[int] | None:

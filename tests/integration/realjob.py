@@ -114,28 +114,39 @@ def script_steps(path: Path) -> list[float]:
         return [float(row["step_time_s"]) for row in csv.DictReader(file)]
 
 
-def rank_pids(runner: int) -> dict[int, int]:
-    """Pid of each rank among the descendants of `pacehound run`."""
-    parents: dict[int, list[int]] = {}
+def descendants(pid: int) -> list[int]:
+    """Every process below another one, by /proc."""
+    children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except (OSError, IndexError):
                 continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    found: dict[int, int] = {}
-    waiting = [runner]
+            children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
     while waiting:
-        pid = waiting.pop()
-        waiting += parents.get(pid, [])
-        try:
-            words = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
-            cmdline = (Path("/proc") / str(pid) / "cmdline").read_bytes()
-        except OSError:
-            continue
-        rank = next((int(word[5:]) for word in words if word.startswith(b"RANK=")), None)
-        if rank is not None and SCRIPT.name.encode() in cmdline:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def words_of(pid: int, what: str) -> list[bytes]:
+    """The words of a process's `cmdline` or `environ`; none when it is gone."""
+    try:
+        return (Path("/proc") / str(pid) / what).read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def rank_pids(runner: int) -> dict[int, int]:
+    """Pid of each rank among the descendants of `pacehound run`."""
+    found: dict[int, int] = {}
+    for pid in descendants(runner):
+        rank = next((int(word[5:]) for word in words_of(pid, "environ") if word.startswith(b"RANK=")), None)
+        if rank is not None and any(word.endswith(SCRIPT.name.encode()) for word in words_of(pid, "cmdline")):
             found.setdefault(rank, pid)
     return found
 

@@ -22,24 +22,9 @@ from tests.fakes.webhook import FakeWebhook
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-def children(pid: int, word: str) -> list[int]:
-    """Descendants of a process whose command line has a word."""
-    found, waiting = [], [pid]
-    while waiting:
-        parent = waiting.pop()
-        listed = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False
-        )
-        below = [int(line) for line in listed.stdout.split()]
-        waiting += below
-        for child in below:
-            try:
-                words = (Path("/proc") / str(child) / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if word.encode() in words:
-                found.append(child)
-    return found
+def agents(run: realjob.Run) -> list[int]:
+    """The agent processes of a run."""
+    return [pid for pid in realjob.descendants(run.process.pid) if b"agent" in realjob.words_of(pid, "cmdline")]
 
 
 def test_a_killed_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
@@ -49,9 +34,9 @@ def test_a_killed_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
     try:
         for seen in (100, 250):
             realjob.until("iterations", lambda seen=seen: _iterations(run) >= seen, 90)
-            (agent,) = children(run.process.pid, "agent")
+            (agent,) = agents(run)
             os.kill(agent, signal.SIGKILL)
-            realjob.until("another agent", lambda old=agent: set(children(run.process.pid, "agent")) - {old}, 20)
+            realjob.until("another agent", lambda old=agent: set(agents(run)) - {old}, 20)
         assert run.wait(120) == 0, run.text()
     finally:
         run.stop()

@@ -13,13 +13,14 @@ import pytest
 from pacehound.calls import CallBatch
 from pacehound.codec import decode, encode
 from pacehound.errors import InvalidEvent
-from pacehound.events import Changepoint, Finding, Incident, IterationSample, Markers, Progress, Watermark
+from pacehound.events import Changepoint, Finding, HostSample, Incident, IterationSample, Markers, Progress, Watermark
 from pacehound.rounds import Rounds
 from pacehound.routing import Event, route
 from pacehound.settings import Settings
 from pacehound.topology import Layout
 from simulator.faults import ExitRank, Pause, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, Simulation, simulate
+from simulator.source import LAUNCH_ONLY
 from streams.pipeline import Pipeline
 
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
@@ -107,6 +108,32 @@ def test_a_stopped_rank_is_a_hang_that_ends_when_it_goes_on() -> None:
     assert relieved.state == "relieved"
     assert (closed.state, closed.closed_why) == ("closed", "relieved")
     assert closed.cost.excess_s == pytest.approx(8.0, abs=1.5)
+
+
+def test_a_stopped_rank_is_named_by_its_process_where_only_launches_are_seen() -> None:
+    simulation = job(StopRank(rank=3, step=100, resume_after_s=12), iterations=200, source=LAUNCH_ONLY)
+    opened, *_ = incidents(run(simulation.events()))
+    assert [(f.kind, f.verdict, f.culprits) for f in opened.findings] == [("hang", "culprit", (3,))]
+
+
+def test_without_ends_and_without_a_stopped_process_no_innocent_is_called_culprit() -> None:
+    """The rank runs, as far as its host can tell: it may be suspected, and nobody else."""
+    simulation = job(StopRank(rank=3, step=100, resume_after_s=12), iterations=200, source=LAUNCH_ONLY)
+    running = [_all_running(e) if isinstance(e, HostSample) else e for e in simulation.events()]
+    finding = incidents(run(running))[0].findings[0]
+    assert finding.verdict != "culprit"
+    assert set(finding.culprits) <= {3}
+    assert 3 in (*finding.culprits, *finding.candidates)
+
+
+def _all_running(sample: HostSample) -> HostSample:
+    return replace(sample, processes=tuple(replace(p, state="running") for p in sample.processes))
+
+
+def test_a_slow_rank_is_not_named_where_only_launches_are_seen() -> None:
+    finding = incidents(run(job(SLOW, source=LAUNCH_ONLY).events()))[0].findings[0]
+    assert (finding.kind, finding.verdict, finding.culprits) == ("slow", "unknown", ())
+    assert any("start and an end" in sentence for sentence in finding.unseen)
 
 
 def test_a_rank_that_is_killed_is_named_once_and_its_victims_are_not() -> None:
