@@ -141,6 +141,11 @@ def words_of(pid: int, what: str) -> list[bytes]:
         return []
 
 
+def agents(run: Run) -> list[int]:
+    """The agent processes of a run."""
+    return [pid for pid in descendants(run.process.pid) if b"agent" in words_of(pid, "cmdline")]
+
+
 def rank_pids(runner: int) -> dict[int, int]:
     """Pid of each rank among the descendants of `pacehound run`."""
     found: dict[int, int] = {}

@@ -22,11 +22,6 @@ from tests.fakes.webhook import FakeWebhook
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-def agents(run: realjob.Run) -> list[int]:
-    """The agent processes of a run."""
-    return [pid for pid in realjob.descendants(run.process.pid) if b"agent" in realjob.words_of(pid, "cmdline")]
-
-
 def test_a_killed_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
     """kill -9 of the agent, twice: it comes back, every call is stored once, steps take as long as before."""
     steps = tmp_path / "steps.csv"
@@ -34,9 +29,9 @@ def test_a_killed_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
     try:
         for seen in (100, 250):
             realjob.until("iterations", lambda seen=seen: _iterations(run) >= seen, 90)
-            (agent,) = agents(run)
+            (agent,) = realjob.agents(run)
             os.kill(agent, signal.SIGKILL)
-            realjob.until("another agent", lambda old=agent: set(agents(run)) - {old}, 20)
+            realjob.until("another agent", lambda old=agent: set(realjob.agents(run)) - {old}, 20)
         assert run.wait(120) == 0, run.text()
     finally:
         run.stop()

@@ -163,13 +163,25 @@ def test_a_head_node_that_is_away_costs_neither_training_nor_calls(tmp_path: Pat
         made.stop_head(signal.SIGKILL)
         with pytest.raises(AssertionError, match="did not happen"):
             realjob.until("an end of the job without its head", lambda: made.runs[0].process.poll() is not None, away_s)
+        peaks = [_peak_mib(agent) for run in made.runs for agent in realjob.agents(run)]
         made.start_head()
         made.wait(300)
         realjob.until("all iterations", lambda: len(set(_calls_of(made))) == 1 and made.iterations() > 0, 30)
         calls = calls_are_complete(made, iterations)
         times = realjob.script_steps(steps)[20:]
-        print(f"head away for {away_s} s: {calls} calls of each rank stored, all once; longest step {max(times):.3f} s")
+        print(
+            f"head away for {away_s} s: {calls} calls of each rank stored, all once; longest step {max(times):.3f} s; "
+        )
+        print(f"the agents' memory reached {max(peaks):.0f} MiB")
+        assert len(peaks) == 2
+        assert max(peaks) < 300
         assert sum(times) / len(times) < 0.075
+
+
+def _peak_mib(pid: int) -> float:
+    """The largest resident size that a process has had."""
+    status = (Path("/proc") / str(pid) / "status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def _calls_of(made: Cluster) -> list[int]:
