@@ -39,6 +39,8 @@ _PATIENCE_NS = 30_000_000_000
 _LONGER = 1.5
 """Of two communicators that recur, the one with the longer period has the iteration, the other a part of it."""
 
+_BEFORE_FIRST_NS = 60_000_000_000
+
 _MAX_PLANNED_SHARE = 0.2
 """Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration."""
 
@@ -278,10 +280,11 @@ class JobOperator:
         return self._note(left, now_ns) + list(self._book.on_end(now_ns, why, self._ongoing_s(now_ns)))
 
     def _forget_rounds(self) -> None:
-        """Keep the rounds of the iteration that is going on; without iterations, of the last minute."""
-        keep_ns = min(self._previous.ends_ns) if self._previous else 0
-        newest_ns = max((rounds.time_ns for rounds in self._recent), default=0)
-        keep_ns = max(keep_ns, newest_ns - 60_000_000_000)
+        """Keep the rounds of the iteration that is going on, however long it is; before the first, of a minute."""
+        if self._previous is not None:
+            keep_ns = min(self._previous.ends_ns)
+        else:
+            keep_ns = max((rounds.time_ns for rounds in self._recent), default=0) - _BEFORE_FIRST_NS
         self._recent = [rounds for rounds in self._recent if rounds.time_ns > keep_ns]
 
     def _unseen(self, now_ns: int) -> tuple[str, ...]:
