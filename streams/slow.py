@@ -10,9 +10,9 @@ wanders over ranks nobody is named.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from pacehound.events import Changepoint, Finding, GroupOutlier, Instant, Iterat
 from pacehound.identity import event_id
 from streams.changepoint import Change, ChangepointDetector
 from streams.critical_path import Charges, TransferKey
+
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 HISTORY = 300
 """Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
@@ -171,55 +173,52 @@ class SlowWatch:
         return [episode.finding]
 
     def _finding(self, change: Change, scene: Scene) -> Finding:
-        found = self.attribute(change.step, scene)
         level = (
             f"iterations take {_ms(change.after_s)} since step {change.step}, {_ms(change.before_s)} before "
             f"({change.after_s / change.before_s - 1.0:+.0%})"
         )
-        world = sorted(self._history[-1].own_ns)
-        return Finding(
+        bare = Finding(
             id=event_id("slow", self._job, self._attempt, change.step),
             job=self._job,
             attempt=self._attempt,
-            kind=found.kind,
-            verdict=found.verdict,
-            cause=found.cause,
-            culprits=found.culprits,
-            candidates=found.candidates,
-            victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
-            links=found.links,
+            kind="slow",
+            verdict="unknown",
+            cause=None,
             onset=Instant(step=change.step, time_ns=change.time_ns),
             detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
             magnitude=change.after_s / change.before_s - 1.0,
             lasting=True,
-            pages=found.kind == "slow",
-            evidence=(level, *found.evidence),
-            unseen=(*found.unseen, *scene.unseen),
+            evidence=(level,),
         )
+        return self._with(bare, self.attribute(change.step, scene), scene)
 
-    def _look_again(
-        self,
-        record: IterationRecord,
-        scene: Scene,
-    ) -> list[Finding]:
+    def _look_again(self, record: IterationRecord, scene: Scene) -> list[Finding]:
         """More slow iterations are known now: the same question may have a better answer."""
         episode = self._episode
         assert episode is not None
-        episode.next_look = record.step + max(MIN_ITERATIONS, (record.step - episode.onset_step) // 2)
+        slow_steps = record.step - episode.onset_step
+        episode.next_look = record.step + max(MIN_ITERATIONS, slow_steps // 2)
+        if slow_steps > HISTORY - BASELINE:
+            return []  # the quiet iterations are being forgotten: the answer would only get worse
         found = self.attribute(episode.onset_step, scene)
         old = episode.finding
-        if (found.verdict, found.cause, found.culprits, found.links) == (
+        is_same = (found.verdict, found.cause, found.culprits, found.links) == (
             old.verdict,
             old.cause,
             old.culprits,
             old.links,
-        ):
+        )
+        # What was seen at first stands: later iterations in which the fault fades do not clear a culprit.
+        if is_same or (old.culprits and not found.culprits):
             return []
-        if old.culprits and not found.culprits:
-            return []  # what was seen then stands: later iterations in which the fault fades do not clear it
-        world = sorted(record.own_ns)
-        episode.finding = replace(
-            old,
+        episode.finding = replace(self._with(old, found, scene), version=old.version + 1)
+        return [episode.finding]
+
+    def _with(self, finding: Finding, found: Attribution, scene: Scene) -> Finding:
+        """The finding with this answer to whose delay it is; its first sentence, the level, stays."""
+        world = sorted(self._history[-1].own_ns)
+        return replace(
+            finding,
             kind=found.kind,
             verdict=found.verdict,
             cause=found.cause,
@@ -228,11 +227,9 @@ class SlowWatch:
             victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
             links=found.links,
             pages=found.kind == "slow",
-            evidence=(old.evidence[0], *found.evidence),
+            evidence=(finding.evidence[0], *found.evidence),
             unseen=(*found.unseen, *scene.unseen),
-            version=old.version + 1,
         )
-        return [episode.finding]
 
     def attribute(self, onset_step: int, scene: Scene) -> Attribution:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
@@ -336,12 +333,13 @@ def _without_spikes(records: list[IterationRecord]) -> list[IterationRecord]:
     return [r for r in records if r.step_time_s <= limit]
 
 
-def _growth(slow: list[dict], quiet: list[dict]) -> dict:  # type: ignore[type-arg]
+def _growth(slow: list[dict[KeyT, int]], quiet: list[dict[KeyT, int]]) -> dict[KeyT, float]:
+    """By key, how much the mean has grown; what an iteration lacks counts as 0."""
     keys = {key for record in (*slow, *quiet) for key in record}
-    return {k: _mean(r.get(k, 0) for r in slow) - _mean(r.get(k, 0) for r in quiet) for k in keys}
+    return {key: _mean(r.get(key, 0) for r in slow) - _mean(r.get(key, 0) for r in quiet) for key in keys}
 
 
-def _mean(values) -> float:  # type: ignore[no-untyped-def]
+def _mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
 
 
