@@ -30,7 +30,7 @@ MIN_ITERATIONS = 10
 """A call is never suspected before this many iterations' time."""
 
 SETUP_FACTOR = 4
-"""Before the first iteration (loading, compiling) everything may take this many times longer."""
+"""In the first iterations (loading, compiling, lazy imports) everything may take this many times longer."""
 
 
 @dataclass(slots=True)
@@ -119,6 +119,7 @@ class HangWatch:
         *,
         step: int | None,
         step_time_s: float,
+        is_setup: bool,
         planned: bool,
         unseen: tuple[str, ...],
     ) -> list[Finding]:
@@ -132,6 +133,8 @@ class HangWatch:
             The last iteration that was finished; `None` before the first.
         step_time_s
             What an iteration takes; 0 when unknown.
+        is_setup
+            The job has yet to find its pace: limits are longer.
         planned
             A checkpoint or an evaluation is going on: limits are those of setup.
         unseen
@@ -139,7 +142,7 @@ class HangWatch:
 
         """
         limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
-        if step is None or planned:
+        if step is None or is_setup or planned:
             limit_s *= SETUP_FACTOR
         if self._hang is not None:
             return self._look_again(now_ns, unseen)

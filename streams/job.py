@@ -22,7 +22,7 @@ from pacehound.settings import Settings
 from streams.communicator import StageOneEvent
 from streams.critical_path import Charges, RoundIndex
 from streams.exits import ExitWatch
-from streams.hang import HangWatch
+from streams.hang import MIN_ITERATIONS, HangWatch
 from streams.incidents import IncidentBook
 from streams.merge import CLOSED_NS, Merge
 from streams.slow import IterationRecord, Scene, SlowWatch
@@ -191,6 +191,7 @@ class JobOperator:
             until_ns,
             step=self._step,
             step_time_s=self._slow.median_step_time_s,
+            is_setup=self._iteration_count < MIN_ITERATIONS,
             planned=bool(self._paused),
             unseen=self._unseen(until_ns),
         )
