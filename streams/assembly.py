@@ -86,12 +86,6 @@ class RoundGrid:
         self._start_ns = np.zeros((capacity, self.n_ranks), np.int64)
         self._end_ns = np.zeros((capacity, self.n_ranks), np.int64)
 
-    @property
-    def open_rounds(self) -> int:
-        """Rounds with at least one row that are not closed."""
-        lines = slice(0, self._length)
-        return int((self._seen[lines].any(axis=1) & ~self._closed[lines]).sum())
-
     def add(self, rows: Rows) -> None:
         """Put rows into the grid.
 

@@ -123,8 +123,7 @@ class RoundIndex:
             begin_ns = begins_ns.get(rank)
             if begin_ns is None:
                 continue
-            low = int(np.searchsorted(self._rank, rank, "left"))
-            high = int(np.searchsorted(self._rank, rank, "right"))
+            low, high = self._of(rank)
             first = low + int(np.searchsorted(self._end_ns[low:high], begin_ns, "right"))
             last = low + int(np.searchsorted(self._end_ns[low:high], end_ns, "right"))
             entered = np.maximum(self._arrival_ns[first:last], begin_ns)
@@ -135,9 +134,12 @@ class RoundIndex:
             own[rank] = end_ns - begin_ns - int(in_calls)
         return own
 
+    def _of(self, rank: int) -> tuple[int, int]:
+        """Where the entries of a rank begin and end."""
+        return int(np.searchsorted(self._rank, rank, "left")), int(np.searchsorted(self._rank, rank, "right"))
+
     def _last_round(self, rank: int, until_ns: int, after_ns: int) -> tuple[int, int] | None:
-        low = int(np.searchsorted(self._rank, rank, "left"))
-        high = int(np.searchsorted(self._rank, rank, "right"))
+        low, high = self._of(rank)
         position = low + int(np.searchsorted(self._end_ns[low:high], until_ns, "right")) - 1
         if position < low or self._end_ns[position] <= after_ns:
             return None

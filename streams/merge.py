@@ -76,11 +76,6 @@ class Merge(Generic[EventT]):
         """The lowest watermark; -1 while a stream that is waited for has said nothing."""
         return min(self._watermarks.values(), default=-1)
 
-    def laggards(self) -> tuple[str, ...]:
-        """The streams that hold the others up."""
-        lowest = self.watermark_ns
-        return tuple(sorted(name for name, mark in self._watermarks.items() if mark == lowest))
-
     @property
     def last_time_ns(self) -> int:
         """The latest event time that is still waiting; -1 when nothing is."""

@@ -6,6 +6,7 @@ none can hold up another for longer than the bus has room.
 
 from __future__ import annotations
 
+import abc
 import logging
 import threading
 import time
@@ -43,7 +44,7 @@ STORED = tuple(topic for topic in topics.TOPICS.values() if topic is not topics.
 _POLL_S = 0.2
 
 
-class Worker(threading.Thread):
+class Worker(threading.Thread, abc.ABC):
     """A thread that polls, deals with what it got, and commits, until it is told to stop."""
 
     def __init__(self, name: str, consumer: MemoryConsumer, max_messages: int, telemetry: Telemetry) -> None:
@@ -73,9 +74,9 @@ class Worker(threading.Thread):
         """Finish what is on the bus, then end."""
         self._stopping.set()
 
+    @abc.abstractmethod
     def deal_with(self, messages: list[Message]) -> None:
         """Process the next messages (none: time has passed)."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """The last thing before the thread ends."""
