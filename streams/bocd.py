@@ -3,15 +3,120 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from streams.compiled import compiled
+
 FloatArray = npt.NDArray[np.float64]
 
+MAX_RUN = 128
+"""Longest run length that is told apart; the last cell means "at least so many observations"."""
+
+HAZARD = 1.0 / 200.0
+PRUNE = 1e-7
+"""Run lengths less probable than this are given up. Verdicts stay those of the exact posterior (docs/scoreboard.md)."""
+
 _NOISE_WEIGHT = 2.0  # NIG alpha: what is known of the noise before a run weighs as much as 2 * alpha observations
+_LOG_STAY = math.log1p(-HAZARD)
+_LOG_CHANGE = math.log(HAZARD)
+_ALPHA = _NOISE_WEIGHT + 0.5 * np.arange(MAX_RUN + 1, dtype=np.float64)
+_LOG_GAMMAS = np.array([math.lgamma(a + 0.5) - math.lgamma(a) for a in _ALPHA], np.float64)
+_FORGET = float(_ALPHA[-1] / (_ALPHA[-1] + 0.5))
+
+POSTERIOR = np.dtype(
+    [
+        ("level_0", "f8"),
+        ("kappa_0", "f8"),
+        ("beta_0", "f8"),
+        ("n_seen", "i8"),
+        ("probability", "f8", (MAX_RUN + 1,)),
+        ("mean", "f8", (MAX_RUN + 1,)),
+        ("beta", "f8", (MAX_RUN + 1,)),
+    ]
+)
+"""Cell `r` of the three arrays: the run that holds `r` observations. Cell 0 is the prior: a run that holds none yet."""
+
+
+@compiled
+def begin(posterior, level: float, level_spread: float, noise: float) -> None:  # type: ignore[no-untyped-def]
+    """Set the prior: a run's level is `level` +- `level_spread`, the observations scatter about it by `noise`."""
+    posterior.level_0 = level
+    posterior.kappa_0 = (noise / level_spread) ** 2
+    posterior.beta_0 = _NOISE_WEIGHT * noise * noise
+    posterior.n_seen = 0
+    posterior.probability[:] = 0.0
+    posterior.mean[:] = level
+    posterior.beta[:] = posterior.beta_0
+
+
+@compiled
+def observe(posterior, x: float, prune: float) -> None:  # type: ignore[no-untyped-def]
+    """Take the next observation (finite); run lengths below `prune` are given up, 0 keeps all."""
+    probability, mean, beta = posterior.probability, posterior.mean, posterior.beta
+    kappa_0 = posterior.kappa_0
+    weight = np.empty(MAX_RUN + 1)
+    is_first = posterior.n_seen == 0
+    posterior.n_seen += 1
+    top = -1e300
+    for run in range(MAX_RUN + 1):
+        if run and probability[run] == 0.0:
+            continue
+        # The t predictive has 2 alpha degrees of freedom and scale^2 = beta (kappa + 1) / (alpha kappa).
+        kappa = kappa_0 + run
+        spread = 2.0 * (kappa + 1.0) / kappa * beta[run]
+        deviation = x - mean[run]
+        weight[run] = (
+            _LOG_GAMMAS[run]
+            - 0.5 * math.log(math.pi * spread)
+            - (_ALPHA[run] + 0.5) * math.log1p(deviation * deviation / spread)
+        )
+        top = max(top, weight[run])
+    total = 0.0
+    for run in range(1, MAX_RUN + 1):
+        if probability[run] > 0.0:
+            weight[run] = probability[run] * math.exp(weight[run] - top + _LOG_STAY)
+            total += weight[run]
+        else:
+            weight[run] = 0.0
+    change = 1.0 if is_first else math.exp(weight[0] - top + _LOG_CHANGE)
+    total += change
+    # Two runs meet in the last cell, the one that is there and the one that reaches it.
+    both = weight[MAX_RUN] + weight[MAX_RUN - 1]
+    stays = weight[MAX_RUN] / both if both > 0.0 else 0.0
+    last_mean, last_beta = mean[MAX_RUN], beta[MAX_RUN]
+    if weight[MAX_RUN] > 0.0:
+        kappa = kappa_0 + MAX_RUN
+        deviation = x - last_mean
+        last_mean += deviation / (kappa + 1.0)
+        last_beta = (last_beta + 0.5 * kappa / (kappa + 1.0) * deviation * deviation) * _FORGET
+    for run in range(MAX_RUN - 1, -1, -1):
+        now = (weight[run] if run else change) / total
+        if now <= prune and run:
+            probability[run + 1] = 0.0
+            continue
+        kappa = kappa_0 + run
+        deviation = x - mean[run]
+        probability[run + 1] = now
+        mean[run + 1] = mean[run] + deviation / (kappa + 1.0)
+        beta[run + 1] = beta[run] + 0.5 * kappa / (kappa + 1.0) * deviation * deviation
+    if weight[MAX_RUN] > 0.0:
+        probability[MAX_RUN] = both / total if both / total > prune else 0.0
+        mean[MAX_RUN] = stays * last_mean + (1.0 - stays) * mean[MAX_RUN]
+        beta[MAX_RUN] = stays * last_beta + (1.0 - stays) * beta[MAX_RUN]
+
+
+@compiled
+def mass_within(posterior, n: int) -> float:  # type: ignore[no-untyped-def]
+    """Probability that the present run holds at most `n` observations."""
+    return float(posterior.probability[1 : n + 1].sum() / posterior.probability.sum())
+
+
+@compiled
+def most_likely_run(posterior) -> int:  # type: ignore[no-untyped-def]
+    """The most probable number of observations in the present run; 0 before the first."""
+    return int(posterior.probability.argmax())
 
 
 class RunLengthPosterior:
@@ -28,8 +133,8 @@ class RunLengthPosterior:
     the textbook's order, where the old run still scores `x_t`, `P(r_t = 0)` equals the hazard whatever comes in.
     Ask for `mass_within(n)`, the probability that the level changed within the last `n` observations.
 
-    Run lengths are bounded: the last cell means "at least `max_run` observations" and forgets exponentially, so
-    time and memory per observation are constant (`4 * max_run` floats).
+    Run lengths are bounded: the last cell means "at least `MAX_RUN` observations" and forgets exponentially, so
+    time and memory per observation are constant. Run lengths that have become improbable are given up (`PRUNE`).
 
     It knows neither correlated noise nor outliers: it answers "did something change?" eagerly, and verification.py
     decides whether that matters.
@@ -42,10 +147,8 @@ class RunLengthPosterior:
         Prior standard deviation of a run's level.
     noise
         Prior standard deviation of the observations about their level.
-    hazard
-        Probability of a changepoint per observation.
-    max_run
-        Longest run length that is told apart.
+    prune
+        Probability below which a run length is given up; 0 for the exact posterior.
 
     References
     ----------
@@ -61,101 +164,31 @@ class RunLengthPosterior:
 
     """
 
-    def __init__(
-        self, *, level: float, level_spread: float, noise: float, hazard: float = 1.0 / 200.0, max_run: int = 128
-    ) -> None:
-        if not (level_spread > 0.0 and noise > 0.0 and 0.0 < hazard < 1.0 and max_run >= 2):
+    def __init__(self, *, level: float, level_spread: float, noise: float, prune: float = PRUNE) -> None:
+        if not (level_spread > 0.0 and noise > 0.0 and 0.0 <= prune < 0.01):
             raise ValueError(
-                f"a prior needs level_spread > 0, noise > 0, 0 < hazard < 1, max_run >= 2; "
-                f"got {level_spread}, {noise}, {hazard}, {max_run}"
+                f"a prior needs level_spread > 0, noise > 0 and 0 <= prune < 0.01; got {level_spread}, {noise}, {prune}"
             )
-        self._prior = (float(level), float(level_spread), float(noise), float(hazard))
-        kappa_0 = (noise / level_spread) ** 2
-        lengths = np.arange(max_run + 1, dtype=np.float64)  # row 0 is the prior: a run that holds nothing yet
-        self._kappa: FloatArray = kappa_0 + lengths
-        alpha = _NOISE_WEIGHT + 0.5 * lengths
-        self._beta_0 = _NOISE_WEIGHT * noise**2
-        self._level_0 = float(level)
-        # The t predictive has 2 alpha degrees of freedom and scale^2 = beta (kappa + 1) / (alpha kappa).
-        self._half_power: FloatArray = alpha + 0.5
-        self._spread: FloatArray = 2.0 * (self._kappa + 1.0) / self._kappa  # scale^2 * 2 alpha / beta
-        self._log_norm: FloatArray = np.array(
-            [math.lgamma(a + 0.5) - math.lgamma(a) for a in alpha], np.float64
-        ) - 0.5 * np.log(math.pi * self._spread)
-        self._log_stay, self._log_change = math.log1p(-hazard), math.log(hazard)
-        self._forget = float(alpha[-1] / (alpha[-1] + 0.5))
-        self._probability: FloatArray = np.zeros(max_run + 1)
-        self._mean: FloatArray = np.full(max_run + 1, self._level_0)
-        self._beta: FloatArray = np.full(max_run + 1, self._beta_0)
-        self._is_empty = True
+        self._prune = prune
+        self._record = np.zeros(1, POSTERIOR)
+        begin(self._record[0], level, level_spread, noise)
 
     def update(self, x: float) -> None:
         """Take the next observation (finite, else ValueError)."""
         if not math.isfinite(x):
             raise ValueError(f"an observation must be finite, got {x}")
-        deviation = x - self._mean
-        log_predictive = (
-            self._log_norm
-            - 0.5 * np.log(self._beta)
-            - self._half_power * np.log1p(deviation * deviation / (self._spread * self._beta))
-        )
-        grown = np.zeros_like(self._probability)
-        stays = 0.0
-        if self._is_empty:
-            grown[1] = 1.0
-            self._is_empty = False
-        else:
-            # In proportion to the likeliest run that is alive, so that nothing underflows as a whole.
-            alive = self._probability > 0.0
-            top = float(log_predictive[alive].max())
-            weight = self._probability * np.exp(np.minimum(log_predictive - top + self._log_stay, 600.0))
-            change = math.exp(min(float(log_predictive[0]) - top + self._log_change, 600.0))
-            grown[2:] = weight[1:-1]
-            grown[1] = change
-            grown[-1] += weight[-1]
-            grown /= grown.sum()
-            # Two runs meet in the last cell, the one that is there and the one that reaches it.
-            both = float(weight[-1] + weight[-2])
-            stays = float(weight[-1]) / both if both > 0.0 else 0.0
-        mean = self._mean + deviation / (self._kappa + 1.0)
-        beta = self._beta + 0.5 * self._kappa / (self._kappa + 1.0) * deviation * deviation
-        self._mean[1:] = mean[:-1]
-        self._beta[1:] = beta[:-1]
-        self._mean[-1] = stays * mean[-1] + (1.0 - stays) * mean[-2]
-        self._beta[-1] = stays * beta[-1] * self._forget + (1.0 - stays) * beta[-2]
-        self._probability = grown
+        observe(self._record[0], x, self._prune)
 
     def mass_within(self, n: int) -> float:
         """Probability that the present run holds at most `n` observations."""
-        return float(self._probability[1 : n + 1].sum())
+        return mass_within(self._record[0], n)
 
     @property
     def most_likely_run(self) -> int:
         """The most probable number of observations in the present run; 0 before the first."""
-        return int(self._probability.argmax())
-
-    def snapshot(self) -> dict[str, list[float] | int | bool]:
-        """Its prior and state as numbers and lists."""
-        return {
-            "prior": list(self._prior),
-            "max_run": len(self._probability) - 1,
-            "is_empty": self._is_empty,
-            "probability": self._probability.tolist(),
-            "mean": self._mean.tolist(),
-            "beta": self._beta.tolist(),
-        }
-
-    @classmethod
-    def restored(cls, snapshot: Mapping[str, Any]) -> RunLengthPosterior:
-        """The posterior that a snapshot was taken of."""
-        level, level_spread, noise, hazard = snapshot["prior"]
-        posterior = cls(level=level, level_spread=level_spread, noise=noise, hazard=hazard, max_run=snapshot["max_run"])
-        posterior._is_empty = bool(snapshot["is_empty"])
-        posterior._probability = np.array(snapshot["probability"], np.float64)
-        posterior._mean = np.array(snapshot["mean"], np.float64)
-        posterior._beta = np.array(snapshot["beta"], np.float64)
-        return posterior
+        return most_likely_run(self._record[0])
 
     def probabilities(self) -> FloatArray:
-        """Shape `(max_run + 1,)`: entry `r` is the probability that the run holds `r` observations."""
-        return self._probability.copy()
+        """Shape `(MAX_RUN + 1,)`: entry `r` is the probability that the run holds `r` observations."""
+        probability: FloatArray = self._record["probability"][0].copy()
+        return probability

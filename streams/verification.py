@@ -1,27 +1,37 @@
 """Does a change of level matter? Robust levels, an honest yardstick for them, and the bars a change must clear.
 
 Everything works on the logarithm of step times: slowdowns are ratios, jitter scales with the step time, and the
-tail of a x50 pause is shortened before anything is averaged.
+tail of a x50 pause is shortened before anything is averaged. The functions are compiled; arrays are one series.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from streams.compiled import compiled
+
 FloatArray = npt.NDArray[np.float64]
 
-_TRIM = 0.2  # of a window, at either end: pauses move its level little, and clean noise costs a few per cent
-_CLIP = 3.0  # residuals count up to three sigmas, so that spikes do not pass for noise of the level
-_MIN_NOISE = 0.002  # below this, timer resolution and rounding decide
-_MAX_CORRELATION = 0.95
-_SHORT = 4.0  # noise and correlation of few independent steps are themselves uncertain: errors grow by 1 + 4 / n
-_NEIGHBOURS = 12  # a change is located among so many steps before the proposed one
+TRIM = 0.2  # of a window, at either end: pauses move its level little, and clean noise costs a few per cent
+CLIP = 3.0  # residuals count up to three sigmas, so that spikes do not pass for noise of the level
+MIN_NOISE = 0.002  # below this, timer resolution and rounding decide
+MAX_CORRELATION = 0.95
+SHORT = 4.0  # noise and correlation of few independent steps are themselves uncertain: errors grow by 1 + 4 / n
+FAR = 4
+AVERAGED_CORRELATION = 0.5
+NEIGHBOURS = 12  # a change is located among so many steps before the proposed one
+
+MEASURE = np.dtype(
+    [("level", "f8"), ("noise", "f8"), ("correlation", "f8"), ("n", "i8"), ("near", "f8"), ("far", "f8")]
+)
+"""What a stretch of a series says about itself: its level, the standard deviation of its clipped residuals, their
+lag-1 correlation (0..0.95), and how many steps it holds."""
 
 
+@compiled
 def level(log_times: FloatArray) -> float:
     """Trimmed mean: the middle 60 % of a window.
 
@@ -34,135 +44,162 @@ def level(log_times: FloatArray) -> float:
     0.067
 
     """
-    return float(_levels(log_times))
+    ordered = np.sort(log_times)
+    cut = int(TRIM * len(ordered))
+    return float(ordered[cut : len(ordered) - cut].mean())
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """The healthy past of a series: its level, and how far windows of it stray from that level by themselves.
+@compiled
+def measure(log_times: FloatArray, is_averaged: bool, into) -> None:  # type: ignore[no-untyped-def]
+    """Measure a stretch of at least `FAR + 2` rows; `into` is a record of `MEASURE`.
 
-    Attributes
-    ----------
-    log_times
-        Shape `(n,)`.
-    level
-        The level that a change is measured from.
-    noise
-        Standard deviation of the clipped residuals.
-    correlation
-        Lag-1 correlation of the residuals, corrected for the bias of short series, 0..0.95.
-    own_level
-        The level of `log_times` themselves.
+    Noise and correlation come from differences, half of whose mean square is, for AR(1) noise, at lag k
 
+        S_k = noise^2 (1 - rho^k),  so that  S_4 / S_1 = 1 + rho + rho^2 + rho^3.
+
+    A jump of the level spoils four differences of hundreds, and they are clipped; the scatter about one level, the
+    usual estimate, takes every jump for noise, and after one slow period that was missed no other would be found.
+
+    Where each row is the mean of many steps (`is_averaged`) the correlation of single steps has been averaged away
+    and rows are few: what looks like correlation there are the levels themselves, so it is taken to be 0.5.
     """
-
-    log_times: FloatArray
-    level: float
-    noise: float
-    correlation: float
-    own_level: float
-
-    @classmethod
-    def of(cls, log_times: FloatArray) -> Reference:
-        """Measure a stretch of at least two steps."""
-        own_level = level(log_times)
-        residuals = log_times - own_level
-        scale = max(1.4826 * float(np.median(np.abs(residuals))), _MIN_NOISE)
-        clipped = np.clip(residuals, -_CLIP * scale, _CLIP * scale)
-        power = float((clipped * clipped).sum())
-        correlation = float((clipped[1:] * clipped[:-1]).sum()) / power if power > 0.0 else 0.0
-        # Marriott and Pope (1954): on average the estimate is that much too small.
-        correlation += (1.0 + 3.0 * max(correlation, 0.0)) / len(clipped)
-        return cls(
-            log_times,
-            own_level,
-            max(math.sqrt(power / len(clipped)), _MIN_NOISE),
-            min(max(correlation, 0.0), _MAX_CORRELATION),
-            own_level,
-        )
-
-    def standard_error(self, n: int) -> float:
-        """Standard deviation of the level of `n` consecutive steps, by an AR(1) model of the noise.
-
-        variance / n * ((1 + rho) / (1 - rho) - 2 rho (1 - rho^n) / (n (1 - rho)^2))
-        """
-        rho = self.correlation
-        inflation = (1.0 + rho) / (1.0 - rho) - 2.0 * rho * (1.0 - rho**n) / (n * (1.0 - rho) ** 2)
-        independent_steps = len(self.log_times) * (1.0 - rho) / (1.0 + rho)
-        return self.noise * math.sqrt(max(inflation, 1.0) / n * (1.0 + _SHORT / independent_steps))
-
-    def strays(self, n: int) -> tuple[float, float, float]:
-        """How levels of windows of `n` steps strayed: standard deviation, furthest above, furthest below.
-
-        It sees what the model of the noise does not: patterns, bursts, a neighbour that comes and goes. Zeros where
-        the past holds fewer than four such windows.
-        """
-        if len(self.log_times) < 4 * n:
-            return 0.0, 0.0, 0.0
-        windows = np.lib.stride_tricks.sliding_window_view(self.log_times, n)[:: max(n // 4, 1)]
-        offsets = _levels(windows) - self.own_level
-        return float(offsets.std()), max(float(offsets.max()), 0.0), max(float(-offsets.min()), 0.0)
+    n = len(log_times)
+    into.level = level(log_times)
+    into.n = n
+    if is_averaged:
+        into.near = 0.5 * (1.4826 * float(np.median(np.abs(log_times[1:] - log_times[:-1])))) ** 2
+        into.far = into.near
+        into.correlation = AVERAGED_CORRELATION
+        into.noise = max(math.sqrt(into.near / (1.0 - AVERAGED_CORRELATION)), MIN_NOISE)
+    else:
+        into.near = _half_mean_square(log_times[1:] - log_times[:-1])
+        into.far = _half_mean_square(log_times[FAR:] - log_times[:-FAR])
+        by_differences(into)
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """What a change of level must clear to be believed.
+@compiled
+def by_differences(m) -> None:  # type: ignore[no-untyped-def]
+    """Noise and correlation of a record of `MEASURE` from its `near` (S_1) and `far` (S_4)."""
+    ratio = min(max(m.far / m.near, 1.0), 4.0)
+    low, high = 0.0, MAX_CORRELATION
+    for _ in range(20):
+        rho = 0.5 * (low + high)
+        if 1.0 + rho + rho * rho + rho * rho * rho < ratio:
+            low = rho
+        else:
+            high = rho
+    m.correlation = low
+    m.noise = max(math.sqrt(m.near / (1.0 - low)), MIN_NOISE)
 
-    Attributes
-    ----------
-    log_change
-        Smallest difference of levels, as a logarithm; its sign is the direction.
-    standard_errors
-        Smallest difference, in standard errors of the two levels together.
-    is_long
-        The level has lasted so long that it may be a mixture: where steps alternate between two values, half of
-        them stay on the old side of the middle. Otherwise 65 % of its steps must lie beyond the middle, and four of
-        the last five: a burst that is over, or every tenth step slow, is no level.
 
+@compiled
+def _half_mean_square(differences: FloatArray) -> float:
+    scale = max(CLIP * 1.4826 * float(np.median(np.abs(differences))), MIN_NOISE)
+    total = 0.0
+    for difference in differences:
+        clipped = min(max(difference, -scale), scale)
+        total += clipped * clipped
+    return max(0.5 * total / len(differences), 1e-12)
+
+
+@compiled
+def standard_error(noise: float, correlation: float, n_known: int, n: int) -> float:
+    """Standard deviation of the level of `n` consecutive steps, by an AR(1) model of the noise.
+
+    noise^2 / n * ((1 + rho) / (1 - rho) - 2 rho (1 - rho^n) / (n (1 - rho)^2)) * (1 + 4 / independent steps known)
     """
+    rho = correlation
+    inflation = (1.0 + rho) / (1.0 - rho) - 2.0 * rho * (1.0 - rho**n) / (n * (1.0 - rho) ** 2)
+    independent = n_known * (1.0 - rho) / (1.0 + rho)
+    return noise * math.sqrt(max(inflation, 1.0) / n * (1.0 + SHORT / independent))
 
-    log_change: float
-    standard_errors: float
-    is_long: bool = False
 
+@compiled
+def strays(log_times: FloatArray, n: int) -> float:
+    """How far levels of windows of `n` steps stray from their own median: 1.48 times the median distance.
 
-def clears(before: Reference, after: FloatArray, bars: Bars, *, n_before: int | None = None) -> bool:
-    """Whether the steps `after`, shape `(n,)`, are a level of their own against `before`.
-
-    `n_before` is the number of steps that `before.level` stands on, where it is not all of the reference.
+    It sees what the model of the noise does not: patterns, bursts, a neighbour that comes and goes. 0 where the past
+    holds fewer than four such windows.
     """
-    sign = math.copysign(1.0, bars.log_change)
-    signed_change = sign * (level(after) - before.level)
-    if signed_change < abs(bars.log_change):
-        return False
-    is_beyond = sign * (after - before.level) > 0.5 * signed_change
-    share, of_last_five = (0.45, 2) if bars.is_long else (0.65, 4)
-    if is_beyond.mean() < share or is_beyond[-5:].sum() < of_last_five:
-        return False
-    spread, above, below = before.strays(len(after))
-    error_before = before.standard_error(n_before if n_before is not None else len(before.log_times))
-    error = math.hypot(max(spread, before.standard_error(len(after))), error_before)
-    return signed_change >= max(bars.standard_errors * error, above if sign > 0.0 else below)
+    if len(log_times) < 4 * n:
+        return 0.0
+    stride = max(n // 4, 1)
+    count = (len(log_times) - n) // stride + 1
+    levels = np.empty(count)
+    for i in range(count):
+        levels[i] = level(log_times[i * stride : i * stride + n])
+    return 1.4826 * float(np.median(np.abs(levels - np.median(levels))))
 
 
+@compiled
+def persists(after: FloatArray, middle: float, sign: float, is_long: bool) -> bool:
+    """Whether most of the steps, and of the last five, lie beyond the middle between two levels.
+
+    A level that has lasted long may be a mixture: where steps alternate between two values, half of them stay on the
+    old side. Otherwise 65 % must lie beyond the middle and four of the last five: a burst that is over, or every
+    tenth step slow, is no level.
+    """
+    share = 0.45 if is_long else 0.65
+    of_last = 2 if is_long else 4
+    beyond = 0
+    last = 0
+    n = len(after)
+    for i in range(n):
+        if sign * (after[i] - middle) > 0.0:
+            beyond += 1
+            if i >= n - 5:
+                last += 1
+    return beyond >= share * n and last >= of_last
+
+
+@compiled
 def locate(before: float, log_times: FloatArray, n_after: int) -> int:
     """How many of the newest steps belong to the new level, given that about `n_after` do.
 
     The split that puts most steps on their own side of the middle between the two levels: the largest sum, from
     there to the end, of the distances beyond the middle, each cut to half of the change so that a spike counts once.
+    Among the steps before the proposed ones, three in a row on the old side end the search: a level that was so
+    interrupted has begun anew.
     """
-    after = level(log_times[-n_after:])
-    half = 0.5 * (after - before)
-    signed = np.clip((log_times - before - half) * math.copysign(1.0, half), -abs(half), abs(half))
-    from_here_on = np.cumsum(signed[::-1])[::-1]
-    first = len(log_times) - n_after
-    low = max(first - _NEIGHBOURS, 0)
-    return len(log_times) - low - int(np.argmax(from_here_on[low:]))
+    n = len(log_times)
+    half = 0.5 * (level(log_times[n - n_after :]) - before)
+    sign = 1.0 if half >= 0.0 else -1.0
+    cut = abs(half)
+    low = max(n - n_after - NEIGHBOURS, 0)
+    best = -1.0
+    at = n_after
+    total = 0.0
+    on_old_side = 0
+    for i in range(n - 1, low - 1, -1):
+        beyond = (log_times[i] - before - half) * sign
+        on_old_side = on_old_side + 1 if beyond <= 0.0 else 0
+        if on_old_side == 3 and i < n - n_after:
+            break
+        total += min(max(beyond, -cut), cut)
+        if total >= best:
+            best = total
+            at = n - i
+    return at
 
 
-def _levels(windows: FloatArray) -> FloatArray:
-    """Trimmed means over the last axis."""
-    n = windows.shape[-1]
-    cut = int(_TRIM * n)
-    means: FloatArray = np.sort(windows, axis=-1)[..., cut : n - cut].mean(axis=-1)
-    return means
+@compiled
+def split(log_times: FloatArray, fewest: int, most: int) -> int:
+    """How many of the newest rows, `fewest` to `most`, belong to the newer of two levels: the best of all splits.
+
+    The rows before it are compared with their own level, the rows after it with theirs; least absolute deviations.
+    """
+    n = len(log_times)
+    best = math.inf
+    at = fewest
+    for n_after in range(fewest, most + 1):
+        if n - n_after < 3:
+            break
+        before = level(log_times[: n - n_after])
+        after = level(log_times[n - n_after :])
+        total = 0.0
+        for i in range(n):
+            total += abs(log_times[i] - (before if i < n - n_after else after))
+        if total < best:
+            best = total
+            at = n_after
+    return at

@@ -1,0 +1,152 @@
+"""Intermittent slowness: single slow steps and short spells that come again and again while the level stays.
+
+A level does not see them: they are trimmed away, as they must be. They are counted instead. A spell is a run of steps
+at least 15 % (and eight sigmas) above the healthy level, gaps of up to three steps included. Some are planned: those
+that recur at a fixed distance (an evaluation every 2,450 steps) are told by it, four in a row. The others are
+intermittent slowness when there are at least five within 256 rows, they cost at least 1 % of the time, and, where more
+than a thousand rows are known, so many would hardly come by chance at their usual rate (Poisson, 1e-4): a job that has
+always had its five pauses in a thousand steps has no news.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+WINDOW = 256
+MIN_SPELLS = 5
+MIN_LOSS = 0.01
+MIN_EXCESS = math.log(1.15)
+SIGMAS = 8.0
+MAX_GAP = 3
+MAX_EXCESS = 1.0  # more than so many step times lost counts as so many: one pause of x50 is no spell of slowness
+KEPT = 128
+REPEATS = 3
+ESTABLISHED = 1000
+CHANCE = 1e-4
+FORGET = 2000.0
+REMAINING = 1  # spells within the window at which it is over
+
+
+@dataclass(slots=True)
+class Spell:
+    """A run of slow rows: its first row, step and time, its last row, and the step times lost in it."""
+
+    row: int
+    step: int
+    time_ns: int
+    last_row: int
+    loss: float
+    is_recurrent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpellChange:
+    """Intermittent slowness begins or ends; `first` and `last` are the spells it is told by.
+
+    `n` spells within the last rows cost the share `loss` of the time; `period` is the distance, in rows, at which
+    they recur where that is why they are no longer counted, else 0.
+    """
+
+    kind: Literal["begins", "ends"]
+    first: Spell
+    last: Spell
+    n: int
+    loss: float
+    period: int = 0
+
+
+class SpellWatch:
+    """Counts the spells of one series whose level is followed elsewhere.
+
+    Examples
+    --------
+    >>> watch = SpellWatch()
+    >>> slow = {100, 131, 177, 190, 240, 251, 290}
+    >>> found = [watch.update(row, row, 0, 0.7 if row in slow else 0.0, 0.01) for row in range(900)]
+    >>> [(change.kind, change.first.step, change.last.step) for change in found if change]
+    [('begins', 100, 240), ('ends', 100, 290)]
+
+    """
+
+    def __init__(self) -> None:
+        self._spells: deque[Spell] = deque(maxlen=KEPT)
+        self._periods: dict[int, int] = {}  # distance in rows -> how often it was seen
+        self._rate = 0.0  # spells per row, forgotten over FORGET rows
+        self._rows = 0
+        self._first: Spell | None = None
+
+    @property
+    def recurrent(self) -> tuple[int, ...]:
+        """Distances, in rows, at which spells recur; the most frequent first."""
+        return tuple(sorted(self._periods, key=lambda period: (-self._periods[period], period)))
+
+    def update(self, row: int, step: int, time_ns: int, excess: float, noise: float) -> SpellChange | None:
+        """Take a row: `excess` is how far it lies above the healthy level, as a logarithm, `noise` its scatter."""
+        self._rows += 1
+        self._rate *= 1.0 - 1.0 / FORGET
+        if excess >= max(MIN_EXCESS, SIGMAS * noise):
+            loss = min(math.expm1(min(excess, 5.0)), MAX_EXCESS)
+            if self._spells and row - self._spells[-1].last_row <= MAX_GAP:
+                self._spells[-1].last_row = row
+                self._spells[-1].loss += loss
+            else:
+                period = self._recurs(row)
+                self._spells.append(Spell(row, step, time_ns, row, loss, period > 0))
+                if period:
+                    self._periods[period] = self._periods.get(period, 0) + 1
+                self._rate += 1.0 / min(self._rows, FORGET)
+            return self._begins(row) if self._first is None else None
+        return self._ends(row) if self._first is not None else None
+
+    def _recurs(self, row: int) -> int:
+        """The distance at which spells lie before `row`, three times over; 0 if there is none."""
+        rows = [spell.row for spell in self._spells]
+        for earlier in reversed(rows):
+            period = row - earlier
+            if period <= 2 * MAX_GAP:
+                continue
+            slack = max(2, period // 100)
+            if all(any(abs(row - k * period - r) <= k * slack for r in rows) for k in range(2, REPEATS + 1)):
+                return period
+        return 0
+
+    def _within(self, row: int) -> list[Spell]:
+        return [spell for spell in self._spells if spell.last_row > row - WINDOW and not spell.is_recurrent]
+
+    def _begins(self, row: int) -> SpellChange | None:
+        spells = self._within(row)
+        rows = min(self._rows, WINDOW)
+        loss = sum(spell.loss for spell in spells) / rows
+        if len(spells) < MIN_SPELLS or loss < MIN_LOSS:
+            return None
+        if self._rows > ESTABLISHED:
+            # The usual rate, without the spells in question.
+            usual = max(self._rate * min(self._rows, FORGET) - len(spells), 0.5) / (min(self._rows, FORGET) - WINDOW)
+            if _poisson_tail(len(spells), usual * WINDOW) > CHANCE:
+                return None
+        self._first = spells[0]
+        return SpellChange(kind="begins", first=spells[0], last=spells[-1], n=len(spells), loss=loss)
+
+    def _ends(self, row: int) -> SpellChange | None:
+        spells = self._within(row)
+        if len(spells) > REMAINING:
+            return None
+        assert self._first is not None
+        first, self._first = self._first, None
+        last = next((spell for spell in reversed(self._spells) if not spell.is_recurrent), first)
+        recent = [spell for spell in self._spells if spell.row > row - WINDOW]
+        period = self.recurrent[0] if len(recent) > len(spells) and self._periods else 0
+        return SpellChange(kind="ends", first=first, last=last, n=len(spells), loss=0.0, period=period)
+
+
+def _poisson_tail(n: int, mean: float) -> float:
+    """Probability of `n` or more where `mean` are expected."""
+    term = math.exp(-mean)
+    below = 0.0
+    for k in range(n):
+        below += term
+        term *= mean / (k + 1)
+    return max(1.0 - below, 0.0)
