@@ -53,11 +53,12 @@ class MegatronReader:
         """Look at the next line."""
         if "elapsed time per iteration" not in line:
             return
-        self.is_recognised = True
+        self.is_recognised |= _ITERATION.search(line) is not None
         elapsed = _ELAPSED.search(line)
         iterations = list(_ITERATION.finditer(line, 0, elapsed.start())) if elapsed else []
         if elapsed is None or not iterations:
-            self._trouble.count("an iteration could not be read", number)
+            if self.is_recognised:
+                self._trouble.count("an iteration could not be read", number)
             return
         # Two writers may have got into one line: the iteration that stands nearest is the one that is told.
         iteration = iterations[-1]

@@ -85,9 +85,12 @@ class MlperfReader:
         at = line.find(_MARK)
         if at < 0:
             return
-        self.is_recognised = True
+        text = line[at + len(_MARK) :].lstrip()
+        self.is_recognised |= text.startswith("{")
+        if not self.is_recognised:
+            return
         try:
-            event, _ = _DECODER.raw_decode(line[at + len(_MARK) :].lstrip())
+            event, _ = _DECODER.raw_decode(text)
             key, time_ms, value = event["key"], float(event["time_ms"]), event["value"]
             metadata = event.get("metadata") or {}
             if not -9e12 < time_ms < 9e12:
