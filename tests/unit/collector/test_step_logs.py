@@ -234,6 +234,38 @@ def test_mlperf_bad_events_are_counted():
     assert any("an event could not be read: 4 lines" in note for note in log.notes)
 
 
+def test_mlperf_averages_of_steps_done_again_are_left_out():
+    rows = [(50, 1.0), (100, 2.0), (60, 3.0), (70, 4.0), (150, 5.0)]
+    text = "".join(event("tracked_stats", {"time": 0.02}, ms=1000 * s, step=step) for step, s in rows)
+    log = one(text)
+    assert log.step.tolist() == [50, 100, 150]
+    assert (log.n_steps > 0).all()
+
+
+ODD = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.lists(st.integers()))
+STATS = st.dictionaries(st.sampled_from(["train_step_time", "time", "loss"]), ODD)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["tracked_stats", "global_batch_size", "eval_start", "eval_stop", "run_start"]),
+            st.one_of(STATS, ODD),
+            st.one_of(st.integers(0, 10**6), ODD),
+            st.one_of(st.integers(0, 100), ODD),
+        ),
+        max_size=20,
+    )
+)
+def test_mlperf_events_of_any_make_are_read_or_counted(events):
+    text = "".join(event(key, value, ms=ms, step=step) for key, value, ms, step in events)
+    try:
+        logs = read(trained(1, 0.5, ms=1) + text)
+    except RefusedLog:
+        pytest.fail("the first row can be read")
+    assert all(len(log) for log in logs)
+
+
 # a running clock
 
 
