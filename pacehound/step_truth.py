@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-TrueKind = Literal["slow", "intermittent", "change", "planned"]
+TrueKind = Literal["slow", "hang", "exit", "intermittent", "change", "planned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,21 +15,24 @@ class TrueChange:
     Attributes
     ----------
     kind
-        `slow`: a fault. `intermittent`: some of its steps are slow, the level is not. `change`: another level that is
-        no fault (a speed-up). `planned`: another level that the job's own plan made.
+        `slow`, `hang`, `exit`: a fault. `intermittent`: some of its steps are slow, the level is not. `change`:
+        another level that is no fault (a speed-up). `planned`: another level that the job's own plan made.
     onset
         The first step that was affected.
     settled
-        The first step with the whole change; `None` where it is `onset` (an abrupt change).
+        The first step with the whole change; `None` where it is `onset` (an abrupt change). An onset that is found
+        anywhere between the two is right.
     end
         The first step that was not affected any more; `None`: it lasts to the end.
     magnitude
-        Relative change of the step time against the level before: +0.20 is 20 % slower.
+        Relative change of the step time against the level before: +0.20 is 20 % slower; `None` for a hang or exit.
     is_required
         A perfect observer finds it. Otherwise it is too weak or too unclear to ask for: finding it is no mistake, and
         neither is missing it.
     is_explained
         The log itself says why (its batch size changed), so that nobody has to be told that the job is slow.
+    culprits, links
+        World ranks, or pairs of them, that are to blame; empty where nobody is, or where it is not known.
 
     """
 
@@ -37,11 +40,15 @@ class TrueChange:
     onset: int
     settled: int | None = None
     end: int | None = None
-    magnitude: float
+    magnitude: float | None = None
     is_required: bool = True
     is_explained: bool = False
+    culprits: tuple[int, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(TrueKind):
+            raise ValueError(f"a change at step {self.onset} is of kind {self.kind!r}; known are {get_args(TrueKind)}")
         if self.end is not None and self.end <= self.onset:
             raise ValueError(f"a change at step {self.onset} ends at step {self.end}; it must last a step at least")
         if self.settled is not None and self.settled < self.onset:
@@ -56,15 +63,12 @@ class StepTruth:
     ----------
     first_step, last_step
         The steps that it speaks of, both included.
-    culprits
-        World ranks that are to blame for the slow changes, where that is known.
 
     """
 
     first_step: int
     last_step: int
     changes: tuple[TrueChange, ...] = ()
-    culprits: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.last_step < self.first_step:

@@ -355,7 +355,8 @@ def _intermittent(seed: int, number: int) -> StepSeries:
     least = max(1.3, math.exp(6.0 * noise.sd))
     factor[steps[steps < onset + length]] = rng.uniform(least, least + 1.0)
     magnitude = float(factor[onset : onset + length].mean()) - 1.0
-    change = TrueChange(kind="intermittent", onset=onset, end=onset + length, magnitude=magnitude)
+    end = onset + length
+    change = TrueChange(kind="intermittent", onset=onset, settled=end - 1, end=end, magnitude=magnitude)
     return _series(rng, f"intermittent/{number:03d}", noise, mix, _Levels(factor, (change,)))
 
 
