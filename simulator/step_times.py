@@ -178,12 +178,15 @@ class Population:
         How many series it has.
     make
         Makes number `i` of the series of a seed: `make(seed, i)`.
+    about
+        What happens in it, for people.
 
     """
 
     name: str
     count: int
     make: Callable[[int, int], StepSeries]
+    about: str
 
     def series(self, seed: int, count: int | None = None) -> Iterator[StepSeries]:
         """The first `count` series of a seed (default: all)."""
@@ -341,15 +344,17 @@ def _speedup(seed: int, number: int) -> StepSeries:
 
 
 def _intermittent(seed: int, number: int) -> StepSeries:
-    """For 1,500 to 4,000 steps, 3 to 20 % of the steps are slow, alone or in spells of up to 8; the median is not."""
+    """For 1,500 to 4,000 steps, 3 to 20 % of the steps are slow, alone or in spells of up to 5; the median is not."""
     rng = _rng(seed, "intermittent", number)
     mix = Mix(noisy=0.0, spiky=0.0, every_nth=0.0, alternating=0.0)
     noise = mix.noise(rng)
     length = int(rng.integers(1_500, 4_001))
     onset = int(rng.integers(1_000, N_STEPS - length))
-    share, spell = rng.uniform(0.03, 0.20), int(rng.integers(1, 9))
-    # Spells begin at random, never at a fixed distance: otherwise they would be a pattern, and planned.
-    begins = onset + np.flatnonzero(rng.random(length) < share / spell)
+    share, spell = rng.uniform(0.03, 0.20), int(rng.integers(1, 6))
+    # Healthy steps between two spells: at least as many as in one, and of random number, or it would be a pattern.
+    mean_gap = spell * (1.0 / share - 1.0)
+    gaps = spell + rng.geometric(1.0 / max(mean_gap - spell, 1.0), length)
+    begins = onset + np.cumsum(gaps + spell) - spell
     steps = (begins[:, None] + np.arange(spell)).ravel()
     factor = np.ones(N_STEPS)
     least = max(1.3, math.exp(6.0 * noise.sd))
@@ -442,20 +447,52 @@ def _delay(population: str, change: float) -> Callable[[int, int], StepSeries]:
 
 
 _ALL = (
-    Population(name="one_node", count=392, make=_falcon_job("one_node", 392, 6, Mix())),
-    Population(name="four_node", count=107, make=_falcon_job("four_node", 107, 43, Mix(spiky=0.7, noisy=0.15))),
-    Population(name="clean", count=100, make=_clean),
-    Population(name="drift", count=60, make=_drift),
-    Population(name="speedup", count=40, make=_speedup),
-    Population(name="intermittent", count=40, make=_intermittent),
-    Population(name="schedule", count=30, make=_schedule),
-    Population(name="batch_ramp", count=30, make=_batch_ramp),
-    Population(name="delay_20", count=200, make=_delay("delay_20", 0.20)),
-    Population(name="delay_12", count=200, make=_delay("delay_12", 0.12)),
+    Population(
+        name="one_node",
+        count=392,
+        make=_falcon_job("one_node", 392, 6, Mix()),
+        about="As Falcon's table 4: 6 of 392 jobs are slow, by 12 % to 150 %, for 30 to 5,000 steps or to the end.",
+    ),
+    Population(
+        name="four_node",
+        count=107,
+        make=_falcon_job("four_node", 107, 43, Mix(spiky=0.7, noisy=0.15)),
+        about="As Falcon's table 5: 43 of 107 jobs are slow, in the same ways, with more jitter and more spikes.",
+    ),
+    Population(name="clean", count=100, make=_clean, about="Nothing is wrong; every second job has a pattern."),
+    Population(name="drift", count=60, make=_drift, about="5 % slower over 500 steps, then staying so."),
+    Population(name="speedup", count=40, make=_speedup, about="13 % to 50 % faster from some step on: no fault."),
+    Population(
+        name="intermittent",
+        count=40,
+        make=_intermittent,
+        about="For 1,500 to 4,000 steps 3 % to 20 % of the steps are slow, singly or in spells of up to 5.",
+    ),
+    Population(
+        name="schedule",
+        count=30,
+        make=_schedule,
+        about="A schedule changes the step time two to five times, and nothing in the log says so. No history given.",
+    ),
+    Population(
+        name="batch_ramp",
+        count=30,
+        make=_batch_ramp,
+        about="The batch grows in stages and the steps with it; the log names the batch size.",
+    ),
+    Population(
+        name="delay_20",
+        count=200,
+        make=_delay("delay_20", 0.20),
+        about="A plain slowdown of 20 % for 200 steps, jitter of 0.5 % to 3 %, correlations of 0 to 0.8.",
+    ),
+    Population(
+        name="delay_12",
+        count=200,
+        make=_delay("delay_12", 0.12),
+        about="A plain slowdown of 12 % for 200 steps, jitter of 0.5 % to 3 %, correlations of 0 to 0.8.",
+    ),
 )
 
 POPULATIONS: Mapping[str, Population] = {population.name: population for population in _ALL}
-"""`one_node` and `four_node` have the sizes of Falcon's tables 4 and 5 (computation: 6 of 392 jobs slow;
-communication: 43 of 107; 10,000 steps each). The others have one kind of event each, `clean` none; `delay_20` and
-`delay_12` measure how soon a plain slowdown is reported.
-"""
+"""By name; `one_node` and `four_node` have the sizes of Falcon's tables 4 and 5."""

@@ -45,8 +45,9 @@ class Score:
         Steps inside faults that had to be found, and those of them inside an alarm.
     quiet_steps, quiet_called_slow
         Steps outside of every change, explained ones apart, and those of them inside an alarm.
-    series_with_fault, series_with_miss, series_with_false_alarm, series_wrong
-        Series by what they hold, as Falcon's tables count them; a wrong one has a miss, a false alarm, or both.
+    series_with_fault, series_with_miss, clean_series_with_false_alarm, series_wrong
+        Series by what they hold, as Falcon's tables count them; a clean one has no fault that must be found, and a
+        wrong one has a miss, a false alarm, or both.
     delays
         Steps from the onset of each found fault to the step at which it was first said; 0 at the onset itself.
     onset_errors, relief_errors
@@ -71,7 +72,7 @@ class Score:
     quiet_called_slow: int = 0
     series_with_fault: int = 0
     series_with_miss: int = 0
-    series_with_false_alarm: int = 0
+    clean_series_with_false_alarm: int = 0
     series_wrong: int = 0
     delays: tuple[int, ...] = ()
     onset_errors: tuple[int, ...] = ()
@@ -237,7 +238,7 @@ def score(findings: Iterable[Finding], truth: StepTruth, *, onset_within: int = 
         quiet_called_slow=int((is_quiet & is_called_slow).sum()),
         series_with_fault=int(bool(faults)),
         series_with_miss=int(len(found) < len(faults)),
-        series_with_false_alarm=int(n_false > 0),
+        clean_series_with_false_alarm=int(n_false > 0 and not faults),
         series_wrong=int(n_false > 0 or len(found) < len(faults)),
         delays=tuple(_said(finding, truth) - change.onset for change, finding in named),
         onset_errors=tuple(_onset_error(finding, change, truth) for change, finding in named),
