@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +14,10 @@ import click
 
 from pacehound import __version__
 from pacehound.errors import InvalidInput, PacehoundError, StoreOwned
+from pacehound.events import Finding
 from pacehound.head.siblings import SIBLINGS, prefer_ours
 from pacehound.settings import Settings
+from pacehound.steps import StepLog
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -275,6 +277,54 @@ def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         print_replay(replayed(recording, pipeline), terminal(sys.stdout))
     if recording.torn_bytes:
         click.echo(f"pacehound: the last {recording.torn_bytes} bytes of {file} are no whole message", err=True)
+
+
+@pacehound.command()
+@click.argument("paths", metavar="PATH…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--history",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Logs of earlier runs of the same job; may be repeated.",
+)
+@click.option("--png", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Draw the series here.")
+@set_option
+@json_option
+def analyze(
+    paths: tuple[Path, ...], history: tuple[Path, ...], png: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Find slow steps in the step-time logs of training jobs: Megatron, MLPerf, step:…train_time: logs, CSV.
+
+    Plain or compressed; a directory stands for the files below it. Exit status 2 when no file could be read.
+
+    Example: pacehound analyze train.log --png train.png
+    """
+    from collector.sources.step_logs.recognise import read_step_logs
+    from pacehound.analysis.answer import Analysis, analysed, analysis_answer, read_files
+    from pacehound.analysis.files import files_of
+    from pacehound.analysis.page import print_analysis
+    from pacehound.analysis.picture import draw
+    from pacehound.report import terminal
+    from streams.step_series import earlier_runs, follow, watch_for
+
+    settings = Settings.load(os.environ, overrides)
+    logs, refused = read_files(files_of(paths), read_step_logs)
+    past, refused_past = read_files(files_of(history), read_step_logs)
+    earlier = earlier_runs([log for logs_of_file in past for log in logs_of_file])
+
+    def followed(log: StepLog) -> tuple[Sequence[Finding], Sequence[Finding]]:
+        return follow(log, watch_for(log, min_change=settings.slow.min_change, earlier=earlier))
+
+    sources = tuple(analysed(logs_of_file, followed) for logs_of_file in logs)
+    analysis = Analysis(sources=sources, refused=(*refused, *refused_past))
+    if png is not None and sources:
+        draw(sources, png)
+    if as_json:
+        print_json(analysis_answer(analysis))
+    else:
+        print_analysis(terminal(sys.stdout), analysis)
+    sys.exit(0 if sources else 2)
 
 
 @pacehound.command()

@@ -60,7 +60,9 @@ def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> Ren
     )
     parts: list[RenderableType] = [title]
     for finding in incident.findings:
-        parts.append(Padding(_finding(finding, incident), (1, 0, 0, 2)))
+        closed = incident.state == "closed"
+        ongoing = f"the end of what was seen ({incident.closed_why or 'closed'})" if closed else "it goes on"
+        parts.append(Padding(finding_block(finding, title=headline(finding), ongoing=ongoing), (1, 0, 0, 2)))
     facts = Table.grid(padding=(0, 2), pad_edge=False)
     facts.add_column(style="dim", no_wrap=True, min_width=9)
     facts.add_column(overflow="fold")
@@ -123,11 +125,13 @@ def ranks_words(ranks: Sequence[int]) -> str:
 
 
 def when_words(instant: Instant) -> str:
-    """An instant as step and UTC time.
+    """An instant as step and UTC time; 0 is no time.
 
-    >>> when_words(Instant(step=200, time_ns=0))
-    'step 200, 1970-01-01 00:00:00 UTC'
+    >>> when_words(Instant(step=200, time_ns=10**18)), when_words(Instant(step=200, time_ns=0))
+    ('step 200, 2001-09-09 01:46:40 UTC', 'step 200')
     """
+    if not instant.time_ns and instant.step is not None:
+        return f"step {instant.step}"
     moment = datetime.datetime.fromtimestamp(instant.time_ns / 1e9, datetime.UTC)
     step = "" if instant.step is None else f"step {instant.step}, "
     return f"{step}{moment:%Y-%m-%d %H:%M:%S} UTC"
@@ -178,7 +182,19 @@ def _state(incident: Incident) -> str:
     return incident.state.upper()
 
 
-def _finding(finding: Finding, incident: Incident) -> RenderableType:
+def finding_block(finding: Finding, *, title: str, ongoing: str) -> RenderableType:
+    """One finding: what it is, then since when, until when, how much, how we know.
+
+    Parameters
+    ----------
+    finding
+        What was concluded.
+    title
+        What it is, in one line.
+    ongoing
+        Stands for the end of one that has none.
+
+    """
     facts = Table.grid(padding=(0, 2), pad_edge=False)
     facts.add_column(style="dim", no_wrap=True, min_width=9)
     facts.add_column(overflow="fold")
@@ -187,12 +203,7 @@ def _finding(finding: Finding, incident: Incident) -> RenderableType:
         if finding.detected is not None and finding.detected.step is not None:
             noticed = f" (noticed at step {finding.detected.step})"
         facts.add_row("since", when_words(finding.onset) + noticed)
-    if finding.relief is not None:
-        facts.add_row("until", when_words(finding.relief))
-    elif incident.state == "closed":
-        facts.add_row("until", f"the end of what was seen ({incident.closed_why or 'closed'})")
-    else:
-        facts.add_row("until", "it goes on")
+    facts.add_row("until", when_words(finding.relief) if finding.relief is not None else ongoing)
     if finding.magnitude is not None:
         longer = "longer" if finding.magnitude >= 0 else "less long"
         facts.add_row("how much", f"an iteration takes {abs(finding.magnitude) * 100:.0f} % {longer}")
@@ -205,6 +216,6 @@ def _finding(finding: Finding, incident: Incident) -> RenderableType:
             facts.add_row(name if number == 0 else "", Text(sentence))
         if len(sentences) > _MOST_SENTENCES:
             facts.add_row("", f"… and {len(sentences) - _MOST_SENTENCES} more (--json has them all)")
-    line = Text(headline(finding), style="bold")
+    line = Text(title, style="bold")
     line.append(f"  [{finding.verdict}]", style="dim")
     return Group(line, facts)

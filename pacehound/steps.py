@@ -35,6 +35,8 @@ class StepLog:
     work
         What the log says about the work of each step, by field name (`global_batch_size`, `sequence_length`), each
         of shape `(n,)`, NaN where a row does not say. A step time that changes with these has an explanation.
+    planned
+        What was announced within a row (`evaluation`, `checkpoint`), by the row's index; rows without are not in it.
     notes
         Sentences about rows that were left out or repaired, and why.
 
@@ -48,6 +50,7 @@ class StepLog:
     time_ns: Int64Array
     step_time_s: FloatArray
     work: Mapping[str, FloatArray] = field(default_factory=dict)
+    planned: Mapping[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

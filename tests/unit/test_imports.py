@@ -20,6 +20,7 @@ CONFINED = {
     "pynvml": ("collector/",),
     "chdb": ("storage/",),
     "clickhouse_connect": ("storage/",),
+    "matplotlib": ("pacehound/analysis/picture.py",),
 }
 
 
