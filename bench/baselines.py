@@ -86,6 +86,11 @@ class SlidingWindow:
         self._sorted: list[float] = []
         self._min_change = min_change
 
+    @property
+    def planned(self) -> tuple[Finding, ...]:
+        """Nothing: it does not learn what is planned."""
+        return ()
+
     def update(self, row: StepTime) -> list[Finding]:
         """Take the next row."""
         x = row.step_time_s
@@ -132,6 +137,11 @@ class PlainBocd:
         self._recent: deque[tuple[Instant, float]] = deque(maxlen=64)
         self._since_report = 0  # rows
         self._since_onset = _LEARN_STEPS  # rows, from that of the last changepoint on
+
+    @property
+    def planned(self) -> tuple[Finding, ...]:
+        """Nothing: it does not learn what is planned."""
+        return ()
 
     def update(self, row: StepTime) -> list[Finding]:
         """Take the next row."""

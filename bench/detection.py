@@ -18,7 +18,7 @@ from bench.scoreboard_page import page
 from simulator.step_times import POPULATIONS
 from streams import step_watch
 from streams.evaluate import ONSET_WITHIN, Score, score
-from streams.follow import Watch, follow_log
+from streams.step_series import Watch, follow
 
 SEEDS = (0, 1, 2)
 WORKERS = 2
@@ -85,7 +85,7 @@ def _score_series(task: _Task) -> dict[tuple[str, str], Score]:
     for number in range(task.first, task.end):
         series = POPULATIONS[task.suite].make(task.seed, number)
         for method, begin in METHODS.items():
-            findings = follow_log(begin(series.name), series.log)
+            findings, _ = follow(series.log, begin(series.name))
             scores[task.suite, method].append(score(findings, series.truth))
     return {case: Score.total(of_series) for case, of_series in scores.items()}
 
@@ -97,7 +97,7 @@ def _score_recording(number: int) -> dict[tuple[str, str], Score]:
     within = ONSET_WITHIN if answer.onset_within is None else answer.onset_within
     name = path.name.split(".")[0]
     return {
-        (name, method): score(follow_log(begin(name), log), truth, onset_within=within)
+        (name, method): score(follow(log, begin(name))[0], truth, onset_within=within)
         for method, begin in METHODS.items()
     }
 

@@ -6,14 +6,14 @@ import pytest
 from bench.baselines import PlainBocd, SlidingWindow
 from simulator.step_times import POPULATIONS
 from streams.evaluate import Score, final_versions, score
-from streams.follow import follow_log
+from streams.step_series import follow
 from streams.step_watch import StepTime
 
 
 @pytest.mark.parametrize("baseline", [SlidingWindow, PlainBocd])
 def test_it_finds_slowdowns_of_20_percent_and_their_relief(baseline):
     scores = [
-        score(follow_log(baseline(job=series.name), series.log), series.truth)
+        score(follow(series.log, baseline(job=series.name))[0], series.truth)
         for series in POPULATIONS["delay_20"].series(seed=5, count=12)
     ]
     total = Score.total(scores)
