@@ -80,7 +80,7 @@ class SlidingWindow:
         self, *, job: str, source: str = "", window: int = 10, history: int = 500, min_change: float = 0.10
     ) -> None:
         self._reports = _Reports(job, source)
-        self._window: deque[tuple[Instant, float]] = deque(maxlen=window)
+        self._window: deque[StepTime] = deque(maxlen=window)
         self._history: deque[float] = deque()
         self._history_length = history
         self._sorted: list[float] = []
@@ -96,8 +96,7 @@ class SlidingWindow:
         x = row.step_time_s
         if not (math.isfinite(x) and x > 0.0):
             return []
-        now = Instant(step=row.step, time_ns=row.time_ns)
-        self._window.append((now, x))
+        self._window.append(row)
         self._history.append(x)
         insort(self._sorted, x)
         if len(self._history) > self._history_length:
@@ -105,15 +104,15 @@ class SlidingWindow:
         if len(self._sorted) < _LEARN_STEPS:
             return []
         current = self._sorted[len(self._sorted) // 2]
-        level = statistics.median(time_s for _, time_s in self._window)
+        level = sorted([of_window.step_time_s for of_window in self._window])[len(self._window) // 2]
         is_slow = level > current * (1.0 + self._min_change)
         if is_slow == self._reports.is_open:
             return []
         bar = current * (1.0 + 0.5 * self._min_change)
-        first = next((instant for instant, time_s in self._window if (time_s > bar) == is_slow), now)
+        first = next((one for one in self._window if (one.step_time_s > bar) == is_slow), row)
         if is_slow:
-            return self._reports.slow(first, now, level / current - 1.0)
-        return self._reports.over(first)
+            return self._reports.slow(_instant(first), _instant(row), level / current - 1.0)
+        return self._reports.over(_instant(first))
 
 
 class PlainBocd:
@@ -134,7 +133,7 @@ class PlainBocd:
     def __init__(self, *, job: str, source: str = "") -> None:
         self._reports = _Reports(job, source)
         self._posterior: RunLengthPosterior | None = None
-        self._recent: deque[tuple[Instant, float]] = deque(maxlen=64)
+        self._recent: deque[tuple[StepTime, float]] = deque(maxlen=64)
         self._since_report = 0  # rows
         self._since_onset = _LEARN_STEPS  # rows, from that of the last changepoint on
 
@@ -149,8 +148,7 @@ class PlainBocd:
         if not (math.isfinite(x) and x > 0.0):
             return []
         log_time = math.log(x)
-        now = Instant(step=row.step, time_ns=row.time_ns)
-        self._recent.append((now, log_time))
+        self._recent.append((row, log_time))
         if self._posterior is None:
             if len(self._recent) == _LEARN_STEPS:
                 self._learn()
@@ -160,7 +158,7 @@ class PlainBocd:
         self._since_onset += 1
         run = self._posterior.most_likely_run
         if self._reports.is_open and self._since_onset < run <= len(self._recent):
-            return self._reports.over(now)
+            return self._reports.over(_instant(row))
         is_new = self._posterior.mass_within(_SHORT) > _PROBABILITY and run <= self._since_report
         if not is_new:
             return []
@@ -169,9 +167,9 @@ class PlainBocd:
         self._since_report, self._since_onset = 0, run
         after = statistics.median(log_time for _, log_time in rows[-run:])
         before = statistics.median(log_time for _, log_time in rows[-run - n_before : -run])
-        onset = rows[-run][0]
+        onset = _instant(rows[-run][0])
         if after > before:
-            return self._reports.slow(onset, now, math.expm1(after - before))
+            return self._reports.slow(onset, _instant(row), math.expm1(after - before))
         return self._reports.over(onset)
 
     def _learn(self) -> None:
@@ -181,3 +179,7 @@ class PlainBocd:
         self._posterior = RunLengthPosterior(level=level, level_spread=0.4, noise=max(noise, 0.01))
         for log_time in log_times:
             self._posterior.update(log_time)
+
+
+def _instant(row: StepTime) -> Instant:
+    return Instant(step=row.step, time_ns=row.time_ns)

@@ -6,7 +6,7 @@ It takes some minutes, so that it does not run unless it is named: `python -m be
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,12 @@ from typing import Any
 from bench.baselines import PlainBocd, SlidingWindow
 from bench.recordings import read, recordings
 from bench.scoreboard_page import page
+from pacehound.events import Finding
 from simulator.step_times import POPULATIONS
 from streams import step_watch
 from streams.evaluate import ONSET_WITHIN, Score, score
-from streams.step_series import Watch, follow
+from streams.step_series import Watch, rows_of
+from streams.step_watch import StepTime
 
 SEEDS = (0, 1, 2)
 WORKERS = 2
@@ -84,9 +86,9 @@ def _score_series(task: _Task) -> dict[tuple[str, str], Score]:
     scores: dict[tuple[str, str], list[Score]] = {(task.suite, method): [] for method in METHODS}
     for number in range(task.first, task.end):
         series = POPULATIONS[task.suite].make(task.seed, number)
+        rows = list(rows_of(series.log))
         for method, begin in METHODS.items():
-            findings, _ = follow(series.log, begin(series.name))
-            scores[task.suite, method].append(score(findings, series.truth))
+            scores[task.suite, method].append(score(_followed(rows, begin(series.name)), series.truth))
     return {case: Score.total(of_series) for case, of_series in scores.items()}
 
 
@@ -96,10 +98,16 @@ def _score_recording(number: int) -> dict[tuple[str, str], Score]:
     truth = answer.of(log)
     within = ONSET_WITHIN if answer.onset_within is None else answer.onset_within
     name = path.name.split(".")[0]
+    rows = list(rows_of(log))
     return {
-        (name, method): score(follow(log, begin(name))[0], truth, onset_within=within)
+        (name, method): score(_followed(rows, begin(name)), truth, onset_within=within)
         for method, begin in METHODS.items()
     }
+
+
+def _followed(rows: Sequence[StepTime], watch: Watch) -> list[Finding]:
+    """Every version of every finding."""
+    return [finding for row in rows for finding in watch.update(row)]
 
 
 def _rows(suite: str, method: str, one: Score) -> list[dict[str, Any]]:

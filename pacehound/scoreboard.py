@@ -93,7 +93,9 @@ def scoreboard_answer(rows: Sequence[Row]) -> dict[str, Any]:
 
 def print_scoreboard(console: Console, rows: Sequence[Row]) -> None:
     """The same as a table."""
-    table = Table("suite", "case")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("suite")
+    table.add_column("case", overflow="fold")
     for name in ("found", "false", "precision", "recall", "delay", "culprits"):
         table.add_column(name, justify="right")
     for row in rows:
@@ -108,7 +110,8 @@ def print_scoreboard(console: Console, rows: Sequence[Row]) -> None:
             _number(row.culprit_accuracy),
         )
     console.print(table)
-    console.print("found: faults; false: alarms about nothing; delay: iterations, median; culprits: share named right")
+    console.print("\nfalse: alarms about nothing; delay: median, in iterations; culprits: share of the")
+    console.print("found faults with known culprits that are blamed on exactly these")
 
 
 def _number(share: float | None) -> str:

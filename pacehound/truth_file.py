@@ -14,8 +14,9 @@ The fields of a change are those of `pacehound.step_truth.TrueChange`; `kind` an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -82,11 +83,14 @@ class TruthFile:
 
         """
         try:
-            truths = msgspec.json.decode(path.read_bytes(), type=cls)
+            data = path.read_bytes()
+            truths = msgspec.json.decode(data, type=cls)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path} is no file of answers: {error}") from error
         if truths.schema != 1:
             raise InvalidInput(f"{path} has schema {truths.schema}, this build reads 1")
+        if unknown := _unknown_keys(msgspec.json.decode(data)):
+            raise InvalidInput(f"{path} has fields that nothing reads: {', '.join(unknown)}")
         return truths
 
     def about(self, path: Path) -> LogTruth:
@@ -104,3 +108,11 @@ class TruthFile:
         if len(fits) != 1:
             raise InvalidInput(f"there are {len(fits)} answers about {path}; there must be one")
         return fits[0]
+
+
+def _unknown_keys(file: Any) -> list[str]:
+    """Misspelt fields: passed over, they would turn a slow log into a clean one."""
+    parts: list[tuple[Any, type]] = [(file, TruthFile)]
+    parts += [(log, LogTruth) for log in file["logs"]]
+    parts += [(change, TrueChange) for log in file["logs"] for change in log.get("changes", ())]
+    return sorted({key for part, kind in parts for key in part if key not in {field.name for field in fields(kind)}})

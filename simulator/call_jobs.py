@@ -1,4 +1,8 @@
-"""Jobs at the level of calls, with one fault each: what the whole pipeline, and whom it blames, is scored on."""
+"""Jobs at the level of calls, with one fault each: what the whole pipeline, and whom it blames, is scored on.
+
+>>> CALL_JOBS["stopped_rank"](0).faults
+(StopRank(rank=5, step=100, resume_after_s=None),)
+"""
 
 from __future__ import annotations
 
@@ -33,13 +37,7 @@ CALL_JOBS: Mapping[str, Callable[[int], JobSpec]] = {
     "killed_rank": lambda seed: _job(seed, ExitRank(rank=_rank(seed), step=_FROM, signal=9)),
     "dead_link": lambda seed: _job(seed, SlowLink(link=(0, 2), bandwidth_factor=0.0, from_step=_FROM)),
 }
-"""By name; each makes the job of a seed.
-
-Examples
---------
->>> sorted(CALL_JOBS["stopped_rank"](0).faults, key=str)
-[StopRank(rank=5, step=100, resume_after_s=None)]
-"""
+"""By name; each makes the job of a seed."""
 
 
 def step_truth_of(simulation: Simulation) -> StepTruth:

@@ -33,7 +33,7 @@ class Score:
     false_alarms
         Alarms about nothing.
     repeats
-        Alarms that begin inside a slow change and found none: it had been found already, or their onset is too late.
+        Alarms that begin inside a fault and found none: it had been found already, or their onset is too late.
     excused
         Alarms about a change that need not be found: a weak one, or one of the job's own plan that nothing in the
         log explains.
@@ -49,7 +49,7 @@ class Score:
         Series by what they hold, as Falcon's tables count them; a clean one has no fault that must be found, and a
         wrong one has a miss, a false alarm, or both.
     delays
-        Steps from the onset of each found fault to the step at which it was first said; 0 at the onset itself.
+        Steps from the onset of each found slow fault to the step at which it was first said; 0 at the onset itself.
     onset_errors, relief_errors
         Steps between the true and the stated onset (and relief, where both have one) of each found fault.
 
@@ -156,8 +156,9 @@ def score(findings: Iterable[Finding], truth: StepTruth, *, onset_within: int = 
        not last are ignored.
     2. A finding *fits* a change when its open interval (from its onset up to its relief, or the end of the series)
        overlaps that of the change; when its onset is at most `onset_within` steps before the change's onset or after
-       the step at which the change is whole; and when it was said no sooner than the change's onset. An onset that
-       has no step lies, for this rule, where the change begins.
+       the step at which the change is whole; and when it was said no sooner than the change's onset (a hang or exit: no
+       sooner than the step before, for that is the last one that anybody has finished). An onset that has no step
+       lies, for this rule, where the change begins.
     3. Notes first: each `intermittent` or `change` is noted by a finding of its own kind that fits it, and a `planned`
        change may be noted by one of kind `change` or `planned`. A finding that notes something is no alarm.
     4. Each fault (`slow`, `hang`, `exit`), in order of onset, is found by the first said of the alarms that fit it and
@@ -165,8 +166,8 @@ def score(findings: Iterable[Finding], truth: StepTruth, *, onset_within: int = 
        finds two faults. Required faults take their alarms before those that need not be found.
     5. An alarm that is left over is *excused* when it fits a change that is `planned`, `change` or `intermittent`, that
        made the job slower and that nothing in the log explains, and no other alarm was excused by that change; a
-       *repeat* when its onset lies inside a slow change widened by `onset_within` at its begin, and it was said no
-       sooner than that began; else a *false alarm*.
+       *repeat* when its onset lies inside a fault widened by `onset_within` at its begin, and it was said no sooner
+       than that began; else a *false alarm*.
 
     Parameters
     ----------
@@ -240,7 +241,7 @@ def score(findings: Iterable[Finding], truth: StepTruth, *, onset_within: int = 
         series_with_miss=int(len(found) < len(faults)),
         clean_series_with_false_alarm=int(n_false > 0 and not faults),
         series_wrong=int(n_false > 0 or len(found) < len(faults)),
-        delays=tuple(_said(finding, truth) - change.onset for change, finding in named),
+        delays=tuple(_said(finding, truth) - change.onset for change, finding in named if change.kind == "slow"),
         onset_errors=tuple(_onset_error(finding, change, truth) for change, finding in named),
         relief_errors=tuple(
             abs(finding.relief.step - change.end)
@@ -286,7 +287,7 @@ def _matched(wanted: Set[int], findings: Sequence[Finding], truth: StepTruth, on
             and _speaks_of(finding, change)
             and _overlaps(finding, change, truth)
             and _onset_error(finding, change, truth) <= onset_within
-            and _said(finding, truth) >= change.onset
+            and _is_said_in_time(finding, change, truth)
         ]
         if fits:
             matches[index] = min(fits, key=lambda finding: (_said(finding, truth), *_order(finding)))
@@ -317,9 +318,9 @@ def _onset_error(finding: Finding, change: TrueChange, truth: StepTruth) -> int:
 
 
 def _is_inside_one(finding: Finding, truth: StepTruth, onset_within: int) -> bool:
-    onset, said = _onset(finding, truth), _said(finding, truth)
+    onset = _onset(finding, truth)
     return any(
-        change.onset - onset_within <= onset < truth.end_of(change) and said >= change.onset
+        change.onset - onset_within <= onset < truth.end_of(change) and _is_said_in_time(finding, change, truth)
         for change in truth.changes
         if change.kind in ALARMS
     )
@@ -356,6 +357,12 @@ def _said(finding: Finding, truth: StepTruth) -> int:
     if finding.detected is None or finding.detected.step is None:
         return _onset(finding, truth)
     return finding.detected.step
+
+
+def _is_said_in_time(finding: Finding, change: TrueChange, truth: StepTruth) -> bool:
+    """Not before it happened: a detector that speaks earlier has not seen this change."""
+    unfinished = 1 if change.kind in ("hang", "exit") else 0
+    return _said(finding, truth) >= change.onset - unfinished
 
 
 def _names_exactly(finding: Finding, change: TrueChange) -> bool:

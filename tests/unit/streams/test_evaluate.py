@@ -214,3 +214,12 @@ def test_a_hang_is_found_by_a_hang_alone():
     hang = truth(TrueChange(kind="hang", onset=200, culprits=(1,)))
     assert score([finding(200, kind="hang", magnitude=None, culprits=(1,))], hang).recall == 1.0
     assert score([finding(200)], hang).recall == 0.0
+
+
+def test_a_hang_may_be_said_at_the_last_step_that_was_finished():
+    """Nobody finishes the step in which it hangs; the exit that it began with is the same fault told twice."""
+    exited = truth(TrueChange(kind="exit", onset=200, culprits=(1,)))
+    told = [finding(199, kind=kind, magnitude=None, culprits=(1,)) for kind in ("exit", "hang")]
+    scored = score(told, exited)
+    assert (scored.found, scored.repeats, scored.false_alarms, scored.delays) == (1, 1, 0, ())
+    assert score([finding(198, kind="exit", magnitude=None)], exited).found == 0
