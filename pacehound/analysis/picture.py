@@ -26,6 +26,7 @@ _PANEL_INCHES = (11.0, 2.9)
 _DPI = 110
 _MOST_PANELS = 40
 _MOST_DOTS = 60_000
+_THIN = 0.004  # of the run
 _WIDE = 0.3  # of the run: a planned pattern that long is said in words, not painted over everything
 
 
@@ -52,6 +53,7 @@ def draw(sources: Sequence[Source], file: Path) -> None:
     shown = sources[:_MOST_PANELS]
     figure = Figure(figsize=(_PANEL_INCHES[0], _PANEL_INCHES[1] * len(shown) + 0.3), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]
     for axes, source in zip(figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True):
         _panel(axes, source)
     if len(sources) > len(shown):
@@ -160,7 +162,8 @@ def _spans(axes: Axes, log: StepLog, findings: Sequence[Finding], planned: Seque
         if span is None or span[1] - span[0] > _WIDE * length or finding.relief is None:
             in_words += finding.evidence[:1]
         else:
-            axes.axvspan(*span, color=COLOURS["planned"], alpha=0.25, linewidth=0, zorder=1)
+            seen = max(span[1], span[0] + _THIN * length)  # a pause of one step is to be seen, too
+            axes.axvspan(span[0], seen, color=COLOURS["planned"], alpha=0.25, linewidth=0, zorder=1)
     if in_words:
         text = "planned: " + "; ".join(in_words[:2]) + ("; …" if len(in_words) > 2 else "")
         axes.annotate(

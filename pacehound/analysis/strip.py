@@ -45,13 +45,13 @@ def drawing(log: StepLog, found: Sequence[Finding], *, width: int = 80) -> list[
     >>> log = StepLog(path="a", format="csv", step=np.arange(40), n_steps=ones, time_ns=ones,
     ...     step_time_s=np.where(np.arange(40) < 30, 1.0, 2.0))
     >>> print("\n".join(drawing(log, (), width=50)))
-      2.0 s ┤                              ██████████
-            │                              ██████████
-            │                              ██████████
-            │                              ██████████
-            │                              ██████████
-      1.0 s ┤████████████████████████████████████████
-             step 0                           step 39
+       2.0 s ┤                              ██████████
+             │                              ██████████
+             │                              ██████████
+             │                              ██████████
+             │                              ██████████
+       1.0 s ┤████████████████████████████████████████
+              step 0                           step 39
     """
     is_told = np.isfinite(log.step_time_s) & (log.step_time_s > 0)
     if not is_told.any():

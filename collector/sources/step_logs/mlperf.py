@@ -200,7 +200,7 @@ def _from_running_average(
     step: Int64Array, time_ms: FloatArray, average_s: FloatArray
 ) -> tuple[Int64Array, FloatArray, FloatArray, Int64Array]:
     """Steps, times, seconds per step and steps covered, from averages since the start."""
-    is_new = np.diff(step, prepend=step[0] - 1) > 0
+    is_new = np.append(True, step[1:] > np.maximum.accumulate(step)[:-1])
     step, time_ms, average_s = step[is_new], time_ms[is_new], average_s[is_new]
     n_steps = np.diff(step)
     step_time_s = np.diff(time_ms) / 1e3 / n_steps

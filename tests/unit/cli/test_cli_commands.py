@@ -32,9 +32,9 @@ def test_every_command_and_option_has_help(name, command):
 
 def test_every_command_that_answers_takes_json_and_those_with_settings_take_set():
     commands = cli.pacehound.commands
-    for name in ("run", "demo", "incidents", "sql", "doctor", "replay", "version"):
+    for name in ("run", "demo", "incidents", "sql", "doctor", "replay", "analyze", "version"):
         assert "--json" in {opt for p in commands[name].params for opt in p.opts}
-    for name in ("run", "up", "agent", "demo", "incidents", "sql", "doctor", "replay"):
+    for name in ("run", "up", "agent", "demo", "incidents", "sql", "doctor", "replay", "analyze"):
         assert "--set" in {opt for p in commands[name].params for opt in p.opts}
     for name in ("run", "up", "demo", "incidents", "sql", "doctor"):
         assert "--store" in {opt for p in commands[name].params for opt in p.opts}

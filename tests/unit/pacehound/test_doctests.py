@@ -9,7 +9,14 @@ import pytest
 ROOT = Path(__file__).parents[3]
 MODULES = [
     f"{folder}.{path.stem}".replace("/", ".")
-    for folder in ("pacehound", "pacehound/bus", "pacehound/analysis", "simulator", "collector/sources/step_logs")
+    for folder in (
+        "pacehound",
+        "pacehound/bus",
+        "pacehound/analysis",
+        "simulator",
+        "collector/sources/step_logs",
+        "streams",
+    )
     for path in sorted((ROOT / folder).glob("*.py"))
     if path.stem != "__init__" and ">>>" in path.read_text(encoding="utf-8")
 ]
