@@ -104,7 +104,9 @@ class SlidingWindow:
         if len(self._sorted) < _LEARN_STEPS:
             return []
         current = self._sorted[len(self._sorted) // 2]
-        level = sorted([of_window.step_time_s for of_window in self._window])[len(self._window) // 2]
+        of_window = sorted([one.step_time_s for one in self._window])
+        # The mean of the middle two where their number is even: steps may alternate between two values.
+        level = 0.5 * (of_window[(len(of_window) - 1) // 2] + of_window[len(of_window) // 2])
         is_slow = level > current * (1.0 + self._min_change)
         if is_slow == self._reports.is_open:
             return []

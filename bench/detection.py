@@ -88,7 +88,8 @@ def _score_series(task: _Task) -> dict[tuple[str, str], Score]:
         series = POPULATIONS[task.suite].make(task.seed, number)
         rows = list(rows_of(series.log))
         for method, begin in METHODS.items():
-            scores[task.suite, method].append(score(_followed(rows, begin(series.name)), series.truth))
+            findings, relief_said = _followed(rows, begin(series.name))
+            scores[task.suite, method].append(score(findings, series.truth, relief_said=relief_said))
     return {case: Score.total(of_series) for case, of_series in scores.items()}
 
 
@@ -99,15 +100,23 @@ def _score_recording(number: int) -> dict[tuple[str, str], Score]:
     within = ONSET_WITHIN if answer.onset_within is None else answer.onset_within
     name = path.name.split(".")[0]
     rows = list(rows_of(log))
-    return {
-        (name, method): score(_followed(rows, begin(name)), truth, onset_within=within)
-        for method, begin in METHODS.items()
-    }
+    scores = {}
+    for method, begin in METHODS.items():
+        findings, relief_said = _followed(rows, begin(name))
+        scores[name, method] = score(findings, truth, onset_within=within, relief_said=relief_said)
+    return scores
 
 
-def _followed(rows: Sequence[StepTime], watch: Watch) -> list[Finding]:
-    """Every version of every finding."""
-    return [finding for row in rows for finding in watch.update(row)]
+def _followed(rows: Sequence[StepTime], watch: Watch) -> tuple[list[Finding], dict[str, int]]:
+    """Every version of every finding, and the step at which the relief of each was first said."""
+    findings: list[Finding] = []
+    relief_said: dict[str, int] = {}
+    for row in rows:
+        for finding in watch.update(row):
+            findings.append(finding)
+            if finding.relief is not None:
+                relief_said.setdefault(finding.id, row.step)
+    return findings, relief_said
 
 
 def _rows(suite: str, method: str, one: Score) -> list[dict[str, Any]]:
@@ -125,6 +134,8 @@ def _rows(suite: str, method: str, one: Score) -> list[dict[str, Any]]:
         ("median delay", one.delay(0.5), "iterations"),
         ("95th percentile of the delay", one.delay(0.95), "iterations"),
         ("longest delay", one.delay(1.0), "iterations"),
+        ("median delay of the relief", one.relief_delay(0.5), "iterations"),
+        ("longest delay of the relief", one.relief_delay(1.0), "iterations"),
         ("slow steps inside a finding", one.slow_share_covered, "share"),
         ("quiet steps called slow", one.quiet_share_called_slow, "share"),
         ("series right", one.accuracy, "share"),

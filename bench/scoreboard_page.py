@@ -26,9 +26,9 @@ The same figures are in the JSON that the command writes. Nothing here depends o
 
 *found* counts faults, *false* alarms about nothing, *repeat* further alarms inside a fault, *excused* alarms about a
 weak fault or about a change that was planned and that nothing in the log explains. *delay* is in iterations after the
-first affected one. *slow covered* is the share of the slow steps inside a finding, *quiet slow* that of the quiet
-steps, *noted* counts the intermittent spells and speed-ups that were reported as what they are. *series right*: nothing
-missed, no false alarm.
+first affected one, *relief* in iterations after the last. *slow covered* is the share of the slow steps inside a
+finding, *quiet slow* that of the quiet steps, *noted* counts the intermittent spells and speed-ups that were reported
+as what they are. *series right*: nothing missed, no false alarm.
 """
 
 _FALCON = """\
@@ -63,6 +63,8 @@ _COLUMNS = (
     "excused",
     "delay median",
     "p95",
+    "max",
+    "relief median",
     "max",
     "slow covered %",
     "quiet slow %",
@@ -142,6 +144,8 @@ def _cells(label: str, one: Score) -> tuple[str, ...]:
         _number(one.delay(0.5), 0),
         _number(one.delay(0.95), 0),
         _number(one.delay(1.0), 0),
+        _number(one.relief_delay(0.5), 0),
+        _number(one.relief_delay(1.0), 0),
         _number(one.slow_share_covered, 1, 100.0),
         _number(one.quiet_share_called_slow, 2, 100.0),
         f"{one.notes_found}/{one.notes_expected}",

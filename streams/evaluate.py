@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -50,6 +50,8 @@ class Score:
         wrong one has a miss, a false alarm, or both.
     delays
         Steps from the onset of each found slow fault to the step at which it was first said; 0 at the onset itself.
+    relief_delays
+        Steps from the end of each found fault to the step at which that was said, where the caller knows it.
     onset_errors, relief_errors
         Steps between the true and the stated onset (and relief, where both have one) of each found fault.
 
@@ -75,6 +77,7 @@ class Score:
     clean_series_with_false_alarm: int = 0
     series_wrong: int = 0
     delays: tuple[int, ...] = ()
+    relief_delays: tuple[int, ...] = ()
     onset_errors: tuple[int, ...] = ()
     relief_errors: tuple[int, ...] = ()
 
@@ -136,6 +139,10 @@ class Score:
         """Delay in iterations: 0.5 is the median, 1.0 the longest; `None` without any."""
         return quantile_of(self.delays, quantile)
 
+    def relief_delay(self, quantile: float) -> float | None:
+        """The same for reliefs."""
+        return quantile_of(self.relief_delays, quantile)
+
 
 def final_versions(findings: Iterable[Finding]) -> list[Finding]:
     """The last version of each finding; the same whatever order they come in."""
@@ -146,7 +153,13 @@ def final_versions(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(latest.values(), key=_order)
 
 
-def score(findings: Iterable[Finding], truth: StepTruth, *, onset_within: int = ONSET_WITHIN) -> Score:
+def score(
+    findings: Iterable[Finding],
+    truth: StepTruth,
+    *,
+    onset_within: int = ONSET_WITHIN,
+    relief_said: Mapping[str, int] | None = None,
+) -> Score:
     """Hold the findings about one series against its truth.
 
     The rule, for which all versions of a finding count as its last one:
@@ -177,6 +190,8 @@ def score(findings: Iterable[Finding], truth: StepTruth, *, onset_within: int = 
         What happened, in the same steps as the findings.
     onset_within
         Steps; for a log with a row every 50 steps 250 is fair.
+    relief_said
+        By the id of a finding, the step at which its relief was first said: no version of it tells.
 
     Examples
     --------
@@ -242,6 +257,11 @@ def score(findings: Iterable[Finding], truth: StepTruth, *, onset_within: int = 
         clean_series_with_false_alarm=int(n_false > 0 and not faults),
         series_wrong=int(n_false > 0 or len(found) < len(faults)),
         delays=tuple(_said(finding, truth) - change.onset for change, finding in named if change.kind == "slow"),
+        relief_delays=tuple(
+            (relief_said or {})[finding.id] - change.end
+            for change, finding in named
+            if change.end is not None and finding.id in (relief_said or {})
+        ),
         onset_errors=tuple(_onset_error(finding, change, truth) for change, finding in named),
         relief_errors=tuple(
             abs(finding.relief.step - change.end)

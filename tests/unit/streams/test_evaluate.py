@@ -201,6 +201,13 @@ def test_the_last_version_of_a_finding_counts():
     assert score([last, first], truth(slow(1_000, 1_500))).relief_errors == (0,)
 
 
+def test_the_delay_of_a_relief_is_counted_where_the_caller_knows_when_it_was_said():
+    found = finding(1_000, 1_500, name="f")
+    answers = truth(slow(1_000, 1_500))
+    assert score([found], answers, relief_said={"f": 1_512}).relief_delays == (12,)
+    assert score([found], answers).relief_delays == ()
+
+
 def test_culprits_are_right_when_they_are_exactly_the_ranks_and_links():
     by_rank = truth(slow(100, culprits=(2, 3)))
     assert score([finding(100, culprits=(3, 2))], by_rank).culprit_accuracy == 1.0
