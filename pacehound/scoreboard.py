@@ -110,8 +110,8 @@ def print_scoreboard(console: Console, rows: Sequence[Row]) -> None:
             _number(row.culprit_accuracy),
         )
     console.print(table)
-    console.print("\nfalse: alarms about nothing; delay: median, in iterations; culprits: share of the")
-    console.print("found faults with known culprits that are blamed on exactly these")
+    console.print("\nfalse: alarms about nothing; delay: median, in iterations; culprits: share of")
+    console.print("the found faults with known culprits that are blamed on exactly these")
 
 
 def _number(share: float | None) -> str:
