@@ -13,12 +13,15 @@ from rich.console import Console
 from rich.table import Table
 
 BENCHMARKS = ("wire", "pipeline", "hooks")
+LONG = ("detection",)
+"""Minutes: run only when they are named."""
 
 
 def main() -> int:
     """Run the benchmarks named on the command line, or all."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=", ".join(BENCHMARKS))
+    help_ = f"{', '.join(BENCHMARKS)} (all of these by default), {', '.join(LONG)} (minutes)"
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, *LONG, []], metavar="NAME", help=help_)
     parser.add_argument("--out", type=Path, default=Path("bench/results.json"), help="where the JSON goes")
     options = parser.parse_args()
     rows = []

@@ -16,8 +16,12 @@ from pacehound import __version__
 from pacehound.errors import InvalidInput, PacehoundError, StoreOwned
 from pacehound.events import Finding
 from pacehound.head.siblings import SIBLINGS, prefer_ours
+from pacehound.scoreboard import Row
 from pacehound.settings import Settings
 from pacehound.steps import StepLog
+
+_PART_OF_A_SUITE = 20
+"""So many series of each suite are scored where none is named: under a minute in all."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -325,6 +329,104 @@ def analyze(
     else:
         print_analysis(terminal(sys.stdout), analysis)
     sys.exit(0 if sources else 2)
+
+
+@pacehound.command()
+@click.argument("paths", metavar="[PATH]…", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--truth",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Answers about the logs PATH… (JSON, see pacehound/truth_file.py).",
+)
+@click.option(
+    "--suite",
+    "suites",
+    metavar="NAME",
+    multiple=True,
+    help="Score this suite in full; may be repeated.  [default: a part of each]",
+)
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Seeds of the suites.")
+@set_option
+@json_option
+def evaluate(
+    paths: tuple[Path, ...],
+    truth: Path | None,
+    suites: tuple[str, ...],
+    seeds: int,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Score the detection against known answers: of synthetic jobs, or of logs whose answers FILE has.
+
+    Suites: one_node, four_node, clean, drift, speedup, intermittent, schedule, batch_ramp, delay_20, delay_12 (step
+    times), calls (whole jobs, with the culprits).
+
+    Example: pacehound evaluate --truth answers.json run-17.log run-18.log
+    """
+    from pacehound.report import terminal
+    from pacehound.scoreboard import print_scoreboard, scoreboard_answer
+
+    if paths and truth is None:
+        raise InvalidInput("logs are scored against answers: give --truth FILE")
+    settings = Settings.load(os.environ, overrides)
+    rows = _score_logs(paths, truth, settings) if truth else []
+    if suites or not truth:
+        rows += _score_suites(suites, range(seeds), settings)
+    if as_json:
+        print_json(scoreboard_answer(rows))
+    else:
+        print_scoreboard(terminal(sys.stdout), rows)
+
+
+def _score_logs(paths: tuple[Path, ...], truth: Path, settings: Settings) -> list[Row]:
+    from collector.sources.step_logs.recognise import read_step_logs
+    from pacehound.analysis.files import files_of
+    from pacehound.scoreboard import row_of
+    from pacehound.truth_file import TruthFile
+    from streams.evaluate import ONSET_WITHIN, score
+    from streams.step_series import follow, watch_for
+
+    answers = TruthFile.read(truth)
+    rows = []
+    for path in files_of(paths) or [truth.parent / answer.path for answer in answers.logs]:
+        answer = answers.about(path)
+        for log in read_step_logs(path):
+            findings, _ = follow(log, watch_for(log, min_change=settings.slow.min_change))
+            within = ONSET_WITHIN if answer.onset_within is None else answer.onset_within
+            case = str(path) if log.rank is None else f"{path} rank {log.rank}"
+            rows.append(row_of("logs", case, score(findings, answer.of(log), onset_within=within)))
+    return rows
+
+
+def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> list[Row]:
+    from pacehound.scoreboard import row_of
+    from simulator.call_jobs import CALL_JOBS, step_truth_of
+    from simulator.job import simulate
+    from simulator.step_times import POPULATIONS
+    from streams.evaluate import Score, score
+    from streams.step_series import earlier_runs, follow, watch_for
+    from streams.whole_job import findings_of_job
+
+    known = [*POPULATIONS, "calls"]
+    if unknown := sorted(set(names) - set(known)):
+        raise InvalidInput(f"there is no suite {', '.join(unknown)}; there are {', '.join(known)}")
+    rows = []
+    for name in names or known:
+        click.echo(f"pacehound: scoring {name}", err=True)
+        if name == "calls":
+            for case, make in CALL_JOBS.items():
+                jobs = [simulate(make(seed)) for seed in seeds]
+                scores = [score(findings_of_job(job.events(), settings), step_truth_of(job)) for job in jobs]
+                rows.append(row_of(name, case, Score.total(scores)))
+            continue
+        for seed in seeds:
+            scores = []
+            for series in POPULATIONS[name].series(seed, None if names else _PART_OF_A_SUITE):
+                watch = watch_for(series.log, min_change=settings.slow.min_change, earlier=earlier_runs(series.earlier))
+                scores.append(score(follow(series.log, watch)[0], series.truth))
+            rows.append(row_of(name, f"seed {seed}", Score.total(scores)))
+    return rows
 
 
 @pacehound.command()

@@ -1,0 +1,147 @@
+"""The scoreboard: every detector over the recordings and over synthetic jobs; writes `docs/scoreboard.md`.
+
+It takes some minutes, so that it does not run unless it is named: `python -m bench detection`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.baselines import PlainBocd, SlidingWindow
+from bench.recordings import read, recordings
+from bench.scoreboard_page import page
+from pacehound.events import Finding
+from simulator.step_times import POPULATIONS
+from streams import step_watch
+from streams.evaluate import ONSET_WITHIN, Score, score
+from streams.step_series import Watch, rows_of
+from streams.step_watch import StepTime
+
+SEEDS = (0, 1, 2)
+WORKERS = 2
+PAGE = Path(__file__).parents[1] / "docs" / "scoreboard.md"
+_CHUNK = 20
+
+METHODS: dict[str, Callable[[str], Watch]] = {
+    "sliding window": lambda job: SlidingWindow(job=job),
+    "BOCD": lambda job: PlainBocd(job=job),
+    "BOCD + verification": lambda job: step_watch.StepWatch(job=job, small_changes=False),
+    "Pacehound": lambda job: step_watch.StepWatch(job=job),
+}
+"""By the name that stands in the table; the first three are those of Falcon's tables 4 and 5."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Some series of one suite, all methods over each."""
+
+    suite: str
+    seed: int
+    first: int
+    end: int
+
+
+def run(seeds: tuple[int, ...] = SEEDS, largest: int | None = None, write_to: Path = PAGE) -> list[dict[str, Any]]:
+    """Score everything and write the page; one row per suite, method and figure.
+
+    Parameters
+    ----------
+    seeds
+        Of the synthetic jobs; the scores of all seeds are added.
+    largest
+        Takes no more than so many series of a suite and seed (for a quick look).
+    write_to
+        Where the page goes.
+
+    """
+    scores: dict[tuple[str, str], Score] = {}
+    # Two threads in each worker would only get into each other's way.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with ProcessPoolExecutor(WORKERS) as workers:
+        recorded = list(workers.map(_score_recording, range(len(recordings()))))
+        for by_case in workers.map(_score_series, _tasks(seeds, largest)):
+            for case, of_series in by_case.items():
+                scores[case] = scores.get(case, Score()) + of_series
+    by_recording = {case: of_one for by_case in recorded for case, of_one in by_case.items()}
+    write_to.write_text(page(scores, by_recording, list(METHODS), seeds), encoding="utf-8")
+    return [
+        row for of in (by_recording, scores) for (suite, method), one in of.items() for row in _rows(suite, method, one)
+    ]
+
+
+def _tasks(seeds: tuple[int, ...], largest: int | None) -> Iterator[_Task]:
+    for population in POPULATIONS.values():
+        count = min(population.count, largest or population.count)
+        for seed in seeds:
+            for first in range(0, count, _CHUNK):
+                yield _Task(population.name, seed, first, min(first + _CHUNK, count))
+
+
+def _score_series(task: _Task) -> dict[tuple[str, str], Score]:
+    scores: dict[tuple[str, str], list[Score]] = {(task.suite, method): [] for method in METHODS}
+    for number in range(task.first, task.end):
+        series = POPULATIONS[task.suite].make(task.seed, number)
+        rows = list(rows_of(series.log))
+        for method, begin in METHODS.items():
+            findings, relief_said = _followed(rows, begin(series.name))
+            scores[task.suite, method].append(score(findings, series.truth, relief_said=relief_said))
+    return {case: Score.total(of_series) for case, of_series in scores.items()}
+
+
+def _score_recording(number: int) -> dict[tuple[str, str], Score]:
+    answer, path = recordings()[number]
+    log = read(path)
+    truth = answer.of(log)
+    within = ONSET_WITHIN if answer.onset_within is None else answer.onset_within
+    name = path.name.split(".")[0]
+    rows = list(rows_of(log))
+    scores = {}
+    for method, begin in METHODS.items():
+        findings, relief_said = _followed(rows, begin(name))
+        scores[name, method] = score(findings, truth, onset_within=within, relief_said=relief_said)
+    return scores
+
+
+def _followed(rows: Sequence[StepTime], watch: Watch) -> tuple[list[Finding], dict[str, int]]:
+    """Every version of every finding, and the step at which the relief of each was first said."""
+    findings: list[Finding] = []
+    relief_said: dict[str, int] = {}
+    for row in rows:
+        for finding in watch.update(row):
+            findings.append(finding)
+            if finding.relief is not None:
+                relief_said.setdefault(finding.id, row.step)
+    return findings, relief_said
+
+
+def _rows(suite: str, method: str, one: Score) -> list[dict[str, Any]]:
+    figures = (
+        ("series", one.series, "series"),
+        ("expected", one.expected, "faults"),
+        ("found", one.found, "faults"),
+        ("false alarms", one.false_alarms, "alarms"),
+        ("false alarms per 1,000 iterations", one.false_alarms_per_1000, "alarms"),
+        ("repeats", one.repeats, "alarms"),
+        ("excused", one.excused, "alarms"),
+        ("precision", one.precision, "share"),
+        ("recall", one.recall, "share"),
+        ("noted", one.notes_recall, "share"),
+        ("median delay", one.delay(0.5), "iterations"),
+        ("95th percentile of the delay", one.delay(0.95), "iterations"),
+        ("longest delay", one.delay(1.0), "iterations"),
+        ("median delay of the relief", one.relief_delay(0.5), "iterations"),
+        ("longest delay of the relief", one.relief_delay(1.0), "iterations"),
+        ("slow steps inside a finding", one.slow_share_covered, "share"),
+        ("quiet steps called slow", one.quiet_share_called_slow, "share"),
+        ("series right", one.accuracy, "share"),
+    )
+    return [
+        {"case": f"{suite}, {method}", "figure": figure, "value": value, "unit": unit}
+        for figure, value, unit in figures
+        if value is not None
+    ]

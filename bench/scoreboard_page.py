@@ -1,0 +1,157 @@
+"""`docs/scoreboard.md` out of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from simulator.step_times import POPULATIONS
+from streams.evaluate import Score
+
+_HEADER = """\
+# Scoreboard
+
+Written by
+
+    python -m bench detection
+
+which runs every detector over {recordings} recordings of real training runs and over synthetic jobs (seeds {seeds}).
+What counts as found, as a false alarm, as a repeat or as excused is said in `streams/evaluate.py`, what the synthetic
+jobs are made of in `simulator/step_times.py`, and the answers about the recordings stand in `bench/recordings.json`.
+The same figures are in the JSON that the command writes. Nothing here depends on the speed of a machine.
+
+- *sliding window*: a median of 10 steps that is 10 % off the median of 500.
+- *BOCD*: every changepoint is believed; no verification.
+- *BOCD + verification*: changes of at least 10 %, verified (`StepWatch(small_changes=False)`).
+- *Pacehound*: the same with drifts and small changes (`StepWatch()`).
+
+*found* counts faults, *false* alarms about nothing, *repeat* further alarms inside a fault, *excused* alarms about a
+weak fault or about a change that was planned and that nothing in the log explains. *delay* is in iterations after the
+first affected one, *relief* in iterations after the last. *slow covered* is the share of the slow steps inside a
+finding, *quiet slow* that of the quiet steps, *noted* counts the intermittent spells and speed-ups that were reported
+as what they are. *series right*: nothing missed, no false alarm.
+"""
+
+_FALCON = """\
+## Falcon's tables 4 and 5
+
+Its own figures, on its own traces with human labels, which are not public: they are here for comparison, not
+competition. `one_node` and `four_node` have the same sizes: 392 jobs with 6 slow (computation) and 107 with 43 slow
+(communication), 10,000 iterations each; ours are counted over all seeds. Accuracy is the share of jobs with neither a
+miss nor a false alarm, FPR that of the jobs without a fault which have a false alarm, FNR that of the slow jobs with a
+miss. (Falcon adds the wrong jobs to the denominators of FPR and FNR as well.)
+
+| jobs | detector | accuracy % | FPR % | FNR % | whose |
+|---|---|--:|--:|--:|---|
+| computation | sliding window | 99.5 (390/392) | 0.0 (0/386) | 25.0 (2/8) | Falcon |
+| computation | BOCD | 77.8 (305/392) | 18.4 (87/473) | 0.0 (0/6) | Falcon |
+| computation | BOCD + verification | 100.0 (392/392) | 0.0 (0/386) | 0.0 (0/6) | Falcon |
+{computation}
+| communication | sliding window | 93.5 (100/107) | 1.5 (1/65) | 12.2 (6/49) | Falcon |
+| communication | BOCD | 69.2 (74/107) | 34.0 (33/97) | 0.0 (0/43) | Falcon |
+| communication | BOCD + verification | 99.1 (106/107) | 0.0 (0/64) | 2.3 (1/44) | Falcon |
+{communication}
+"""
+
+_COLUMNS = (
+    "detector",
+    "found",
+    "recall",
+    "false",
+    "per 1,000",
+    "precision",
+    "repeat",
+    "excused",
+    "delay median",
+    "p95",
+    "max",
+    "relief median",
+    "max",
+    "slow covered %",
+    "quiet slow %",
+    "noted",
+    "series right %",
+)
+
+
+def page(
+    synthetic: Mapping[tuple[str, str], Score],
+    recorded: Mapping[tuple[str, str], Score],
+    methods: Sequence[str],
+    seeds: Sequence[int],
+) -> str:
+    """The whole page, from scores by (suite or recording, method)."""
+    parts = [_HEADER.format(recordings=len(recorded) // len(methods), seeds=", ".join(map(str, seeds)))]
+    parts.append(
+        _FALCON.format(
+            computation=_as_falcon(synthetic, "computation", "one_node", methods),
+            communication=_as_falcon(synthetic, "communication", "four_node", methods),
+        )
+    )
+    parts.append("## Synthetic jobs\n")
+    for name, population in POPULATIONS.items():
+        scores = [synthetic[name, method] for method in methods]
+        parts.append(f"### {name}: {scores[0].series} series, {scores[0].iterations:,} iterations\n")
+        parts.append(f"{population.about}\n")
+        parts.append(_table(methods, scores))
+    parts.append("## Recordings\n\nAll together, then one by one.\n")
+    names = list(dict.fromkeys(name for name, _ in recorded))
+    parts.append(_table(methods, [Score.total(recorded[name, method] for name in names) for method in methods]))
+    labels = [f"{name}, {method}" for name in names for method in methods]
+    parts.append(_table(labels, [recorded[name, method] for name in names for method in methods]))
+    return "\n".join(parts)
+
+
+def _as_falcon(scores: Mapping[tuple[str, str], Score], jobs: str, suite: str, methods: Sequence[str]) -> str:
+    rows = []
+    for method in methods:
+        one = scores[suite, method]
+        clean = one.series - one.series_with_fault
+        cells = (
+            _of(one.series - one.series_wrong, one.series),
+            _of(one.clean_series_with_false_alarm, clean),
+            _of(one.series_with_miss, one.series_with_fault),
+        )
+        rows.append(f"| {jobs} | {method} | {' | '.join(cells)} | ours |")
+    return "\n".join(rows)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} ({part}/{whole})" if whole else "–"
+
+
+def _table(labels: Sequence[str], scores: Sequence[Score]) -> str:
+    """Columns that say nothing about these series are left out."""
+    rows = [_cells(label, one) for label, one in zip(labels, scores, strict=True)]
+    kept = [i for i in range(len(_COLUMNS)) if any(row[i] not in ("–", "0/0") for row in rows)]
+    lines = [
+        "| " + " | ".join(_COLUMNS[i] for i in kept) + " |",
+        "|---" + "|--:" * (len(kept) - 1) + "|",
+        *("| " + " | ".join(row[i] for i in kept) + " |" for row in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(label: str, one: Score) -> tuple[str, ...]:
+    return (
+        label,
+        f"{one.found}/{one.expected}",
+        _number(one.recall, 3),
+        str(one.false_alarms),
+        _number(one.false_alarms_per_1000, 4),
+        _number(one.precision, 3),
+        str(one.repeats) if one.expected else "–",
+        str(one.excused) if one.excused else "–",
+        _number(one.delay(0.5), 0),
+        _number(one.delay(0.95), 0),
+        _number(one.delay(1.0), 0),
+        _number(one.relief_delay(0.5), 0),
+        _number(one.relief_delay(1.0), 0),
+        _number(one.slow_share_covered, 1, 100.0),
+        _number(one.quiet_share_called_slow, 2, 100.0),
+        f"{one.notes_found}/{one.notes_expected}",
+        _number(one.accuracy, 1, 100.0),
+    )
+
+
+def _number(value: float | None, digits: int, times: float = 1.0) -> str:
+    return "–" if value is None else f"{times * value:.{digits}f}"
