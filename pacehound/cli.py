@@ -315,7 +315,7 @@ def analyze(
     settings = Settings.load(os.environ, overrides)
     logs, refused = read_files(files_of(paths), read_step_logs)
     past, refused_past = read_files(files_of(history), read_step_logs)
-    earlier = earlier_runs([log for logs_of_file in past for log in logs_of_file])
+    earlier = earlier_runs([log for logs_of_file in past for log in logs_of_file], min_change=settings.slow.min_change)
 
     def followed(log: StepLog) -> tuple[Sequence[Finding], Sequence[Finding]]:
         return follow(log, watch_for(log, min_change=settings.slow.min_change, earlier=earlier))
@@ -423,7 +423,11 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
         for seed in seeds:
             scores = []
             for series in POPULATIONS[name].series(seed, None if names else _PART_OF_A_SUITE):
-                watch = watch_for(series.log, min_change=settings.slow.min_change, earlier=earlier_runs(series.earlier))
+                watch = watch_for(
+                    series.log,
+                    min_change=settings.slow.min_change,
+                    earlier=earlier_runs(series.earlier, min_change=settings.slow.min_change),
+                )
                 scores.append(score(follow(series.log, watch)[0], series.truth))
             rows.append(row_of(name, f"seed {seed}", Score.total(scores)))
     return rows

@@ -159,11 +159,6 @@ class ChangepointDetector:
         return None if self.state == "learning" else math.exp(float(self._record["measured"]["level"][0]))
 
     @property
-    def noise(self) -> float:
-        """Standard deviation of the logarithm of healthy step times; 0 while learning."""
-        return float(self._record["measured"]["noise"][0])
-
-    @property
     def pattern_offsets(self) -> FloatArray:
         """What each step of the learnt pattern takes longer than the level, as logarithms; empty without one."""
         learnt = self._record["pattern"][0]
@@ -185,7 +180,7 @@ class ChangepointDetector:
         return None if kind == NONE else _change(self._record[0], kind, step, time_ns)
 
     def skip_planned(self) -> None:
-        """A row was left out because a pause had been announced in it: the next few are still disturbed."""
+        """A row was left out because a pause had been announced in it: the next one may still be disturbed."""
         announce(self._record[0])
 
     def rebaseline(self) -> None:

@@ -1,7 +1,7 @@
 """Small and slow slowdowns: what BOCD with its 10 % verification cannot see.
 
 The steps are drawn together into blocks of eight. At each new block the last 3 to 64 blocks are compared with the
-older ones, a gap of twice their number left out, so that a ramp is not compared with its own foot. That is a
+older ones, a gap of at least twice their number left out, so that a ramp is not compared with its own foot. That is a
 generalised likelihood ratio for a shift of unknown length (Siegmund and Venkatraman, 1995) with a robust mean in the
 place of the mean. A CUSUM would need the size of the shift beforehand, and a plain likelihood ratio takes correlated
 noise for shifts. Here the yardstick is the past itself: the standard error of so many blocks by their own noise and
@@ -23,6 +23,7 @@ from streams.verification import MEASURE, level, measure, standard_error, strays
 MAX_BLOCKS = 256
 STEPS_PER_BLOCK = 8
 WINDOWS = (3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
+SCALES = (0, 8, 24, 64)  # windows up to each of these share what they are compared with
 MIN_BEFORE = 64
 MIN_ROWS = 5
 ERRORS = 5.0
@@ -95,23 +96,40 @@ def drop_since(drift, step: int) -> None:  # type: ignore[no-untyped-def]
 @compiled
 def judge(drift, steps_per_row: float) -> bool:  # type: ignore[no-untyped-def]
     """Whether the newest blocks lie above the older ones; what was found stands in the record."""
-    n = drift.n
+    if steps_per_row >= STEPS_PER_BLOCK:
+        # Rows are few: every window is looked at, each against all that is three times as old.
+        for window in WINDOWS:
+            if _judge_scale(drift, steps_per_row, window - 1, window):
+                return True
+        return False
+    for scale in range(len(SCALES) - 1):
+        # Long windows change slowly and are looked at less often.
+        if drift.n % (1 << scale) == 0 and _judge_scale(drift, steps_per_row, SCALES[scale], SCALES[scale + 1]):
+            return True
+    return False
+
+
+@compiled
+def _judge_scale(drift, steps_per_row: float, shortest: int, longest: int) -> bool:  # type: ignore[no-untyped-def]
     per_block = rows_per_block(steps_per_row)
     is_averaged = steps_per_row >= STEPS_PER_BLOCK
-    known = drift.value[max(n - MAX_BLOCKS, 0) : n]
+    known = drift.value[max(drift.n - MAX_BLOCKS, 0) : drift.n]
     n = len(known)
+    n_before = n - 3 * longest
+    if n_before < max(MIN_BEFORE, longest):
+        return False
+    before = known[:n_before]
+    base = highest_quarter(before)
+    is_measured = False
     for window in WINDOWS:
-        if window * per_block < MIN_ROWS:
+        if window * per_block < MIN_ROWS or window <= shortest or window > longest:
             continue
-        n_before = n - 3 * window
-        if n_before < max(MIN_BEFORE, window):
-            return False
         after = level(known[n - window :])
-        before = known[:n_before]
-        base = highest_quarter(before)
-        if after - base < bar(window, is_averaged):
+        if after - base < bar(window, is_averaged) or known[n - 1] <= 0.5 * (after + base):
             continue
-        measure(before, is_averaged, drift.scratch)
+        if not is_measured:
+            measure(before, is_averaged, drift.scratch)
+            is_measured = True
         m = drift.scratch
         error_before = standard_error(m.noise, m.correlation, n_before, n_before)
         error_after = max(standard_error(m.noise, m.correlation, n_before, window), strays(before, window))
@@ -122,7 +140,7 @@ def judge(drift, steps_per_row: float) -> bool:  # type: ignore[no-untyped-def]
         for i in range(n - window, n):
             if known[i] > middle:
                 beyond += 1
-        if beyond < 0.7 * window or known[n - 1] <= middle:
+        if beyond < 0.7 * window:
             continue
         first, is_ramp = onset(known, base, 4 * window)
         at = drift.n - n + first

@@ -47,9 +47,11 @@ class EarlierRun:
         """Read the changes off its step times; every new level is the baseline of the next."""
         detector = ChangepointDetector(min_change=min_change)
         changes = []
-        for step, time_ns, step_time_s, n_steps in zip(
-            log.step.tolist(), log.time_ns.tolist(), log.step_time_s.tolist(), log.n_steps.tolist(), strict=True
-        ):
+        columns = (log.step.tolist(), log.time_ns.tolist(), log.step_time_s.tolist(), log.n_steps.tolist())
+        for i, (step, time_ns, step_time_s, n_steps) in enumerate(zip(*columns, strict=True)):
+            if i in log.planned:
+                detector.skip_planned()
+                continue
             change = detector.update(step, time_ns, step_time_s, n_steps)
             if change is not None:
                 changes.append(LevelChange(step=change.step, log_ratio=math.log(change.after_s / change.before_s)))

@@ -59,6 +59,7 @@ LEARN_ROWS = 24
 MAX_LEARN_ROWS = 72
 PAUSE = math.log(1.3)
 TAIL = 4
+ANNOUNCED_TAIL = 1
 TAIL_EXCESS = 0.02
 MAX_HELD = 3
 
@@ -227,6 +228,23 @@ def _say(s, kind: int, n_after: int, before: float, baseline: float, probability
 
 
 @compiled
+def _may_have_changed(s, horizon: int) -> bool:  # type: ignore[no-untyped-def]
+    """Quickly: a level that persists has most of its rows beyond the middle, so beyond four tenths of the bar."""
+    bar = 0.4 * s.min_log_change
+    above = 0
+    below = 0
+    for n in range(1, horizon + 1):
+        excess = s.row_log[s.n_rows - n] - s.measured.level
+        if excess > bar:
+            above += 1
+        elif excess < -bar:
+            below += 1
+        if n >= MIN_ROWS and (above >= 0.6 * n or (n >= MIN_AFTER_SPEEDUP and below >= 0.6 * n)):
+            return True
+    return False
+
+
+@compiled
 def _judge_healthy(s, n_after: int, probability: float) -> int:  # type: ignore[no-untyped-def]
     rows = s.row_log[: s.n_rows]
     after = level(rows[s.n_rows - n_after :])
@@ -251,7 +269,7 @@ def _judge_healthy(s, n_after: int, probability: float) -> int:  # type: ignore[
         return NONE
     if not _is_averaged(s) and change < ONSET_ERRORS * math.hypot(strays(known, n_after), error_before):
         return NONE
-    located = locate(m.level, rows, n_after)
+    located = locate(m.level, rows, n_after, _is_averaged(s))
     if sign * (level(rows[s.n_rows - located :]) - m.level) >= s.min_log_change:
         n_after = located  # else it ran on into a smaller change before this one
     near = rows[max(s.n_rows - n_after - LOCAL, 0) :]
@@ -333,7 +351,7 @@ def _judge_slow(s, n_after: int, probability: float) -> int:  # type: ignore[no-
     rows = s.row_log[: s.n_rows]
     if s.n_rows - n_after < min_rows:
         return NONE
-    n_after = locate(level(rows[: s.n_rows - n_after]), rows, n_after)
+    n_after = locate(level(rows[: s.n_rows - n_after]), rows, n_after, _is_averaged(s))
     n_slow = s.n_rows - n_after
     if min(n_after, n_slow) < min_rows:
         return NONE
@@ -378,7 +396,7 @@ def _relieve_quietly(s, probability: float) -> int:  # type: ignore[no-untyped-d
     excess = level(rows[s.n_rows - HORIZON :]) - s.target
     if excess > min(RELIEF_BAR * s.min_log_change, 0.5 * (s.slow_level - s.target)):
         return NONE
-    n_after = locate(s.slow_level, rows, HORIZON)
+    n_after = locate(s.slow_level, rows, HORIZON, _is_averaged(s))
     _say(s, _RELIEF, n_after, s.slow_level, m.level, probability)
     _forget(s, s.n_rows - n_after)
     s.state = HEALTHY
@@ -412,6 +430,8 @@ def _take(s, step: int, time_ns: int, log_time: float) -> int:  # type: ignore[n
         if kind != NONE:
             return kind
     if probability < PROBABILITY:
+        return NONE
+    if s.state == HEALTHY and not _may_have_changed(s, horizon):
         return NONE
     _measure_reference(s)
     run = bocd.most_likely_run(s.posterior)
@@ -542,7 +562,7 @@ def rebaseline(s) -> None:  # type: ignore[no-untyped-def]
 
 @compiled
 def announce(s) -> None:  # type: ignore[no-untyped-def]
-    s.tail = TAIL
+    s.tail = ANNOUNCED_TAIL
 
 
 @compiled

@@ -23,7 +23,7 @@ MAX_UNEXPLAINED = 0.65
 DROPPED_AT = 0.8
 MIN_CORRELATION = 0.25
 MIN_OFFSET = 0.02
-CAP = math.log(3.0)  # a pause of x50 must not outweigh the pattern
+CAP = math.log(3.0)  # a pause of x50 must not decide what is a pattern
 
 PATTERN = np.dtype(
     [
@@ -71,7 +71,7 @@ def look(pattern) -> bool:  # type: ignore[no-untyped-def]
         distances[i] = min(max(values[i] - centre, -CAP), CAP)
     if pattern.period:
         if _unexplained(pattern, indices, distances, pattern.period) <= DROPPED_AT:
-            return _adopt(pattern, pattern.period)
+            return _adopt(pattern, indices, values, pattern.period)
         pattern.period = 0
         pattern.offset[:] = 0.0
     best = 0
@@ -84,8 +84,7 @@ def look(pattern) -> bool:  # type: ignore[no-untyped-def]
             best, least = period, unexplained
     if best == 0:
         return False
-    _unexplained(pattern, indices, distances, best)
-    return _adopt(pattern, best)
+    return _adopt(pattern, indices, values, best)
 
 
 @compiled
@@ -122,7 +121,8 @@ def _unexplained(pattern, indices, distances, period: int) -> float:  # type: ig
 
 
 @compiled
-def _adopt(pattern, period: int) -> bool:  # type: ignore[no-untyped-def]
+def _adopt(pattern, indices, values, period: int) -> bool:  # type: ignore[no-untyped-def]
+    _unexplained(pattern, indices, values, period)
     tried = pattern.tried[:period]
     tried -= level(tried)
     if np.abs(tried).max() < MIN_OFFSET:

@@ -3,7 +3,7 @@
 A level does not see them: they are trimmed away, as they must be. They are counted instead. A spell is a run of steps
 at least 15 % (and eight sigmas) above the healthy level, gaps of up to three steps included. Some are planned: those
 that recur at a fixed distance (an evaluation every 2,450 steps) are told by it, four in a row. The others are
-intermittent slowness when there are at least five within 256 rows, they cost at least 1 % of the time, and, where more
+intermittent slowness when there are at least five within 256 rows, they cost at least 0.7 % of the time, and, where more
 than a thousand rows are known, so many would hardly come by chance at their usual rate (Poisson, 1e-4): a job that has
 always had its five pauses in a thousand steps has no news.
 """
@@ -11,15 +11,17 @@ always had its five pauses in a thousand steps has no news.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
 WINDOW = 256
 MIN_SPELLS = 5
-MIN_LOSS = 0.01
+MIN_LOSS = 0.007
 MIN_EXCESS = math.log(1.15)
 SIGMAS = 8.0
+SCATTER_ROWS = 64
 MAX_GAP = 3
 MAX_EXCESS = 1.0  # more than so many step times lost counts as so many: one pause of x50 is no spell of slowness
 KEPT = 128
@@ -65,7 +67,7 @@ class SpellWatch:
     --------
     >>> watch = SpellWatch()
     >>> slow = {100, 131, 177, 190, 240, 251, 290}
-    >>> found = [watch.update(row, row, 0, 0.7 if row in slow else 0.0, 0.01) for row in range(900)]
+    >>> found = [watch.update(row, row, 0, 0.7 if row in slow else 0.0) for row in range(900)]
     >>> [(change.kind, change.first.step, change.last.step) for change in found if change]
     [('begins', 100, 240), ('ends', 100, 290)]
 
@@ -74,6 +76,7 @@ class SpellWatch:
     def __init__(self) -> None:
         self._spells: deque[Spell] = deque(maxlen=KEPT)
         self._periods: dict[int, int] = {}  # distance in rows -> how often it was seen
+        self._scatter: deque[float] = deque(maxlen=SCATTER_ROWS)
         self._rate = 0.0  # spells per row, forgotten over FORGET rows
         self._rows = 0
         self._first: Spell | None = None
@@ -83,11 +86,12 @@ class SpellWatch:
         """Distances, in rows, at which spells recur; the most frequent first."""
         return tuple(sorted(self._periods, key=lambda period: (-self._periods[period], period)))
 
-    def update(self, row: int, step: int, time_ns: int, excess: float, noise: float) -> SpellChange | None:
-        """Take a row: `excess` is how far it lies above the healthy level, as a logarithm, `noise` its scatter."""
+    def update(self, row: int, step: int, time_ns: int, excess: float) -> SpellChange | None:
+        """Take a row: `excess` is how far it lies above the healthy level, as a logarithm."""
         self._rows += 1
         self._rate *= 1.0 - 1.0 / FORGET
-        if excess >= max(MIN_EXCESS, SIGMAS * noise):
+        self._scatter.append(excess)
+        if excess >= MIN_EXCESS and excess >= SIGMAS * self._noise():
             loss = min(math.expm1(min(excess, 5.0)), MAX_EXCESS)
             if self._spells and row - self._spells[-1].last_row <= MAX_GAP:
                 self._spells[-1].last_row = row
@@ -100,6 +104,11 @@ class SpellWatch:
                 self._rate += 1.0 / min(self._rows, FORGET)
             return self._begins(row) if self._first is None else None
         return self._ends(row) if self._first is not None else None
+
+    def _noise(self) -> float:
+        """1.48 times the median distance from the median, of the last rows: spells do not count for noise."""
+        median = statistics.median(self._scatter)
+        return 1.4826 * statistics.median(abs(excess - median) for excess in self._scatter)
 
     def _recurs(self, row: int) -> int:
         """The distance at which spells lie before `row`, three times over; 0 if there is none."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pacehound.events import Finding
 from pacehound.steps import StepLog
+from streams.history import EarlierRun
 from streams.step_watch import StepTime, StepWatch
 
 
@@ -60,15 +61,12 @@ def _onset(finding: Finding) -> int:
     return finding.onset.step if finding.onset is not None and finding.onset.step is not None else 0
 
 
-def earlier_runs(logs: Sequence[StepLog]) -> tuple[StepLog, ...]:
-    """Earlier runs of the same job, as a watch takes them.
-
-    This and `watch_for` are the place where a watch is given its history; it takes none yet.
-    """
-    return tuple(log for log in logs if len(log))
+def earlier_runs(logs: Sequence[StepLog], *, min_change: float) -> tuple[EarlierRun, ...]:
+    """What earlier runs of the same job did, read off their logs."""
+    return tuple(EarlierRun.of(log, min_change=min_change) for log in logs if len(log))
 
 
-def watch_for(log: StepLog, *, min_change: float, earlier: tuple[StepLog, ...] = ()) -> Watch:
+def watch_for(log: StepLog, *, min_change: float, earlier: tuple[EarlierRun, ...] = ()) -> Watch:
     """A watch for one log. Each rank is a job of its own here, so that no two findings have the same id."""
     job = log.path if log.rank is None else f"{log.path} rank {log.rank}"
-    return StepWatch(job=job, source=log.path, min_change=min_change)
+    return StepWatch(job=job, source=log.path, min_change=min_change, history=earlier)

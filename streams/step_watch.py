@@ -18,6 +18,10 @@ from streams.spells import SpellChange, SpellWatch
 LASTING_STEPS = 30
 """A slowdown lasts, and is worth waking somebody, after so many steps."""
 
+STILL_ROWS = 10
+STILL_SHARE = 0.6
+"""It lasts if most of the last rows are slow: a relief is said only some steps after it came."""
+
 WORK_ROWS = 512
 COMPARED_ROWS = 100
 EXPLAINED = 0.5
@@ -123,6 +127,7 @@ class StepWatch:
         self._detector = ChangepointDetector(min_change=min_change, small_changes=small_changes)
         self._spells = SpellWatch()
         self._work: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=WORK_ROWS)
+        self._excesses: deque[float] = deque(maxlen=STILL_ROWS)
         self._row = 0
         self._steps_seen = 0
         self._slow: Finding | None = None
@@ -149,6 +154,8 @@ class StepWatch:
         if len(offsets):
             learnt.append(self._note("pattern", len(offsets), pattern_words(offsets)))
         for period in self._spells.recurrent[:1]:
+            if len(offsets) and period % len(offsets) == 0:
+                continue
             learnt.append(self._note("spells", period, f"slow steps that recur every {period} rows of the log"))
         return (*learnt, *self._expected.values())
 
@@ -161,14 +168,15 @@ class StepWatch:
             self._detector.skip_planned()
             return []
         self._steps_seen += row.n_steps
-        change = self._detector.update(row.step, row.time_ns, row.step_time_s, row.n_steps)
+        change = self._detector.update(row.step - row.n_steps + 1, row.time_ns, row.step_time_s, row.n_steps)
+        if change is not None:
+            change = replace(change, detected_step=row.step)
+        self._excesses.append(self._detector.last_excess)
         said = [] if change is None else self._on_change(change)
         if change is None and self._slow is not None and not self._slow.lasting:
             said += self._has_lasted(row)
         if self._detector.state == "healthy" and math.isfinite(row.step_time_s) and row.step_time_s > 0.0:
-            spell = self._spells.update(
-                self._row, row.step, row.time_ns, self._detector.last_excess, self._detector.noise
-            )
+            spell = self._spells.update(self._row, row.step, row.time_ns, self._detector.last_excess)
             if spell is not None:
                 said += self._on_spell(spell, row)
         return said
@@ -232,7 +240,9 @@ class StepWatch:
         assert self._slow is not None
         assert self._slow.onset is not None
         n_steps = row.step - (self._slow.onset.step or 0) + 1
-        if n_steps < LASTING_STEPS:
+        middle = 0.5 * math.log1p(self._slow.magnitude or 0.0)
+        still_slow = sum(1 for excess in self._excesses if excess > middle)
+        if n_steps < LASTING_STEPS or still_slow < STILL_SHARE * len(self._excesses):
             return []
         self._slow = replace(
             self._slow,

@@ -153,13 +153,13 @@ def persists(after: FloatArray, middle: float, sign: float, is_long: bool) -> bo
 
 
 @compiled
-def locate(before: float, log_times: FloatArray, n_after: int) -> int:
+def locate(before: float, log_times: FloatArray, n_after: int, is_averaged: bool) -> int:
     """How many of the newest steps belong to the new level, given that about `n_after` do.
 
     The split that puts most steps on their own side of the middle between the two levels: the largest sum, from
     there to the end, of the distances beyond the middle, each cut to half of the change so that a spike counts once.
     Among the steps before the proposed ones, three in a row on the old side end the search: a level that was so
-    interrupted has begun anew.
+    interrupted has begun anew. Where rows are means of many steps, that holds for the proposed ones, too.
     """
     n = len(log_times)
     half = 0.5 * (level(log_times[n - n_after :]) - before)
@@ -173,7 +173,7 @@ def locate(before: float, log_times: FloatArray, n_after: int) -> int:
     for i in range(n - 1, low - 1, -1):
         beyond = (log_times[i] - before - half) * sign
         on_old_side = on_old_side + 1 if beyond <= 0.0 else 0
-        if on_old_side == 3 and i < n - n_after:
+        if on_old_side == 3 and (is_averaged or i < n - n_after):
             break
         total += min(max(beyond, -cut), cut)
         if total >= best:
