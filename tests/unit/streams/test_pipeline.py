@@ -86,7 +86,7 @@ def test_a_slow_rank_is_named_without_optimizer_steps() -> None:
 
 
 def test_a_clean_job_has_no_finding() -> None:
-    simulation = job(iterations=1000, jitter=0.05, spike_probability=0.002, spike_s=0.05)
+    simulation = job(iterations=1000, jitter=0.05, spike_probability=0.0005, spike_s=0.05)
     found = [e for e in run(simulation.events()) if isinstance(e, (Finding, Incident, Changepoint))]
     assert found == []
 
