@@ -182,6 +182,10 @@ class PeriodTracker:
             if self._length >= self._search_at and self._wants_search:
                 self._search()
 
+    def codes_of(self, tokens: Int64Array, kinds: Int64Array) -> CodeArray:
+        """Codes of calls as they stand in `pattern`, shape `(n,)`."""
+        return self._compared(self._book.encode(tokens, kinds))
+
     def begin_with(self, position: int) -> None:
         """Let periods begin at another call: `position` within `pattern`, which becomes its first."""
         period = len(self._pattern)
@@ -448,9 +452,7 @@ def _agreement_estimate(codes: CodeArray, longest: int) -> npt.NDArray[np.float6
     return estimate
 
 
-def _rejoin(
-    new: CodeArray, expected: CodeArray, pattern: CodeArray, certain: int
-) -> tuple[int, int | None] | None:
+def _rejoin(new: CodeArray, expected: CodeArray, pattern: CodeArray, certain: int) -> tuple[int, int | None] | None:
     """Where the stream follows the pattern again after a break, for `certain` calls at least.
 
     Parameters
@@ -459,6 +461,10 @@ def _rejoin(
         What came instead of `expected`, at least as long as that.
     expected
         What should have come, `certain` calls and some more.
+    pattern
+        One period.
+    certain
+        So many calls tell one place in the pattern from another.
 
     Returns
     -------
