@@ -169,6 +169,8 @@ class RecurringIterations:
             self._streams[key] = len(self._streams)
             self._ranks_of_stream.append(len(rounds.ranks))
         name = int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest(), "big")
+        # A pair's round says send or recv, whichever row came last.
+        op = np.zeros(len(rounds), np.int64) if rounds.is_pair else rounds.op
         n = len(rounds)
         self._blocks[self._n_blocks] = rounds
         self._n_blocks += 1
@@ -176,8 +178,8 @@ class RecurringIterations:
             launch_ns=launch_ns,
             stream=np.full(n, self._streams[key]),
             seq=rounds.seq,
-            token=token(rounds.op, rounds.size_bytes, name),
-            kind=token(rounds.op, 0, name),
+            token=token(op, rounds.size_bytes, name),
+            kind=token(op, 0, name),
             block=np.full(n, self._n_blocks - 1),
             row=np.arange(n),
         )
