@@ -31,6 +31,9 @@ _EXAMINED = 256  # lags whose agreement is counted exactly, per search
 _LISTED = 16
 _RESYNC_CALLS = 64  # a pattern is found again when so many calls (or one period) follow it
 _MISSING = 16  # so many calls may be lost, or be others, without the iteration they belong to being given up
+_CYCLE = 40  # so many iterations and some extra calls may be a cycle of evaluations
+_MIN_ITERATION = 24  # calls that no layer makes
+_MAX_OTHER_KINDS = 3  # calls of kinds of their own in an evaluation; the reduction of gradients makes more
 _BREAKS = 3  # a pattern broken so often is perhaps a layer, not the iteration
 _BOUNDARIES = 4096
 _EVERYTHING, _KIND_ONLY = 0xFFFF, 0xFF00
@@ -78,9 +81,15 @@ class PeriodTracker:
     Once locked, each call is compared with the stored pattern. Extra calls (an evaluation, a checkpoint) are
     skipped when the pattern goes on behind them, lost ones likewise; otherwise the tracker unlocks and learns again.
 
-    What it cannot tell: calls that recur at a fixed distance and hold no other difference, a layer in an iteration
-    from an iteration in a cycle of evaluations. Until it has seen three iterations it may take a layer or a
-    micro-batch for one. Where the optimizer's steps are seen, they are better.
+    An evaluation every 50 iterations makes a cycle that recurs too, and agrees better than the iteration. Tokens
+    alone cannot tell layers in an iteration from iterations in such a cycle; what is known of either decides where
+    a pattern comes 40 times or more: with 24 calls or more it is no layer, and an iteration unless what is left over
+    has more than three calls of kinds that are not in it (the reduction of gradients behind many micro-batches).
+    With fewer calls it is an iteration only if less than half a pattern is left over, and no other kind of call.
+
+    What it cannot tell: calls that recur at a fixed distance and hold no other difference (equal buckets). Until it
+    has seen three iterations it may take a layer or a micro-batch for one. Where the optimizer's steps are seen, they
+    are better.
 
     Parameters
     ----------
@@ -380,7 +389,7 @@ class PeriodTracker:
         if not candidates:
             return False
         self._candidates = tuple(lag for lag, _ in candidates[:_LISTED])
-        period = _best(candidates, len(compared))
+        period = _best(candidates, compared, has_kinds=len(self._book) > 0)
         self._breaks = 0
         if period == len(self._pattern) and is_provisional == self._is_provisional:
             return True
@@ -413,13 +422,43 @@ class PeriodTracker:
         return mask if (mask == _KIND_ONLY).any() else None
 
 
-def _best(candidates: list[tuple[int, float]], n_calls: int) -> int:
-    """The smallest lag that agrees as well as any does."""
+def _best(candidates: list[tuple[int, float]], codes: CodeArray, *, has_kinds: bool) -> int:
+    """The lag of the iteration: the smallest that agrees as well as any does, unless that is a cycle of iterations."""
+    outer = _best_agreeing(candidates, len(codes))
+    inner = [candidate for candidate in candidates if candidate[0] * _CYCLE <= outer]
+    if not inner:
+        return outer
+    period = _best_agreeing(inner, len(codes))
+    cycle, pattern = _clean(codes, outer), _clean(codes, period)
+    if cycle is None or pattern is None:
+        return outer
+    # What a cycle holds besides whole repetitions of the pattern.
+    in_cycle, in_pattern = (np.bincount(part, minlength=1 << 16) for part in (cycle, pattern))
+    used = in_pattern > 0
+    extra = in_cycle - in_pattern * int((in_cycle[used] // in_pattern[used]).min())
+    n_extra = int(extra.sum())
+    n_other_kinds = int(extra[~np.isin(np.arange(1 << 16) >> 8, np.unique(pattern >> 8))].sum()) if has_kinds else 0
+    if period >= _MIN_ITERATION:
+        return period if n_other_kinds <= _MAX_OTHER_KINDS else outer
+    return period if has_kinds and n_other_kinds == 0 and 2 * n_extra < period else outer
+
+
+def _best_agreeing(candidates: list[tuple[int, float]], n_calls: int) -> int:
     best = max(agreement for _, agreement in candidates)
     period, agreed = next((lag, a) for lag, a in candidates if a >= best - 0.1 * (1.0 - best))
     # Where calls differ at random, a multiple of the period may agree a little better by chance.
     chance = 3.0 * math.sqrt(agreed * (1.0 - agreed) / n_calls)
     return next(lag for lag, a in candidates if period % lag == 0 and a >= agreed - chance)
+
+
+def _clean(codes: CodeArray, period: int) -> CodeArray | None:
+    """The last calls of one period that came a second time, one period later."""
+    differs = np.concatenate([[-1], np.flatnonzero(codes[:-period] != codes[period:]), [len(codes) - period]])
+    long_enough = np.flatnonzero(np.diff(differs) > period)
+    if not len(long_enough):
+        return None
+    start = int(differs[long_enough[-1] + 1]) - period
+    return codes[start : start + period]
 
 
 def _lags(codes: CodeArray, threshold: float) -> list[tuple[int, float]]:
