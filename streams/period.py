@@ -389,7 +389,7 @@ class PeriodTracker:
         if not candidates:
             return False
         self._candidates = tuple(lag for lag, _ in candidates[:_LISTED])
-        period = _best(candidates, compared, has_kinds=len(self._book) > 0)
+        period = _best(candidates, compared, known=len(self._pattern), has_kinds=len(self._book) > 0)
         self._breaks = 0
         if period == len(self._pattern) and is_provisional == self._is_provisional:
             return True
@@ -422,13 +422,26 @@ class PeriodTracker:
         return mask if (mask == _KIND_ONLY).any() else None
 
 
-def _best(candidates: list[tuple[int, float]], codes: CodeArray, *, has_kinds: bool) -> int:
-    """The lag of the iteration: the smallest that agrees as well as any does, unless that is a cycle of iterations."""
+def _best(candidates: list[tuple[int, float]], codes: CodeArray, *, known: int, has_kinds: bool) -> int:
+    """The lag of the iteration: the smallest that agrees as well as any does, unless that is a cycle of iterations.
+
+    Parameters
+    ----------
+    candidates
+        Lags and their agreement, smallest first.
+    codes
+        What they agree on.
+    known
+        The period so far (0: none). Long evaluations may have pushed its agreement below that of a candidate.
+    has_kinds
+        The codes tell kinds.
+
+    """
     outer = _best_agreeing(candidates, len(codes))
     inner = [candidate for candidate in candidates if candidate[0] * _CYCLE <= outer]
-    if not inner:
+    if not inner and not 0 < known * _CYCLE <= outer:
         return outer
-    period = _best_agreeing(inner, len(codes))
+    period = _best_agreeing(inner, len(codes)) if inner else known
     cycle, pattern = _clean(codes, outer), _clean(codes, period)
     if cycle is None or pattern is None:
         return outer
