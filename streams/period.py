@@ -30,6 +30,7 @@ _PROJECTIONS = 4
 _EXAMINED = 256  # lags whose agreement is counted exactly, per search
 _LISTED = 16
 _RESYNC_CALLS = 64  # a pattern is found again when so many calls (or one period) follow it
+_IN_PLACE = 16
 _MISSING = 16  # so many calls may be lost, or be others, without the iteration they belong to being given up
 _CYCLE = 40  # so many iterations and some extra calls may be a cycle of evaluations
 _MIN_ITERATION = 24  # calls that no layer makes
@@ -312,6 +313,10 @@ class PeriodTracker:
                     self._unlock()
                 return
             extra, phase_moved = rejoined
+            if phase_moved and self._phase + phase_moved >= period:
+                # The first call of the next period may stand elsewhere: two calls have changed places.
+                first = np.flatnonzero(new[:extra] == self._pattern[0])[:1] + self._followed
+                self._boundaries.extend(first[first > self._last_taken].tolist())
             self._followed += extra
             self._phase = 0 if phase_moved is None else (self._phase + phase_moved) % period
             self._breaks += 1
@@ -523,12 +528,14 @@ def _rejoin(new: CodeArray, expected: CodeArray, pattern: CodeArray, certain: in
     How many calls to skip, and how far the phase moves meanwhile; `None` for the latter: an iteration begins anew.
 
     """
-    # Lost calls, and calls that came instead of others: the pattern moves on too.
+    # Lost calls, and calls that came instead of others or changed places: the pattern moves on too. The latter leave
+    # the rest in its place, so that less of it will do (the next such call may come soon).
+    in_place = min(certain, _IN_PLACE)
     for cost in range(1, _MISSING + 1):
+        if (new[cost : cost + in_place] == expected[cost : cost + in_place]).all():
+            return cost, cost
         if (new[:certain] == expected[cost : cost + certain]).all():
             return 0, cost
-        if (new[cost : cost + certain] == expected[cost : cost + certain]).all():
-            return cost, cost
         if (new[cost : cost + certain] == expected[:certain]).all():
             return cost, 0
     extra = _resume(new, expected[:certain])

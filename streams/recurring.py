@@ -75,13 +75,14 @@ class RecurringIterations:
     them (a program launches in the same order every time, in whatever order the calls end).
 
     Rounds come when they are complete. A call is therefore held back until every call that was launched before it
-    should have come: twice as long as any call has recently taken from its launch to the end of its round.
+    should have come: twice as long as any call has recently taken from its launch to the end of its round (where
+    rows are lost, to the closing of its round).
 
     An iteration ends with a call of the communicator with the most ranks, that which is rarest in the period there:
     then most ranks have an end, and neither layers nor the forward passes of an evaluation hold it.
 
-    Where rows are lost the numbers of the calls tell how many iterations lie between two ends. A clock that steps
-    backwards gives an iteration without a time (0), never a negative one.
+    Where rows are lost the numbers of the calls tell how many iterations lie between two ends; each is given their
+    mean. A clock that steps backwards gives an iteration without a time (0), never a negative one.
 
     Parameters
     ----------
@@ -104,6 +105,7 @@ class RecurringIterations:
         # The longest that a call took from its launch to the end of its round: lately, and before that.
         self._delays_ns = (0, 0)
         self._n_delays = 0
+        self._until_ns = -1
         self._locks = 0
         self._anchor_code = -1
         self._anchor_stream = -1
@@ -143,9 +145,10 @@ class RecurringIterations:
         The iterations that have ended, oldest first.
 
         """
-        parts = [self._calls_of(rounds) for rounds in arrived if self._rank in rounds.ranks and len(rounds)]
+        parts = [self._calls_of(rounds, until_ns) for rounds in arrived if self._rank in rounds.ranks and len(rounds)]
         if self._waiting is not None:
             parts.insert(0, self._waiting)
+        self._until_ns = until_ns
         if not parts:
             return []
         calls = _Calls.joined(parts)
@@ -159,11 +162,14 @@ class RecurringIterations:
         self._blocks = {number: block for number, block in self._blocks.items() if number in still}
         return samples
 
-    def _calls_of(self, rounds: Rounds) -> _Calls:
+    def _calls_of(self, rounds: Rounds, until_ns: int) -> _Calls:
         own_ns = rounds.arrival_ns[:, rounds.ranks.index(self._rank)]
-        launch_ns = np.where(own_ns > 0, own_ns, rounds.arrival_ns.max(axis=1))  # its row may be lost
+        # Where the rank's own row is lost, the others' launches say about when it was.
+        launch_ns = np.where(own_ns > 0, own_ns, rounds.arrival_ns.max(axis=1))
         launch_ns = np.where(launch_ns > 0, launch_ns, rounds.times_ns)
-        self._note_delays(rounds.times_ns - launch_ns)
+        # Rounds with lost rows are closed late: they count from when they came.
+        is_late = rounds.times_ns <= self._until_ns
+        self._note_delays(np.where(is_late, until_ns, rounds.times_ns) - launch_ns)
         key = (rounds.communicator, rounds.ranks if rounds.is_pair else ())
         if key not in self._streams:
             self._streams[key] = len(self._streams)
@@ -171,17 +177,16 @@ class RecurringIterations:
         name = int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest(), "big")
         # A pair's round says send or recv, whichever row came last.
         op = np.zeros(len(rounds), np.int64) if rounds.is_pair else rounds.op
-        n = len(rounds)
         self._blocks[self._n_blocks] = rounds
         self._n_blocks += 1
         return _Calls(
             launch_ns=launch_ns,
-            stream=np.full(n, self._streams[key]),
+            stream=np.full(len(rounds), self._streams[key]),
             seq=rounds.seq,
             token=token(op, rounds.size_bytes, name),
             kind=token(op, 0, name),
-            block=np.full(n, self._n_blocks - 1),
-            row=np.arange(n),
+            block=np.full(len(rounds), self._n_blocks - 1),
+            row=np.arange(len(rounds)),
         )
 
     def _note_delays(self, delays_ns: Int64Array) -> None:
@@ -189,7 +194,7 @@ class RecurringIterations:
         self._n_delays += len(delays_ns)
         if self._n_delays > _RECENT_CALLS:
             self._n_delays, lately, before = 0, 0, lately
-        self._delays_ns = (max(lately, min(int(delays_ns.max()), _MAX_DELAY_NS)), before)
+        self._delays_ns = (max(lately, min(int(delays_ns.max(initial=0)), _MAX_DELAY_NS)), before)
 
     def _follow(self, ready: _Calls) -> list[IterationSample]:
         """The next calls, in order."""
@@ -213,7 +218,7 @@ class RecurringIterations:
         samples = [
             self._sample(self._anchors.pop(index))
             for index in self._tracker.take_boundaries().tolist()
-            if index in self._anchors
+            if index in self._anchors and (self._anchors[index].ends_ns > 0).any()
         ]
         for index in list(self._anchors)[:-MAX_ANCHORS]:
             del self._anchors[index]
