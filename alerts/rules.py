@@ -57,5 +57,5 @@ def rule(incident: Incident, sent: Collection[tuple[str, str]], *, is_history: b
 
 
 def _wakes(finding: Finding) -> bool:
-    """Slowness says of itself whether it would wake somebody: by how much, for how long, how sure. A halt always does."""
+    """Slowness says of itself whether it would wake somebody (how much, how long, how sure); a halt always does."""
     return finding.pages or finding.kind not in _SLOWNESS
