@@ -20,7 +20,7 @@ import pyarrow as pa
 from pacehound.bus import Message
 from pacehound.clock import SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned
-from pacehound.events import DeadLetter, Decision, Incident
+from pacehound.events import DeadLetter, Decision, EarlierRun, Incident
 from pacehound.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.head.client import HeadClient, live_owner
 from pacehound.head.interrupted import interrupted
@@ -70,6 +70,12 @@ class SiblingStore:
 
         attempt: int | None = last_attempt(self._store, job)
         return attempt
+
+    def earlier_runs(self, job: str, before_attempt: int) -> list[EarlierRun]:
+        """What the runs of `job` before this attempt did."""
+        from storage.read import earlier_runs
+
+        return list(earlier_runs(self._store, job, before_attempt))
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
         """Rows of a reading statement."""

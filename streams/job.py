@@ -6,11 +6,13 @@ from pacehound.events import (
     CHECKPOINT_BEGIN,
     EVALUATION_BEGIN,
     Changepoint,
+    EarlierRun,
     Finding,
     GroupOutlier,
     HostSample,
     Incident,
     IterationSample,
+    JobHistory,
     Markers,
     Progress,
     Topology,
@@ -77,6 +79,7 @@ class JobOperator:
         self._closed_hosts: dict[str, str] = {}
         self._min_change = settings.slow.min_change
         self._slow = SlowWatch(job, attempt, self._min_change)
+        self._earlier: tuple[EarlierRun, ...] = ()
         self._hang = HangWatch(job, attempt, settings.hang)
         self._exits = ExitWatch(job, attempt)
         self._book = IncidentBook(job, attempt)
@@ -114,6 +117,11 @@ class JobOperator:
         self._merge.push(stream, sample)
         self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)
         return self._work()
+
+    def on_history(self, history: JobHistory) -> None:
+        """What earlier runs of the job did."""
+        self._earlier = history.runs
+        self._slow.on_history(self._earlier)
 
     def on_host_silence(self, stream: str, tick_ns: int) -> list[StageTwoEvent]:
         """A host's samples have stopped: go on without it."""
@@ -229,6 +237,7 @@ class JobOperator:
     def _forget_iterations(self) -> None:
         """What was an iteration until now is none."""
         self._slow, self._previous = SlowWatch(self.job, self.attempt, self._min_change), None
+        self._slow.on_history(self._earlier)
 
     def _on_iteration(self, sample: IterationSample, index: RoundIndex) -> list[StageTwoEvent]:
         previous, self._previous = self._previous, sample

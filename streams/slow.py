@@ -9,6 +9,7 @@ wanders over ranks nobody is named.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +17,10 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from pacehound.events import Changepoint, Finding, GroupOutlier, Instant, IterationSample
+from pacehound.events import Changepoint, EarlierRun, Finding, GroupOutlier, Instant, IterationSample
 from streams.changepoint import Change
 from streams.critical_path import Charges, TransferKey
-from streams.history import EarlierRun
+from streams.history import planned_by
 from streams.step_watch import StepTime, StepWatch
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -108,6 +109,7 @@ class SlowWatch:
         self._history: deque[IterationRecord] = deque(maxlen=HISTORY)
         self._older: deque[IterationRecord] = deque(maxlen=BASELINE)
         self._seen = 0
+        self._earlier: tuple[EarlierRun, ...] = ()
         self._episode: _Episode | None = None
         self.excess_s = 0.0
 
@@ -122,8 +124,8 @@ class SlowWatch:
         return {self._episode.said.id: self.excess_s} if self._episode is not None else {}
 
     def on_history(self, runs: Sequence[EarlierRun]) -> None:
-        """Earlier runs of the job: what they did at the same step was planned."""
-        self._watch.on_history(runs)
+        """Earlier runs of the job: what they did at the same step was planned, unless a rank stands apart."""
+        self._earlier = tuple(runs)
 
     def on_iteration(
         self,
@@ -180,6 +182,11 @@ class SlowWatch:
             found = self.attribute(change.step, scene)
             if found.kind == "change":
                 return [self._accept(finding, found, scene)]
+            runs = planned_by(self._earlier, change.step, math.log(change.after_s / change.before_s))
+            if runs and not found.culprits and not found.links:
+                self._watch.accept()
+                words = f"so did {', '.join(runs)} at the same step: planned"
+                return [replace(finding, kind="planned", evidence=(*finding.evidence, words), unseen=())]
             said = self._with(finding, found, scene, version=0)
             self._episode = _Episode(said, change.step, change.before_s, record.step + MIN_ITERATIONS, found)
             return [said]

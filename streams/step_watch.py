@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pacehound.events import Finding, Instant
+from pacehound.events import EarlierRun, Finding, Instant
 from pacehound.identity import event_id
 from streams.changepoint import Change, ChangepointDetector
-from streams.history import EarlierRun, planned_by
+from streams.history import planned_by
 from streams.spells import SpellChange, SpellWatch
 
 LASTING_STEPS = 30
@@ -188,10 +188,6 @@ class StepWatch:
             if spell is not None:
                 said += self._on_spell(spell, row)
         return said
-
-    def on_history(self, runs: Sequence[EarlierRun]) -> None:
-        """More earlier runs of the job are known now."""
-        self._history = (*self._history, *runs)
 
     def accept(self) -> None:
         """The caller knows that the work has changed: the present level is healthy, and no slowdown goes on."""
