@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,8 +97,11 @@ def open_parts(settings: Settings, folder: Path) -> Parts:
     """The real parts, with their store in `folder`."""
     from actuators.app import Actuators
     from alerts.app import make_alerts
+    from streams.level_series import warm_up
     from streams.pipeline import Pipeline
 
+    # Half a minute where nobody has compiled them yet: it must not begin with the first job's first iteration.
+    threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
     store = SiblingStore(folder)
     try:
         actuators = Actuators(decided=store.decisions())
