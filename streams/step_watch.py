@@ -253,7 +253,7 @@ class StepWatch:
         assert self._slow is not None
         assert self._slow.onset is not None
         n_steps = row.step - (self._slow.onset.step or 0) + 1
-        middle = 0.5 * math.log1p(self._slow.magnitude or 0.0)
+        middle = self._detector.relief_middle
         still_slow = sum(1 for excess in self._excesses if excess > middle)
         if n_steps < LASTING_STEPS or still_slow < STILL_SHARE * len(self._excesses):
             return []
