@@ -24,5 +24,8 @@ def _cache_folder() -> Path:
 if "NUMBA_CACHE_DIR" not in os.environ:
     numba.config.CACHE_DIR = str(_cache_folder())  # type: ignore[attr-defined]
 
-compiled = numba.njit(cache=True)
-"""Decorates a function of arrays and numbers; it is compiled at its first call (seconds), later runs load it."""
+compiled = numba.njit(cache=True, error_model="numpy")
+"""Decorates a function of arrays and numbers; it is compiled at its first call (seconds), later runs load it.
+
+Division is NumPy's: by zero it gives infinity, not an exception. Loops with a check at every division stay scalar.
+"""

@@ -254,15 +254,15 @@ def _judge_healthy(s, n_after: int, probability: float) -> int:  # type: ignore[
     # The young rows before the change belong to the reference too, or it would be 24 rows for a long time.
     known = np.concatenate((_reference(s), rows[: s.n_rows - n_after]))
     known = known[max(len(known) - REFERENCE, 0) :]
+    # What is cheap and turns most of them down comes first; the noise is measured last.
+    before = level(known)
+    sign = 1.0 if roughly > 0.0 else -1.0
+    change = sign * (after - before)
+    if change < s.min_log_change or not persists(rows[s.n_rows - n_after :], 0.5 * (after + before), sign, False):
+        return NONE
     m = s.scratch
     measure(known, _is_averaged(s), m)
     _at_least_long_term(s, m)
-    sign = 1.0 if roughly > 0.0 else -1.0
-    change = sign * (after - m.level)
-    if change < s.min_log_change:
-        return NONE
-    if not persists(rows[s.n_rows - n_after :], 0.5 * (after + m.level), sign, False):
-        return NONE
     error_before = standard_error(m.noise, m.correlation, m.n, m.n)
     error_after = standard_error(m.noise, m.correlation, m.n, n_after)
     if change < (AVERAGED_ERRORS if _is_averaged(s) else ONSET_ERRORS) * math.hypot(error_after, error_before):
