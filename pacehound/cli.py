@@ -238,8 +238,6 @@ def sql(statement: str, store: Path, overrides: tuple[str, ...], as_json: bool) 
 
 @pacehound.command()
 @click.option("--build", is_flag=True, help="Compile the detectors and, for the torch installed here, the C++ hooks.")
-    "--build", is_flag=True, help="Compile the detectors, and the C++ fast path for the torch that is installed here."
-)
 @store_option
 @set_option
 @json_option
