@@ -29,11 +29,9 @@ EXPLAINED = 0.5
 
 SAME_RAMP_ROWS = 512
 
-_ONLY_STEP_TIMES = (
-    "whose delay it is: only step times are known, no calls of single ranks",
-    "whether the work has changed: neither calls nor batch size nor sequence length are known here, and no earlier "
-    "run of the job was given (--history)",
-)
+_NO_CALLS = "whose delay it is: only step times are known, no calls of single ranks"
+_NO_WORK = "whether the work has changed: neither calls nor batch size nor sequence length are known here"
+_NO_HISTORY = "whether it is planned: no earlier run of the job was given (--history)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,9 +240,13 @@ class StepWatch:
             lasting=change.detected_step - change.step + 1 >= LASTING_STEPS,
             pages=self._pages(change.detected_step - change.step + 1, change.after_s / change.baseline_s - 1.0),
             evidence=tuple(evidence),
-            unseen=_ONLY_STEP_TIMES if not self._work else _ONLY_STEP_TIMES[:1],
+            unseen=self._unseen(),
             source=self._source,
         )
+
+    def _unseen(self) -> tuple[str, ...]:
+        """What would tell a planned change from a fault, and is not there."""
+        return (_NO_CALLS, *(() if self._work else (_NO_WORK,)), *(() if self._history else (_NO_HISTORY,)))
 
     def _pages(self, n_steps: int, magnitude: float) -> bool:
         return n_steps >= LASTING_STEPS and magnitude >= self._min_change
@@ -337,7 +339,7 @@ class StepWatch:
                     f"{spell.n} times since step {spell.first.step} one or a few steps took much longer, without a "
                     f"rhythm: {spell.loss:.1%} of the time is lost to them; the level in between has not moved",
                 ),
-                unseen=_ONLY_STEP_TIMES[:1],
+                unseen=(_NO_CALLS,),
                 source=self._source,
             )
             return [self._intermittent]
