@@ -11,6 +11,7 @@ from pacehound.events import (
     GroupOutlier,
     HostSample,
     Incident,
+    Instant,
     IterationSample,
     JobHistory,
     Markers,
@@ -80,6 +81,7 @@ class JobOperator:
         self._min_change = settings.slow.min_change
         self._slow = SlowWatch(job, attempt, self._min_change)
         self._earlier: tuple[EarlierRun, ...] = ()
+        self._ended: list[Finding] = []  # of iterations that are none any more
         self._hang = HangWatch(job, attempt, settings.hang)
         self._exits = ExitWatch(job, attempt)
         self._book = IncidentBook(job, attempt)
@@ -199,6 +201,8 @@ class JobOperator:
                 case _:
                     pass
         self._forget_rounds()
+        ended, self._ended = self._ended, []
+        events += self._note(ended, until_ns)
         findings = self._hang.on_tick(
             until_ns,
             step=self._step,
@@ -223,7 +227,7 @@ class JobOperator:
         """Optimizer steps are the iterations of a job; recurring periods only where none are seen."""
         if sample.boundary == "optimizer_step":
             if self._recurring is not None and self._iteration_count:
-                self._forget_iterations()  # what was followed until now were parts of the first iteration
+                self._forget_iterations(sample)  # what was followed until now were parts of the first iteration
             self._recurring = None
             return True
         if self._recurring is None:
@@ -231,11 +235,12 @@ class JobOperator:
         if self._recurring.locks != self._recurring_locks:
             self._recurring_locks = self._recurring.locks
             self._recurring_since_ns = sample.time_ns
-            self._forget_iterations()
+            self._forget_iterations(sample)
         return sample.time_ns >= self._recurring_since_ns + _PATIENCE_NS
 
-    def _forget_iterations(self) -> None:
+    def _forget_iterations(self, sample: IterationSample) -> None:
         """What was an iteration until now is none."""
+        self._ended += self._slow.end(Instant(step=sample.step, time_ns=sample.time_ns))
         self._slow, self._previous = SlowWatch(self.job, self.attempt, self._min_change), None
         self._slow.on_history(self._earlier)
 

@@ -127,6 +127,14 @@ class SlowWatch:
         """Earlier runs of the job: what they did at the same step was planned, unless a rank stands apart."""
         self._earlier = tuple(runs)
 
+    def end(self, at: Instant) -> list[Finding]:
+        """What was an iteration is none any more: the slow stretch that goes on cannot be followed further."""
+        if self._episode is None:
+            return []
+        said, self._episode = self._episode.said, None
+        words = "what counts as an iteration has changed: it cannot be followed further"
+        return [replace(said, relief=at, evidence=(*said.evidence, words), version=said.version + 1)]
+
     def on_iteration(
         self,
         sample: IterationSample,
