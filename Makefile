@@ -39,6 +39,7 @@ $(BIN)/uv:
 # What the embedded pipeline needs: no torch, no compiler.
 $(VENV)/.embedded: $(BIN)/uv pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[collector,embedded]'
+	$(BIN)/python -c "from streams.level_series import warm_up; warm_up()" # compiles the detectors, half a minute
 	touch $@
 
 # With torch, the test tools and the C++ hooks.

@@ -6,12 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from pacehound.events import Incident
+from pacehound.events import Finding, Incident
 
-Reason = Literal["new state", "already sent", "only planned", "over before anybody was told"]
+Reason = Literal["new state", "already sent", "only planned", "wakes nobody", "over before anybody was told"]
 
 # Work that was meant: a checkpoint, an evaluation, another batch size.
 _MEANT = {"planned", "change"}
+_SLOWNESS = {"slow", "intermittent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,13 @@ def rule(incident: Incident, sent: Collection[tuple[str, str]], *, is_history: b
         return Ruling(tells=False, reason="already sent")
     if incident.findings and all(finding.kind in _MEANT for finding in incident.findings):
         return Ruling(tells=False, reason="only planned")
+    if incident.findings and not any(_wakes(finding) for finding in incident.findings):
+        return Ruling(tells=False, reason="wakes nobody")
     if is_history and incident.state != "open" and not any(told == incident.id for told, _ in sent):
         return Ruling(tells=False, reason="over before anybody was told")
     return Ruling(tells=True, reason="new state")
+
+
+def _wakes(finding: Finding) -> bool:
+    """Slowness says of itself whether it would wake somebody (how much, how long, how sure); a halt always does."""
+    return finding.pages or finding.kind not in _SLOWNESS

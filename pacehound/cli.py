@@ -237,7 +237,7 @@ def sql(statement: str, store: Path, overrides: tuple[str, ...], as_json: bool) 
 
 
 @pacehound.command()
-@click.option("--build", is_flag=True, help="Build the C++ fast path for the torch that is installed here.")
+@click.option("--build", is_flag=True, help="Compile the detectors and, for the torch installed here, the C++ hooks.")
 @store_option
 @set_option
 @json_option
@@ -245,11 +245,12 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
     """Say what works on this host, what does not, and how to fix it."""
     import msgspec
 
-    from pacehound.doctor import build_fast_path, examine, print_checks
+    from pacehound.doctor import build_fast_path, compile_detectors, examine, print_checks
     from pacehound.report import terminal
 
     Settings.load(os.environ, overrides)
     if build:
+        compile_detectors(terminal(sys.stderr))
         build_fast_path(terminal(sys.stderr))
     checks = examine(store)
     if as_json:

@@ -35,6 +35,7 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.markers": events.Markers,
     "pacehound.tick": events.Tick,
     "pacehound.host": events.HostSample,
+    "pacehound.history": events.JobHistory,
     "pacehound.watermark": events.Watermark,
     "pacehound.iteration": events.IterationSample,
     "pacehound.changepoint": events.Changepoint,

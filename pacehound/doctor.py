@@ -223,6 +223,16 @@ def check_port(port: int = OTLP_PORT) -> Check:
     return Check(name="port", result="ok", detail=f"{port} is free for `pacehound up`")
 
 
+def compile_detectors(console: Console) -> None:
+    """Compile the detectors of the head now, so that its first job does not wait for it; nothing without a head."""
+    try:
+        series = importlib.import_module("streams.level_series")
+    except ImportError:
+        return
+    with console.status("compiling the detectors (once per version, half a minute)"):
+        series.warm_up()
+
+
 def build_fast_path(console: Console) -> None:
     """Build the C++ extension for the torch of this environment; takes some seconds.
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import pyarrow as pa
 from pacehound.bus import Message
 from pacehound.clock import SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned
-from pacehound.events import DeadLetter, Decision, Incident
+from pacehound.events import DeadLetter, Decision, EarlierRun, Incident
 from pacehound.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.head.client import HeadClient, live_owner
 from pacehound.head.interrupted import interrupted
@@ -71,6 +72,12 @@ class SiblingStore:
         attempt: int | None = last_attempt(self._store, job)
         return attempt
 
+    def earlier_runs(self, job: str, before_attempt: int) -> list[EarlierRun]:
+        """What the runs of `job` before this attempt did."""
+        from storage.read import earlier_runs
+
+        return list(earlier_runs(self._store, job, before_attempt))
+
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
         """Rows of a reading statement."""
         return self._store.query(sql, dict(params or {}))
@@ -90,8 +97,11 @@ def open_parts(settings: Settings, folder: Path) -> Parts:
     """The real parts, with their store in `folder`."""
     from actuators.app import Actuators
     from alerts.app import make_alerts
+    from streams.level_series import warm_up
     from streams.pipeline import Pipeline
 
+    # Half a minute where nobody has compiled them yet: it must not begin with the first job's first iteration.
+    threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
     store = SiblingStore(folder)
     try:
         actuators = Actuators(decided=store.decisions())

@@ -13,6 +13,7 @@ from pacehound.events import (
     HostSample,
     Incident,
     IterationSample,
+    JobHistory,
     Markers,
     Progress,
     Tick,
@@ -28,6 +29,7 @@ Event = (
     | Markers
     | Tick
     | HostSample
+    | JobHistory
     | Rounds
     | Watermark
     | IterationSample
@@ -61,6 +63,8 @@ def route(event: Event) -> tuple[topics.Topic, str]:
             return (topics.HOSTS if is_host else topics.CALLS), event.stream
         case HostSample():
             return topics.HOSTS, host_stream(event.job, event.host)
+        case JobHistory():
+            return topics.HOSTS, event.job
         case Rounds() | Watermark():
             return topics.ROUNDS, event.job
         case IterationSample():

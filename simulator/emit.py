@@ -39,13 +39,20 @@ def events(spec: JobSpec, timeline: Timeline, observed: Observed) -> Iterator[Ev
     the number of the second. `Progress.time_ns = t` stands behind every row of its host that ended by `t`.
     """
     groups = communicators(spec)
-    hosts = [_Host(spec, timeline, observed, groups, index, ranks) for index, ranks in enumerate(spec.hosts)]
+    finish_ns = round(observed.finish_s * 1e9)
+    # Clocks are apart: the job's last second is the last one that any of them shows.
+    last = 1 + (finish_ns + max(_offset_ns(spec, index) for index in range(len(spec.hosts)))) // SECOND_NS
+    hosts = [_Host(spec, timeline, observed, groups, index, ranks, last) for index, ranks in enumerate(spec.hosts)]
     for host in hosts:
         yield from host.topology()
-    last = max(host.last_second for host in hosts)
     for second in range(1, last + 1):
         for host in hosts:
             yield from host.second(second, is_last=second == last)
+
+
+def _offset_ns(spec: JobSpec, index: int) -> int:
+    """How far a host's clock is ahead."""
+    return round(spec.clock_offsets_ms[index] * 1e6) if index < len(spec.clock_offsets_ms) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +74,13 @@ class _Host:
         groups: Sequence[Communicator],
         index: int,
         ranks: tuple[int, ...],
+        last_second: int,
     ) -> None:
         self._spec = spec
         self._was_killed = observed.was_killed
         self._ranks = ranks
         self._name = f"host{index}"
-        offset_ms = spec.clock_offsets_ms[index] if index < len(spec.clock_offsets_ms) else 0.0
-        self._epoch_ns = spec.start_unix_ns + round(offset_ms * 1e6)
-        self.last_second = 1 + (self._clock_ns(observed.finish_s) - spec.start_unix_ns) // SECOND_NS
+        self._epoch_ns = spec.start_unix_ns + _offset_ns(spec, index)
         self._world = groups[0]
         self._streams: list[CallStream] = []
         for number, group in enumerate(groups):
@@ -89,7 +95,7 @@ class _Host:
                         host_calls(spec, timeline.programs, observed, group, mine),
                         epoch_ns=self._epoch_ns,
                         finish_s=observed.finish_s,
-                        n_seconds=self.last_second + 1,
+                        n_seconds=last_second + 1,
                         rng=np.random.default_rng([spec.seed, index, number]),
                     )
                 )

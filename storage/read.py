@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -9,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from pacehound.errors import InvalidInput
-from pacehound.events import Decision, Incident
+from pacehound.events import Decision, EarlierRun, Incident, LevelChange
 from storage.client import Store
 
 E = TypeVar("E")
@@ -61,6 +62,32 @@ def last_attempt(store: Store, job: str) -> int | None:
     """
     row = store.query(sql, {"job": job}).to_pylist()[0]
     return int(row["attempt"]) if row["n"] else None
+
+
+def earlier_runs(store: Store, job: str, before_attempt: int) -> list[EarlierRun]:
+    """What the last runs of `job` before this attempt did, the latest first; at most eight of them."""
+    sql = """
+        SELECT attempt, max(step) AS last_step FROM iterations
+        WHERE job = {job:String} AND attempt < {attempt:Int32}
+        GROUP BY attempt ORDER BY attempt DESC LIMIT 8
+    """
+    known = {"job": job, "attempt": before_attempt}
+    reached = {int(row["attempt"]): int(row["last_step"]) for row in store.query(sql, known).to_pylist()}
+    sql = """
+        SELECT attempt, at_step, before_s, after_s FROM changepoints
+        WHERE job = {job:String} AND attempt < {attempt:Int32} AND series = 'iteration' AND at_step IS NOT NULL
+            AND before_s > 0 AND after_s > 0
+        ORDER BY attempt, at_step
+    """
+    changes: dict[int, list[LevelChange]] = {attempt: [] for attempt in reached}
+    for row in store.query(sql, known).to_pylist():
+        if row["attempt"] in changes:
+            log_ratio = math.log(row["after_s"] / row["before_s"])
+            changes[row["attempt"]].append(LevelChange(step=int(row["at_step"]), log_ratio=log_ratio))
+    return [
+        EarlierRun(name=f"attempt {attempt}", last_step=last_step, changes=tuple(changes[attempt]))
+        for attempt, last_step in reached.items()
+    ]
 
 
 def _events(table: pa.Table, kind: type[E]) -> list[E]:

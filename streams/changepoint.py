@@ -170,6 +170,15 @@ class ChangepointDetector:
         """How far the last row lay above the healthy level, the pattern taken out, as a logarithm."""
         return float(self._record["excess"][0])
 
+    @property
+    def relief_middle(self) -> float:
+        """How far the middle between the slow level and what it returns to lies above the healthy one, as a logarithm.
+
+        A row below it looks like relief. It means something while the state is `slow`.
+        """
+        record = self._record[0]
+        return float(0.5 * (record["slow_level"] + record["target"]) - record["measured"]["level"])
+
     def update(self, step: int, time_ns: int, step_time_s: float, n_steps: int = 1) -> Change | None:
         """Take the next row; say what it completes, if anything.
 

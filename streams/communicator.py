@@ -26,7 +26,6 @@ from pacehound.rounds import Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
 from streams.iterations import IterationTracker
 from streams.merge import CLOSED_NS
-from streams.recurring import RecurringIterations
 
 StageOneEvent = Rounds | IterationSample | Progress | Topology | Markers | Watermark
 
@@ -74,7 +73,6 @@ class CommunicatorOperator:
         self._claimed: dict[int, str] = {}
         self._collectives = RoundGrid(len(self.members))
         self._pairs: dict[tuple[int, int], RoundGrid] = {}
-        self._recurring: RecurringIterations | None = RecurringIterations(self.job, self.attempt, self.communicator)
         self._sees = Sees.ALL
         self._source = ""
         self._watermark_ns = -1
@@ -190,8 +188,6 @@ class CommunicatorOperator:
         host.promised_ns = max(host.promised_ns, progress.time_ns)
         host.left_out = False
         host.closed = progress.closed
-        if progress.marks_iterations:
-            self._recurring = None
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
         return [*self._advance(), progress, *self._watermark()]
@@ -222,10 +218,7 @@ class CommunicatorOperator:
                 closed.append(grid.close_overdue(overdue_ns, running, running_seq))
             for part in closed:
                 if part is not None:
-                    rounds = self._rounds(ranks, is_pair, part)
-                    events.append(rounds)
-                    if self._recurring is not None and not is_pair:
-                        events += self._recurring.add(rounds)
+                    events.append(self._rounds(ranks, is_pair, part))
         if self._iterations is not None:
             gone = frozenset(rank for host in self._hosts.values() if host.closed for rank in host.ranks)
             events += self._iterations.close(self._watermark_ns, gone)

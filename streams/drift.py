@@ -98,10 +98,10 @@ def judge(drift, steps_per_row: float) -> bool:  # type: ignore[no-untyped-def]
     """Whether the newest blocks lie above the older ones; what was found stands in the record."""
     if steps_per_row >= STEPS_PER_BLOCK:
         # Rows are few: every window is looked at, each against all that is three times as old.
+        found = False
         for window in WINDOWS:
-            if _judge_scale(drift, steps_per_row, window - 1, window):
-                return True
-        return False
+            found = found or _judge_scale(drift, steps_per_row, window - 1, window)
+        return found
     for scale in range(len(SCALES) - 1):
         # Long windows change slowly and are looked at less often.
         if drift.n % (1 << scale) == 0 and _judge_scale(drift, steps_per_row, SCALES[scale], SCALES[scale + 1]):

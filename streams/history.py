@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pacehound.events import EarlierRun, LevelChange
 from pacehound.steps import StepLog
 from streams.changepoint import ChangepointDetector
 
@@ -15,48 +15,20 @@ MAX_DIFFERENCE = 0.05
 SHARE_DIFFERENCE = 0.3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelChange:
-    """The level of the step time changed at `step` by `log_ratio` (0.18 is 20 % slower)."""
-
-    step: int
-    log_ratio: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierRun:
-    """The changes of level of an earlier run, and how far it got.
-
-    Attributes
-    ----------
-    name
-        What to call it, for instance the path of its log.
-    last_step
-        The last step it did.
-    changes
-        In order of their steps.
-
-    """
-
-    name: str
-    last_step: int
-    changes: tuple[LevelChange, ...]
-
-    @classmethod
-    def of(cls, log: StepLog, *, min_change: float = 0.10) -> EarlierRun:
-        """Read the changes off its step times; every new level is the baseline of the next."""
-        detector = ChangepointDetector(min_change=min_change)
-        changes = []
-        columns = (log.step.tolist(), log.time_ns.tolist(), log.step_time_s.tolist(), log.n_steps.tolist())
-        for i, (step, time_ns, step_time_s, n_steps) in enumerate(zip(*columns, strict=True)):
-            if i in log.planned:
-                detector.skip_planned()
-                continue
-            change = detector.update(step, time_ns, step_time_s, n_steps)
-            if change is not None:
-                changes.append(LevelChange(step=change.step, log_ratio=math.log(change.after_s / change.before_s)))
-                detector.rebaseline()
-        return cls(name=log.path, last_step=int(log.step[-1]) if len(log) else -1, changes=tuple(changes))
+def earlier_run(log: StepLog, *, min_change: float = 0.10) -> EarlierRun:
+    """Read the changes of an earlier run off its step times; every new level is the baseline of the next."""
+    detector = ChangepointDetector(min_change=min_change)
+    changes = []
+    columns = (log.step.tolist(), log.time_ns.tolist(), log.step_time_s.tolist(), log.n_steps.tolist())
+    for i, (step, time_ns, step_time_s, n_steps) in enumerate(zip(*columns, strict=True)):
+        if i in log.planned:
+            detector.skip_planned()
+            continue
+        change = detector.update(step - n_steps + 1, time_ns, step_time_s, n_steps)
+        if change is not None:
+            changes.append(LevelChange(step=change.step, log_ratio=math.log(change.after_s / change.before_s)))
+            detector.rebaseline()
+    return EarlierRun(name=log.path, last_step=int(log.step[-1]) if len(log) else -1, changes=tuple(changes))
 
 
 def planned_by(runs: Sequence[EarlierRun], step: int, log_ratio: float) -> tuple[str, ...]:

@@ -6,11 +6,13 @@ from pacehound.events import (
     CHECKPOINT_BEGIN,
     EVALUATION_BEGIN,
     Changepoint,
+    EarlierRun,
     Finding,
     GroupOutlier,
     HostSample,
     Incident,
     IterationSample,
+    JobHistory,
     Markers,
     Progress,
     Topology,
@@ -25,6 +27,7 @@ from streams.exits import ExitWatch
 from streams.hang import MIN_ITERATIONS, HangWatch
 from streams.incidents import IncidentBook
 from streams.merge import CLOSED_NS, Merge
+from streams.recurring import RecurringIterations
 from streams.slow import IterationRecord, Scene, SlowWatch
 from streams.transfers import TransferBook
 
@@ -34,10 +37,7 @@ _CLOCK_JUMP_TICKS = 3_600
 """Every host speaks once a second; where nobody has for so many ticks a clock has jumped, and time jumps with it."""
 
 _PATIENCE_NS = 30_000_000_000
-"""Recurring calls count as iterations when no optimizer step has been seen for so long after they were found."""
-
-_LONGER = 1.5
-"""Of two communicators that recur, the one with the longer period has the iteration, the other a part of it."""
+"""Recurring calls count as iterations when their period has held for so long and no optimizer step been seen."""
 
 _BEFORE_FIRST_NS = 60_000_000_000
 
@@ -68,9 +68,9 @@ class JobOperator:
         self._dropped: dict[tuple[str, str], int] = {}
         self._previous: IterationSample | None = None
         self._step: int | None = None
-        self._boundary: str | None = None
-        self._first_recurring_ns = 0
-        self._step_time_s = 0.0
+        self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
+        self._recurring_locks = 0
+        self._recurring_since_ns = 0
         self._transfers = TransferBook()
         self._iteration_count = 0
         self._planned_count = 0
@@ -79,6 +79,7 @@ class JobOperator:
         self._closed_hosts: dict[str, str] = {}
         self._min_change = settings.slow.min_change
         self._slow = SlowWatch(job, attempt, self._min_change)
+        self._earlier: tuple[EarlierRun, ...] = ()
         self._hang = HangWatch(job, attempt, settings.hang)
         self._exits = ExitWatch(job, attempt)
         self._book = IncidentBook(job, attempt)
@@ -117,6 +118,11 @@ class JobOperator:
         self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)
         return self._work()
 
+    def on_history(self, history: JobHistory) -> None:
+        """What earlier runs of the job did."""
+        self._earlier = history.runs
+        self._slow.on_history(self._earlier)
+
     def on_host_silence(self, stream: str, tick_ns: int) -> list[StageTwoEvent]:
         """A host's samples have stopped: go on without it."""
         self._merge.advance(stream, tick_ns - self._lateness_ns)
@@ -125,6 +131,8 @@ class JobOperator:
     def _expect(self, topology: Topology) -> None:
         self._merge.expect(topology.communicator)
         if topology.is_world:
+            if self._world is None:
+                self._recurring = RecurringIterations(self.job, self.attempt, min(topology.members))
             self._world = topology.communicator
             self._world_size = topology.world_size
             self._merge.expect(host_stream(self.job, topology.host))
@@ -151,16 +159,18 @@ class JobOperator:
             events += self._step_to(self._done_ns)
         if is_closing:
             last_ns = max(until_ns, self._done_ns)
-            events += self._step_to(last_ns)
+            events += self._step_to(last_ns, is_last=True)
             events += self._end(last_ns)
         return events
 
-    def _step_to(self, until_ns: int) -> list[StageTwoEvent]:
+    def _step_to(self, until_ns: int, *, is_last: bool = False) -> list[StageTwoEvent]:
         arrived = self._merge.take_rounds(until_ns)
         for rounds in arrived:
             self._transfers.add(rounds)
         self._recent += arrived
         released = self._merge.take_events(until_ns)
+        if self._recurring is not None:
+            released += self._recurring.add(arrived, CLOSED_NS if is_last else until_ns)
         events: list[StageTwoEvent] = []
         index: RoundIndex | None = None
         for event in released:
@@ -171,6 +181,8 @@ class JobOperator:
                     self._book.ranks = max(self._book.ranks, self._world_size)
                 case Progress():
                     self._heard_ns[event.host] = event.time_ns
+                    if event.marks_iterations:
+                        self._recurring = None
                     self._dropped[event.host, event.communicator] = event.dropped_total
                     events += self._note(self._hang.on_progress(event, self._step), event.time_ns)
                 case HostSample():
@@ -210,21 +222,22 @@ class JobOperator:
     def _counts(self, sample: IterationSample) -> bool:
         """Optimizer steps are the iterations of a job; recurring periods only where none are seen."""
         if sample.boundary == "optimizer_step":
-            if self._boundary not in (None, "optimizer_step"):
-                # What was followed until now were parts of the first iteration.
-                self._slow, self._previous = SlowWatch(self.job, self.attempt, self._min_change), None
-            self._boundary = "optimizer_step"
+            if self._recurring is not None and self._iteration_count:
+                self._forget_iterations()  # what was followed until now were parts of the first iteration
+            self._recurring = None
             return True
-        self._first_recurring_ns = self._first_recurring_ns or sample.time_ns
-        if self._boundary == "optimizer_step" or sample.time_ns < self._first_recurring_ns + _PATIENCE_NS:
+        if self._recurring is None:
             return False
-        is_longer = sample.step_time_s > _LONGER * self._step_time_s
-        if self._boundary is None or (is_longer and sample.communicator != self._boundary):
-            self._boundary, self._previous = sample.communicator, None
-        if sample.communicator != self._boundary:
-            return False
-        self._step_time_s = sample.step_time_s
-        return True
+        if self._recurring.locks != self._recurring_locks:
+            self._recurring_locks = self._recurring.locks
+            self._recurring_since_ns = sample.time_ns
+            self._forget_iterations()
+        return sample.time_ns >= self._recurring_since_ns + _PATIENCE_NS
+
+    def _forget_iterations(self) -> None:
+        """What was an iteration until now is none."""
+        self._slow, self._previous = SlowWatch(self.job, self.attempt, self._min_change), None
+        self._slow.on_history(self._earlier)
 
     def _on_iteration(self, sample: IterationSample, index: RoundIndex) -> list[StageTwoEvent]:
         previous, self._previous = self._previous, sample

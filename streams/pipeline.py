@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pacehound import __version__
 from pacehound.calls import CallBatch
 from pacehound.errors import InvalidEvent
-from pacehound.events import HostSample, Markers, Progress, Tick, Topology, Watermark
+from pacehound.events import HostSample, JobHistory, Markers, Progress, Tick, Topology, Watermark
 from pacehound.rounds import Rounds
 from pacehound.routing import HOST_STREAM, Event, host_stream
 from pacehound.settings import Settings
@@ -68,6 +68,9 @@ class Pipeline:
                 return []  # its command has joined no process group: another host of the job may yet
             case HostSample():
                 return self._finish(key, list(self._job(key).on_host(event)))
+            case JobHistory():
+                self._job(key).on_history(event)
+                return []
             case Tick() if event.stream.startswith(HOST_STREAM):
                 return self._finish(key, list(self._job(key).on_host_silence(event.stream, event.time_ns)))
             case Topology():

@@ -9,17 +9,19 @@ wanders over ranks nobody is named.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import numpy as np
 
-from pacehound.events import Changepoint, Finding, GroupOutlier, Instant, IterationSample
-from pacehound.identity import event_id
-from streams.changepoint import Change, ChangepointDetector
+from pacehound.events import Changepoint, EarlierRun, Finding, GroupOutlier, Instant, IterationSample
+from streams.changepoint import Change
 from streams.critical_path import Charges, TransferKey
+from streams.history import planned_by
+from streams.step_watch import StepTime, StepWatch
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -27,6 +29,10 @@ HISTORY = 300
 """Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
 
 BASELINE = 100
+THINNED = 8
+SPELL = 1.15
+"""An iteration of an intermittent spell takes at least so many times the median one."""
+
 MIN_EXPLAINED = 0.5
 MIN_PERSISTENCE = 0.6
 MIN_ITERATIONS = 5
@@ -74,10 +80,13 @@ class Attribution:
 
 @dataclass(slots=True)
 class _Episode:
-    finding: Finding
+    """The slow stretch that is going on: what it was last said to be, and what it is measured by."""
+
+    said: Finding
     onset_step: int
     before_s: float
     next_look: int
+    found: Attribution
 
 
 class SlowWatch:
@@ -88,15 +97,19 @@ class SlowWatch:
     job, attempt
         Whose.
     min_change
-        Relative change below which a new level is jitter (Falcon 4.2: 0.10).
+        Relative change below which an abrupt new level is jitter (Falcon 4.2: 0.10).
 
     """
 
     def __init__(self, job: str, attempt: int, min_change: float) -> None:
         self._job = job
         self._attempt = attempt
-        self._detector = ChangepointDetector(min_change=min_change)
+        self._min_change = min_change
+        self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change)
         self._history: deque[IterationRecord] = deque(maxlen=HISTORY)
+        self._older: deque[IterationRecord] = deque(maxlen=BASELINE)
+        self._seen = 0
+        self._earlier: tuple[EarlierRun, ...] = ()
         self._episode: _Episode | None = None
         self.excess_s = 0.0
 
@@ -108,7 +121,11 @@ class SlowWatch:
     @property
     def ongoing(self) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far in seconds, by the id of its finding."""
-        return {self._episode.finding.id: self.excess_s} if self._episode is not None else {}
+        return {self._episode.said.id: self.excess_s} if self._episode is not None else {}
+
+    def on_history(self, runs: Sequence[EarlierRun]) -> None:
+        """Earlier runs of the job: what they did at the same step was planned, unless a rank stands apart."""
+        self._earlier = tuple(runs)
 
     def on_iteration(
         self,
@@ -126,71 +143,57 @@ class SlowWatch:
             What else is known of the job now.
 
         """
-        self._history.append(record)
+        self._keep(record)
         if self._episode is not None:
             self.excess_s += max(0.0, record.step_time_s - self._episode.before_s)
-        change = self._detector.update(sample.step, sample.time_ns, sample.step_time_s)
+        said = self._watch.update(StepTime(step=sample.step, time_ns=sample.time_ns, step_time_s=sample.step_time_s))
         events: list[Changepoint | GroupOutlier | Finding] = []
+        change = self._watch.last_change
         if change is not None:
             events.append(self._changepoint(change))
             if change.kind == "onset":
                 events += scene.outliers()
-            events += self._on_change(change, record, scene)
-        elif self._episode is not None and record.step >= self._episode.next_look:
+        for finding in said:
+            if finding.kind == "slow":
+                events += self._on_slow(finding, record, scene, change)
+            elif finding.kind == "intermittent":
+                events.append(self._with_spells(finding, scene))
+            else:
+                events.append(finding)
+        if not said and self._episode is not None and record.step >= self._episode.next_look:
             events += self._look_again(record, scene)
         return events
 
-    def _on_change(
-        self,
-        change: Change,
-        record: IterationRecord,
-        scene: Scene,
-    ) -> list[Finding]:
-        if change.kind == "onset" and self._episode is None:
-            slow = [r for r in self._history if r.step >= change.step]
-            self.excess_s = sum(max(0.0, r.step_time_s - change.before_s) for r in slow)
-            finding = self._finding(change, scene)
-            self._episode = _Episode(finding, change.step, change.before_s, record.step + MIN_ITERATIONS)
-            return [finding]
-        if self._episode is None:
-            return []
-        episode = self._episode
-        if change.kind in ("relief", "speedup"):
-            self._episode = None
-            relief = Instant(step=change.step, time_ns=change.time_ns)
-            sentence = f"iterations take {_ms(change.after_s)} again since step {change.step}"
-            finding = episode.finding
-            return [
-                replace(
-                    finding,
-                    relief=relief,
-                    version=finding.version + 1,
-                    evidence=(*finding.evidence, sentence),
-                )
-            ]
-        magnitude = change.after_s / episode.before_s - 1.0
-        episode.finding = replace(episode.finding, magnitude=magnitude, version=episode.finding.version + 1)
-        return [episode.finding]
+    def _keep(self, record: IterationRecord) -> None:
+        """All of the last iterations, and every eighth of those before: a slow drift needs a baseline far back."""
+        if len(self._history) == HISTORY:
+            self._seen += 1
+            if self._seen % THINNED == 0:
+                self._older.append(self._history[0])
+        self._history.append(record)
 
-    def _finding(self, change: Change, scene: Scene) -> Finding:
-        level = (
-            f"iterations take {_ms(change.after_s)} since step {change.step}, {_ms(change.before_s)} before "
-            f"({change.after_s / change.before_s - 1.0:+.0%})"
-        )
-        bare = Finding(
-            id=event_id("slow", self._job, self._attempt, change.step),
-            job=self._job,
-            attempt=self._attempt,
-            kind="slow",
-            verdict="unknown",
-            cause=None,
-            onset=Instant(step=change.step, time_ns=change.time_ns),
-            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
-            magnitude=change.after_s / change.before_s - 1.0,
-            lasting=True,
-            evidence=(level,),
-        )
-        return self._with(bare, self.attribute(change.step, scene), scene)
+    def _on_slow(self, finding: Finding, record: IterationRecord, scene: Scene, change: Change | None) -> list[Finding]:
+        episode = self._episode
+        if episode is None:
+            assert change is not None
+            self.excess_s = sum(
+                max(0.0, r.step_time_s - change.before_s) for r in self._history if r.step >= change.step
+            )
+            found = self.attribute(change.step, scene)
+            if found.kind == "change":
+                return [self._accept(finding, found, scene)]
+            runs = planned_by(self._earlier, change.step, math.log(change.after_s / change.before_s))
+            if runs and not found.culprits and not found.links:
+                self._watch.accept()
+                words = f"so did {', '.join(runs)} at the same step: planned"
+                return [replace(finding, kind="planned", evidence=(*finding.evidence, words), unseen=())]
+            said = self._with(finding, found, scene, version=0)
+            self._episode = _Episode(said, change.step, change.before_s, record.step + MIN_ITERATIONS, found)
+            return [said]
+        episode.said = self._with(finding, episode.found, scene, version=episode.said.version + 1)
+        if finding.relief is not None:
+            self._episode = None
+        return [episode.said]
 
     def _look_again(self, record: IterationRecord, scene: Scene) -> list[Finding]:
         """More slow iterations are known now: the same question may have a better answer."""
@@ -201,8 +204,9 @@ class SlowWatch:
         if slow_steps > HISTORY - BASELINE:
             return []  # the quiet iterations are being forgotten: the answer would only get worse
         found = self.attribute(episode.onset_step, scene)
-        old = episode.finding
-        is_same = (found.verdict, found.cause, found.culprits, found.links) == (
+        old = episode.found
+        is_same = (found.kind, found.verdict, found.cause, found.culprits, found.links) == (
+            old.kind,
             old.verdict,
             old.cause,
             old.culprits,
@@ -211,31 +215,66 @@ class SlowWatch:
         # What was seen at first stands: later iterations in which the fault fades do not clear a culprit.
         if is_same or (old.culprits and not found.culprits):
             return []
-        episode.finding = replace(self._with(old, found, scene), version=old.version + 1)
-        return [episode.finding]
+        version = episode.said.version + 1
+        if found.kind == "change":
+            accepted = replace(self._accept(episode.said, found, scene), version=version)
+            self._episode = None
+            return [replace(accepted, relief=Instant(step=record.step, time_ns=record.time_ns))]
+        episode.found = found
+        episode.said = self._with(episode.said, found, scene, version=version)
+        return [episode.said]
 
-    def _with(self, finding: Finding, found: Attribution, scene: Scene) -> Finding:
-        """The finding with this answer to whose delay it is; its first sentence, the level, stays."""
+    def _accept(self, finding: Finding, found: Attribution, scene: Scene) -> Finding:
+        """The work has changed: its level is the new baseline, and nobody is called."""
+        self._watch.accept()
+        return replace(self._with(finding, found, scene, version=0), kind="change", lasting=True)
+
+    def _with(self, finding: Finding, found: Attribution, scene: Scene, *, version: int) -> Finding:
+        """The finding with this answer to whose delay it is; what is said of its level stays."""
         world = sorted(self._history[-1].own_ns)
+        levels = tuple(sentence for sentence in finding.evidence if sentence not in found.evidence)
+        if self._episode is not None:
+            levels = tuple(sentence for sentence in levels if sentence not in self._episode.found.evidence)
+        is_big = (finding.magnitude or 0.0) >= self._min_change
         return replace(
             finding,
-            kind=found.kind,
             verdict=found.verdict,
             cause=found.cause,
             culprits=found.culprits,
             candidates=found.candidates,
             victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
             links=found.links,
-            pages=found.kind == "slow",
-            evidence=(finding.evidence[0], *found.evidence),
+            pages=found.kind == "slow" and is_big and (finding.lasting or bool(found.culprits)),
+            evidence=(levels[0], *found.evidence, *levels[1:]),
+            unseen=(*found.unseen, *scene.unseen),
+            version=version,
+        )
+
+    def _with_spells(self, finding: Finding, scene: Scene) -> Finding:
+        """Intermittent slowness: the iterations that stand out against all the others."""
+        limit_s = SPELL * self.median_step_time_s
+        slow = [r for r in self._history if r.step_time_s >= limit_s]
+        found = self._attribution(slow, [r for r in self._history if r.step_time_s < limit_s][-BASELINE:], scene)
+        if not found.culprits:
+            return replace(finding, unseen=(*found.unseen, *scene.unseen))
+        world = sorted(self._history[-1].own_ns)
+        return replace(
+            finding,
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            victims=tuple(rank for rank in world if rank not in found.culprits),
+            evidence=(*finding.evidence, *found.evidence),
             unseen=(*found.unseen, *scene.unseen),
         )
 
     def attribute(self, onset_step: int, scene: Scene) -> Attribution:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
         slow = [r for r in self._history if r.step >= onset_step][-BASELINE:]
-        quiet = [r for r in self._history if r.step < onset_step][-BASELINE:]
-        slow, quiet = _without_spikes(slow), _without_spikes(quiet)
+        quiet = [r for r in (*self._older, *self._history) if r.step < onset_step][-BASELINE:]
+        return self._attribution(_without_spikes(slow), _without_spikes(quiet), scene)
+
+    def _attribution(self, slow: list[IterationRecord], quiet: list[IterationRecord], scene: Scene) -> Attribution:
         if len(slow) < 3 or len(quiet) < MIN_ITERATIONS:
             return Attribution("slow", "unknown", None, unseen=("too few iterations to compare",))
         if not any(r.charges.total_ns for r in slow):

@@ -3,7 +3,7 @@
 A level does not see them: they are trimmed away, as they must be. They are counted instead. A spell is a run of steps
 at least 15 % (and eight sigmas) above the healthy level, gaps of up to three steps included. Some are planned: those
 that recur at a fixed distance (an evaluation every 2,450 steps) are told by it, four in a row. The others are
-intermittent slowness when there are at least five within 256 rows, they cost at least 0.7 % of the time, and, where more
+intermittent slowness when there are at least five within 256 rows, they cost at least 1 % of the time, and, where more
 than a thousand rows are known, so many would hardly come by chance at their usual rate (Poisson, 1e-4): a job that has
 always had its five pauses in a thousand steps has no news.
 """
@@ -18,7 +18,7 @@ from typing import Literal
 
 WINDOW = 256
 MIN_SPELLS = 5
-MIN_LOSS = 0.007
+MIN_LOSS = 0.01
 MIN_EXCESS = math.log(1.15)
 SIGMAS = 8.0
 SCATTER_ROWS = 64

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from pacehound.events import Finding
+from pacehound.events import EarlierRun, Finding
 from pacehound.steps import StepLog
-from streams.history import EarlierRun
+from streams.history import earlier_run
 from streams.step_watch import StepTime, StepWatch
 
 
@@ -63,7 +63,7 @@ def _onset(finding: Finding) -> int:
 
 def earlier_runs(logs: Sequence[StepLog], *, min_change: float) -> tuple[EarlierRun, ...]:
     """What earlier runs of the same job did, read off their logs."""
-    return tuple(EarlierRun.of(log, min_change=min_change) for log in logs if len(log))
+    return tuple(earlier_run(log, min_change=min_change) for log in logs if len(log))
 
 
 def watch_for(log: StepLog, *, min_change: float, earlier: tuple[EarlierRun, ...] = ()) -> Watch:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pacehound.events import Finding, Instant
+from pacehound.events import EarlierRun, Finding, Instant
 from pacehound.identity import event_id
 from streams.changepoint import Change, ChangepointDetector
-from streams.history import EarlierRun, planned_by
+from streams.history import planned_by
 from streams.spells import SpellChange, SpellWatch
 
 LASTING_STEPS = 30
@@ -130,11 +130,17 @@ class StepWatch:
         self._excesses: deque[float] = deque(maxlen=STILL_ROWS)
         self._row = 0
         self._steps_seen = 0
+        self._last_change: Change | None = None
         self._slow: Finding | None = None
         self._slow_before_s = 0.0
         self._intermittent: Finding | None = None
         self._changing: _Work | None = None
         self._expected: dict[int, Finding] = {}
+
+    @property
+    def last_change(self) -> Change | None:
+        """The change of level that the last row completed, whatever was made of it."""
+        return self._last_change
 
     @property
     def state(self) -> str:
@@ -164,6 +170,7 @@ class StepWatch:
         self._row += 1
         if row.work:
             self._work.append((row.step, row.work))
+        self._last_change = None
         if row.planned:
             self._detector.skip_planned()
             return []
@@ -171,6 +178,7 @@ class StepWatch:
         change = self._detector.update(row.step - row.n_steps + 1, row.time_ns, row.step_time_s, row.n_steps)
         if change is not None:
             change = replace(change, detected_step=row.step)
+        self._last_change = change
         self._excesses.append(self._detector.last_excess)
         said = [] if change is None else self._on_change(change)
         if change is None and self._slow is not None and not self._slow.lasting:
@@ -180,6 +188,11 @@ class StepWatch:
             if spell is not None:
                 said += self._on_spell(spell, row)
         return said
+
+    def accept(self) -> None:
+        """The caller knows that the work has changed: the present level is healthy, and no slowdown goes on."""
+        self._slow = None
+        self._detector.rebaseline()
 
     def _on_change(self, change: Change) -> list[Finding]:
         if change.kind == "relief":
@@ -240,7 +253,7 @@ class StepWatch:
         assert self._slow is not None
         assert self._slow.onset is not None
         n_steps = row.step - (self._slow.onset.step or 0) + 1
-        middle = 0.5 * math.log1p(self._slow.magnitude or 0.0)
+        middle = self._detector.relief_middle
         still_slow = sum(1 for excess in self._excesses if excess > middle)
         if n_steps < LASTING_STEPS or still_slow < STILL_SHARE * len(self._excesses):
             return []

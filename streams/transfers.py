@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,27 +20,51 @@ MIN_ROUNDS = 8
 MAX_KINDS = 64
 """Kinds of rounds followed per communicator; sizes that never recur must not fill the memory."""
 
-_Kind = tuple[str, int, int]  # operation, bytes, ranks
+_Kind = tuple[str, int, tuple[int, ...]]  # operation, bytes, shape
+
+
+@dataclass(slots=True)
+class _Recent:
+    """The last rounds of one kind, and when the last of them was added (a count of blocks)."""
+
+    times_s: deque[float]
+    added: int = 0
 
 
 class TransferBook:
-    """Recent transfer times by communicator and kind of round (operation, bytes, number of ranks)."""
+    """Recent transfer times by communicator and kind of round: operation, bytes and shape of the communicator.
+
+    The shape is the distances of its ranks. Tensor-parallel groups lie within a host and data-parallel groups of
+    as many ranks across hosts: they are no peers even where they move the same bytes.
+
+    Where more than `MAX_KINDS` sizes come, those make room that have the fewest rounds, the longest unseen first,
+    so that what recurs stays.
+    """
 
     def __init__(self) -> None:
-        self._recent: dict[str, dict[_Kind, deque[float]]] = {}
+        self._recent: dict[str, dict[_Kind, _Recent]] = {}
+        self._added = 0
 
     def add(self, rounds: Rounds) -> None:
         """Rounds whose starts and ends were seen; others say nothing about a transfer."""
-        if not (Sees.START in rounds.sees and Sees.END in rounds.sees) or rounds.is_pair:
+        if not (Sees.START in rounds.sees and Sees.END in rounds.sees) or rounds.is_pair or not len(rounds):
             return
-        times_s = transfer_times_s(rounds.start_ns, rounds.end_ns)
+        self._added += 1
+        shape = tuple(rank - rounds.ranks[0] for rank in rounds.ranks)
         known = self._recent.setdefault(rounds.communicator, {})
-        for op, size_bytes in sorted(set(zip(rounds.op.tolist(), rounds.size_bytes.tolist(), strict=True))):
-            kind = (OPS[op], size_bytes, len(rounds.ranks))
-            if kind not in known and len(known) >= MAX_KINDS:
-                continue
-            chosen = (rounds.op == op) & (rounds.size_bytes == size_bytes) & np.isfinite(times_s)
-            known.setdefault(kind, deque(maxlen=RECENT)).extend(times_s[chosen].tolist())
+        for op in np.unique(rounds.op).tolist():
+            of_op = rounds.op == op
+            times_s = transfer_times_s(rounds.start_ns[of_op], rounds.end_ns[of_op], op=OPS[op])
+            is_known = np.isfinite(times_s)
+            sizes, times_s = rounds.size_bytes[of_op][is_known], times_s[is_known]
+            for size_bytes in np.unique(sizes).tolist():
+                kind = (OPS[op], size_bytes, shape)
+                if kind not in known:
+                    if len(known) >= MAX_KINDS:
+                        del known[min(known, key=lambda k: (min(len(known[k].times_s), MIN_ROUNDS), known[k].added))]
+                    known[kind] = _Recent(deque(maxlen=RECENT))
+                known[kind].times_s.extend(times_s[sizes == size_bytes].tolist())
+                known[kind].added = self._added
 
     def outliers(self, job: str, attempt: int, now_ns: int) -> list[GroupOutlier]:
         """Communicators above 1.1 x the median of their peers, the worst first (Falcon 4.3)."""
@@ -47,10 +72,12 @@ class TransferBook:
             GroupTransfer(
                 group=communicator,
                 kind=kind,
-                transfer_s=float(np.median(times)) if len(times) >= MIN_ROUNDS else math.nan,
+                transfer_s=statistics.median(recent.times_s),
+                rounds_s=tuple(recent.times_s),
             )
             for communicator, kinds in sorted(self._recent.items())
-            for kind, times in sorted(kinds.items())
+            for kind, recent in sorted(kinds.items())
+            if len(recent.times_s) >= MIN_ROUNDS
         ]
         worst: dict[str, GroupOutlier] = {}
         for outlier in outliers(groups):

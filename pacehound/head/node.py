@@ -16,7 +16,7 @@ from pacehound.bus.memory import MemoryBus
 from pacehound.calls import CallBatch
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
-from pacehound.events import DeadLetter, Decision, HostSample, Incident, Markers, Progress, Topology
+from pacehound.events import DeadLetter, Decision, HostSample, Incident, JobHistory, Markers, Progress, Topology
 from pacehound.head.attempts import Attempts, AttemptsFile, Question
 from pacehound.head.interrupted import interrupted
 from pacehound.head.introductions import Introductions
@@ -260,6 +260,19 @@ class Head:
             )
         if is_new and self._attempts_file is not None:
             self._attempts_file.note(event.job, event.attempt)
+        if is_new and event.attempt > 0:
+            self._tell_history(event)
+
+    def _tell_history(self, event: FromHost) -> None:
+        """What earlier attempts did stands in the log before the first word of this one."""
+        try:
+            runs = self.parts.store.earlier_runs(event.job, event.attempt)
+        except Exception:
+            logger.exception("the earlier runs of a job cannot be read", extra={"job": event.job})
+            return
+        if runs:
+            history = JobHistory(job=event.job, attempt=event.attempt, time_ns=self._clock.now_ns(), runs=tuple(runs))
+            self.bus.publish(*route(history), codec.encode(history))
 
     def _reject(self, payload: bytes, error: RejectedMessage) -> None:
         self._dead_letters += 1

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from pacehound.bus import Message
-from pacehound.events import DeadLetter, Decision, Incident
+from pacehound.events import DeadLetter, Decision, EarlierRun, Incident
 from pacehound.head.silence import OpenStream
 from pacehound.routing import Event
 
@@ -43,6 +43,10 @@ class Store(Protocol):
 
     def last_attempt(self, job: str) -> int | None:
         """The highest attempt of `job` that has anything stored; `None` when the job is not known."""
+        ...
+
+    def earlier_runs(self, job: str, before_attempt: int) -> list[EarlierRun]:
+        """What the runs of `job` before this attempt did."""
         ...
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:

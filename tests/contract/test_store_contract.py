@@ -15,13 +15,13 @@ from pacehound.bus import Message
 from pacehound.clock import ManualClock
 from pacehound.codec import encode
 from pacehound.errors import InvalidInput, StoreOwned, Unavailable
-from pacehound.events import Cost, DeadLetter, Incident, IterationSample, Topology
+from pacehound.events import Changepoint, Cost, DeadLetter, Incident, Instant, IterationSample, Topology
 from pacehound.routing import route
 from storage import schemas
 from storage.client import Store
 from storage.migrate import known_migrations, migrate
 from storage.notifications import NotificationLog
-from storage.read import ask, decisions, incident_versions, incidents, last_attempt, query_names
+from storage.read import ask, decisions, earlier_runs, incident_versions, incidents, last_attempt, query_names
 from storage.writer import Writer
 from tests.fakes.events import SECOND_NS, START_NS, call_batch, finding, incident, one_of_each
 
@@ -384,3 +384,19 @@ def test_several_threads_write_and_ask_at_the_same_time(store):
 def test_an_incident_is_read_as_the_type_it_was_published_as(store):
     write(store, [incident()])
     assert [type(i) for i in incidents(store)] == [Incident]
+
+
+def test_what_earlier_attempts_did_is_read_for_the_next_one(store):
+    sample = next(event for event in one_of_each() if isinstance(event, IterationSample))
+    change = next(event for event in one_of_each() if isinstance(event, Changepoint))
+    change = replace(change, series="iteration", before_s=0.1, after_s=0.2)
+    events = [
+        *(replace(sample, job="j", attempt=attempt, step=step) for attempt in (0, 1, 2) for step in (10, 500)),
+        *(replace(change, job="j", attempt=attempt, at=Instant(step=200, time_ns=START_NS)) for attempt in (0, 2)),
+        replace(change, job="another", attempt=0),
+    ]
+    write(store, events)
+    latest, first = earlier_runs(store, "j", 2)
+    assert (latest.name, latest.last_step, latest.changes) == ("attempt 1", 500, ())
+    assert (first.last_step, [(c.step, round(c.log_ratio, 3)) for c in first.changes]) == (500, [(200, 0.693)])
+    assert earlier_runs(store, "j", 0) == []

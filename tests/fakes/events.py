@@ -69,6 +69,7 @@ def finding(**changes):
         "detected": Instant(step=212, time_ns=START_NS + 12 * SECOND_NS),
         "magnitude": 0.4,
         "lasting": True,
+        "pages": True,
         "evidence": ("rank 2 is late in 12 of 12 iterations",),
         "unseen": ("device time",),
     }

@@ -15,9 +15,18 @@ def test_each_state_is_told_once_whatever_the_version():
 
 @pytest.mark.parametrize("kind", ["planned", "change"])
 def test_what_was_meant_wakes_nobody(kind):
-    meant = finding(kind=kind, verdict="unknown", culprits=())
+    meant = finding(kind=kind, verdict="unknown", culprits=(), pages=False)
     assert rule(incident(findings=(meant,)), set()).reason == "only planned"
     assert rule(incident(findings=(meant, finding())), set()).tells
+
+
+def test_slowness_is_told_when_it_says_that_it_would_wake_somebody():
+    not_yet = incident(findings=(finding(pages=False, verdict="unknown", culprits=()),))
+    assert rule(not_yet, set()).reason == "wakes nobody"
+    assert rule(incident(version=1), set()).reason == "new state"
+    spells = finding(kind="intermittent", verdict="unknown", culprits=(), pages=False)
+    assert rule(incident(findings=(spells,)), set()).reason == "wakes nobody"
+    assert rule(incident(findings=(finding(kind="hang", pages=False),)), set()).tells
 
 
 def test_a_process_that_sees_nothing_is_told_of():

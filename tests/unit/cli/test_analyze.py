@@ -9,17 +9,11 @@ import sys
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from level_watch import LevelWatch
 
 from pacehound.cli import pacehound
 
 FIELDS = {"id", "kind", "verdict", "cause", "culprits", "candidates", "victims", "links", "onset", "detected", "relief"}
 FIELDS |= {"magnitude", "lasting", "pages", "evidence", "unseen", "source"}
-
-
-@pytest.fixture(autouse=True)
-def _a_watch_of_levels(monkeypatch):
-    monkeypatch.setattr("streams.step_series.StepWatch", LevelWatch)
 
 
 def table(times_s, ranks=(None,)):
@@ -79,13 +73,16 @@ def test_the_page_tells_the_whole_story_in_80_columns(slow_log):
     assert "\x1b" not in shown.stdout
 
 
-def test_planned_pauses_are_listed_apart(tmp_path):
+def test_planned_steps_are_listed_apart_and_a_single_pause_is_drawn(tmp_path):
     times_s = slow_between(0, 0)
+    times_s[9::10] *= 3.0
     times_s[150] = 5.0
     (tmp_path / "a.csv").write_text(table(times_s))
     answer = answer_to(tmp_path / "a.csv")
     assert answer["findings"] == []
-    assert [finding["kind"] for finding in answer["planned"]] == ["planned"]
+    (planned,) = answer["planned"]
+    assert planned["kind"] == "planned"
+    assert "one step in 10 takes" in planned["evidence"][0]
     shown = ask(tmp_path / "a.csv").stdout
     assert "Nothing to report." in shown
     assert "Planned (nothing to do)" in shown
@@ -119,10 +116,18 @@ def test_the_bar_is_a_setting(tmp_path):
     assert answer_to(tmp_path, "--set", "slow.min_change=0.3")["findings"] == []
 
 
-def test_history_is_read_and_one_that_cannot_be_is_told(tmp_path, slow_log):
-    answer = answer_to(slow_log, "--history", slow_log, "--history", tmp_path / "missing")
+def test_what_an_earlier_run_did_at_the_same_step_is_planned(tmp_path, slow_log):
+    (tmp_path / "earlier.csv").write_text(table(slow_between(100, 200, seed=8)))
+    answer = answer_to(slow_log, "--history", tmp_path / "earlier.csv")
+    assert answer["findings"] == []
+    assert [finding["onset"]["step"] for finding in answer["planned"]] == pytest.approx([100, 200], abs=3)
+    assert all("so did" in finding["evidence"][0] for finding in answer["planned"])
+
+
+def test_a_history_that_cannot_be_read_is_told(tmp_path, slow_log):
+    answer = answer_to(slow_log, "--history", tmp_path / "missing")
     assert [refused["path"] for refused in answer["refused"]] == [str(tmp_path / "missing")]
-    assert len(answer["sources"]) == 1
+    assert len(answer["sources"]) == len(answer["findings"]) == 1
 
 
 def test_ranks_that_agree_are_one_finding_and_one_apart_is_suspected(tmp_path):

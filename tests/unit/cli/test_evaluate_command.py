@@ -4,7 +4,6 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from level_watch import LevelWatch
 
 from pacehound import cli
 from simulator.call_jobs import CALL_JOBS
@@ -20,11 +19,6 @@ COLUMNS = {
     "false_alarms",
     "culprit_accuracy",
 }
-
-
-@pytest.fixture(autouse=True)
-def _stand_in(monkeypatch):
-    monkeypatch.setattr("streams.step_series.StepWatch", LevelWatch)
 
 
 def evaluate(*arguments):

@@ -13,7 +13,19 @@ import pytest
 from pacehound.calls import CallBatch
 from pacehound.codec import decode, encode
 from pacehound.errors import InvalidEvent
-from pacehound.events import Changepoint, Finding, HostSample, Incident, IterationSample, Markers, Progress, Watermark
+from pacehound.events import (
+    Changepoint,
+    EarlierRun,
+    Finding,
+    HostSample,
+    Incident,
+    IterationSample,
+    JobHistory,
+    LevelChange,
+    Markers,
+    Progress,
+    Watermark,
+)
 from pacehound.rounds import Rounds
 from pacehound.routing import Event, route
 from pacehound.settings import Settings
@@ -86,7 +98,7 @@ def test_a_slow_rank_is_named_without_optimizer_steps() -> None:
 
 
 def test_a_clean_job_has_no_finding() -> None:
-    simulation = job(iterations=1000, jitter=0.05, spike_probability=0.002, spike_s=0.05)
+    simulation = job(iterations=1000, jitter=0.05, spike_probability=0.0005, spike_s=0.05)
     found = [e for e in run(simulation.events()) if isinstance(e, (Finding, Incident, Changepoint))]
     assert found == []
 
@@ -260,3 +272,42 @@ def test_dropped_calls_are_said_with_the_finding() -> None:
     finding = incidents(out)[-1].findings[0]
     assert any("were lost" in sentence for sentence in finding.unseen)
     assert finding.culprits in ((5,), ())
+
+
+EVERYBODY = SlowCompute(ranks=tuple(range(8)), factor=1.5, from_step=100)
+EARLIER = JobHistory(
+    job="simulated",
+    attempt=0,
+    time_ns=0,
+    runs=(EarlierRun(name="yesterday", last_step=300, changes=(LevelChange(step=101, log_ratio=0.35),)),),
+)
+
+
+def findings(events: Iterable[Event]) -> list[Finding]:
+    return [event for event in events if isinstance(event, Finding)]
+
+
+def test_a_job_wide_change_that_an_earlier_run_had_at_the_same_step_is_planned() -> None:
+    simulation = job(EVERYBODY, iterations=200)
+    unknown = findings(run(simulation.events()))
+    assert (unknown[0].kind, unknown[0].verdict) == ("slow", "unknown")
+    out = run([EARLIER, *simulation.events()])
+    (planned,) = findings(out)
+    assert (planned.kind, planned.pages) == ("planned", False)
+    assert any("yesterday" in sentence for sentence in planned.evidence)
+    assert incidents(out) == []
+
+
+def test_history_does_not_excuse_a_rank_that_stands_apart() -> None:
+    history = replace(EARLIER, runs=(replace(EARLIER.runs[0], changes=(LevelChange(step=100, log_ratio=0.3),)),))
+    found = findings(run([history, *job(SLOW).events()]))
+    assert (found[0].kind, found[0].culprits) == ("slow", (5,))
+
+
+def test_a_slowdown_below_the_bar_names_its_rank_and_wakes_nobody() -> None:
+    found = findings(run(job(SlowCompute(ranks=(5,), factor=1.10, from_step=700), iterations=1400).events()))
+    assert {finding.kind for finding in found} == {"slow"}
+    assert found[-1].culprits == (5,)
+    assert found[-1].magnitude is not None
+    assert 0.04 < found[-1].magnitude < 0.10
+    assert not any(finding.pages for finding in found)
