@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.baselines import PlainBocd, SlidingWindow
+from bench.exactness import Exactness, compare
 from bench.recordings import read, recordings
-from bench.scoreboard_page import page
+from bench.scoreboard_page import Wrong, page
 from pacehound.events import Finding
 from simulator.step_times import POPULATIONS
 from streams import step_watch
@@ -60,18 +61,25 @@ def run(seeds: tuple[int, ...] = SEEDS, largest: int | None = None, write_to: Pa
 
     """
     scores: dict[tuple[str, str], Score] = {}
+    wrong: list[Wrong] = []
     # Two threads in each worker would only get into each other's way.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with ProcessPoolExecutor(WORKERS) as workers:
         recorded = list(workers.map(_score_recording, range(len(recordings()))))
-        for by_case in workers.map(_score_series, _tasks(seeds, largest)):
+        exactness = Exactness.total(workers.map(_compare_recording, range(len(recordings()))))
+        exactness = Exactness.total([exactness, *workers.map(_compare_series, _tasks(seeds, largest))])
+        for by_case, wrong_ones in workers.map(_score_series, _tasks(seeds, largest)):
+            wrong += wrong_ones
             for case, of_series in by_case.items():
                 scores[case] = scores.get(case, Score()) + of_series
     by_recording = {case: of_one for by_case in recorded for case, of_one in by_case.items()}
-    write_to.write_text(page(scores, by_recording, list(METHODS), seeds), encoding="utf-8")
-    return [
+    write_to.write_text(page(scores, by_recording, list(METHODS), seeds, wrong, exactness), encoding="utf-8")
+    rows = [
         row for of in (by_recording, scores) for (suite, method), one in of.items() for row in _rows(suite, method, one)
     ]
+    for figure, value in (("compared", exactness.series), ("different", len(exactness.different))):
+        rows.append({"case": "exact posterior", "figure": figure, "value": value, "unit": "series"})
+    return rows
 
 
 def _tasks(seeds: tuple[int, ...], largest: int | None) -> Iterator[_Task]:
@@ -82,15 +90,27 @@ def _tasks(seeds: tuple[int, ...], largest: int | None) -> Iterator[_Task]:
                 yield _Task(population.name, seed, first, min(first + _CHUNK, count))
 
 
-def _score_series(task: _Task) -> dict[tuple[str, str], Score]:
+def _score_series(task: _Task) -> tuple[dict[tuple[str, str], Score], list[Wrong]]:
+    wrong: list[Wrong] = []
     scores: dict[tuple[str, str], list[Score]] = {(task.suite, method): [] for method in METHODS}
     for number in range(task.first, task.end):
         series = POPULATIONS[task.suite].make(task.seed, number)
         rows = list(rows_of(series.log))
         for method, begin in METHODS.items():
             findings, relief_said = _followed(rows, begin(series.name))
-            scores[task.suite, method].append(score(findings, series.truth, relief_said=relief_said))
-    return {case: Score.total(of_series) for case, of_series in scores.items()}
+            one = score(findings, series.truth, relief_said=relief_said)
+            scores[task.suite, method].append(one)
+            if one.series_wrong:
+                wrong.append(
+                    Wrong(
+                        method=method,
+                        name=series.name,
+                        seed=task.seed,
+                        missed=one.expected - one.found,
+                        false_alarms=one.false_alarms,
+                    )
+                )
+    return {case: Score.total(of_series) for case, of_series in scores.items()}, wrong
 
 
 def _score_recording(number: int) -> dict[tuple[str, str], Score]:
@@ -105,6 +125,16 @@ def _score_recording(number: int) -> dict[tuple[str, str], Score]:
         findings, relief_said = _followed(rows, begin(name))
         scores[name, method] = score(findings, truth, onset_within=within, relief_said=relief_said)
     return scores
+
+
+def _compare_series(task: _Task) -> Exactness:
+    series = (POPULATIONS[task.suite].make(task.seed, number) for number in range(task.first, task.end))
+    return Exactness.total([compare(f"{one.name} (seed {task.seed})", one.log) for one in series])
+
+
+def _compare_recording(number: int) -> Exactness:
+    _, path = recordings()[number]
+    return compare(path.name, read(path))
 
 
 def _followed(rows: Sequence[StepTime], watch: Watch) -> tuple[list[Finding], dict[str, int]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from bench.exactness import Exactness
 from simulator.step_times import POPULATIONS
 from streams.evaluate import Score
 
@@ -52,6 +54,26 @@ miss. (Falcon adds the wrong jobs to the denominators of FPR and FNR as well.)
 {communication}
 """
 
+_WRONG = """\
+## What Pacehound gets wrong
+
+Every synthetic series in which it misses a fault or raises a false alarm. `schedule` is not among them: its alarms
+are excused, for nothing in the log tells a planned change from a fault.
+
+"""
+
+_EXACT = """\
+## The exact posterior
+
+BOCD gives up run lengths that have become improbable (`PRUNE` in `streams/bocd.py`). Every series below was followed
+with the whole posterior, too (`ChangepointDetector(exact=True)`), and the changes compared: their kind, their first
+step and the step at which they were said.
+
+| series | changes | series with any difference |
+|--:|--:|--:|
+| {series:,} | {changes:,} | {different} |
+"""
+
 _COLUMNS = (
     "detector",
     "found",
@@ -73,11 +95,24 @@ _COLUMNS = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrong:
+    """A series that a detector got wrong."""
+
+    method: str
+    name: str
+    seed: int
+    missed: int
+    false_alarms: int
+
+
 def page(
     synthetic: Mapping[tuple[str, str], Score],
     recorded: Mapping[tuple[str, str], Score],
     methods: Sequence[str],
     seeds: Sequence[int],
+    wrong: Sequence[Wrong],
+    exactness: Exactness,
 ) -> str:
     """The whole page, from scores by (suite or recording, method)."""
     parts = [_HEADER.format(recordings=len(recorded) // len(methods), seeds=", ".join(map(str, seeds)))]
@@ -87,6 +122,10 @@ def page(
             communication=_as_falcon(synthetic, "communication", "four_node", methods),
         )
     )
+    parts.append(_WRONG + _wrong([one for one in wrong if one.method == methods[-1]]))
+    names = ", ".join(exactness.different)
+    different = f"{len(exactness.different)}{f' ({names})' if names else ''}"
+    parts.append(_EXACT.format(series=exactness.series, changes=exactness.changes, different=different))
     parts.append("## Synthetic jobs\n")
     for name, population in POPULATIONS.items():
         scores = [synthetic[name, method] for method in methods]
@@ -99,6 +138,14 @@ def page(
     labels = [f"{name}, {method}" for name in names for method in methods]
     parts.append(_table(labels, [recorded[name, method] for name in names for method in methods]))
     return "\n".join(parts)
+
+
+def _wrong(wrong: Sequence[Wrong]) -> str:
+    if not wrong:
+        return "None.\n"
+    lines = ["| series | seed | missed | false alarms |", "|---|--:|--:|--:|"]
+    lines += [f"| {one.name} | {one.seed} | {one.missed} | {one.false_alarms} |" for one in wrong]
+    return "\n".join(lines) + "\n"
 
 
 def _as_falcon(scores: Mapping[tuple[str, str], Score], jobs: str, suite: str, methods: Sequence[str]) -> str:

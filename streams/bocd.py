@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from streams.compiled import compiled
+from streams.compiled import compiled, compiled_reordered
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -97,9 +96,8 @@ def observe(posterior, x: float, prune: float) -> None:  # type: ignore[no-untyp
     beta[MAX_RUN] = max(last_beta, _LEAST_BETA * posterior.beta_0)
 
 
-@numba.njit(cache=True, fastmath={"reassoc"})  # type: ignore[untyped-decorator]
+@compiled_reordered
 def _sum(values: FloatArray) -> float:
-    """In whatever order is quickest."""
     total = 0.0
     for value in values:
         total += value

@@ -29,3 +29,6 @@ compiled = numba.njit(cache=True, error_model="numpy")
 
 Division is NumPy's: by zero it gives infinity, not an exception. Loops with a check at every division stay scalar.
 """
+
+compiled_reordered = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "nnan", "nsz"})
+"""For sums, counts and extremes of finite values: in whatever order is quickest, several at once."""

@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from streams.compiled import compiled
-from streams.verification import level
+from streams.compiled import compiled, compiled_reordered
+from streams.verification import level, median
 
 MAX_PERIOD = 64
 ROWS = 256
@@ -74,10 +74,14 @@ def look(pattern) -> bool:  # type: ignore[no-untyped-def]
             return _adopt(pattern, indices, values, pattern.period)
         pattern.period = 0
         pattern.offset[:] = 0.0
+    clipped = _clipped(distances)
+    power = 1e-12
+    for distance in clipped:
+        power += distance * distance
     best = 0
     least = MAX_UNEXPLAINED
     for period in range(2, min(MAX_PERIOD, len(values) // MIN_PER_PHASE) + 1):
-        if _correlation(distances, period) < MIN_CORRELATION:
+        if _correlation(clipped, power, period) < MIN_CORRELATION:
             continue
         unexplained = _unexplained(pattern, indices, distances, period)
         if unexplained < (0.9 * least if best else least):
@@ -88,16 +92,17 @@ def look(pattern) -> bool:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _correlation(distances, lag: int) -> float:  # type: ignore[no-untyped-def]
-    clip = 3.0 * 1.4826 * max(float(np.median(np.abs(distances))), 1e-4)
+def _clipped(distances):  # type: ignore[no-untyped-def]
+    clip = 3.0 * 1.4826 * max(median(np.abs(distances)), 1e-4)
+    return np.minimum(np.maximum(distances, -clip), clip)
+
+
+@compiled_reordered
+def _correlation(clipped, power: float, lag: int) -> float:  # type: ignore[no-untyped-def]
     together = 0.0
-    power = 1e-12
-    for i in range(len(distances)):
-        here = min(max(distances[i], -clip), clip)
-        power += here * here
-        if i >= lag:
-            together += here * min(max(distances[i - lag], -clip), clip)
-    return together / power * len(distances) / (len(distances) - lag)
+    for i in range(lag, len(clipped)):
+        together += clipped[i] * clipped[i - lag]
+    return together / power * len(clipped) / (len(clipped) - lag)
 
 
 @compiled
@@ -112,11 +117,11 @@ def _unexplained(pattern, indices, distances, period: int) -> float:  # type: ig
             if indices[i] % period == k:
                 phase[n] = distances[i]
                 n += 1
-        median = float(np.median(phase[:n])) if n else 0.0
-        pattern.tried[k] = median
+        middle = median(phase[:n]) if n else 0.0
+        pattern.tried[k] = middle
         for i in range(n):
             total += abs(phase[i])
-            left += abs(phase[i] - median)
+            left += abs(phase[i] - middle)
     return left / total
 
 

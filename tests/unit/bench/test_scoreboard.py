@@ -4,20 +4,28 @@ import pytest
 
 from bench import detection
 from bench.baselines import PlainBocd, SlidingWindow
+from bench.exactness import Exactness
 from bench.recordings import ANSWERS, FOLDER, read, recordings
-from bench.scoreboard_page import page
+from bench.scoreboard_page import Wrong, page
 from pacehound.truth_file import TruthFile
 from simulator.step_times import POPULATIONS
 from streams.evaluate import Score
 
 BASELINES = {"sliding window": lambda job: SlidingWindow(job=job), "BOCD": lambda job: PlainBocd(job=job)}
 
+WRONG = [
+    Wrong(method="BOCD", name="clean/003", seed=1, missed=0, false_alarms=2),
+    Wrong(method="sliding window", name="clean/004", seed=1, missed=0, false_alarms=2),
+]
+EXACTNESS = Exactness(series=5, changes=7, different=("clean/003 (seed 1)",))
+
 
 def test_every_method_is_scored_over_the_same_series(monkeypatch):
     monkeypatch.setattr(detection, "METHODS", BASELINES)
-    scores = detection._score_series(detection._Task("delay_20", 0, 0, 3))
+    scores, wrong = detection._score_series(detection._Task("delay_20", 0, 0, 3))
     assert set(scores) == {("delay_20", "sliding window"), ("delay_20", "BOCD")}
     assert all((score.series, score.iterations, score.expected) == (3, 4_500, 3) for score in scores.values())
+    assert all(one.name.startswith("delay_20/") and one.missed + one.false_alarms for one in wrong)
 
 
 def test_the_tasks_cover_every_series_once():
@@ -32,7 +40,10 @@ def test_the_page_has_a_table_for_every_suite_and_falcons_figures():
     score = Score(series=2, iterations=20_000, expected=1, found=1, series_with_fault=1, delays=(10,), false_alarms=1)
     methods = ["sliding window", "BOCD"]
     synthetic = {(name, method): score for name in POPULATIONS for method in methods}
-    text = page(synthetic, {("run", method): score for method in methods}, methods, (0, 1))
+    text = page(synthetic, {("run", method): score for method in methods}, methods, (0, 1), WRONG, EXACTNESS)
+    assert "| clean/003 | 1 | 0 | 2 |" in text
+    assert "clean/004" not in text
+    assert "| 5 | 7 | 1 (clean/003 (seed 1)) |" in text
     assert all(f"### {name}: 2 series" in text for name in POPULATIONS)
     assert "| computation | BOCD | 77.8 (305/392) | 18.4 (87/473) | 0.0 (0/6) | Falcon |" in text
     assert "| computation | BOCD | 100.0 (2/2) | 0.0 (0/1) | 0.0 (0/1) | ours |" in text

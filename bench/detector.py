@@ -1,0 +1,154 @@
+"""What level detection costs: ns per observation and series, bytes per series, and how long it takes to compile.
+
+All times are CPU times of one thread. The series run in step, so that the searches which each does every 64 rows (a
+repeating pattern) or every eight (drifts) fall on the same rows; a whole number of 64 rows is timed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.dense_bocd import DenseBocd
+from simulator.step_times import Noise
+from streams.changepoint import ChangepointDetector, ChangepointDetectors
+from streams.level_series import SERIES
+
+FloatArray = npt.NDArray[np.float64]
+
+DATA = {
+    "sharp (0.5 %)": Noise(sd=0.005),
+    "noisy (3 %, 0.8)": Noise(sd=0.03, correlation=0.8),
+    "noisy (6 %, 0.8)": Noise(sd=0.06, correlation=0.8),
+}
+"""By jitter and lag-1 correlation."""
+
+ROWS = {1: 6_400, 1_000: 64, 10_000: 64}
+"""Rows in one timing, by the number of series."""
+
+DENSE_SERIES = 10_000
+DENSE_ROWS = 10
+WARM_ROWS = 640  # the reference and its noise are full by then
+WARM_SERIES = 100  # of which the states of more series are copies; what is timed differs for each
+REPEATS = 3
+STEP_TIME_S = 0.1
+
+VARIANTS: dict[str, dict[str, bool]] = {
+    "without small changes": {"small_changes": False},
+    "with small changes": {},
+    "with small changes, exact posterior": {"exact": True},
+}
+
+_FIRST_UPDATE = """
+import time
+import numpy as np
+from streams.changepoint import ChangepointDetector, ChangepointDetectors
+before_s = time.process_time()
+ChangepointDetector().update(0, 0, 0.1)
+ChangepointDetectors(2).update(0, 0, np.full(2, 0.1))
+print(time.process_time() - before_s)
+"""
+
+
+def run() -> list[dict[str, Any]]:
+    """One row per data, number of series and variant."""
+    rows: list[dict[str, Any]] = [
+        {"case": "one series", "figure": "state", "value": SERIES.itemsize, "unit": "B"},
+        *_compilation(),
+    ]
+    _call(ChangepointDetectors(2, exact=True), np.full((1, 2), STEP_TIME_S))
+    for data, noise in DATA.items():
+        for n, n_rows in ROWS.items():
+            case = f"{n:,} series, {data}"
+            step_times_s = _step_times_s(noise, n, n_rows * REPEATS)
+            for variant, options in VARIANTS.items():
+                detectors = _warm(noise, n, options)
+                rows.append(_row(case, variant, step_times_s, lambda x, d=detectors: _call(d, x)))
+        one = ChangepointDetector()
+        _call_one(one, _step_times_s(noise, 1, WARM_ROWS))
+        rows.append(
+            _row(
+                f"1 series, {data}",
+                "with small changes, ChangepointDetector",
+                _step_times_s(noise, 1, ROWS[1] * REPEATS),
+                lambda x, d=one: _call_one(d, x),
+            )
+        )
+        dense = DenseBocd(DENSE_SERIES, level=np.log(STEP_TIME_S), level_spread=0.4, noise=noise.sd)
+        rows.append(
+            _row(
+                f"{DENSE_SERIES:,} series, {data}",
+                "dense BOCD in NumPy, posterior only",
+                np.log(_step_times_s(noise, DENSE_SERIES, DENSE_ROWS * REPEATS)),
+                lambda x, d=dense: _call_dense(d, x),
+            )
+        )
+    return rows
+
+
+def _compilation() -> list[dict[str, Any]]:
+    """How long the first updates of a process take: with an empty cache, and with what that run has kept."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for figure in ("first update, nothing compiled", "first update, compiled before"):
+            done = subprocess.run(
+                [sys.executable, "-c", _FIRST_UPDATE],
+                env={**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(sys.path)},
+                capture_output=True,
+                check=True,
+                text=True,
+            )
+            rows.append({"case": "a process", "figure": figure, "value": float(done.stdout), "unit": "s"})
+    return rows
+
+
+def _step_times_s(noise: Noise, n: int, n_rows: int) -> FloatArray:
+    """Shape `(n_rows, n)`; every series is a stretch of one long sample."""
+    sample = noise.sample(np.random.default_rng(n), n * n_rows)
+    return STEP_TIME_S * np.exp(np.ascontiguousarray(sample.reshape(n, n_rows).T))
+
+
+def _warm(noise: Noise, n: int, options: dict[str, bool]) -> ChangepointDetectors:
+    """Detectors that have learnt; more than a hundred are copies of a hundred."""
+    some = min(n, WARM_SERIES)
+    learnt = ChangepointDetectors(some, **options)
+    _call(learnt, _step_times_s(noise, some, WARM_ROWS))
+    if some == n:
+        return learnt
+    detectors = ChangepointDetectors(n, **options)
+    detectors._records.reshape(-1, some)[:] = learnt._records
+    return detectors
+
+
+def _call(detectors: ChangepointDetectors, step_times_s: FloatArray) -> None:
+    for row, step_time_s in enumerate(step_times_s):
+        detectors.update(row, row, step_time_s)
+
+
+def _call_one(detector: ChangepointDetector, step_times_s: FloatArray) -> None:
+    for row, step_time_s in enumerate(step_times_s[:, 0].tolist()):
+        detector.update(row, row, step_time_s)
+
+
+def _call_dense(dense: DenseBocd, values: FloatArray) -> None:
+    for value in values:
+        dense.update(value)
+
+
+def _row(case: str, figure: str, values: FloatArray, work: Callable[[FloatArray], None]) -> dict[str, Any]:
+    """Median of `REPEATS` timings, each of its own share of the rows."""
+    times_s = []
+    for part in np.split(values, REPEATS):
+        before_s = time.process_time()
+        work(part)
+        times_s.append((time.process_time() - before_s) / part.size)
+    return {"case": case, "figure": figure, "value": 1e9 * median(times_s), "unit": "ns"}
