@@ -12,6 +12,7 @@ import numpy.typing as npt
 from streams import bocd, drift, pattern
 from streams.compiled import compiled
 from streams.verification import (
+    FAR,
     MEASURE,
     by_differences,
     level,
@@ -305,7 +306,12 @@ def _judge_healthy(s, n_after: int, probability: float) -> int:  # type: ignore[
 def _new_baseline(s, n_before: int) -> None:  # type: ignore[no-untyped-def]
     """The recent rows after the first `n_before` are healthy, and all that is known of that."""
     _forget(s, n_before)
-    s.n_reference = 0
+    if s.n_rows < FAR + 2:
+        # Too few to measure; noise is relative, so what the old level knew of it still holds.
+        reference = _reference(s)
+        reference += level(s.row_log[: s.n_rows]) - s.measured.level
+    else:
+        s.n_reference = 0
     s.drift.n, s.drift.n_pending = 0, 0
     for i in range(s.n_rows):
         drift.push(s.drift, s.row_step[i], s.row_ns[i], s.row_log[i], s.steps_per_row)

@@ -70,7 +70,8 @@ def look(pattern) -> bool:  # type: ignore[no-untyped-def]
     for i in range(len(values)):
         distances[i] = min(max(values[i] - centre, -CAP), CAP)
     if pattern.period:
-        if _unexplained(pattern, indices, distances, pattern.period) <= DROPPED_AT:
+        holds = _helps(pattern, indices[-EVERY:], values[-EVERY:])
+        if holds and _unexplained(pattern, indices, distances, pattern.period) <= DROPPED_AT:
             return _adopt(pattern, indices, values, pattern.period)
         pattern.period = 0
         pattern.offset[:] = 0.0
@@ -86,9 +87,29 @@ def look(pattern) -> bool:  # type: ignore[no-untyped-def]
         unexplained = _unexplained(pattern, indices, distances, period)
         if unexplained < (0.9 * least if best else least):
             best, least = period, unexplained
-    if best == 0:
+    if best == 0 or not _adopt(pattern, indices, values, best):
         return False
-    return _adopt(pattern, indices, values, best)
+    if _helps(pattern, indices[-EVERY:], values[-EVERY:]):
+        return True
+    pattern.period = 0
+    pattern.offset[:] = 0.0
+    return False
+
+
+@compiled
+def _helps(pattern, indices, values) -> bool:  # type: ignore[no-untyped-def]
+    """Whether the newest rows scatter no more about the pattern than about one level.
+
+    Medians over all rows kept would hold on to a pattern that has stopped, and move by half of it in the end.
+    """
+    centre = level(values)
+    total = 0.0
+    left = 0.0
+    for i in range(len(values)):
+        distance = min(max(values[i] - centre, -CAP), CAP)
+        total += abs(distance)
+        left += abs(distance - pattern.offset[indices[i] % pattern.period])
+    return left <= total
 
 
 @compiled

@@ -218,6 +218,23 @@ def test_rebaseline_takes_the_slow_level_for_normal():
     assert detector.baseline_s == pytest.approx(BASE_S * 1.5, rel=0.02)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_level_of_four_rows_may_be_the_new_baseline(seed):
+    """Rows of five steps: drift.py says a large change after four or five of them."""
+    rng = np.random.default_rng(seed)
+    detector = ChangepointDetector()
+    rows = np.concatenate([rng.normal(0.0, 0.05, 400), rng.normal(0.8, 0.05, 300)])
+    kinds = []
+    for row, x in enumerate(rows):
+        change = detector.update(5 * row, row, math.exp(x), 5)
+        if change is not None:
+            kinds.append(change.kind)
+            detector.rebaseline()
+            assert detector.baseline_s == pytest.approx(math.exp(0.8), rel=0.1)
+    assert kinds == ["onset"]
+    assert detector.baseline_s == pytest.approx(math.exp(0.8), rel=0.03)
+
+
 def test_a_long_warm_up_is_learnt_through():
     log_times = np.random.default_rng(7).normal(0.0, 0.02, 300)
     log_times[:40] += np.linspace(math.log(3.0), 0.0, 40)
