@@ -10,9 +10,9 @@ from streams.step_series import earlier_runs, rows_of
 from streams.step_watch import StepWatch
 
 SHORT = {
-    "four_node": 24,
-    "clean": 16,
-    "drift": 10,
+    "four_node": 16,
+    "clean": 12,
+    "drift": 8,
     "delay_12": 40,
     "delay_20": 40,
     "speedup": 8,
