@@ -10,15 +10,15 @@ from streams.step_series import earlier_runs, rows_of
 from streams.step_watch import StepWatch
 
 SHORT = {
-    "four_node": 24,
-    "clean": 16,
-    "drift": 10,
-    "delay_12": 40,
-    "delay_20": 40,
-    "speedup": 8,
-    "batch_ramp": 6,
-    "schedule": 6,
-    "intermittent": 6,
+    "four_node": 12,
+    "clean": 8,
+    "drift": 6,
+    "delay_12": 25,
+    "delay_20": 25,
+    "speedup": 4,
+    "batch_ramp": 4,
+    "schedule": 3,
+    "intermittent": 4,
 }
 
 
