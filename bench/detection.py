@@ -1,6 +1,6 @@
 """The scoreboard: every detector over the recordings and over synthetic jobs; writes `docs/scoreboard.md`.
 
-It takes some minutes, so that it does not run unless it is named: `python -m bench detection`.
+It takes some twenty minutes, so that it does not run unless it is named: `python -m bench detection`.
 """
 
 from __future__ import annotations

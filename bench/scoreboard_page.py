@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.exactness import Exactness
 from pacehound.events import Finding
-from pacehound.step_truth import StepTruth, TrueChange
+from pacehound.step_truth import StepTruth
 from simulator.step_times import POPULATIONS
 from streams.evaluate import Score
 
@@ -30,9 +30,9 @@ The same figures are in the JSON that the command writes. Nothing here depends o
 
 *found* counts faults, *false* alarms about nothing, *repeat* further alarms inside a fault, *excused* alarms about a
 weak fault or about a change that was planned and that nothing in the log explains. *delay* is in iterations after the
-first affected one, *relief* in iterations after the last (negative: called over while it lasted). *slow covered* is the share of the slow steps inside a
-finding, *quiet slow* that of the quiet steps, *noted* counts the intermittent spells and speed-ups that were reported
-as what they are. *series right*: nothing missed, no false alarm.
+first affected one, *relief* in iterations after the last (negative: called over while it lasted). *slow covered* is the
+share of the slow steps inside a finding, *quiet slow* that of the quiet steps, *noted* counts the intermittent spells
+and speed-ups that were reported as what they are. *series right*: nothing missed, no false alarm.
 """
 
 _FALCON = """\
@@ -67,7 +67,7 @@ Every synthetic series in which it misses a fault or raises a false alarm.
 _RECORDINGS = """\
 ## Recordings
 
-What was expected of each, from its steps alone, and what Pacehound said about it. Steps from the first of the new level
+What was expected of each, and what Pacehound said about it. Steps from the first of the new level
 to the first after it (*on*: to the end); in square brackets the step after which it was first said. A log may have one
 row for 50 steps; a change can then be told no more finely.
 
@@ -166,6 +166,7 @@ class Recorded:
 def expected_words(truth: StepTruth) -> str:
     """The true changes of a series.
 
+    >>> from pacehound.step_truth import TrueChange
     >>> change = TrueChange(kind="slow", onset=2800, end=3500, magnitude=0.1)
     >>> expected_words(StepTruth(first_step=0, last_step=9000, changes=(change,)))
     'slow from 2,800 to 3,500 (+10 %)'
