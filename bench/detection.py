@@ -15,7 +15,7 @@ from typing import Any
 from bench.baselines import PlainBocd, SlidingWindow
 from bench.exactness import Exactness, compare
 from bench.recordings import read, recordings
-from bench.scoreboard_page import Wrong, page
+from bench.scoreboard_page import Recorded, Wrong, expected_words, page, said_words
 from pacehound.events import Finding
 from simulator.step_times import POPULATIONS
 from streams import step_watch
@@ -72,8 +72,9 @@ def run(seeds: tuple[int, ...] = SEEDS, largest: int | None = None, write_to: Pa
             wrong += wrong_ones
             for case, of_series in by_case.items():
                 scores[case] = scores.get(case, Score()) + of_series
-    by_recording = {case: of_one for by_case in recorded for case, of_one in by_case.items()}
-    write_to.write_text(page(scores, by_recording, list(METHODS), seeds, wrong, exactness), encoding="utf-8")
+    by_recording = {case: of_one for by_case, _ in recorded for case, of_one in by_case.items()}
+    answers = [answer for _, answer in recorded]
+    write_to.write_text(page(scores, by_recording, list(METHODS), seeds, answers, wrong, exactness), encoding="utf-8")
     rows = [
         row for of in (by_recording, scores) for (suite, method), one in of.items() for row in _rows(suite, method, one)
     ]
@@ -113,7 +114,7 @@ def _score_series(task: _Task) -> tuple[dict[tuple[str, str], Score], list[Wrong
     return {case: Score.total(of_series) for case, of_series in scores.items()}, wrong
 
 
-def _score_recording(number: int) -> dict[tuple[str, str], Score]:
+def _score_recording(number: int) -> tuple[dict[tuple[str, str], Score], Recorded]:
     answer, path = recordings()[number]
     log = read(path)
     truth = answer.of(log)
@@ -124,7 +125,11 @@ def _score_recording(number: int) -> dict[tuple[str, str], Score]:
     for method, begin in METHODS.items():
         findings, relief_said = _followed(rows, begin(name))
         scores[name, method] = score(findings, truth, onset_within=within, relief_said=relief_said)
-    return scores
+    # The last method is ours.
+    answer_words = Recorded(
+        name=name, n_steps=int(log.n_steps.sum()), expected=expected_words(truth), said=said_words(findings)
+    )
+    return scores, answer_words
 
 
 def _compare_series(task: _Task) -> Exactness:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -72,7 +73,7 @@ def run() -> list[dict[str, Any]]:
             step_times_s = _step_times_s(noise, n, n_rows * REPEATS)
             for variant, options in VARIANTS.items():
                 detectors = _warm(noise, n, options)
-                rows.append(_row(case, variant, step_times_s, lambda x, d=detectors: _call(d, x)))
+                rows.append(_row(case, variant, step_times_s, partial(_call, detectors)))
         one = ChangepointDetector()
         _call_one(one, _step_times_s(noise, 1, WARM_ROWS))
         rows.append(
@@ -80,7 +81,7 @@ def run() -> list[dict[str, Any]]:
                 f"1 series, {data}",
                 "with small changes, ChangepointDetector",
                 _step_times_s(noise, 1, ROWS[1] * REPEATS),
-                lambda x, d=one: _call_one(d, x),
+                partial(_call_one, one),
             )
         )
         dense = DenseBocd(DENSE_SERIES, level=np.log(STEP_TIME_S), level_spread=0.4, noise=noise.sd)
@@ -89,7 +90,7 @@ def run() -> list[dict[str, Any]]:
                 f"{DENSE_SERIES:,} series, {data}",
                 "dense BOCD in NumPy, posterior only",
                 np.log(_step_times_s(noise, DENSE_SERIES, DENSE_ROWS * REPEATS)),
-                lambda x, d=dense: _call_dense(d, x),
+                partial(_call_dense, dense),
             )
         )
     return rows

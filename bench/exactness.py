@@ -50,7 +50,7 @@ def compare(name: str, log: StepLog) -> Exactness:
 
 def _verdicts(log: StepLog, *, exact: bool) -> list[tuple[str, int, int]]:
     detector = ChangepointDetector(exact=exact)
-    said = []
+    said: list[tuple[str, int, int]] = []
     columns = (log.step.tolist(), log.n_steps.tolist(), log.step_time_s.tolist())
     for step, n_steps, step_time_s in zip(*columns, strict=True):
         change = detector.update(step - n_steps + 1, 0, step_time_s, n_steps)

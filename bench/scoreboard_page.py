@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.exactness import Exactness
+from pacehound.events import Finding
+from pacehound.step_truth import StepTruth, TrueChange
 from simulator.step_times import POPULATIONS
 from streams.evaluate import Score
 
@@ -28,7 +30,7 @@ The same figures are in the JSON that the command writes. Nothing here depends o
 
 *found* counts faults, *false* alarms about nothing, *repeat* further alarms inside a fault, *excused* alarms about a
 weak fault or about a change that was planned and that nothing in the log explains. *delay* is in iterations after the
-first affected one, *relief* in iterations after the last. *slow covered* is the share of the slow steps inside a
+first affected one, *relief* in iterations after the last (negative: called over while it lasted). *slow covered* is the share of the slow steps inside a
 finding, *quiet slow* that of the quiet steps, *noted* counts the intermittent spells and speed-ups that were reported
 as what they are. *series right*: nothing missed, no false alarm.
 """
@@ -40,7 +42,8 @@ Its own figures, on its own traces with human labels, which are not public: they
 competition. `one_node` and `four_node` have the same sizes: 392 jobs with 6 slow (computation) and 107 with 43 slow
 (communication), 10,000 iterations each; ours are counted over all seeds. Accuracy is the share of jobs with neither a
 miss nor a false alarm, FPR that of the jobs without a fault which have a false alarm, FNR that of the slow jobs with a
-miss. (Falcon adds the wrong jobs to the denominators of FPR and FNR as well.)
+miss. (Falcon adds the wrong jobs to the denominators of FPR and FNR as well.) Our jobs have correlated jitter, pauses,
+warm-up and patterns, which plain BOCD takes for changes: it does worse here than there.
 
 | jobs | detector | accuracy % | FPR % | FNR % | whose |
 |---|---|--:|--:|--:|---|
@@ -57,8 +60,16 @@ miss. (Falcon adds the wrong jobs to the denominators of FPR and FNR as well.)
 _WRONG = """\
 ## What Pacehound gets wrong
 
-Every synthetic series in which it misses a fault or raises a false alarm. `schedule` is not among them: its alarms
-are excused, for nothing in the log tells a planned change from a fault.
+Every synthetic series in which it misses a fault or raises a false alarm.
+
+"""
+
+_RECORDINGS = """\
+## Recordings
+
+What was expected of each, from its steps alone, and what Pacehound said about it. Steps from the first of the new level
+to the first after it (*on*: to the end); in square brackets the step after which it was first said. A log may have one
+row for 50 steps; a change can then be told no more finely.
 
 """
 
@@ -111,6 +122,7 @@ def page(
     recorded: Mapping[tuple[str, str], Score],
     methods: Sequence[str],
     seeds: Sequence[int],
+    answers: Sequence[Recorded],
     wrong: Sequence[Wrong],
     exactness: Exactness,
 ) -> str:
@@ -123,8 +135,8 @@ def page(
         )
     )
     parts.append(_WRONG + _wrong([one for one in wrong if one.method == methods[-1]]))
-    names = ", ".join(exactness.different)
-    different = f"{len(exactness.different)}{f' ({names})' if names else ''}"
+    named = f" ({', '.join(exactness.different)})" if exactness.different else ""
+    different = f"{len(exactness.different)}{named}"
     parts.append(_EXACT.format(series=exactness.series, changes=exactness.changes, different=different))
     parts.append("## Synthetic jobs\n")
     for name, population in POPULATIONS.items():
@@ -132,12 +144,60 @@ def page(
         parts.append(f"### {name}: {scores[0].series} series, {scores[0].iterations:,} iterations\n")
         parts.append(f"{population.about}\n")
         parts.append(_table(methods, scores))
-    parts.append("## Recordings\n\nAll together, then one by one.\n")
     names = list(dict.fromkeys(name for name, _ in recorded))
+    parts.append(_RECORDINGS + _recorded(answers))
+    parts.append("All together, then one by one.\n")
     parts.append(_table(methods, [Score.total(recorded[name, method] for name in names) for method in methods]))
     labels = [f"{name}, {method}" for name in names for method in methods]
     parts.append(_table(labels, [recorded[name, method] for name in names for method in methods]))
     return "\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What Pacehound had to say about a recording, and what it said, in words."""
+
+    name: str
+    n_steps: int
+    expected: str
+    said: str
+
+
+def expected_words(truth: StepTruth) -> str:
+    """The true changes of a series.
+
+    >>> change = TrueChange(kind="slow", onset=2800, end=3500, magnitude=0.1)
+    >>> expected_words(StepTruth(first_step=0, last_step=9000, changes=(change,)))
+    'slow from 2,800 to 3,500 (+10 %)'
+    """
+    return "; ".join(
+        _words(change.kind, change.onset, change.end, change.magnitude) + ("" if change.is_required else ", optional")
+        for change in truth.changes
+    )
+
+
+def said_words(findings: Sequence[Finding]) -> str:
+    """The last version of every finding; the step in brackets is that after which it was first said."""
+    said = []
+    for one in {finding.id: finding for finding in findings}.values():
+        onset, detected, relief = (None if at is None else at.step for at in (one.onset, one.detected, one.relief))
+        words = _words(one.kind, onset or 0, relief, one.magnitude)
+        said.append(f"{words}{'' if one.lasting or one.kind == 'intermittent' else ', not lasting'} [{detected:,}]")
+    return "; ".join(said)
+
+
+def _words(kind: str, first: int, end: int | None, magnitude: float | None) -> str:
+    until = "on" if end is None else f"to {end:,}"
+    change = "" if magnitude is None else f" ({100 * magnitude:+.0f} %)"
+    return f"{kind} from {first:,} {until}{change}"
+
+
+def _recorded(recorded: Sequence[Recorded]) -> str:
+    lines = ["| recording | steps | expected | said by Pacehound |", "|---|--:|---|---|"]
+    lines += [
+        f"| {one.name} | {one.n_steps:,} | {one.expected or 'nothing'} | {one.said or 'nothing'} |" for one in recorded
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _wrong(wrong: Sequence[Wrong]) -> str:

@@ -54,7 +54,7 @@ def observe(posterior, x: float, prune: float) -> None:  # type: ignore[no-untyp
     """Take the next observation (finite); run lengths below `prune` are given up, 0 keeps all.
 
     A run of `r` observations predicts with 2 alpha = 4 + r degrees of freedom and scale^2 = beta (kappa + 1) /
-    (alpha kappa). With `beta'` after the observation that is the product
+    (alpha kappa). With `beta'` after the observation that is, but for a constant, the product
 
         t(x) = GAMMA[r] * sqrt(kappa / (kappa + 1) / beta) * sqrt(beta / beta')^(r + 5)
 

@@ -6,7 +6,7 @@ from bench import detection
 from bench.baselines import PlainBocd, SlidingWindow
 from bench.exactness import Exactness
 from bench.recordings import ANSWERS, FOLDER, read, recordings
-from bench.scoreboard_page import Wrong, page
+from bench.scoreboard_page import Recorded, Wrong, page
 from pacehound.truth_file import TruthFile
 from simulator.step_times import POPULATIONS
 from streams.evaluate import Score
@@ -17,6 +17,7 @@ WRONG = [
     Wrong(method="BOCD", name="clean/003", seed=1, missed=0, false_alarms=2),
     Wrong(method="sliding window", name="clean/004", seed=1, missed=0, false_alarms=2),
 ]
+ANSWERED = [Recorded(name="run", n_steps=2_000, expected="slow from 5 to 9 (+10 %)", said="")]
 EXACTNESS = Exactness(series=5, changes=7, different=("clean/003 (seed 1)",))
 
 
@@ -40,7 +41,8 @@ def test_the_page_has_a_table_for_every_suite_and_falcons_figures():
     score = Score(series=2, iterations=20_000, expected=1, found=1, series_with_fault=1, delays=(10,), false_alarms=1)
     methods = ["sliding window", "BOCD"]
     synthetic = {(name, method): score for name in POPULATIONS for method in methods}
-    text = page(synthetic, {("run", method): score for method in methods}, methods, (0, 1), WRONG, EXACTNESS)
+    text = page(synthetic, {("run", method): score for method in methods}, methods, (0, 1), ANSWERED, WRONG, EXACTNESS)
+    assert "| run | 2,000 | slow from 5 to 9 (+10 %) | nothing |" in text
     assert "| clean/003 | 1 | 0 | 2 |" in text
     assert "clean/004" not in text
     assert "| 5 | 7 | 1 (clean/003 (seed 1)) |" in text
