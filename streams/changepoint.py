@@ -94,7 +94,7 @@ class ChangepointDetector:
     The healthy reference is up to 384 steps, joined at an age of 96 steps. It stands still while the series is slow,
     so a slow level never becomes normal by lasting; only `rebaseline` (the caller knows that the work has changed)
     or a lasting speed-up replaces it. While slow, another level 10 % away is `worse` or `eased`; a level within 9 % of
-    what it was before that undoes half of the slowdown is the `relief`; 64 such steps are one in any case.
+    what it was before with at most two fifths of the slowdown left is the `relief`; 64 such steps are one in any case.
 
     With `small_changes`, drift.py looks for what lies below the bar of an abrupt change: from 8 % (24 steps) down to
     4 % (128 steps), and slow drifts.

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numba
 
-_SOURCES = sorted(Path(__file__).parent.glob("*.py"))
+_MARK = b"streams.compiled"
+"""Stands in every file whose functions are compiled: they import it from here."""
 
 
 def _cache_folder() -> Path:
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()[:16]
+    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    digest = hashlib.sha256(b"".join(source for source in sources if _MARK in source)).hexdigest()[:16]
     home = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(home) if home.startswith("/") else Path.home() / ".cache") / "pacehound" / f"compiled-{digest}"
 

@@ -15,6 +15,7 @@ from streams.verification import (
     FAR,
     MEASURE,
     by_differences,
+    highest_stray,
     level,
     locate,
     measure,
@@ -50,10 +51,13 @@ YOUNG = 64
 MIN_AFTER_UPDATE = 20  # one slow level to another: not urgent, and half of a relief looks like it
 MIN_AFTER_SPEEDUP = 48  # not urgent, and a baseline taken from a fast spell makes the return look slow
 RELIEF_BAR = 0.9  # of the bar of an onset, so that a level at the bar does not flap
+REMAINING = 0.4  # of a slowdown, at most, once it is relieved: half of it left is another slow level
 LONG_RELIEF = 24  # rows below the bar after which a relief is taken on easier terms: an incident must not stick
 WINDOWS = (5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)  # tried too, for correlated noise makes BOCD split a level again
 ONSET_ERRORS = 5.25
 AVERAGED_ERRORS = 4.5
+LARGE = math.log(1.2)
+FAR_BEYOND = 2.5  # times the furthest that any window of that length has strayed
 RELIEF_ERRORS = 3.0
 LOCAL = 12
 LEARN_ROWS = 24
@@ -246,6 +250,26 @@ def _may_have_changed(s, horizon: int) -> bool:  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _stands_out(s, known, n_after: int, change: float) -> bool:  # type: ignore[no-untyped-def]
+    """Whether a change is more than noise: by its standard errors, or far beyond all that was ever seen.
+
+    The second way is for bursts: they look like correlation, and of little known that is believed to be strong.
+    """
+    m = s.scratch
+    error_before = standard_error(m.noise, m.correlation, m.n, m.n)
+    error_after = standard_error(m.noise, m.correlation, m.n, n_after)
+    if _is_averaged(s):
+        return bool(change >= AVERAGED_ERRORS * math.hypot(error_after, error_before))
+    if change >= ONSET_ERRORS * max(
+        math.hypot(error_after, error_before), math.hypot(strays(known, n_after), error_before)
+    ):
+        return True
+    return bool(
+        change >= LARGE and len(known) >= YOUNG and change >= FAR_BEYOND * highest_stray(known, n_after, m.level)
+    )
+
+
+@compiled
 def _judge_healthy(s, n_after: int, probability: float) -> int:  # type: ignore[no-untyped-def]
     rows = s.row_log[: s.n_rows]
     after = level(rows[s.n_rows - n_after :])
@@ -264,11 +288,7 @@ def _judge_healthy(s, n_after: int, probability: float) -> int:  # type: ignore[
     m = s.scratch
     measure(known, _is_averaged(s), m)
     _at_least_long_term(s, m)
-    error_before = standard_error(m.noise, m.correlation, m.n, m.n)
-    error_after = standard_error(m.noise, m.correlation, m.n, n_after)
-    if change < (AVERAGED_ERRORS if _is_averaged(s) else ONSET_ERRORS) * math.hypot(error_after, error_before):
-        return NONE
-    if not _is_averaged(s) and change < ONSET_ERRORS * math.hypot(strays(known, n_after), error_before):
+    if not _stands_out(s, known, n_after, change):
         return NONE
     located = locate(m.level, rows, n_after, _is_averaged(s))
     if sign * (level(rows[s.n_rows - located :]) - m.level) >= s.min_log_change:
@@ -358,6 +378,7 @@ def _judge_slow(s, n_after: int, probability: float) -> int:  # type: ignore[no-
     if s.n_rows - n_after < min_rows:
         return NONE
     n_after = locate(level(rows[: s.n_rows - n_after]), rows, n_after, _is_averaged(s))
+    n_after = split(rows[max(s.n_rows - n_after - LOCAL, 0) :], 3, n_after)
     n_slow = s.n_rows - n_after
     if min(n_after, n_slow) < min_rows:
         return NONE
@@ -366,7 +387,7 @@ def _judge_slow(s, n_after: int, probability: float) -> int:  # type: ignore[no-
     excess = after - s.target
     was = before - s.target
     is_long = False
-    if excess <= min(RELIEF_BAR * s.min_log_change, 0.5 * was):
+    if excess <= min(RELIEF_BAR * s.min_log_change, REMAINING * was):
         kind = _RELIEF
         is_long = n_after >= _min_rows(s, LONG_RELIEF)
         errors = RELIEF_ERRORS
@@ -400,7 +421,7 @@ def _relieve_quietly(s, probability: float) -> int:  # type: ignore[no-untyped-d
     m = s.measured
     rows = s.row_log[: s.n_rows]
     excess = level(rows[s.n_rows - HORIZON :]) - s.target
-    if excess > min(RELIEF_BAR * s.min_log_change, 0.5 * (s.slow_level - s.target)):
+    if excess > min(RELIEF_BAR * s.min_log_change, REMAINING * (s.slow_level - s.target)):
         return NONE
     n_after = locate(s.slow_level, rows, HORIZON, _is_averaged(s))
     _say(s, _RELIEF, n_after, s.slow_level, m.level, probability)

@@ -84,7 +84,8 @@ def look(pattern) -> bool:  # type: ignore[no-untyped-def]
     for period in range(2, min(MAX_PERIOD, len(values) // MIN_PER_PHASE) + 1):
         if _correlation(clipped, power, period) < MIN_CORRELATION:
             continue
-        unexplained = _unexplained(pattern, indices, distances, period)
+        # Medians of few rows follow them: a long period explains some of any noise.
+        unexplained = _unexplained(pattern, indices, distances, period) / (1.0 - period / len(values))
         if unexplained < (0.9 * least if best else least):
             best, least = period, unexplained
     if best == 0 or not _adopt(pattern, indices, values, best):

@@ -2,7 +2,7 @@
 
 A level does not see them: they are trimmed away, as they must be. They are counted instead. A spell is a run of steps
 at least 15 % (and eight sigmas) above the healthy level, gaps of up to three steps included. Some are planned: those
-that recur at a fixed distance (an evaluation every 2,450 steps) are told by it, four in a row. The others are
+that recur at a fixed distance (an evaluation every 2,450 steps) are told by it, four in a row or more. The others are
 intermittent slowness when there are at least five within 256 rows, they cost at least 1 % of the time, and, where more
 than a thousand rows are known, so many would hardly come by chance at their usual rate (Poisson, 1e-4): a job that has
 always had its five pauses in a thousand steps has no news.
@@ -16,6 +16,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 WINDOW = 256
 MIN_SPELLS = 5
 MIN_LOSS = 0.01
@@ -26,6 +28,8 @@ MAX_GAP = 3
 MAX_EXCESS = 1.0  # more than so many step times lost counts as so many: one pause of x50 is no spell of slowness
 KEPT = 128
 REPEATS = 3
+MAX_REPEATS = 12
+BY_CHANCE = 0.05
 ESTABLISHED = 1000
 CHANCE = 1e-4
 FORGET = 2000.0
@@ -111,15 +115,26 @@ class SpellWatch:
         return 1.4826 * statistics.median(abs(excess - median) for excess in self._scatter)
 
     def _recurs(self, row: int) -> int:
-        """The distance at which spells lie before `row`, three times over; 0 if there is none."""
-        rows = [spell.row for spell in self._spells]
-        for earlier in reversed(rows):
-            period = row - earlier
+        """The distance at which spells lie before `row`, so often that it is no chance; 0 if there is none.
+
+        Where spells are frequent, one lies at any distance. The probability of that is multiplied up over the
+        repeats, times the number of distances that are tried, until it is small.
+        """
+        rows = np.array([spell.row for spell in self._spells])
+        if not len(rows):
+            return 0
+        rate = len(rows) / max(row - int(rows[0]), 1)
+        for period in (row - rows[::-1]).tolist():
             if period <= 2 * MAX_GAP:
                 continue
-            slack = max(2, period // 100)
-            if all(any(abs(row - k * period - r) <= k * slack for r in rows) for k in range(2, REPEATS + 1)):
-                return period
+            slack = period // 64
+            chance = float(len(rows))
+            for k in range(2, MAX_REPEATS + 1):
+                if not (np.abs(row - k * period - rows) <= k * slack).any():
+                    break
+                chance *= -math.expm1(-rate * (2 * k * slack + 1))
+                if k >= REPEATS and chance < BY_CHANCE:
+                    return int(period)
         return 0
 
     def _within(self, row: int) -> list[Spell]:

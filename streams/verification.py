@@ -216,6 +216,17 @@ def strays(log_times: FloatArray, n: int) -> float:
 
 
 @compiled
+def highest_stray(log_times: FloatArray, n: int, centre: float) -> float:
+    """How far above `centre` the level of any window of `n` steps was; inf where there are fewer than four."""
+    if len(log_times) < 4 * n:
+        return math.inf
+    highest = 0.0
+    for first in range(0, len(log_times) - n + 1, max(n // 4, 1)):
+        highest = max(highest, level(log_times[first : first + n]) - centre)
+    return highest
+
+
+@compiled
 def persists(after: FloatArray, middle: float, sign: float, is_long: bool) -> bool:
     """Whether most of the steps, and of the last five, lie beyond the middle between two levels.
 
