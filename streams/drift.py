@@ -24,7 +24,8 @@ MAX_BLOCKS = 256
 STEPS_PER_BLOCK = 8
 WINDOWS = (3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 SCALES = (0, 8, 24, 64)  # windows up to each of these share what they are compared with
-MIN_BEFORE = 64
+MIN_BEFORE = 48
+MIN_BEFORE_AVERAGED = 96  # a row per fifty steps: warm-up is as long as that of a job, not of ten steps
 MIN_ROWS = 5
 ERRORS = 5.0
 
@@ -38,6 +39,7 @@ DRIFT = np.dtype(
         ("n_pending", "i8"),
         ("first_step", "i8"),
         ("first_ns", "i8"),
+        ("healthy_since", "i8"),
         ("base", "f8"),
         ("after", "f8"),
         ("onset_step", "i8"),
@@ -55,7 +57,9 @@ def bar(n_blocks: int, is_averaged: bool) -> float:
     """Smallest shift, as a logarithm, that is reported when it has lasted for so many blocks."""
     if n_blocks < (8 if is_averaged else 4):
         return math.log(1.08)
-    return math.log(1.06) if n_blocks < 16 else math.log(1.04)
+    if n_blocks < 16:
+        return math.log(1.06)
+    return math.log(1.05) if is_averaged else math.log(1.04)
 
 
 @compiled
@@ -116,7 +120,7 @@ def _judge_scale(drift, steps_per_row: float, shortest: int, longest: int) -> bo
     known = drift.value[max(drift.n - MAX_BLOCKS, 0) : drift.n]
     n = len(known)
     n_before = n - 3 * longest
-    if n_before < max(MIN_BEFORE, longest):
+    if n_before < max(MIN_BEFORE_AVERAGED if is_averaged else MIN_BEFORE, longest):
         return False
     before = known[:n_before]
     base = highest_quarter(before)
@@ -142,7 +146,13 @@ def _judge_scale(drift, steps_per_row: float, shortest: int, longest: int) -> bo
                 beyond += 1
         if beyond < 0.7 * window:
             continue
-        first, is_ramp = onset(known, base, 4 * window)
+        # A shift cannot have begun before the series was healthy again: what lies before is another stretch.
+        n_since = 0
+        while n_since < n and drift.step[drift.n - 1 - n_since] >= drift.healthy_since:
+            n_since += 1
+        if n_since < window:
+            continue
+        first, is_ramp = onset(known, base, min(4 * window, n_since))
         at = drift.n - n + first
         drift.base, drift.after, drift.n_after = base, after, window
         drift.onset_step, drift.onset_ns, drift.is_ramp = drift.step[at], drift.time_ns[at], is_ramp

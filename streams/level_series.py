@@ -412,6 +412,7 @@ def _judge_slow(s, n_after: int, probability: float) -> int:  # type: ignore[no-
     _forget(s, n_slow)
     if kind == _RELIEF:
         s.state = HEALTHY
+        s.drift.healthy_since = s.step
     return kind
 
 
@@ -427,6 +428,7 @@ def _relieve_quietly(s, probability: float) -> int:  # type: ignore[no-untyped-d
     _say(s, _RELIEF, n_after, s.slow_level, m.level, probability)
     _forget(s, s.n_rows - n_after)
     s.state = HEALTHY
+    s.drift.healthy_since = s.step
     return _RELIEF
 
 

@@ -315,12 +315,14 @@ class StepWatch:
 
     def _change_of_work(self, change: Change, log_ratio: float) -> str:
         """A sentence where the log's own fields changed with the step time, else nothing."""
-        before = [work for step, work in self._work if step < change.step][-COMPARED_ROWS:]
+        before = [work for step, work in self._work if step < change.step]
         after = [work for step, work in self._work if step >= change.step]
         for name in sorted({name for work in after for name in work}):
-            was, now = _median(before, name), _median(after, name)
-            if was > 0.0 and now > 0.0 and math.log(now / was) / log_ratio >= EXPLAINED:
-                return f"the work has changed with it: {name} is {now:g}, it was {was:g}"
+            now = _median(after, name)
+            for known in (before[-COMPARED_ROWS:], before):  # the step time may have followed the work by and by
+                was = _median(known, name)
+                if was > 0.0 and now > 0.0 and math.log(now / was) / log_ratio >= EXPLAINED:
+                    return f"the work has changed with it: {name} is {now:g}, it was {was:g}"
         return ""
 
     def _on_spell(self, spell: SpellChange, row: StepTime) -> list[Finding]:

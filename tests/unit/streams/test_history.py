@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pacehound.events import EarlierRun, LevelChange
 from pacehound.steps import StepLog
 from simulator.step_times import POPULATIONS
-from streams.history import EarlierRun, LevelChange, planned_by
+from streams.history import earlier_run, planned_by
 
 
 def a_log(times_s, **more):
@@ -31,7 +32,7 @@ def test_every_change_of_level_is_read_each_against_the_one_before():
     times_s[400:] *= 1.5
     times_s[800:] *= 1.3
     times_s[1200:] *= 0.6
-    read = EarlierRun.of(a_log(times_s))
+    read = earlier_run(a_log(times_s))
     assert (read.name, read.last_step) == ("earlier.log", 1599)
     assert [change.step for change in read.changes] == pytest.approx([400, 800, 1200], abs=4)
     assert np.exp([change.log_ratio for change in read.changes]) == pytest.approx([1.5, 1.3, 0.6], rel=0.03)
@@ -41,12 +42,12 @@ def test_announced_pauses_of_an_earlier_run_are_left_out():
     times_s = jittered(600)
     times_s[300:320] *= 3.0
     planned = dict.fromkeys(range(300, 320), "evaluation")
-    assert EarlierRun.of(a_log(times_s, planned=planned)).changes == ()
-    assert EarlierRun.of(a_log(times_s)).changes != ()
+    assert earlier_run(a_log(times_s, planned=planned)).changes == ()
+    assert earlier_run(a_log(times_s)).changes != ()
 
 
 def test_a_log_without_rows_says_nothing():
-    assert EarlierRun.of(a_log([])) == EarlierRun(name="earlier.log", last_step=-1, changes=())
+    assert earlier_run(a_log([])) == EarlierRun(name="earlier.log", last_step=-1, changes=())
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,6 @@ def test_half_of_the_runs_that_came_so_far_must_have_had_it():
 
 def test_a_schedule_of_a_synthetic_job_is_read_off_its_earlier_run():
     for series in POPULATIONS["schedule"].series(2, 3):
-        read = EarlierRun.of(series.earlier[0])
+        read = earlier_run(series.earlier[0])
         for change in series.truth.changes:
             assert planned_by([read], change.onset, np.log1p(change.magnitude))

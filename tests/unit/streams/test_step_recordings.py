@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from collector.sources.step_logs.recognise import read_step_logs
-from streams.history import EarlierRun
+from streams.history import earlier_run
 from streams.step_series import follow, rows_of
 from streams.step_watch import LASTING_STEPS, StepWatch
 
@@ -144,7 +144,7 @@ def test_stages_of_a_schedule_are_one_finding_each_at_most_and_none_where_an_ear
     findings, _ = answer(prefix)
     assert 1 <= len(findings) <= len(stages)
     assert all(any(abs(finding.onset.step - stage) <= 20 for stage in stages) for finding in findings)
-    run = EarlierRun.of(recording(prefix))
+    run = earlier_run(recording(prefix))
     findings, planned = follow(recording(prefix), StepWatch(job=prefix, history=[run]))
     assert findings == []
     told = [note.onset.step for note in planned if note.onset is not None]
