@@ -216,7 +216,9 @@ def _learn(s) -> None:  # type: ignore[no-untyped-def]
     for i in range(n):
         drift.push(s.drift, s.row_step[i], s.row_ns[i], s.row_log[i], s.steps_per_row)
     _join_reference(s, n)
+    first = s.measured.level
     _measure_reference(s)
+    s.pattern.value += first - s.measured.level
     s.state = HEALTHY
 
 
@@ -483,7 +485,11 @@ def advance(s, step: int, time_ns: int, step_time_s: float, n_steps: float) -> i
     log_time = math.log(step_time_s)
     s.seen += 1
     s.steps_per_row = n_steps if s.seen == 1 else s.steps_per_row + (n_steps - s.steps_per_row) / min(s.seen, 32)
-    is_time = pattern.remember(s.pattern, _index(s, step), log_time)
+    if s.seen == 1:
+        s.measured.level = log_time  # until it is learnt
+    # Relative to the level of the moment: medians over two levels would be a pattern of their own.
+    at = s.slow_level if s.state == SLOW else s.measured.level
+    is_time = pattern.remember(s.pattern, _index(s, step), log_time - at)
     log_time -= pattern.offset_of(s.pattern, _index(s, step))
     kind = _settle(s, step, time_ns, log_time)
     if is_time and s.state != LEARNING and s.n_held == 0:
@@ -517,8 +523,8 @@ def _look_for_pattern(s) -> None:  # type: ignore[no-untyped-def]
     n = 0
     for i in range(max(p.n - pattern.ROWS, 0), p.n):
         value = p.value[i] - pattern.offset_of(p, p.index[i])
-        if p.index[i] < _index(s, first) and abs(value - s.measured.level) < PAUSE:
-            past[n] = value
+        if p.index[i] < _index(s, first) and abs(value) < PAUSE:
+            past[n] = value + s.measured.level
             n += 1
     if n < LEARN_ROWS:
         return
