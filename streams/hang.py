@@ -169,7 +169,8 @@ class HangWatch:
         assert hang is not None
         old = hang.finding
         graph = wait_graph(self._progress, self._members, now_ns - round(self._settings.suspect_after_s * 1e9))
-        new = self._conclude(graph, now_ns, old.onset.step if old.onset else None, unseen)
+        said_ns = old.detected.time_ns if old.detected else None
+        new = self._conclude(graph, now_ns, old.onset.step if old.onset else None, unseen, said_ns=said_ns)
         better = _RANKING[new.verdict] > _RANKING[old.verdict]
         pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)
         if better:
@@ -182,7 +183,15 @@ class HangWatch:
             return []
         return [hang.finding]
 
-    def _conclude(self, graph: WaitGraph, now_ns: int, step: int | None, unseen: tuple[str, ...]) -> Finding:
+    def _conclude(
+        self,
+        graph: WaitGraph,
+        now_ns: int,
+        step: int | None,
+        unseen: tuple[str, ...],
+        *,
+        said_ns: int | None = None,
+    ) -> Finding:
         oldest = min(graph.waiting.values(), key=lambda w: (w.call.launch_ns, w.rank), default=None)
         if oldest is None:
             onset_ns, identity = max(self._advanced_ns.values(), default=now_ns), ("", -1)
@@ -195,7 +204,7 @@ class HangWatch:
                 f"ranks {_list(waiting)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
                 f"in {oldest.call.op} {oldest.call.seq} of {name!r}",
             )
-        named = self._name(graph)
+        named = self._name(graph, said_ns)
         return Finding(
             id=event_id("hang", self._job, self._attempt, *identity, step),
             job=self._job,
@@ -214,11 +223,9 @@ class HangWatch:
             unseen=(*named.unseen, *unseen),
         )
 
-    def _name(self, graph: WaitGraph) -> _Named:
+    def _name(self, graph: WaitGraph, said_ns: int | None) -> _Named:
         concerned = graph.roots | frozenset(graph.waiting) or frozenset(self._processes)
-        halted = tuple(
-            rank for rank in sorted(concerned) if rank in self._processes and self._processes[rank].state in _HALTED
-        )
+        halted = tuple(rank for rank in sorted(concerned) if self._is_halted(rank, said_ns))
         roots = tuple(sorted(graph.roots))
         if halted:
             cause: Cause = "H3" if set(halted) & set(graph.waiting) else "H1"
@@ -248,6 +255,13 @@ class HangWatch:
             sentence = f"rank {behind[0]} has launched fewer calls than the other members of its communicators"
             return _Named("suspected", "H1", behind, (), (sentence,), (outside,))
         return _Named("unknown", None, (), behind or tuple(sorted(self._processes)), (), (outside,))
+
+    def _is_halted(self, rank: int, said_ns: int | None) -> bool:
+        """Stopped, or gone before the hang was said: whoever leaves a job that hangs already is not guilty of it."""
+        process = self._processes.get(rank)
+        if process is None or process.state not in _HALTED:
+            return False
+        return process.state == "stopped" or said_ns is None or process.since_ns <= said_ns
 
     def _behind(self) -> tuple[int, ...]:
         """Ranks that have launched less than a peer on some communicator.

@@ -311,3 +311,11 @@ def test_a_slowdown_below_the_bar_names_its_rank_and_wakes_nobody() -> None:
     assert found[-1].magnitude is not None
     assert 0.04 < found[-1].magnitude < 0.10
     assert not any(finding.pages for finding in found)
+
+
+def test_ranks_that_are_killed_after_a_hang_are_not_guilty_of_it() -> None:
+    """A link is dead, everybody waits, and in the end the job is killed with all its ranks."""
+    simulation = job(SlowLink(link=(0, 2), bandwidth_factor=0.0, from_step=100), iterations=200)
+    last = incidents(run(simulation.events()))[-1]
+    assert {finding.kind for finding in last.findings} == {"hang"}
+    assert all(finding.culprits == () for finding in last.findings)
