@@ -83,7 +83,7 @@ class ChangepointDetector:
 
     - it lies at least `min_change` beyond the reference,
     - and 5.25 standard errors, by the noise and lag-1 correlation of the reference and of thousands of steps before,
-    - and as many by how windows of its length strayed in the reference,
+    - and as many by how windows of its length strayed in the reference (or it is 20 % and 2.5 times the furthest stray),
     - and it persists: ten steps, most of them (and four of the last five) past the middle between the levels.
 
     Logarithms, because slowdowns are ratios and jitter scales with the step time; trimmed means, because step times
@@ -101,8 +101,10 @@ class ChangepointDetector:
 
     Where rows are means of ten steps or more (`n_steps`), six rows may be a level.
 
-    Bounds, in steps of the new level: an abrupt change is said after 10 at the earliest; one of 20 % after 12 where
-    the noise of a 30-step mean is below 2 %. State is bounded (`SERIES.itemsize` bytes).
+    Bounds, in steps of the new level: an abrupt change is said after 10 at the earliest, and within 64 or not at all
+    (then by drift.py, or never); a return to the level before is said within 64 in any case. Where four standard
+    deviations of a 30-step mean stay below 12 %, changes of 12 % and more are said within 24, those of 20 % within 12
+    in the median (docs/scoreboard.md). State is bounded (`SERIES.itemsize` bytes).
 
     What it cannot see: changes within the first 24 steps; drifts slower than 4 % in 1,500 steps.
 
