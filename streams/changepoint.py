@@ -83,7 +83,7 @@ class ChangepointDetector:
 
     - it lies at least `min_change` beyond the reference,
     - and 5.25 standard errors, by the noise and lag-1 correlation of the reference and of thousands of steps before,
-    - and as many by how windows of its length strayed in the reference (or it is 20 % and 2.5 times the furthest stray),
+    - and as many by how windows of its length strayed in the reference (or it is 20 % and 2.5 times the furthest one),
     - and it persists: ten steps, most of them (and four of the last five) past the middle between the levels.
 
     Logarithms, because slowdowns are ratios and jitter scales with the step time; trimmed means, because step times
