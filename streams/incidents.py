@@ -32,7 +32,7 @@ class IncidentBook:
     """The incidents of one job.
 
     A finding joins the open incident that shares a culprit with it, or of whose stall or exit it is the next
-    chapter; else it opens a new one.
+    chapter; else it opens a new one, if it concerns somebody.
     """
 
     def __init__(self, job: str, attempt: int) -> None:
@@ -56,8 +56,8 @@ class IncidentBook:
         """
         entry = self._of(finding)
         if entry is None:
-            if finding.kind in ("planned", "change"):
-                return []  # nothing is wrong: it stays a finding
+            if not _concerns_somebody(finding):
+                return []  # it stays a finding
             incident = Incident(
                 id=event_id("incident", self._job, self._attempt, finding.id),
                 version=0,
@@ -145,6 +145,16 @@ class IncidentBook:
 
     def _cost(self, excess_s: float) -> Cost:
         return Cost(excess_s=excess_s, ranks=self.ranks, gpu_hours=excess_s * self.ranks / 3600.0)
+
+
+def _concerns_somebody(finding: Finding) -> bool:
+    """Whether it opens an incident: not what was meant, and slowness only when it would wake somebody or has a name.
+
+    A shared machine makes every job slow now and then; a finding says so to who looks, an incident to everybody.
+    """
+    if finding.kind in ("planned", "change"):
+        return False
+    return finding.kind not in ("slow", "intermittent") or finding.pages or bool(finding.culprits or finding.links)
 
 
 def _update(entry: _Open, ongoing_s: Mapping[str, float]) -> None:

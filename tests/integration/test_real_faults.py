@@ -79,7 +79,7 @@ def test_a_script_beside_modules_of_our_names_runs_as_without_us(tmp_path: Path)
     run = realjob.start(tmp_path, command, cwd=folder, env=env)
     assert run.wait(120) == 0, run.text()
     alone = subprocess.run(
-        command, cwd=folder, env=realjob.environment(env), capture_output=True, text=True, timeout=120, check=True
+        command, cwd=folder, env=realjob.environment(env), capture_output=True, text=True, timeout=120, check=False
     )
     said = "collector theirs storage theirs streams theirs site theirs"
     for text in (run.text(), alone.stdout):

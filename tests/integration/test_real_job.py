@@ -62,7 +62,8 @@ def clean(folder: Path) -> str:
     steps = folder / "steps.csv"
     run = realjob.start(folder, realjob.torchrun("--iterations", 1000, "--csv", steps))
     assert run.wait(240) == 0, run.text()
-    assert run.incidents() == []
+    incidents = run.incidents()
+    assert incidents == [], [finding for incident in incidents for finding in incident["findings"]]
     (row,) = run.sql("SELECT count() AS iterations FROM iterations")
     assert int(row["iterations"]) == 1000
     ours = [row["step_time_s"] for row in run.sql("SELECT step_time_s FROM iterations ORDER BY step")]
