@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pacehound.events import EarlierRun, Finding, Instant
+from pacehound.events import EarlierRun, Finding, FindingKind, Instant
 from pacehound.identity import event_id
 from streams.changepoint import Change, ChangepointDetector
 from streams.history import planned_by
@@ -127,7 +127,6 @@ class StepWatch:
         self._work: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=WORK_ROWS)
         self._excesses: deque[float] = deque(maxlen=STILL_ROWS)
         self._row = 0
-        self._steps_seen = 0
         self._last_change: Change | None = None
         self._slow: Finding | None = None
         self._slow_before_s = 0.0
@@ -172,7 +171,6 @@ class StepWatch:
         if row.planned:
             self._detector.skip_planned()
             return []
-        self._steps_seen += row.n_steps
         change = self._detector.update(row.step - row.n_steps + 1, row.time_ns, row.step_time_s, row.n_steps)
         if change is not None:
             change = replace(change, detected_step=row.step)
@@ -227,21 +225,17 @@ class StepWatch:
             evidence.append("it came slowly: no single step stands out, the older blocks of steps are all faster")
         elif change.is_small:
             evidence.append("too small for one look: told by many steps against all the older ones")
-        return Finding(
-            id=event_id("slow", self._job, self._attempt, change.step),
-            job=self._job,
-            attempt=self._attempt,
-            kind="slow",
-            verdict="unknown",
-            cause=None,
-            onset=Instant(step=change.step, time_ns=change.time_ns),
-            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
-            magnitude=change.after_s / change.baseline_s - 1.0,
-            lasting=change.detected_step - change.step + 1 >= LASTING_STEPS,
-            pages=self._pages(change.detected_step - change.step + 1, change.after_s / change.baseline_s - 1.0),
+        n_steps = change.detected_step - change.step + 1
+        magnitude = change.after_s / change.baseline_s - 1.0
+        return self._finding(
+            "slow",
+            change.step,
+            at=_instants(change),
+            magnitude=magnitude,
+            lasting=n_steps >= LASTING_STEPS,
+            pages=self._pages(n_steps, magnitude),
             evidence=tuple(evidence),
             unseen=self._unseen(),
-            source=self._source,
         )
 
     def _unseen(self) -> tuple[str, ...]:
@@ -298,19 +292,9 @@ class StepWatch:
         return [finding]
 
     def _change_finding(self, change: Change, before_s: float, evidence: tuple[str, ...]) -> Finding:
-        return Finding(
-            id=event_id("change", self._job, self._attempt, change.step),
-            job=self._job,
-            attempt=self._attempt,
-            kind="change",
-            verdict="unknown",
-            cause=None,
-            onset=Instant(step=change.step, time_ns=change.time_ns),
-            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
-            magnitude=change.after_s / before_s - 1.0,
-            lasting=True,
-            evidence=evidence,
-            source=self._source,
+        magnitude = change.after_s / before_s - 1.0
+        return self._finding(
+            "change", change.step, at=_instants(change), magnitude=magnitude, lasting=True, evidence=evidence
         )
 
     def _change_of_work(self, change: Change, log_ratio: float) -> str:
@@ -327,22 +311,17 @@ class StepWatch:
 
     def _on_spell(self, spell: SpellChange, row: StepTime) -> list[Finding]:
         if spell.kind == "begins":
-            self._intermittent = Finding(
-                id=event_id("intermittent", self._job, self._attempt, spell.first.step),
-                job=self._job,
-                attempt=self._attempt,
-                kind="intermittent",
-                verdict="unknown",
-                cause=None,
-                onset=Instant(step=spell.first.step, time_ns=spell.first.time_ns),
-                detected=Instant(step=row.step, time_ns=row.time_ns),
+            first = Instant(step=spell.first.step, time_ns=spell.first.time_ns)
+            self._intermittent = self._finding(
+                "intermittent",
+                spell.first.step,
+                at=(first, Instant(step=row.step, time_ns=row.time_ns)),
                 magnitude=spell.loss,
                 evidence=(
                     f"{spell.n} times since step {spell.first.step} one or a few steps took much longer, without a "
                     f"rhythm: {spell.loss:.1%} of the time is lost to them; the level in between has not moved",
                 ),
                 unseen=(_NO_CALLS,),
-                source=self._source,
             )
             return [self._intermittent]
         if self._intermittent is None:
@@ -360,19 +339,51 @@ class StepWatch:
         return [ended]
 
     def _note(self, what: str, number: int, words: str, change: Change | None = None) -> Finding:
-        return Finding(
-            id=event_id("planned", self._job, self._attempt, what, number),
-            job=self._job,
-            attempt=self._attempt,
-            kind="planned",
-            verdict="unknown",
-            cause=None,
-            onset=None if change is None else Instant(step=change.step, time_ns=change.time_ns),
-            detected=None if change is None else Instant(step=change.detected_step, time_ns=change.detected_ns),
+        return self._finding(
+            "planned",
+            what,
+            number,
+            at=(None, None) if change is None else _instants(change),
             magnitude=None if change is None else change.after_s / change.before_s - 1.0,
             evidence=(words,),
+        )
+
+    def _finding(
+        self,
+        kind: FindingKind,
+        *identity: str | int,
+        at: tuple[Instant | None, Instant | None],
+        magnitude: float | None,
+        evidence: tuple[str, ...],
+        lasting: bool = False,
+        pages: bool = False,
+        unseen: tuple[str, ...] = (),
+    ) -> Finding:
+        """A finding of this series; `at` is when it began and when it was said. Step times name nobody."""
+        onset, detected = at
+        return Finding(
+            id=event_id(kind, self._job, self._attempt, *identity),
+            job=self._job,
+            attempt=self._attempt,
+            kind=kind,
+            verdict="unknown",
+            cause=None,
+            onset=onset,
+            detected=detected,
+            magnitude=magnitude,
+            lasting=lasting,
+            pages=pages,
+            evidence=evidence,
+            unseen=unseen,
             source=self._source,
         )
+
+
+def _instants(change: Change) -> tuple[Instant, Instant]:
+    return (
+        Instant(step=change.step, time_ns=change.time_ns),
+        Instant(step=change.detected_step, time_ns=change.detected_ns),
+    )
 
 
 def level_words(change: Change) -> str:
