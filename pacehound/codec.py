@@ -35,6 +35,8 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.markers": events.Markers,
     "pacehound.tick": events.Tick,
     "pacehound.host": events.HostSample,
+    "pacehound.vitals": events.HostVitals,
+    "pacehound.evidence": events.HostEvidence,
     "pacehound.history": events.JobHistory,
     "pacehound.watermark": events.Watermark,
     "pacehound.iteration": events.IterationSample,

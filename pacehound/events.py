@@ -26,6 +26,7 @@ VerdictWord = Literal["culprit", "suspected", "unknown"]
 Cause = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
 IncidentState = Literal["open", "relieved", "closed"]
 RunState = Literal["running", "stopped", "exited", "unknown"]
+StackState = Literal["in_call", "storage", "data_loading", "lock", "computing", "stopped", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,22 @@ class Topology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCall:
-    """A call that was launched and has not completed."""
+    """A call that was launched and has not completed.
+
+    Attributes
+    ----------
+    peer
+        World rank of the peer (point-to-point) or root (rooted operations), else -1.
+    redop
+        The reduction, where the source knows it, else `unknown`.
+    algorithm
+        `ring` or `tree`, where the source knows it: only ranks with the same part in it can be compared.
+    has_started
+        Whether the device has begun it; `None` where the source cannot see that.
+    send_count, recv_count
+        Network chunks sent and received for it so far (CCL-D 4.1.2); -1 where the source cannot see them.
+
+    """
 
     seq: int
     op: str
@@ -71,16 +87,35 @@ class OpenCall:
     launch_ns: int
     peer: int = -1
     direction: str = "none"
+    redop: str = "unknown"
+    algorithm: str = ""
+    has_started: bool | None = None
+    send_count: int = -1
+    recv_count: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairProgress:
+    """How far one rank is with its calls to (`send`) or from (`recv`) one peer, which are numbered apart."""
+
+    peer: int
+    direction: str
+    last_launched: int = NEVER
+    last_completed: int = NEVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProgress:
-    """How far one rank is on one communicator: sequence numbers of its collectives, and what it waits in."""
+    """How far one rank is on one communicator: sequence numbers of its collectives, and what it waits in.
+
+    `open` holds the oldest calls alone; `pairs` may be empty where the source does not count point-to-point calls.
+    """
 
     rank: int
     last_launched: int = NEVER
     last_completed: int = NEVER
     open: tuple[OpenCall, ...] = ()
+    pairs: tuple[PairProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +131,11 @@ class Progress:
         that whoever merges the streams of a job knows which ones to wait for.
     marks_iterations
         The optimizer steps of this host's ranks are seen: nobody needs to look for a period in their calls.
+    sees_completion
+        `last_completed` and the open calls mean something. A source that sees launches alone cannot tell a call that
+        is open from one that has ended.
+    captured_total
+        Calls of this host's ranks on this communicator that went into a CUDA graph; their replays are not seen.
     closed
         Nothing more will come from this host on this communicator.
 
@@ -110,6 +150,8 @@ class Progress:
     announced: tuple[str, ...] = ()
     dropped_total: int = 0
     marks_iterations: bool = False
+    sees_completion: bool = True
+    captured_total: int = 0
     closed: bool = False
 
     def identity(self) -> str:
@@ -211,6 +253,160 @@ class HostSample:
     def identity(self) -> str:
         """Names (job, attempt, host, time)."""
         return event_id("host", self.job, self.attempt, self.host, self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """One GPU, as NVML reads it.
+
+    Attributes
+    ----------
+    uuid, index
+        Its name on this host.
+    ranks
+        World ranks whose processes use it.
+    throttle_reasons
+        Why its clocks are below what was asked for, in NVML's words (`hw_thermal_slowdown`, `sw_power_cap`, …).
+    sm_clock_mhz, max_sm_clock_mhz, temperature_c, power_w
+        0 where it does not say.
+    ecc_uncorrected
+        Uncorrected memory errors since the driver was loaded.
+    xid
+        The last XID error of it that the kernel has logged since the job began; 0 for none.
+
+    """
+
+    uuid: str
+    index: int
+    ranks: tuple[int, ...] = ()
+    throttle_reasons: tuple[str, ...] = ()
+    sm_clock_mhz: int = 0
+    max_sm_clock_mhz: int = 0
+    temperature_c: int = 0
+    power_w: float = 0.0
+    ecc_uncorrected: int = 0
+    xid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicReading:
+    """One network interface or InfiniBand port: whether it is up, and its error counters by the kernel's names."""
+
+    name: str
+    state: str
+    errors: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketReading:
+    """One TCP connection of a rank, as the kernel counts it (TCP_INFO).
+
+    The same connection read on the other host has `local` and `remote` the other way round: that names the peer.
+
+    Attributes
+    ----------
+    local, remote
+        `address:port`.
+    acked_bytes, received_bytes, retransmitted_bytes
+        Since it was opened.
+    busy_us
+        How long it has had data on its way or waiting to be sent, since it was opened.
+    unsent_bytes
+        Waiting in its queue now.
+    rtt_us, min_rtt_us
+        Smoothed and smallest round trip.
+    delivery_bytes_per_s
+        The rate at which the peer last acknowledged data.
+
+    """
+
+    rank: int
+    pid: int
+    local: str
+    remote: str
+    acked_bytes: int = 0
+    received_bytes: int = 0
+    retransmitted_bytes: int = 0
+    busy_us: int = 0
+    unsent_bytes: int = 0
+    rtt_us: int = 0
+    min_rtt_us: int = 0
+    delivery_bytes_per_s: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostVitals:
+    """What the hardware of a host says of itself, every few seconds: it raises or lowers a hypothesis.
+
+    `oom_kills` counts processes of the job that the kernel has killed for memory.
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    host: str
+    gpus: tuple[GpuReading, ...] = ()
+    nics: tuple[NicReading, ...] = ()
+    sockets: tuple[SocketReading, ...] = ()
+    oom_kills: int = 0
+
+    def identity(self) -> str:
+        """Names (job, attempt, host, time)."""
+        return event_id("vitals", self.job, self.attempt, self.host, self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStack:
+    """What one rank's process was doing when it was asked.
+
+    Attributes
+    ----------
+    taken_by
+        `py-spy` (Python and native frames), or `proc` (the kernel's view: system call and wait channel).
+    frames
+        The main thread's, innermost first.
+    doing
+        What the frames say it waits in: a call on a communicator, storage, data loading, a lock, or nothing
+        (`computing`); `stopped` is a SIGSTOP or debugger, `unknown` where the frames do not tell.
+    libraries
+        Communication libraries loaded in it whose calls are not seen.
+
+    """
+
+    rank: int
+    pid: int
+    taken_by: Literal["py-spy", "proc"]
+    frames: tuple[str, ...] = ()
+    doing: StackState = "unknown"
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEvidence:
+    """What an agent collected because calls of its own ranks stayed open, or nothing moved, for too long.
+
+    Attributes
+    ----------
+    reason
+        Why it looked, in words.
+    stacks
+        Of its ranks, those that wait and one that does not.
+    kernel_log
+        Lines of the kernel's log since the job began that name a GPU error (XID), a lack of memory or a link.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    host: str
+    reason: str
+    stacks: tuple[RankStack, ...] = ()
+    kernel_log: tuple[str, ...] = ()
+
+    def identity(self) -> str:
+        """Names (job, attempt, host, time)."""
+        return event_id("evidence", self.job, self.attempt, self.host, self.time_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

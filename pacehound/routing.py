@@ -10,7 +10,9 @@ from pacehound.events import (
     Decision,
     Finding,
     GroupOutlier,
+    HostEvidence,
     HostSample,
+    HostVitals,
     Incident,
     IterationSample,
     JobHistory,
@@ -29,6 +31,8 @@ Event = (
     | Markers
     | Tick
     | HostSample
+    | HostVitals
+    | HostEvidence
     | JobHistory
     | Rounds
     | Watermark
@@ -61,7 +65,7 @@ def route(event: Event) -> tuple[topics.Topic, str]:
         case Tick():
             is_host = event.stream.startswith(HOST_STREAM)
             return (topics.HOSTS if is_host else topics.CALLS), event.stream
-        case HostSample():
+        case HostSample() | HostVitals() | HostEvidence():
             return topics.HOSTS, host_stream(event.job, event.host)
         case JobHistory():
             return topics.HOSTS, event.job

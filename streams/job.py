@@ -9,7 +9,9 @@ from pacehound.events import (
     EarlierRun,
     Finding,
     GroupOutlier,
+    HostEvidence,
     HostSample,
+    HostVitals,
     Incident,
     Instant,
     IterationSample,
@@ -58,7 +60,9 @@ class JobOperator:
         self.attempt = attempt
         self._tick_ns = round(settings.stream.tick_s * 1e9)
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
-        self._merge: Merge[IterationSample | Progress | Topology | Markers | HostSample] = Merge()
+        self._merge: Merge[IterationSample | Progress | Topology | Markers | HostSample | HostVitals | HostEvidence] = (
+            Merge()
+        )
         self._world: str | None = None
         self._world_size = 0
         self._done_ns: int | None = None  # everything up to this boundary has been worked on
@@ -119,6 +123,10 @@ class JobOperator:
         self._merge.push(stream, sample)
         self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)
         return self._work()
+
+    def on_witness(self, event: HostVitals | HostEvidence) -> None:
+        """What a host has to say besides its calls and processes; no time passes with it."""
+        self._merge.push(host_stream(self.job, event.host), event)
 
     def on_history(self, history: JobHistory) -> None:
         """What earlier runs of the job did."""

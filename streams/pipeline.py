@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pacehound import __version__
 from pacehound.calls import CallBatch
 from pacehound.errors import InvalidEvent
-from pacehound.events import HostSample, JobHistory, Markers, Progress, Tick, Topology, Watermark
+from pacehound.events import (
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    JobHistory,
+    Markers,
+    Progress,
+    Tick,
+    Topology,
+    Watermark,
+)
 from pacehound.rounds import Rounds
 from pacehound.routing import HOST_STREAM, Event, host_stream
 from pacehound.settings import Settings
@@ -68,6 +78,10 @@ class Pipeline:
                 return []  # its command has joined no process group: another host of the job may yet
             case HostSample():
                 return self._finish(key, list(self._job(key).on_host(event)))
+            case HostVitals() | HostEvidence():
+                if key in self._jobs:
+                    self._jobs[key].on_witness(event)
+                return []
             case JobHistory():
                 self._job(key).on_history(event)
                 return []
