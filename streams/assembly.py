@@ -33,6 +33,8 @@ class Rows:
     arrival_ns: Int64Array
     start_ns: Int64Array
     end_ns: Int64Array
+    signature: Int64Array
+    """What was called, packed (`signatures.packed_signatures`); 0 where ranks need not agree."""
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -52,6 +54,14 @@ class ClosedRounds:
     arrival_ns: Int64Array
     start_ns: Int64Array
     end_ns: Int64Array
+    signature: Int64Array
+    """Shape `(n_rounds, n_ranks)`; 0 where a rank's row is missing."""
+
+    def disagreeing(self) -> Int64Array:
+        """Positions of the rounds in which two ranks called different things, as far as both are known."""
+        lowest = np.where(self.signature > 0, self.signature, _NEVER_NS).min(axis=1, initial=_NEVER_NS)
+        differ = (self.signature > 0) & (self.signature != lowest[:, None])
+        return np.flatnonzero(differ.any(axis=1))
 
 
 class RoundGrid:
@@ -85,6 +95,15 @@ class RoundGrid:
         self._arrival_ns = np.zeros((capacity, self.n_ranks), np.int64)
         self._start_ns = np.zeros((capacity, self.n_ranks), np.int64)
         self._end_ns = np.zeros((capacity, self.n_ranks), np.int64)
+        self._signature = np.zeros((capacity, self.n_ranks), np.int64)
+
+    def signatures_at(self, seq: int) -> Int64Array:
+        """What each rank called in a round that is open, shape `(n_ranks,)`; 0 where no row has come."""
+        line = seq - (self._base or 0)
+        if self._base is None or not 0 <= line < self._length or self._closed[line]:
+            return np.zeros(self.n_ranks, np.int64)
+        signatures: Int64Array = self._signature[line]
+        return signatures
 
     def add(self, rows: Rows) -> None:
         """Put rows into the grid.
@@ -128,6 +147,7 @@ class RoundGrid:
         self._arrival_ns[line, rows.column] = rows.arrival_ns
         self._start_ns[line, rows.column] = rows.start_ns
         self._end_ns[line, rows.column] = rows.end_ns
+        self._signature[line, rows.column] = rows.signature
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""
@@ -182,6 +202,7 @@ class RoundGrid:
             arrival_ns=self._arrival_ns[index],
             start_ns=self._start_ns[index],
             end_ns=self._end_ns[index],
+            signature=self._signature[index],
         )
         self._closed[index] = True
         self._drop_closed_head()
@@ -218,4 +239,5 @@ class RoundGrid:
             self._arrival_ns,
             self._start_ns,
             self._end_ns,
+            self._signature,
         )

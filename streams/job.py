@@ -18,6 +18,7 @@ from pacehound.events import (
     JobHistory,
     Markers,
     Progress,
+    SignatureMismatch,
     Topology,
     Watermark,
 )
@@ -26,6 +27,7 @@ from pacehound.routing import host_stream
 from pacehound.settings import Settings
 from streams.communicator import StageOneEvent
 from streams.critical_path import Charges, RoundIndex
+from streams.departure import LastIterations
 from streams.exits import ExitWatch
 from streams.hang import MIN_ITERATIONS, HangWatch
 from streams.incidents import IncidentBook
@@ -34,6 +36,7 @@ from streams.recurring import RecurringIterations
 from streams.slow import IterationRecord, Scene, SlowWatch
 from streams.transfers import TransferBook
 
+_Merged = IterationSample | Progress | Topology | Markers | SignatureMismatch | HostSample | HostVitals | HostEvidence
 StageTwoEvent = IterationSample | Changepoint | GroupOutlier | Finding | Incident
 
 _CLOCK_JUMP_TICKS = 3_600
@@ -60,18 +63,18 @@ class JobOperator:
         self.attempt = attempt
         self._tick_ns = round(settings.stream.tick_s * 1e9)
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
-        self._merge: Merge[IterationSample | Progress | Topology | Markers | HostSample | HostVitals | HostEvidence] = (
-            Merge()
-        )
+        self._merge: Merge[_Merged] = Merge()
         self._world: str | None = None
         self._world_size = 0
         self._done_ns: int | None = None  # everything up to this boundary has been worked on
-        self._recent: list[Rounds] = []
+        self._recent: list[Rounds] = []  # of the iteration that is going on
+        self._rounds_before: list[Rounds] = []  # and those from which these were left when it began
         self._communicators: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._heard_ns: dict[str, int] = {}
         self._hosts: set[str] = set()
         self._dropped: dict[tuple[str, str], int] = {}
         self._previous: IterationSample | None = None
+        self._before_previous: IterationSample | None = None
         self._step: int | None = None
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
@@ -201,6 +204,10 @@ class JobOperator:
                         self._closed_hosts[event.host] = event.closed_why
                     self._hang.on_host(event)
                     self._exits.on_host(event)
+                case HostVitals() | HostEvidence():
+                    self._hang.on_host(event)
+                case SignatureMismatch():
+                    self._hang.on_mismatch(event)
                 case Markers():
                     self._on_pauses(event)
                 case IterationSample() if self._counts(event):
@@ -218,6 +225,7 @@ class JobOperator:
             is_setup=self._iteration_count < MIN_ITERATIONS,
             planned=bool(self._paused),
             unseen=self._unseen(until_ns),
+            iterations=self._last_iterations(),
         )
         findings += self._exits.on_tick(until_ns, self._step, is_hung=self._hang.is_hung)
         events += self._note(findings, until_ns)
@@ -250,10 +258,12 @@ class JobOperator:
         """What was an iteration until now is none."""
         self._ended += self._slow.end(Instant(step=sample.step, time_ns=sample.time_ns))
         self._slow, self._previous = SlowWatch(self.job, self.attempt, self._min_change), None
+        self._before_previous = None
         self._slow.on_history(self._earlier)
 
     def _on_iteration(self, sample: IterationSample, index: RoundIndex) -> list[StageTwoEvent]:
         previous, self._previous = self._previous, sample
+        self._before_previous, self._rounds_before = previous, self._recent
         self._step = sample.step
         if previous is None or sample.step_time_s <= 0:
             return []
@@ -313,6 +323,18 @@ class JobOperator:
         else:
             keep_ns = max((rounds.time_ns for rounds in self._recent), default=0) - _BEFORE_FIRST_NS
         self._recent = [rounds for rounds in self._recent if rounds.time_ns > keep_ns]
+
+    def _last_iterations(self) -> LastIterations | None:
+        """The calls of this iteration and of the one before; looked at only when something hangs."""
+        if self._previous is None or self._before_previous is None:
+            return None
+        begins, before = self._previous, self._before_previous
+        known = {id(rounds) for rounds in self._recent}
+        return LastIterations(
+            rounds=[*(rounds for rounds in self._rounds_before if id(rounds) not in known), *self._recent],
+            begins_ns=dict(zip(begins.ranks, begins.ends_ns, strict=True)),
+            previous_begins_ns=dict(zip(before.ranks, before.ends_ns, strict=True)),
+        )
 
     def _unseen(self, now_ns: int) -> tuple[str, ...]:
         sentences = []
