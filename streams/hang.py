@@ -25,8 +25,9 @@ from pacehound.events import (
 )
 from pacehound.identity import event_id
 from pacehound.settings import HangSettings
+from streams.case_notes import case_notes, drain_proposal
 from streams.departure import LastIterations
-from streams.rootcause import HangScene, RootCause, root_cause
+from streams.rootcause import HangScene, RootCause, mismatch, root_cause
 from streams.standings import Standings
 from streams.waits import WaitGraph, wait_graph
 from streams.witnesses import Witnesses
@@ -44,6 +45,10 @@ SURVIVED_FACTOR = 2.0
 
 MAX_MISMATCHES = 16
 """Kept per communicator: what matters is the first one."""
+
+
+MISMATCH_MATTERS_NS = 60_000_000_000
+"""Calls that did not match so long before somebody left, and did no harm since, did not make it leave."""
 
 
 @dataclass(slots=True)
@@ -78,6 +83,7 @@ class HangWatch:
         self._survived_s = 0.0
         self._hang: _Hang | None = None
         self.witnesses = Witnesses()
+        self.checkpoint_ns: int | None = None  # when the last one ended
 
     @property
     def is_hung(self) -> bool:
@@ -108,11 +114,13 @@ class HangWatch:
             case HostEvidence():
                 self.witnesses.on_evidence(event)
 
-    def on_mismatch(self, mismatch: SignatureMismatch) -> None:
+    def on_mismatch(self, met: SignatureMismatch) -> None:
         """Ranks have met with different calls."""
-        known = self._mismatches.setdefault(mismatch.communicator, {})
-        if mismatch.seq in known or len(known) < MAX_MISMATCHES:
-            known[mismatch.seq] = mismatch
+        known = self._mismatches.setdefault(met.communicator, {})
+        if any(met.time_ns - before.time_ns > MISMATCH_MATTERS_NS for before in known.values()):
+            known.clear()  # they did no harm
+        if met.seq in known or len(known) < MAX_MISMATCHES:
+            known[met.seq] = met
 
     def mismatches(self) -> Mapping[tuple[str, int], Mapping[int, CallSignature]]:
         """The first mismatches of each communicator."""
@@ -186,7 +194,7 @@ class HangWatch:
         if self._hang is not None:
             return self._look_again(now_ns, unseen, iterations)
         before_ns = now_ns - round(limit_s * 1e9)
-        graph = wait_graph(self._standings, before_ns)
+        graph = wait_graph(self._standings, before_ns, unheard=self.witnesses.unheard())
         stuck = self._stuck(graph, before_ns)
         has_moved = self._advanced_ns > 0
         quiet = bool(has_moved.any()) and bool((self._advanced_ns[has_moved] <= before_ns).all())
@@ -199,6 +207,27 @@ class HangWatch:
         finding = self._finding(found, graph, now_ns, step, unseen)
         self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
         return [finding]
+
+    def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:
+        """What follows from calls that did not match shortly before a time, if there were any."""
+        recent = {
+            (communicator, seq): dict(found.called)
+            for communicator, rounds in self._mismatches.items()
+            for seq, found in rounds.items()
+            if until_ns - MISMATCH_MATTERS_NS <= found.time_ns
+        }
+        if not recent:
+            return None
+        return mismatch(
+            HangScene(
+                graph=WaitGraph(),
+                before_ns=until_ns,
+                standings=self._standings,
+                witnesses=self.witnesses,
+                mismatches=recent,
+                iterations=iterations,
+            )
+        )
 
     def _stuck(self, graph: WaitGraph, before_ns: int) -> tuple[int, ...]:
         """Ranks in calls that have not moved for so long and wait for nobody who has.
@@ -224,7 +253,7 @@ class HangWatch:
         assert hang is not None
         old = hang.finding
         before_ns = now_ns - round(self._settings.suspect_after_s * 1e9)
-        graph = wait_graph(self._standings, before_ns)
+        graph = wait_graph(self._standings, before_ns, unheard=self.witnesses.unheard())
         frozen_ns = old.detected.time_ns if old.detected else None
         found = self._root_cause(graph, before_ns, iterations, frozen_ns=frozen_ns)
         pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)
@@ -271,6 +300,11 @@ class HangWatch:
                 f"in {oldest.op} {oldest.seq} of {name!r}",
             )
         culprits = set(found.culprits)
+        named = found.culprits or tuple(dict.fromkeys(rank for link in found.links for rank in link))
+        age_s = None if self.checkpoint_ns is None else max(0, now_ns - self.checkpoint_ns) / 1e9
+        waiting = [rank for rank in sorted(graph.stands_in) if rank not in culprits]
+        notes = case_notes(self.witnesses, named, waiting, checkpoint_age_s=age_s)
+        proposal = drain_proposal(self.witnesses, found.culprits) if found.verdict == "culprit" else ""
         return Finding(
             id=event_id("hang", self._job, self._attempt, *identity, step),
             job=self._job,
@@ -280,13 +314,13 @@ class HangWatch:
             cause=found.cause,
             culprits=found.culprits,
             candidates=found.candidates,
-            victims=tuple(rank for rank in sorted(graph.stands_in) if rank not in culprits) if culprits else (),
+            victims=tuple(waiting) if culprits else (),
             links=found.links,
             onset=Instant(step=step, time_ns=onset_ns),
             detected=Instant(step=step, time_ns=now_ns),
             lasting=True,
             pages=self._pages(onset_ns, now_ns),
-            evidence=(*evidence, *found.evidence),
+            evidence=(*evidence, *found.evidence, *notes, *([proposal] if proposal else [])),
             unseen=(*found.unseen, *unseen),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pacehound.events import (
     CHECKPOINT_BEGIN,
+    CHECKPOINT_END,
     EVALUATION_BEGIN,
     Changepoint,
     EarlierRun,
@@ -33,6 +34,8 @@ from streams.hang import MIN_ITERATIONS, HangWatch
 from streams.incidents import IncidentBook
 from streams.merge import CLOSED_NS, Merge
 from streams.recurring import RecurringIterations
+from streams.rootcause import RootCause
+from streams.silence import SilenceWatch
 from streams.slow import IterationRecord, Scene, SlowWatch
 from streams.transfers import TransferBook
 
@@ -72,6 +75,7 @@ class JobOperator:
         self._communicators: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._heard_ns: dict[str, int] = {}
         self._hosts: set[str] = set()
+        self._host_ranks: dict[str, tuple[int, ...]] = {}
         self._dropped: dict[tuple[str, str], int] = {}
         self._previous: IterationSample | None = None
         self._before_previous: IterationSample | None = None
@@ -90,6 +94,7 @@ class JobOperator:
         self._earlier: tuple[EarlierRun, ...] = ()
         self._ended: list[Finding] = []  # of iterations that are none any more
         self._hang = HangWatch(job, attempt, settings.hang)
+        self._silence = SilenceWatch(job, attempt)
         self._exits = ExitWatch(job, attempt)
         self._book = IncidentBook(job, attempt)
         self.ended = False
@@ -150,6 +155,7 @@ class JobOperator:
             self._world_size = topology.world_size
             self._merge.expect(host_stream(self.job, topology.host))
             self._hosts.add(topology.host)
+            self._host_ranks[topology.host] = topology.host_ranks
 
     def _work(self) -> list[StageTwoEvent]:
         """Work on every whole tick up to the lowest watermark."""
@@ -218,7 +224,10 @@ class JobOperator:
         self._forget_rounds()
         ended, self._ended = self._ended, []
         events += self._note(ended, until_ns)
-        findings = self._hang.on_tick(
+        silent = self._silent_hosts(until_ns)
+        self._hang.witnesses.silent = frozenset(silent)
+        findings = self._silence.on_tick(until_ns, self._step, silent, self._host_ranks)
+        findings += self._hang.on_tick(
             until_ns,
             step=self._step,
             step_time_s=self._slow.median_step_time_s,
@@ -227,13 +236,17 @@ class JobOperator:
             unseen=self._unseen(until_ns),
             iterations=self._last_iterations(),
         )
-        findings += self._exits.on_tick(until_ns, self._step, is_hung=self._hang.is_hung)
+        findings += self._exits.on_tick(
+            until_ns, self._step, is_hung=self._hang.is_hung, disagreement=self._disagreement
+        )
         events += self._note(findings, until_ns)
         self._was_hung = self._was_hung or self._hang.is_hung
         return [*events, *self._book.on_tick(until_ns, self._ongoing_s(until_ns))]
 
     def _on_pauses(self, markers: Markers) -> None:
-        for rank, name in zip(markers.ranks, markers.names, strict=True):
+        for rank, name, time_ns in zip(markers.ranks, markers.names, markers.times_ns, strict=True):
+            if name == CHECKPOINT_END:
+                self._hang.checkpoint_ns = max(self._hang.checkpoint_ns or 0, time_ns)
             if name in (CHECKPOINT_BEGIN, EVALUATION_BEGIN):
                 self._paused.add(rank)
             else:
@@ -313,7 +326,9 @@ class JobOperator:
         self.ended = True
         reasons = set(self._closed_hosts.values())
         why = "job killed" if "job killed" in reasons else "job ended"
-        left = self._exits.on_tick(now_ns, self._step, is_hung=self._hang.is_hung, is_end=True)
+        left = self._exits.on_tick(
+            now_ns, self._step, is_hung=self._hang.is_hung, disagreement=self._disagreement, is_end=True
+        )
         return self._note(left, now_ns) + list(self._book.on_end(now_ns, why, self._ongoing_s(now_ns)))
 
     def _forget_rounds(self) -> None:
@@ -323,6 +338,9 @@ class JobOperator:
         else:
             keep_ns = max((rounds.time_ns for rounds in self._recent), default=0) - _BEFORE_FIRST_NS
         self._recent = [rounds for rounds in self._recent if rounds.time_ns > keep_ns]
+
+    def _disagreement(self, until_ns: int) -> RootCause | None:
+        return self._hang.disagreement(self._last_iterations(), until_ns)
 
     def _last_iterations(self) -> LastIterations | None:
         """The calls of this iteration and of the one before; looked at only when something hangs."""
@@ -341,11 +359,17 @@ class JobOperator:
         dropped = sum(self._dropped.values())
         if dropped:
             sentences.append(f"{dropped} calls were lost before they could be read")
-        silent = sorted(
-            host
-            for host in self._hosts
-            if host not in self._closed_hosts and now_ns - self._heard_ns.get(host, now_ns) > self._lateness_ns
-        )
+        silent = self._silent_hosts(now_ns)
         if silent:
-            sentences.append(f"hosts {', '.join(silent)} are silent: their agents or machines may be gone")
+            sentences.append(f"hosts {', '.join(sorted(silent))} are silent: their agents or machines may be gone")
         return tuple(sentences)
+
+    def _silent_hosts(self, now_ns: int) -> dict[str, int]:
+        """Hosts that have not been heard of for longer than is usual, with their last word."""
+        return {
+            host: self._heard_ns[host]
+            for host in self._hosts
+            if host in self._heard_ns
+            and host not in self._closed_hosts
+            and now_ns - self._heard_ns[host] > self._lateness_ns
+        }

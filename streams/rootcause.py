@@ -70,7 +70,7 @@ class RootCause:
 
 def root_cause(scene: HangScene) -> RootCause:
     """Name the cause of a hang, the strongest evidence first."""
-    for look in (_halted, _mismatch, _behind, _absent, _cycle, _joint, _launched_less):
+    for look in (_halted, mismatch, _behind, _absent, _cycle, _joint, _launched_less):
         found = look(scene)
         if found is not None:
             return found
@@ -94,7 +94,7 @@ def _halted(scene: HangScene) -> RootCause | None:
     )
 
 
-def _mismatch(scene: HangScene) -> RootCause | None:
+def mismatch(scene: HangScene) -> RootCause | None:
     """Ranks that met in one round with different calls."""
     found = _first_disagreement(scene)
     if found is None:
@@ -243,7 +243,9 @@ def _without_sends(scene: HangScene) -> RootCause | None:
     A pipeline posts its sends and goes on. A rank that has stopped behind such a send seems to wait for the receiver,
     which waits for that rank elsewhere. Where somebody is missing once sends hold nobody, that one is suspected.
     """
-    graph = wait_graph(scene.standings, scene.before_ns, skipping=frozenset({"send"}))
+    graph = wait_graph(
+        scene.standings, scene.before_ns, unheard=scene.witnesses.unheard(), skipping=frozenset({"send"})
+    )
     if graph.cycle or not graph.stands_in:
         return None
     released = replace(scene, graph=graph)

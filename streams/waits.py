@@ -113,7 +113,13 @@ class WaitGraph:
             reached = grown
 
 
-def wait_graph(standings: Standings, launched_before_ns: int, *, skipping: frozenset[str] = frozenset()) -> WaitGraph:
+def wait_graph(
+    standings: Standings,
+    launched_before_ns: int,
+    *,
+    unheard: frozenset[int] = frozenset(),
+    skipping: frozenset[str] = frozenset(),
+) -> WaitGraph:
     """Build the graph from how far everybody is.
 
     Parameters
@@ -122,6 +128,8 @@ def wait_graph(standings: Standings, launched_before_ns: int, *, skipping: froze
         The latest progress.
     launched_before_ns
         A rank counts as standing in a call only when it launched that one before this.
+    unheard
+        Ranks of hosts that have fallen silent: where they stood then says nothing of where they are.
     skipping
         Operations that hold nobody: `send`, where ranks do not wait for what they have sent.
 
@@ -132,6 +140,8 @@ def wait_graph(standings: Standings, launched_before_ns: int, *, skipping: froze
     is_open = (open_seq != NOT_OPEN) & (open_ns <= launched_before_ns)
     if is_blind.any():
         is_open &= ~is_blind[channel]
+    if unheard:
+        is_open &= ~np.isin(rank, list(unheard))
     slots = np.flatnonzero(is_open)
     if skipping:
         holds = [not any(call.op in skipping for call in standings.open_calls(slot)[:1]) for slot in slots.tolist()]

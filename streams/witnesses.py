@@ -103,6 +103,10 @@ class Witnesses:
         stack = self.stacks.get(rank)
         return stack.libraries if stack is not None else ()
 
+    def unheard(self) -> frozenset[int]:
+        """Ranks of the hosts that are silent."""
+        return frozenset(rank for rank, host in self.host_of.items() if host in self.silent)
+
     def is_silent(self, rank: int) -> bool:
         """Its host has not been heard of."""
         return self.host_of.get(rank, "") in self.silent
