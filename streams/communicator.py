@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.errors import InvalidEvent
@@ -25,7 +26,7 @@ from pacehound.events import (
     Topology,
     Watermark,
 )
-from pacehound.rounds import Rounds
+from pacehound.rounds import ALGORITHMS, Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
 from streams.iterations import IterationTracker
 from streams.merge import CLOSED_NS
@@ -146,6 +147,7 @@ class CommunicatorOperator:
             self._require_members(peer[is_pair], "peer")
         self._sees, self._source = batch.sees, batch.source
         launch, start, end = self._sane_times(batch)
+        send_rate, recv_rate, algorithm = _transfer_columns(batch)
         rows = Rows(
             column=self._lookup[rank],
             seq=batch.integers("seq"),
@@ -155,6 +157,9 @@ class CommunicatorOperator:
             start_ns=start,
             end_ns=end,
             signature=np.where(is_pair, 0, packed_signatures(batch)),
+            send_rate=send_rate,
+            recv_rate=recv_rate,
+            algorithm=algorithm,
         )
         if not is_pair.any():
             self._collectives.add(rows)
@@ -350,6 +355,9 @@ class CommunicatorOperator:
             arrival_ns=closed.arrival_ns,
             start_ns=closed.start_ns,
             end_ns=closed.end_ns,
+            send_rate=closed.send_rate,
+            recv_rate=closed.recv_rate,
+            algorithm=closed.algorithm,
         )
 
     def _require_members(self, ranks: np.ndarray, what: str) -> None:
@@ -383,3 +391,17 @@ class CommunicatorOperator:
             counts["incomplete_iterations"] = self._iterations.incomplete
             counts["backward_markers"] = self._iterations.backward
         return {name: number for name, number in counts.items() if number}
+
+
+def _transfer_columns(
+    batch: CallBatch,
+) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.int8] | None]:
+    """Send rates, receive rates and algorithms of a batch's rows; nothing where no row has any of them."""
+    rates = [batch.column(name).astype(np.float64, copy=False) for name in ("send_rate", "recv_rate")]
+    column = batch.rows.column("algorithm")
+    code = {name: number for number, name in enumerate(ALGORITHMS)}
+    table = np.array([code.get(str(name).lower(), 0) for name in column.dictionary.to_pylist()] or [0], np.int8)
+    algorithm = table[column.indices.to_numpy(zero_copy_only=False)]
+    if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
+        return None, None, None
+    return rates[0], rates[1], algorithm
