@@ -1,0 +1,122 @@
+"""Which groups of several ranks' dumps are the same one.
+
+A process's own number of a group (`pg_id`) counts the groups that this process is in, so it differs between ranks; a
+group's name may be a counter or a hash. What all members have alike is the description and the members, so these two
+name a group. Frameworks make several groups of the same description and members (a second one for the optimizer,
+say); all members make them in the same order, and their names tell that order: as numbers where they are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from collector.sources.call_files.flight_recorder.dump import UNDESCRIBED, Counters, Dump, Group
+from pacehound.identity import communicator_id
+
+DEFAULT_GROUP = "default_pg"
+
+Alike = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """The groups of a job.
+
+    Attributes
+    ----------
+    communicators
+        Ids by a dump's place among the dumps and a group's name in it.
+    with_pairs
+        Descriptions of groups that some rank has made point-to-point calls on.
+
+    """
+
+    communicators: Mapping[tuple[int, str], str]
+    with_pairs: frozenset[str]
+
+
+def matched(dumps: Sequence[Dump], job: str, attempt: int) -> Groups:
+    """Match the groups of a job's dumps."""
+    names_agree = _names_agree(dumps)
+    every: dict[Alike, set[str]] = {}
+    for dump in dumps:
+        for group in dump.groups.values():
+            every.setdefault(_alike(group), set()).add(group.name)
+    ordered = {alike: _ordinals(names) for alike, names in every.items()}
+    communicators = {}
+    for place, dump in enumerate(dumps):
+        own: dict[Alike, list[str]] = {}
+        for name in _ordered(dump.groups):
+            own.setdefault(_alike(dump.groups[name]), []).append(name)
+        for alike, names in own.items():
+            # A dump lists a group once the rank has used it: where names mean the same everywhere, a group that
+            # this rank has not used yet must not shift the order of those that it has.
+            ordinals = ordered[alike] if names_agree else _ordinals(names)
+            for name in names:
+                communicators[place, name] = _communicator(job, attempt, alike, ordinals[name])
+    return Groups(communicators=communicators, with_pairs=_with_pairs(dumps))
+
+
+def is_default(group: Group) -> bool:
+    """Whether it is the group of all ranks that `init_process_group` makes."""
+    return group.desc == DEFAULT_GROUP or (group.desc in ("", UNDESCRIBED) and group.name == "0")
+
+
+def world_of(dump: Dump) -> tuple[int, ...]:
+    """All ranks of the job, sorted; empty where the dump does not tell."""
+    return next((tuple(sorted(group.ranks)) for group in dump.groups.values() if is_default(group)), ())
+
+
+def counters_by_name(dump: Dump) -> dict[str, Counters]:
+    """The counters of the groups, by name.
+
+    They are kept under the process's own numbers, and only an entry says which name a number stands for. Numbers are
+    given to groups as they are made and so are names that are numbers: where every name is one, there are as many
+    counters as groups, and no entry contradicts, they are paired in order. That is how a rank without any open call
+    still says how far it was.
+    """
+    by_entry = {one.pg_id: one.group for one in dump.entries}
+    numbers = sorted(dump.counters)
+    names = sorted(dump.groups, key=_in_order)
+    paired = dict(zip(numbers, names, strict=False))
+    is_whole = len(numbers) == len(names) and all(_is_number(name) for name in names)
+    if not is_whole or any(paired.get(pg_id) != name for pg_id, name in by_entry.items()):
+        paired = by_entry
+    return {name: dump.counters[pg_id] for pg_id, name in paired.items() if pg_id in dump.counters}
+
+
+def _alike(group: Group) -> Alike:
+    return group.desc, tuple(sorted(group.ranks))
+
+
+def _names_agree(dumps: Sequence[Dump]) -> bool:
+    means: dict[str, Alike] = {}
+    return all(means.setdefault(g.name, _alike(g)) == _alike(g) for dump in dumps for g in dump.groups.values())
+
+
+def _with_pairs(dumps: Sequence[Dump]) -> frozenset[str]:
+    return frozenset(
+        dump.groups[one.group].desc for dump in dumps for one in dump.entries if one.is_p2p or one.p2p_seq > 0
+    )
+
+
+def _communicator(job: str, attempt: int, alike: Alike, ordinal: int) -> str:
+    desc, ranks = alike
+    return communicator_id(job, attempt, desc if ordinal == 0 else f"{desc} #{ordinal + 1}", ranks, 0)
+
+
+def _ordinals(names: Iterable[str]) -> dict[str, int]:
+    return {name: ordinal for ordinal, name in enumerate(_ordered(names))}
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=_in_order)
+
+
+def _in_order(name: str) -> tuple[int, int, str]:
+    return (0, int(name), "") if _is_number(name) else (1, 0, name)
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= 18
