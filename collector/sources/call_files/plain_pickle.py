@@ -286,7 +286,7 @@ def _put(table: dict[Any, Any], pairs: list[Any]) -> None:
 
 def _beyond(content: bytes, at: int) -> str:
     """What a pickle wants that no plain value needs."""
-    opcode = pickletools.code2op.get(chr(content[at]))
+    opcode = next((one for one in pickletools.opcodes if one.code == chr(content[at])), None)
     if opcode is None:
         return f"no pickle: byte {at} is {content[at]:#04x}, which is no instruction"
     what = opcode.name

@@ -135,7 +135,7 @@ def joined(answers: Sequence[Answer], job: str) -> Joined:
 
 def _call_file(answer: Answer, job: str) -> CallFile:
     places = {
-        one.key: Places(size=one.size, processes={member.place: member.gpu for member in one.members})
+        one.key: Places(size=one.size, processes={m.place: m.gpu for m in one.members if m.gpu.pid >= 0})
         for one in answer.communicators
     }
     world_key, world_ranks = world_by_process(places)
@@ -145,11 +145,16 @@ def _call_file(answer: Answer, job: str) -> CallFile:
     progress: list[FileEvent] = []
     notes = list(answer.notes)
     for one in sorted(answer.communicators, key=lambda one: one.key != world_key):
-        ranks = {world_ranks[member.gpu]: member for member in one.members}
+        is_world = one.key == world_key
+        ranks = {
+            member.place if is_world else world_ranks[member.gpu]: member
+            for member in one.members
+            if is_world or member.gpu in world_ranks
+        }
         if len(ranks) < one.size:
             notes.append(f"communicator {one.key}: {one.size - len(ranks)} of {one.size} ranks are not named in it")
         functions = sorted({name for member in one.members if member.counts for name in member.counts})
-        for function in ["", *functions] if one.key == world_key else functions:
+        for function in ["", *functions] if is_world else functions:
             topology = function_topology(
                 job=job,
                 attempt=ATTEMPT,
@@ -158,7 +163,7 @@ def _call_file(answer: Answer, job: str) -> CallFile:
                 name=one.key,
                 key=one.key,
                 function=function,
-                members=sorted(ranks),
+                members=range(one.size) if is_world else sorted(ranks),
                 host_ranks=sorted(ranks),
                 world_size=world_size,
             )
@@ -198,7 +203,7 @@ def _processes(answer: Answer, world_ranks: Mapping[Gpu, int], job: str) -> list
     details: dict[Gpu, str] = dict.fromkeys(world_ranks, "")
     for one in answer.communicators:
         for member in one.members:
-            if member.counts is None or member.detail:
+            if member.gpu in details and (member.counts is None or member.detail):
                 details[member.gpu] = member.detail or "RAS got no answer from it"
     by_host: dict[str, list[Gpu]] = {}
     for gpu in sorted(world_ranks):

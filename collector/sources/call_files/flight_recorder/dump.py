@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,9 @@ def checked(value: object, path: Path) -> Dump:
         entries=tuple(entries),
         sees_starts=reader.sees_starts or any(of_group.started >= 0 for of_group in counters.values()),
         left_out=reader.left_out,
-        notes=(f"format {version} is newer than {_MAJOR}.{_NEWEST_MINOR}: new fields are not read",) if is_newer else (),
+        notes=(f"format {version} is newer than {_MAJOR}.{_NEWEST_MINOR}: new fields are not read",)
+        if is_newer
+        else (),
     )
 
 

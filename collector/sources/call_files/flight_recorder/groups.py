@@ -2,8 +2,7 @@
 
 A process's own number of a group (`pg_id`) counts the groups that this process is in, so it differs between ranks; a
 group's name may be a counter or a hash. What all members have alike is the description and the members, so these two
-name a group. Frameworks make several groups of the same description and members (a second one for the optimizer,
-say); all members make them in the same order, and their names tell that order: as numbers where they are numbers.
+name a group, and their order those that share both.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.sources.call_files.flight_recorder.dump import UNDESCRIBED, Counters, Dump, Group
-from pacehound.identity import communicator_id
-
-DEFAULT_GROUP = "default_pg"
+from collector.sources.call_files.groups import DEFAULT_GROUP, group_id, is_number, ordered
 
 Alike = tuple[str, tuple[int, ...]]
 
@@ -43,18 +40,18 @@ def matched(dumps: Sequence[Dump], job: str, attempt: int) -> Groups:
     for dump in dumps:
         for group in dump.groups.values():
             every.setdefault(_alike(group), set()).add(group.name)
-    ordered = {alike: _ordinals(names) for alike, names in every.items()}
+    known = {alike: _ordinals(names) for alike, names in every.items()}
     communicators = {}
     for place, dump in enumerate(dumps):
         own: dict[Alike, list[str]] = {}
-        for name in _ordered(dump.groups):
+        for name in ordered(dump.groups):
             own.setdefault(_alike(dump.groups[name]), []).append(name)
         for alike, names in own.items():
             # A dump lists a group once the rank has used it: where names mean the same everywhere, a group that
             # this rank has not used yet must not shift the order of those that it has.
-            ordinals = ordered[alike] if names_agree else _ordinals(names)
+            ordinals = known[alike] if names_agree else _ordinals(names)
             for name in names:
-                communicators[place, name] = _communicator(job, attempt, alike, ordinals[name])
+                communicators[place, name] = group_id(job, attempt, *alike, ordinals[name])
     return Groups(communicators=communicators, with_pairs=_with_pairs(dumps))
 
 
@@ -78,9 +75,9 @@ def counters_by_name(dump: Dump) -> dict[str, Counters]:
     """
     by_entry = {one.pg_id: one.group for one in dump.entries}
     numbers = sorted(dump.counters)
-    names = sorted(dump.groups, key=_in_order)
+    names = ordered(dump.groups)
     paired = dict(zip(numbers, names, strict=False))
-    is_whole = len(numbers) == len(names) and all(_is_number(name) for name in names)
+    is_whole = len(numbers) == len(names) and all(is_number(name) for name in names)
     if not is_whole or any(paired.get(pg_id) != name for pg_id, name in by_entry.items()):
         paired = by_entry
     return {name: dump.counters[pg_id] for pg_id, name in paired.items() if pg_id in dump.counters}
@@ -101,22 +98,5 @@ def _with_pairs(dumps: Sequence[Dump]) -> frozenset[str]:
     )
 
 
-def _communicator(job: str, attempt: int, alike: Alike, ordinal: int) -> str:
-    desc, ranks = alike
-    return communicator_id(job, attempt, desc if ordinal == 0 else f"{desc} #{ordinal + 1}", ranks, 0)
-
-
 def _ordinals(names: Iterable[str]) -> dict[str, int]:
-    return {name: ordinal for ordinal, name in enumerate(_ordered(names))}
-
-
-def _ordered(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=_in_order)
-
-
-def _in_order(name: str) -> tuple[int, int, str]:
-    return (0, int(name), "") if _is_number(name) else (1, 0, name)
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) <= 18
+    return {name: ordinal for ordinal, name in enumerate(ordered(names))}

@@ -19,8 +19,8 @@ from collector.sources.call_files.flight_recorder.whose import world_rank
 from collector.sources.call_files.reading import Joined, Refusal
 from collector.sources.call_files.refusal import RefusedFile
 from collector.sources.call_files.rows import CallRow, batches, once
-from pacehound.calls import Sees
 from pacehound.call_file import CallFile, FileEvent
+from pacehound.calls import Sees
 from pacehound.events import Progress, Topology
 
 FORMAT = "flight_recorder"
@@ -83,7 +83,9 @@ def _call_file(place: int, rank: int, dump: Dump, groups: Groups, job: str) -> C
     first_ns, last_ns = min(times_ns, default=0), max(times_ns, default=0)
     world = world_of(dump)
     # However little of the world is told, it is at least so large.
-    world_size = max(len(world), max((max(group.ranks) for group in dump.groups.values() if group.ranks), default=rank) + 1)
+    world_size = max(
+        len(world), max((max(group.ranks) for group in dump.groups.values() if group.ranks), default=rank) + 1
+    )
     ids = {name: groups.communicators[place, name] for name in dump.groups}
     for name, group in dump.groups.items():
         events.append(
@@ -188,9 +190,7 @@ def _notes(
     mixed = [
         group.desc
         for name, group in dump.groups.items()
-        if group.desc not in groups.with_pairs
-        and name in counters
-        and not agrees(counters[name], calls[name])
+        if group.desc not in groups.with_pairs and name in counters and not agrees(counters[name], calls[name])
     ]
     if mixed:
         yield f"the counters of {', '.join(sorted(set(mixed)))[:200]} contradict their calls and are not used"
