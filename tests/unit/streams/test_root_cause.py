@@ -272,6 +272,8 @@ def test_a_pair_that_is_stuck_on_both_sides_is_a_link():
 def test_a_receiver_waits_for_a_sender_that_has_not_come():
     stage = Stage()
     stage.at("world", 3, call(4, "recv", peer=1, direction="recv"))
+    for rank in (0, 2):
+        stage.at("world", rank, call(7), completed=6)
     assert (stage.cause().cause, stage.cause().culprits) == ("H1", (1,))
 
 
