@@ -50,6 +50,9 @@ _PATIENCE_NS = 30_000_000_000
 
 _BEFORE_FIRST_NS = 60_000_000_000
 
+_LATE_NS = 2_500_000_000
+"""A host speaks once a second; what one that is so late has said last need not hold any more."""
+
 _MAX_PLANNED_SHARE = 0.2
 """Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration."""
 
@@ -235,6 +238,11 @@ class JobOperator:
             planned=bool(self._paused),
             unseen=self._unseen(until_ns),
             iterations=self._last_iterations(),
+            is_host_late=any(
+                until_ns - heard_ns > _LATE_NS
+                for host, heard_ns in self._heard_ns.items()
+                if host not in silent and host not in self._closed_hosts
+            ),
         )
         findings += self._exits.on_tick(
             until_ns,
