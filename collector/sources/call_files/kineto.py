@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,7 +115,7 @@ def looks_like_one(head: bytes) -> bool:
     """Whether a file's first bytes are those of a trace."""
     if head.lstrip()[:1] != b"{":
         return False
-    return b'"traceEvents"' in head or b'"deviceProperties"' in head or b'"schemaVersion"' in head
+    return any(name in head for name in (b'"traceEvents"', b'"deviceProperties"', b'"schemaVersion"'))
 
 
 def read_trace(path: Path) -> Trace:
@@ -345,8 +346,13 @@ def joined(traces: Sequence[Trace], job: str) -> Joined:
     """The traces of a job's ranks."""
     by_rank: dict[int, Trace] = {}
     refused = []
+    sizes = Counter(trace.world_size for trace in traces if trace.world_size)
+    world_size = sizes.most_common(1)[0][0] if sizes else 0
     for trace in traces:
-        if trace.rank in by_rank:
+        if trace.world_size not in (0, world_size):
+            said = f"its job has {trace.world_size} ranks, that of other traces {world_size}: they are not of one job"
+            refused.append(Refusal(path=trace.path, reason=said))
+        elif trace.rank in by_rank:
             said = f"{by_rank[trace.rank].path.name} is a trace of rank {trace.rank} already"
             refused.append(Refusal(path=trace.path, reason=said))
         else:
