@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +49,9 @@ class Rows:
 
     def take(self, index: npt.NDArray[np.int64] | BoolArray) -> Rows:
         """The rows at `index`."""
-        columns = (getattr(self, name) for name in self.__slots__)
-        return Rows(*(None if column is None else column[index] for column in columns))
+        columns: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        taken: dict[str, Any] = {name: None if values is None else values[index] for name, values in columns.items()}
+        return Rows(**taken)
 
 
 @dataclass(frozen=True, slots=True)
