@@ -8,7 +8,7 @@ import pickle
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collector.sources.call_files.plain_pickle import plain_value
@@ -25,6 +25,7 @@ PLAIN = st.recursive(
 )
 
 
+@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PLAIN, st.integers(0, 5))
 def test_plain_values_come_out_as_unpickler_makes_them(value, protocol):
     assert plain_value(pickle.dumps(value, protocol)) == value
