@@ -115,7 +115,7 @@ class WaitGraph:
 
 def wait_graph(
     standings: Standings,
-    launched_before_ns: int,
+    open_for_ns: int,
     *,
     unheard: frozenset[int] = frozenset(),
     skipping: frozenset[str] = frozenset(),
@@ -126,8 +126,8 @@ def wait_graph(
     ----------
     standings
         The latest progress.
-    launched_before_ns
-        A rank counts as standing in a call only when it launched that one before this.
+    open_for_ns
+        A rank counts as standing in a call only when its host has said that it was open for so long.
     unheard
         Ranks of hosts that have fallen silent: where they stood then says nothing of where they are.
     skipping
@@ -137,7 +137,7 @@ def wait_graph(
     rank, channel = standings.column("rank"), standings.column("channel")
     open_seq, open_ns = standings.column("open_seq"), standings.column("open_ns")
     is_blind = np.array([c.communicator in standings.blind for c in standings.channels], np.bool_)
-    is_open = (open_seq != NOT_OPEN) & (open_ns <= launched_before_ns)
+    is_open = (open_seq != NOT_OPEN) & (open_ns + open_for_ns <= standings.column("told_ns"))
     if is_blind.any():
         is_open &= ~is_blind[channel]
     if unheard:
