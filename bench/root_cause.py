@@ -47,8 +47,7 @@ def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> 
     n_workers = min(WORKERS, os.cpu_count() or 1)
     with ProcessPoolExecutor(n_workers) as pool:
         for (source, seed), (name, must_name, outcome) in zip(tasks, pool.map(_judge, tasks, chunksize=8), strict=True):
-            ended = {outcome: 1}
-            scores[source] += VerdictScore(must=ended) if must_name else VerdictScore(may=ended)
+            scores[source] += VerdictScore(must={outcome: 1}) if must_name else VerdictScore(may={outcome: 1})
             if outcome not in _RIGHT[must_name]:
                 wrong.setdefault((source, name), []).append(seed)
     large = list(_judge_large()) if is_large else []
