@@ -1,7 +1,7 @@
 """How far the clocks of hosts are apart, from the ends of operations that all ranks leave together.
 
-Nobody leaves a small all_reduce, or a barrier, before everybody has entered it, and after that it takes microseconds: its
-ranks end together. A host's end minus the median end of the round is how far its clock is ahead, plus how late its
+Nobody leaves a small all_reduce, or a barrier, before everybody has entered it, and after that it takes microseconds:
+its ranks end together. A host's end minus the median end of the round is how far its clock is ahead, plus how late its
 rank noticed. Rooted operations, sends, all_to_all and reduce_scatter are not like this: a rank may leave them early.
 
 There is one offset per *host*. A rank that always ends late beside its neighbours on the same host is a slow rank,
