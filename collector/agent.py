@@ -26,10 +26,11 @@ from collector.ring_set import Refused, RingSet
 from collector.run_folder import Ended, RunFolder
 from collector.sources import rings
 from collector.waiting import Intake
+from collector.witness import Witness, open_witness
 from pacehound import codec
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.calls import CallBatch
-from pacehound.events import HostSample, Markers, Progress, Topology
+from pacehound.events import HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
 from pacehound.routing import host_stream
 from pacehound.settings import Settings
 
@@ -48,6 +49,9 @@ UNREADABLE_END_NS = 2_000_000_000
 LAST_READS = 100
 ORPHANED_NS = 10_000_000_000
 _PROGRESS_ROOM_BYTES = 64 * 1024
+
+
+Said = Topology | CallBatch | Markers | Progress | HostSample | HostVitals | HostEvidence
 
 
 class AgentState(msgspec.Struct, kw_only=True):
@@ -84,6 +88,8 @@ class Agent:
         `agent.*` are used.
     proc
         Where /proc is.
+    witness
+        Sees what is besides calls; `None`: nobody looks.
 
     Raises
     ------
@@ -93,7 +99,14 @@ class Agent:
     """
 
     def __init__(
-        self, folder: RunFolder, outbox: Outbox, courier: Courier, settings: Settings, *, proc: Path = PROC
+        self,
+        folder: RunFolder,
+        outbox: Outbox,
+        courier: Courier,
+        settings: Settings,
+        *,
+        proc: Path = PROC,
+        witness: Witness | None = None,
     ) -> None:
         self._folder = folder
         self._job = folder.job()
@@ -104,6 +117,7 @@ class Agent:
         state = self._restored()
         self.ledger = Ledger(self._job.job, self._job.host, self._job.clock, state.ledger)
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
+        self._witness = witness
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
         self.has_closed = state.has_closed
         self._intakes: list[Intake] = []
@@ -155,6 +169,8 @@ class Agent:
         """Close files; everything that matters has been saved."""
         self._rings.close()
         self.processes.close()
+        if self._witness is not None:
+            self._witness.close()
 
     # Reading.
 
@@ -220,28 +236,31 @@ class Agent:
 
     def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str) -> None:
         intakes, self._intakes, self._unsettled = self._intakes, [], 0
-        events: list[Topology | CallBatch | Markers | Progress | HostSample] = list(
-            self.ledger.settle(
-                intakes,
-                now_ns,
-                gone=self.processes.gone_ranks(),
-                local_ranks=self.processes.local_ranks(),
-                ended=bool(closed_why),
-            )
+        settled = self.ledger.settle(
+            intakes,
+            now_ns,
+            gone=self.processes.gone_ranks(),
+            local_ranks=self.processes.local_ranks(),
+            ended=bool(closed_why),
         )
-        messages = [_outgoing(event) for event in events]
-        coming_bytes = sum(len(message.payload) for message in messages) + _PROGRESS_ROOM_BYTES
+        messages = [_outgoing(event) for event in settled]
+        # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
+        seen = [_outgoing(event) for event in self._witness.seen()] if self._witness is not None else []
+        coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
         for communicator, lost in self._outbox.make_room(coming_bytes).items():
             self.ledger.note_dropped(communicator, lost.calls, lost.reported)
             self._say_once("the head node is away too long: the oldest calls are dropped and counted")
-        said: list[Progress | HostSample] = [*self.ledger.promise(promise_ns)]
-        said += self.processes.samples(self._job.job, self._job.host, self._job.clock.to_unix_ns(now_ns), closed_why)
-        messages += [_outgoing(event) for event in said]
+        unix_ns = self._job.clock.to_unix_ns(now_ns)
+        promised = self.ledger.promise(promise_ns)
+        samples = self.processes.samples(self._job.job, self._job.host, unix_ns, closed_why)
+        messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if not self._outbox.is_saved:
             self._say_once(f"the outbox lives in memory alone: {self._outbox.counts.last_file_error}")
         for reason in self.ledger.counts.reasons:
             self._say_once(reason)
+        if self._witness is not None and not closed_why:
+            self._witness.consider(promised, self.processes.alive(), now_ns, unix_ns)
 
     def _state(self) -> AgentState:
         return AgentState(
@@ -274,7 +293,7 @@ class Agent:
             logger.warning("%s", text)
 
 
-def _outgoing(event: Topology | CallBatch | Markers | Progress | HostSample) -> Outgoing:
+def _outgoing(event: Said) -> Outgoing:
     kind: Kind = "keep"
     calls = reported = 0
     if isinstance(event, CallBatch):
@@ -283,9 +302,14 @@ def _outgoing(event: Topology | CallBatch | Markers | Progress | HostSample) -> 
         kind = "progress"
     elif isinstance(event, HostSample) and not event.closed:
         kind = "host"
+    elif isinstance(event, (HostVitals, HostEvidence)):
+        kind = "witness"
     elif isinstance(event, Markers):
         kind = "markers"
-    stream = host_stream(event.job, event.host) if isinstance(event, HostSample) else event.communicator
+    if isinstance(event, (HostSample, HostVitals, HostEvidence)):
+        stream = host_stream(event.job, event.host)
+    else:
+        stream = event.communicator
     return Outgoing(kind=kind, stream=stream, calls=calls, reported=reported, payload=codec.encode(event))
 
 
@@ -302,7 +326,7 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
     endpoint, headers
         The head node, as in `pacehound.bus.otlp`.
     settings
-        `agent.*` are used.
+        `agent.*` and `hang.suspect_after_s` are used.
 
     Returns
     -------
@@ -322,7 +346,8 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
     folder.lock()
     outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
     courier = ThreadCourier(sender)
-    agent = Agent(folder, outbox, courier, settings)
+    witness = open_witness(folder.job(), settings.hang.suspect_after_s)
+    agent = Agent(folder, outbox, courier, settings, witness=witness)
     asked_to_stop = threading.Event()
     previous = {
         number: signal.signal(number, handler)

@@ -17,7 +17,8 @@ from pacehound.events import NEVER, Topology
 BACKENDS = ("", "gloo", "nccl", "mpi", "ucc")  # position = the backend code of a PH_GROUP record
 GLOO = BACKENDS.index("gloo")
 _HOST_TIMED = {SOURCES.index("profiler")}
-_C10D = {SOURCES.index("unknown"), SOURCES.index("c10d")}
+_HOOKS = (SOURCES.index("c10d"),)
+_C10D = {SOURCES.index("unknown"), *_HOOKS}
 
 MAX_WORLD_SIZE = (1 << 20) - 2
 """Ranks fit into 20 bits of a lane's number, peer + 1 as well."""
@@ -54,6 +55,10 @@ class Communicator(msgspec.Struct, kw_only=True):
     """How many of the host's ranks the last Topology named; it is said again when one joins."""
     left: list[int] = []
     """Ranks that destroyed it or whose process is gone: nothing of theirs will come."""
+    sources: list[int] = []
+    """Which sources have told of calls on it."""
+    captured_total: int = 0
+    """Calls that went into a CUDA graph."""
     ordinals: dict[int, int] = {}
     """The next batch's number, by source."""
     first_ordinal: int = 0
@@ -65,6 +70,11 @@ class Communicator(msgspec.Struct, kw_only=True):
     def id(self) -> str:
         """Its name in events."""
         return self.handle.hex()
+
+    @property
+    def sees_completion(self) -> bool:
+        """Whether every source of its calls sees when they end; before the first call, whether the hooks would."""
+        return all(Sees.END in sees(source, self.backend) for source in self.sources or _HOOKS)
 
     def drop(self, calls: int) -> None:
         """Note that calls were lost; the next batch and the next progress say so."""

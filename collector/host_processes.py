@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from collector.processes import PROC, ProcessWatch
+from collector.rank_process import RankProcess
 from collector.sources.rings import RingHeader
 from pacehound.events import HostSample, ProcessState, RunState
 
@@ -105,6 +106,14 @@ class HostProcesses:
                 self._watches.pop(key).close()
                 _trust_its_own_word(process)
         return has_changed
+
+    def alive(self) -> list[RankProcess]:
+        """Those that are there and whose rank is known."""
+        return [
+            RankProcess(attempt=p.attempt, rank=p.rank, pid=p.pid, start_ticks=p.start_ticks)
+            for p in self._known.values()
+            if p.rank >= 0 and p.state != "exited"
+        ]
 
     def gone(self) -> set[tuple[int, int]]:
         """(pid, start ticks) of the processes that have left."""

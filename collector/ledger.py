@@ -24,7 +24,16 @@ from collector.waiting import Batch, Intake, Waiting, WaitingState
 from pacehound.calls import DIRECTIONS, SOURCES, CallBatch
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
-from pacehound.events import MARKER_NAMES, OPTIMIZER_STEP, Markers, OpenCall, Progress, RankProgress, Topology
+from pacehound.events import (
+    MARKER_NAMES,
+    OPTIMIZER_STEP,
+    Markers,
+    OpenCall,
+    PairProgress,
+    Progress,
+    RankProgress,
+    Topology,
+)
 
 FUTURE_NS = 1_000_000_000
 """A time this far ahead of the clock is no time."""
@@ -187,6 +196,7 @@ class Ledger:
         self._promised_ns = max(self._promised_ns, until_ns)
         time_ns = self._clock.to_unix_ns(self._promised_ns)
         shown = self._open.shown(self._directory, self._clock)
+        pairs = self._pairs()
         promised = []
         for number, known in enumerate(self._directory.known):
             if known.closed and number not in self._closing:
@@ -199,10 +209,12 @@ class Ledger:
                     time_ns=time_ns,
                     host=self._host,
                     communicator=known.id,
-                    ranks=tuple(self._rank_progress(number, rank, shown) for rank in sorted(known.host_ranks)),
+                    ranks=tuple(self._rank_progress(number, rank, shown, pairs) for rank in sorted(known.host_ranks)),
                     announced=self._directory.ids(known.attempt) if known.is_world else (),
                     dropped_total=known.dropped_total,
                     marks_iterations=known.attempt in self._marked_attempts,
+                    sees_completion=known.sees_completion,
+                    captured_total=known.captured_total,
                     closed=known.closed,
                 )
             )
@@ -243,6 +255,7 @@ class Ledger:
         if len(calls) == 0:
             return call_rows.no_rows(), np.empty(0, np.int64)
         is_launch = calls["kind"] == rings.LAUNCH
+        self._note_sources(numbers, calls, is_launch)
         sees_end = self._directory.sees_end(numbers, calls)
         self._note_launches(call_rows.lane_numbers(numbers[is_launch], calls[is_launch]), calls[is_launch])
         is_final = is_launch & (~sees_end | ((calls["flags"] & rings.CAPTURED) != 0))
@@ -264,6 +277,14 @@ class Ledger:
         of_rows = np.concatenate((of_rows, numbers[alone]))
         self._note_completions(call_rows.lane_numbers(of_rows, rows), rows)
         return np.concatenate((final, rows)), np.concatenate((numbers[is_final], of_rows))
+
+    def _note_sources(self, numbers: Int64Array, calls: Records, is_launch: BoolArray) -> None:
+        is_captured = is_launch & ((calls["flags"] & rings.CAPTURED) != 0)
+        for number in np.unique(numbers).tolist():
+            known = self._directory.known[number]
+            is_here = numbers == number
+            known.sources = sorted({*known.sources, *np.unique(calls["source"][is_here]).tolist()})
+            known.captured_total += int((is_captured & is_here).sum())
 
     def _note_launches(self, lanes: Int64Array, launches: Records) -> None:
         for number, seq in _by_lane(lanes, launches["seq"]):
@@ -377,13 +398,36 @@ class Ledger:
             for _ in range(2 if at in self._closing else 1):  # there is no later look at one that closes
                 self._directory.known[at].drop(lane.newly_missing(self._has_lost))
 
-    def _rank_progress(self, number: int, rank: int, shown: dict[tuple[int, int], list[OpenCall]]) -> RankProgress:
+    def _pairs(self) -> dict[tuple[int, int], list[PairProgress]]:
+        """How far each line of point-to-point calls is, by (communicator, rank)."""
+        pairs: dict[tuple[int, int], list[PairProgress]] = {}
+        for number, lane in sorted(self._lanes.items()):
+            communicator, rank, peer, direction = call_rows.pair_of_lane(number)
+            if direction:
+                pairs.setdefault((communicator, rank), []).append(
+                    PairProgress(
+                        peer=peer,
+                        direction=DIRECTIONS[direction],
+                        last_launched=lane.last_launched,
+                        last_completed=lane.last_completed,
+                    )
+                )
+        return pairs
+
+    def _rank_progress(
+        self,
+        number: int,
+        rank: int,
+        shown: dict[tuple[int, int], list[OpenCall]],
+        pairs: dict[tuple[int, int], list[PairProgress]],
+    ) -> RankProgress:
         lane = self._lanes.get(call_rows.collective_lane(number, rank)) or Lane()
         return RankProgress(
             rank=rank,
             last_launched=lane.last_launched,
             last_completed=lane.last_completed,
             open=tuple(shown.get((number, rank), ())),
+            pairs=tuple(pairs.get((number, rank), ())),
         )
 
 

@@ -14,7 +14,7 @@ from collector import rows as call_rows
 from collector.directory import BoolArray, Directory
 from collector.rows import Int64Array
 from collector.sources.rings import CALL, RAW, Records
-from pacehound.calls import DIRECTIONS, DTYPES, OPS
+from pacehound.calls import DIRECTIONS, DTYPES, OPS, REDOPS
 from pacehound.clock import ClockPair
 from pacehound.events import OpenCall
 
@@ -145,6 +145,9 @@ class OpenCalls:
                     launch_ns=clock.to_unix_ns(int(call["launch_ns"])),
                     peer=int(call["peer"]),
                     direction=_name(DIRECTIONS, call["direction"]),
+                    redop=_name(REDOPS, call["redop"]),
+                    send_count=int(call["send_count"]),
+                    recv_count=int(call["recv_count"]),
                 )
             )
         return shown

@@ -7,7 +7,8 @@ machine could lose it, and that ends the job too. When the file cannot be writte
 in memory, says so, and writes everything again once it can.
 
 Beyond `max_bytes` room is made in this order: progress that a later one of the same communicator supersedes, the
-oldest calls, and when nothing else is left the oldest host samples and markers. Topology and closing messages stay.
+oldest vitals and evidence (they explain what the rest shows), the oldest calls, and when nothing else is left the
+oldest host samples and markers. Topology and closing messages stay.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["calls", "progress", "host", "markers", "keep"]
+Kind = Literal["calls", "progress", "host", "witness", "markers", "keep"]
 
 _SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -134,7 +135,7 @@ class Outbox:
         self.counts.merged_progress += len(gone)
         for number in gone:
             self._forget(number)
-        kinds: tuple[tuple[Kind, ...], ...] = (("calls",), ("host", "markers"))
+        kinds: tuple[tuple[Kind, ...], ...] = (("witness",), ("calls",), ("host", "markers"))
         for droppable in kinds:
             for number, entry in list(self._entries.items()):
                 if self._held_bytes <= limit:

@@ -60,6 +60,20 @@ def collective_lane(communicator: int, rank: int) -> int:
     return communicator << COMMUNICATOR_SHIFT | rank << RANK_SHIFT
 
 
+def pair_of_lane(lane: int) -> tuple[int, int, int, int]:
+    """(communicator, rank, peer, direction) of a lane; the direction of a rank's collectives is 0 and the peer -1.
+
+    >>> pair_of_lane(collective_lane(3, 7))
+    (3, 7, -1, 0)
+    """
+    return (
+        lane >> COMMUNICATOR_SHIFT,
+        lane >> RANK_SHIFT & (1 << _RANK_BITS) - 1,
+        (lane >> _DIRECTION_BITS & (1 << _PEER_BITS) - 1) - 1,
+        lane & (1 << _DIRECTION_BITS) - 1,
+    )
+
+
 def completed_rows(launches: Records, completes: Records) -> Records:
     """Launches with what their completions say, shape `(n_calls,)`; both viewed as `CALL`."""
     rows = launches.copy()

@@ -37,6 +37,7 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.host": events.HostSample,
     "pacehound.vitals": events.HostVitals,
     "pacehound.evidence": events.HostEvidence,
+    "pacehound.mismatch": events.SignatureMismatch,
     "pacehound.history": events.JobHistory,
     "pacehound.watermark": events.Watermark,
     "pacehound.iteration": events.IterationSample,

@@ -195,6 +195,47 @@ class Markers:
         return event_id("markers", self.job, self.attempt, self.host, edge, len(self.ranks), self.time_ns)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class CallSignature:
+    """What a rank calls, as far as its peers must call the same; fields that may differ, or are unknown, are empty.
+
+    `count` and `root` are -1 there.
+    """
+
+    op: str
+    count: int = -1
+    dtype: str = ""
+    redop: str = ""
+    root: int = -1
+
+    def __str__(self) -> str:
+        size = f" of {self.count} {self.dtype}".rstrip() if self.count >= 0 else ""
+        redop = f" ({self.redop})" if self.redop else ""
+        root = f" with root {self.root}" if self.root >= 0 else ""
+        return f"{self.op}{size}{redop}{root}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureMismatch:
+    """Ranks have met in one round of a communicator with different calls.
+
+    `called` holds what each rank called, in order of ranks; `time_ns` is when the last of them entered.
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    communicator: str
+    seq: int
+    called: tuple[tuple[int, CallSignature], ...]
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, seq, who is in it)."""
+        return event_id(
+            "mismatch", self.job, self.attempt, self.communicator, self.seq, [rank for rank, _ in self.called]
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time has reached `time_ns` and the stream was silent: only what stands in the log may close a silence."""

@@ -71,7 +71,8 @@ class Rounds:
                 raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {(n_rounds, n_ranks)}")
         if n_rounds and (self.op.min() < 0 or self.op.max() >= len(OPS)):
             raise InvalidEvent(f"rounds have an operation code outside 0..{len(OPS) - 1}")
-        if self.algorithm is not None and not np.isin(self.algorithm, np.arange(len(ALGORITHMS))).all():
+        algorithm = self.algorithm
+        if algorithm is not None and n_rounds and (algorithm.min() < 0 or algorithm.max() >= len(ALGORITHMS)):
             raise InvalidEvent(f"rounds have an algorithm code outside 0..{len(ALGORITHMS) - 1}")
 
     def __len__(self) -> int:

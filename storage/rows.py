@@ -17,13 +17,19 @@ from pacehound.events import (
     DeadLetter,
     Decision,
     Finding,
+    GpuReading,
     GroupOutlier,
+    HostEvidence,
     HostSample,
+    HostVitals,
     Incident,
     Instant,
     IterationSample,
     Markers,
+    NicReading,
     ProcessState,
+    RankStack,
+    SocketReading,
     Topology,
 )
 from pacehound.routing import Event
@@ -32,6 +38,7 @@ from storage import schemas
 Row = dict[str, Any]
 
 _NO_PROCESS = ProcessState(rank=-1, pid=0, state="unknown", since_ns=0)
+_NO_STACK = RankStack(rank=-1, pid=0, taken_by="proc")
 
 
 def rows_of(event: Event) -> list[tuple[str, Row]]:
@@ -56,6 +63,10 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
             return [(schemas.TOPOLOGY, _plain(event, schemas.TOPOLOGY))]
         case HostSample():
             return [(schemas.HOST_SAMPLES, _process(event, p)) for p in event.processes or (_NO_PROCESS,)]
+        case HostVitals():
+            return [(schemas.HOST_VITALS, row) for row in _vitals(event)]
+        case HostEvidence():
+            return [(schemas.HOST_EVIDENCE, _stack(event, stack)) for stack in event.stacks or (_NO_STACK,)]
         case Markers():
             return [(schemas.MARKERS, row) for row in _markers(event)]
         case IterationSample():
@@ -167,6 +178,69 @@ def _process(sample: HostSample, process: ProcessState) -> Row:
         "closed": sample.closed,
         "closed_why": sample.closed_why,
         "time_ns": sample.time_ns,
+    }
+
+
+def _vitals(vitals: HostVitals) -> list[Row]:
+    readings = [
+        *(_gpu(gpu) for gpu in vitals.gpus),
+        *(_nic(nic) for nic in vitals.nics),
+        *(_socket(socket) for socket in vitals.sockets),
+        {"kind": "host", "name": "", "ranks": [], "state": "", "numbers": {"oom_kills": vitals.oom_kills}},
+    ]
+    same = {"job": vitals.job, "attempt": vitals.attempt, "host": vitals.host, "time_ns": vitals.time_ns}
+    return [{**same, **reading, "numbers": list(reading["numbers"].items())} for reading in readings]
+
+
+def _gpu(gpu: GpuReading) -> Row:
+    numbers = ("sm_clock_mhz", "max_sm_clock_mhz", "temperature_c", "power_w", "ecc_uncorrected", "xid")
+    return {
+        "kind": "gpu",
+        "name": gpu.uuid,
+        "ranks": list(gpu.ranks),
+        "state": ",".join(gpu.throttle_reasons),
+        "numbers": {name: getattr(gpu, name) for name in numbers},
+    }
+
+
+def _nic(nic: NicReading) -> Row:
+    return {"kind": "nic", "name": nic.name, "ranks": [], "state": nic.state, "numbers": nic.errors}
+
+
+def _socket(socket: SocketReading) -> Row:
+    numbers = (
+        "acked_bytes",
+        "received_bytes",
+        "retransmitted_bytes",
+        "busy_us",
+        "unsent_bytes",
+        "rtt_us",
+        "min_rtt_us",
+        "delivery_bytes_per_s",
+    )
+    return {
+        "kind": "socket",
+        "name": f"{socket.local} > {socket.remote}",
+        "ranks": [socket.rank],
+        "state": "",
+        "numbers": {name: getattr(socket, name) for name in numbers},
+    }
+
+
+def _stack(evidence: HostEvidence, stack: RankStack) -> Row:
+    return {
+        "job": evidence.job,
+        "attempt": evidence.attempt,
+        "host": evidence.host,
+        "reason": evidence.reason,
+        "rank": stack.rank,
+        "pid": stack.pid,
+        "doing": stack.doing,
+        "taken_by": stack.taken_by,
+        "frames": list(stack.frames),
+        "libraries": list(stack.libraries),
+        "kernel_log": list(evidence.kernel_log),
+        "time_ns": evidence.time_ns,
     }
 
 

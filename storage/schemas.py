@@ -8,6 +8,7 @@ from pacehound.calls import CALL_SCHEMA
 
 CALLS, BATCHES = "stored_calls", "stored_batches"
 TOPOLOGY, HOST_SAMPLES, MARKERS = "stored_topology", "stored_host_samples", "stored_markers"
+HOST_VITALS, HOST_EVIDENCE = "stored_host_vitals", "stored_host_evidence"
 ITERATIONS, CHANGEPOINTS, GROUP_OUTLIERS = "stored_iterations", "stored_changepoints", "stored_group_outliers"
 FINDINGS, INCIDENTS, DECISIONS = "stored_findings", "stored_incidents", "stored_decisions"
 NOTIFICATIONS, DEAD_LETTERS = "stored_notifications", "stored_dead_letters"
@@ -69,6 +70,33 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("detail", _TEXT),
             ("closed", _BOOL),
             ("closed_why", _TEXT),
+            ("time_ns", _INT),
+        ]
+    ),
+    HOST_VITALS: pa.schema(
+        [
+            *_JOB,
+            ("host", _TEXT),
+            ("kind", _TEXT),
+            ("name", _TEXT),
+            ("ranks", _RANKS),
+            ("state", _TEXT),
+            ("numbers", pa.map_(_TEXT, _REAL)),
+            ("time_ns", _INT),
+        ]
+    ),
+    HOST_EVIDENCE: pa.schema(
+        [
+            *_JOB,
+            ("host", _TEXT),
+            ("reason", _TEXT),
+            ("rank", _RANK),
+            ("pid", _INT),
+            ("doing", _TEXT),
+            ("taken_by", _TEXT),
+            ("frames", _TEXTS),
+            ("libraries", _TEXTS),
+            ("kernel_log", _TEXTS),
             ("time_ns", _INT),
         ]
     ),

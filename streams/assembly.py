@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,8 @@ class Rows:
     arrival_ns: Int64Array
     start_ns: Int64Array
     end_ns: Int64Array
+    signature: Int64Array
+    """What was called, packed (`signatures.packed_signatures`); 0 where ranks need not agree."""
     send_rate: Float64Array | None = None
     recv_rate: Float64Array | None = None
     algorithm: npt.NDArray[np.int8] | None = None
@@ -46,8 +49,8 @@ class Rows:
 
     def take(self, index: npt.NDArray[np.int64] | BoolArray) -> Rows:
         """The rows at `index`."""
-        columns = (getattr(self, name) for name in self.__slots__)
-        return Rows(*(None if column is None else column[index] for column in columns))
+        columns: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        return Rows(**{name: None if values is None else values[index] for name, values in columns.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,17 @@ class ClosedRounds:
     arrival_ns: Int64Array
     start_ns: Int64Array
     end_ns: Int64Array
+    signature: Int64Array
+    """Shape `(n_rounds, n_ranks)`; 0 where a rank's row is missing."""
     send_rate: Float64Array | None = None
     recv_rate: Float64Array | None = None
     algorithm: npt.NDArray[np.int8] | None = None
+
+    def disagreeing(self) -> Int64Array:
+        """Positions of the rounds in which two ranks called different things, as far as both are known."""
+        lowest = np.where(self.signature > 0, self.signature, _NEVER_NS).min(axis=1, initial=_NEVER_NS)
+        differ = (self.signature > 0) & (self.signature != lowest[:, None])
+        return np.flatnonzero(differ.any(axis=1))
 
 
 @dataclass(slots=True)
@@ -106,8 +117,17 @@ class RoundGrid:
         self._arrival_ns = np.zeros((capacity, self.n_ranks), np.int64)
         self._start_ns = np.zeros((capacity, self.n_ranks), np.int64)
         self._end_ns = np.zeros((capacity, self.n_ranks), np.int64)
+        self._signature = np.zeros((capacity, self.n_ranks), np.int64)
         if self._extras is not None:
             self._extras = self._no_extras(capacity)
+
+    def signatures_at(self, seq: int) -> Int64Array:
+        """What each rank called in a round that is open, shape `(n_ranks,)`; 0 where no row has come."""
+        line = seq - (self._base or 0)
+        if self._base is None or not 0 <= line < self._length or self._closed[line]:
+            return np.zeros(self.n_ranks, np.int64)
+        signatures: Int64Array = self._signature[line]
+        return signatures
 
     def _no_extras(self, capacity: int) -> _Extras:
         unseen = np.full((2, capacity, self.n_ranks), np.nan)
@@ -155,6 +175,7 @@ class RoundGrid:
         self._arrival_ns[line, rows.column] = rows.arrival_ns
         self._start_ns[line, rows.column] = rows.start_ns
         self._end_ns[line, rows.column] = rows.end_ns
+        self._signature[line, rows.column] = rows.signature
         if rows.send_rate is not None and rows.recv_rate is not None and rows.algorithm is not None:
             if self._extras is None:
                 self._extras = self._no_extras(len(self._op))
@@ -215,6 +236,7 @@ class RoundGrid:
             arrival_ns=self._arrival_ns[index],
             start_ns=self._start_ns[index],
             end_ns=self._end_ns[index],
+            signature=self._signature[index],
             send_rate=None if self._extras is None else self._extras.send_rate[index],
             recv_rate=None if self._extras is None else self._extras.recv_rate[index],
             algorithm=None if self._extras is None else self._extras.algorithm[index],
@@ -256,5 +278,6 @@ class RoundGrid:
             self._arrival_ns,
             self._start_ns,
             self._end_ns,
+            self._signature,
             *rare,
         )

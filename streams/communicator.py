@@ -15,10 +15,13 @@ from pacehound.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.errors import InvalidEvent
 from pacehound.events import (
     OPTIMIZER_STEP,
+    CallSignature,
     IterationSample,
     Markers,
+    OpenCall,
     Progress,
     RankProgress,
+    SignatureMismatch,
     Tick,
     Topology,
     Watermark,
@@ -27,8 +30,12 @@ from pacehound.rounds import ALGORITHMS, Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
 from streams.iterations import IterationTracker
 from streams.merge import CLOSED_NS
+from streams.signatures import disagreement, packed_signatures, signature_of, unpacked
 
-StageOneEvent = Rounds | IterationSample | Progress | Topology | Markers | Watermark
+StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
+
+MAX_SAID_MISMATCHES = 64
+"""Once ranks are out of step every later round differs: what matters was said first."""
 
 _SEND, _RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
 
@@ -78,6 +85,9 @@ class CommunicatorOperator:
         self._source = ""
         self._watermark_ns = -1
         self._ticked_ns = -1
+        self._open_calls: dict[int, dict[int, OpenCall]] = {}  # by sequence number and rank
+        self._open_seqs: dict[int, tuple[int, ...]] = {}
+        self._said_mismatches: dict[int, int] = {}  # by sequence number, how many ranks were told of
         self.counts: dict[str, int] = {}
         self._iterations = (
             IterationTracker(self.job, self.attempt, self.communicator, self.members, lateness_ns)
@@ -146,6 +156,7 @@ class CommunicatorOperator:
             arrival_ns=launch,
             start_ns=start,
             end_ns=end,
+            signature=np.where(is_pair, 0, packed_signatures(batch)),
             send_rate=send_rate,
             recv_rate=recv_rate,
             algorithm=algorithm,
@@ -195,7 +206,7 @@ class CommunicatorOperator:
         host.closed = progress.closed
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
-        return [*self._advance(), progress, *self._watermark()]
+        return [*self._advance(), *self._open_mismatches(progress), progress, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
@@ -224,10 +235,65 @@ class CommunicatorOperator:
             for part in closed:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part))
+                    events += self._mismatches(part)
         if self._iterations is not None:
             gone = frozenset(rank for host in self._hosts.values() if host.closed for rank in host.ranks)
             events += self._iterations.close(self._watermark_ns, gone)
         return events
+
+    def _mismatches(self, closed: ClosedRounds) -> list[StageOneEvent]:
+        """Closed rounds in which ranks met with different calls."""
+        found: list[StageOneEvent] = []
+        for at in closed.disagreeing().tolist():
+            packed = closed.signature[at]
+            called = {self.members[column]: unpacked(int(packed[column])) for column in np.flatnonzero(packed)}
+            found += self._mismatch(int(closed.seq[at]), called, int(closed.arrival_ns[at].max()))
+        return found
+
+    def _open_mismatches(self, progress: Progress) -> list[StageOneEvent]:
+        """Rounds in which ranks of this host still are, and others have called something else, or have left."""
+        for theirs in progress.ranks:
+            for seq in self._open_seqs.pop(theirs.rank, ()):
+                self._open_calls[seq].pop(theirs.rank)
+                if not self._open_calls[seq]:
+                    del self._open_calls[seq]
+            calls = [call for call in theirs.open if call.direction == "none"]
+            if calls:
+                self._open_seqs[theirs.rank] = tuple(call.seq for call in calls)
+            for call in calls:
+                self._open_calls.setdefault(call.seq, {})[theirs.rank] = call
+        found: list[StageOneEvent] = []
+        for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
+            packed = self._collectives.signatures_at(seq)
+            gone = np.flatnonzero(packed)
+            calls_at = self._open_calls[seq]
+            # One of each is enough to see whether all agree: the others were compared when they came.
+            first = signature_of(next(iter(calls_at.values())))
+            few = {rank: signature_of(calls_at[rank]) for rank in (p.rank for p in progress.ranks) if rank in calls_at}
+            if len(gone):
+                few[-1] = unpacked(int(packed[gone[0]]))
+            if disagreement({-2: first, **few}) is None:
+                continue
+            called = {self.members[column]: unpacked(int(packed[column])) for column in gone}
+            called |= {rank: signature_of(call) for rank, call in calls_at.items()}
+            found += self._mismatch(seq, called, max(call.launch_ns for call in calls_at.values()))
+        return found
+
+    def _mismatch(self, seq: int, called: dict[int, CallSignature], time_ns: int) -> list[StageOneEvent]:
+        if self._said_mismatches.get(seq, 0) >= len(called) or disagreement(called) is None:
+            return []
+        self._said_mismatches[seq] = len(called)
+        while len(self._said_mismatches) > MAX_SAID_MISMATCHES:
+            del self._said_mismatches[next(iter(self._said_mismatches))]
+        mismatch = SignatureMismatch(
+            job=self.job,
+            attempt=self.attempt,
+            time_ns=time_ns,
+            communicator=self.communicator,
+            seq=seq,
+            called=tuple(sorted(called.items())),
+        )
+        return [mismatch]
 
     def _watermark(self) -> list[StageOneEvent]:
         if self._watermark_ns < 0:

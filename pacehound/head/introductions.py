@@ -15,12 +15,13 @@ from pacehound import codec
 from pacehound.bus import Message
 from pacehound.calls import CallBatch
 from pacehound.errors import InvalidInput, RejectedMessage
-from pacehound.events import HostSample, Markers, Progress, Topology
+from pacehound.events import HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
 from pacehound.recording import Recording, RecordingWriter
 
 logger = logging.getLogger(__name__)
 
 _Key = tuple[str, int, str, str]  # job, attempt, host, communicator
+_FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence
 
 
 class Introductions:
@@ -47,9 +48,9 @@ class Introductions:
             self._append(value)
         scratch.replace(path)
 
-    def missing_before(self, event: CallBatch | Topology | Progress | Markers | HostSample) -> bytes | None:
+    def missing_before(self, event: _FromHost) -> bytes | None:
         """The introduction to repeat before `event`, once per life of this head; usually none."""
-        if isinstance(event, (Topology, HostSample)):
+        if isinstance(event, (Topology, HostSample, HostVitals, HostEvidence)):
             return None
         key = (event.job, event.attempt, event.host, event.communicator)
         if key in self._made:
@@ -57,7 +58,7 @@ class Introductions:
         self._made.add(key)
         return self._kept.get(key)
 
-    def note(self, event: CallBatch | Topology | Progress | Markers | HostSample, value: bytes) -> None:
+    def note(self, event: _FromHost, value: bytes) -> None:
         """Keep an introduction; forget those of a host on which the job has closed."""
         if isinstance(event, Topology):
             key = (event.job, event.attempt, event.host, event.communicator)

@@ -16,7 +16,18 @@ from pacehound.bus.memory import MemoryBus
 from pacehound.calls import CallBatch
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
-from pacehound.events import DeadLetter, Decision, HostSample, Incident, JobHistory, Markers, Progress, Topology
+from pacehound.events import (
+    DeadLetter,
+    Decision,
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    Incident,
+    JobHistory,
+    Markers,
+    Progress,
+    Topology,
+)
 from pacehound.head.attempts import Attempts, AttemptsFile, Question
 from pacehound.head.interrupted import interrupted
 from pacehound.head.introductions import Introductions
@@ -44,8 +55,8 @@ _DOOR_SHARE = 0.75
 _SETTLE_POLL_S = 0.02
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
-FromHost = CallBatch | Topology | Progress | Markers | HostSample
-SENT_BY_HOSTS = (CallBatch, Topology, Progress, Markers, HostSample)
+FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence
+SENT_BY_HOSTS = (CallBatch, Topology, Progress, Markers, HostSample, HostVitals, HostEvidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

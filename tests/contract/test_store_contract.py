@@ -84,7 +84,8 @@ def test_the_columns_the_writer_fills_are_those_of_the_tables(store):
     arrow_of = {
         "Int16": "int16", "Int32": "int32", "Int64": "int64", "Float64": "double", "Bool": "bool",
         "String": "string", "Array(Int32)": "list<item: int32>", "Array(Int64)": "list<item: int64>",
-        "Array(String)": "list<item: string>", "Array(Tuple(Int32, Int32))": "list<item: struct<1: int32, 2: int32>>",
+        "Array(String)": "list<item: string>", "Map(String, Float64)": "map<string, double>",
+        "Array(Tuple(Int32, Int32))": "list<item: struct<1: int32, 2: int32>>",
     }  # fmt: skip
     for table, schema in {schemas.CALLS: schemas.CALL_TABLE, **schemas.ROW_TABLES}.items():
         described = store.query(f"DESCRIBE {table}").to_pylist()
@@ -102,9 +103,22 @@ def test_every_event_is_written_once_and_what_has_no_table_is_counted(store):
     result = write(store, [call_batch(), *one_of_each()])
     assert result.not_stored == 3  # progress, tick, watermark
     expected = dict.fromkeys(VIEWS.values(), 1) | {"calls": 20, "host_samples": 2, "markers": 2, "findings": 3}
+    expected |= {"host_vitals": 4, "host_evidence": 2}
     expected["notifications"] = 0
     assert counts(store) == expected
     assert {VIEWS[t]: n for t, n in result.rows.items()} == {v: n for v, n in expected.items() if n}
+
+
+def test_vitals_and_stacks_can_be_asked_for_by_name(store):
+    write(store, one_of_each())
+    sql = "SELECT kind, name, ranks, state, numbers['xid'] AS xid FROM host_vitals WHERE kind = 'gpu'"
+    expected = {"kind": "gpu", "name": "GPU-1", "ranks": [2], "state": "sw_power_cap", "xid": 79.0}
+    assert store.query(sql).to_pylist() == [expected]
+    sql = "SELECT rank, doing, frames FROM host_evidence WHERE has(kernel_log, '+12 s: NVRM: Xid (PCI:0000:c3:00): 79')"
+    assert store.query(f"{sql} ORDER BY rank").to_pylist() == [
+        {"rank": 2, "doing": "in_call", "frames": ["wait (a.py:1)"]},
+        {"rank": 3, "doing": "storage", "frames": []},
+    ]
 
 
 def test_repeated_messages_in_other_portions_show_every_row_once(store):

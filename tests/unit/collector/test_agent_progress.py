@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from collector.agent import GUARD_NS
-from pacehound.calls import CallBatch
-from pacehound.events import Markers, OpenCall, Progress
+from collector.sources.rings import CAPTURED
+from pacehound.calls import SOURCES, CallBatch
+from pacehound.events import Markers, OpenCall, PairProgress, Progress
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 from tests.fakes.ring_file import HANDLE
 
@@ -41,8 +42,55 @@ def test_an_open_call_is_shown_oldest_first_and_at_most_four(tmp_path: Path) -> 
     assert (rank.rank, rank.last_launched, rank.last_completed) == (0, 6, 1)
     assert [call.seq for call in rank.open] == [0, 2, 3, 4]
     assert rank.open[0] == OpenCall(
-        seq=0, op="all_reduce", count=256, dtype="float32", launch_ns=UNIX_NS + 100 * MS, peer=-1, direction="none"
+        seq=0, op="all_reduce", count=256, dtype="float32", launch_ns=UNIX_NS + 100 * MS, peer=-1, redop="sum"
     )
+
+
+def test_calls_to_and_from_each_peer_are_counted_apart(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.ring(2)
+    ring.group([0, 1, 2, 3])
+    ring.launch(0, 100 * MS)
+    for seq in range(3):
+        ring.launch(seq, (110 + seq) * MS, op=8, direction=1, peer=3)
+    ring.complete(1, 120 * MS, op=8, direction=1, peer=3)
+    ring.launch(0, 130 * MS, op=9, direction=2, peer=0)
+    run.flush()
+    (rank,) = last_progress(run).ranks
+    assert (rank.last_launched, rank.last_completed) == (0, -1)
+    assert rank.pairs == (
+        PairProgress(peer=0, direction="recv", last_launched=0, last_completed=-1),
+        PairProgress(peer=3, direction="send", last_launched=2, last_completed=1),
+    )
+    run.kill()
+    run.flush()
+    assert last_progress(run).ranks[0].pairs == rank.pairs
+
+
+def test_where_launches_alone_are_seen_completion_is_said_to_be_unseen(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.ring(0)
+    ring.group([0, 1], backend=2)
+    ring.group([0, 1], handle=OTHER, is_world=False)
+    run.flush()
+    assert not last_progress(run).sees_completion  # by its backend: nothing was called yet
+    assert last_progress(run, OTHER).sees_completion
+    ring.launch(0, 100 * MS, handle=OTHER)
+    ring.launch(1, 110 * MS, handle=OTHER, source=SOURCES.index("shim"))
+    run.flush()
+    assert not last_progress(run, OTHER).sees_completion  # one of its two sources sees no end
+
+
+def test_calls_that_went_into_a_graph_are_counted(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.ring(0)
+    ring.group([0, 1])
+    for seq in range(3):
+        ring.launch(seq, (100 + seq) * MS, flags=CAPTURED)
+    ring.launch(3, 110 * MS)
+    run.flush()
+    assert last_progress(run).captured_total == 3
+    assert [call.seq for call in last_progress(run).ranks[0].open] == [3]
 
 
 def test_the_rows_of_a_second_come_before_the_progress_that_covers_them(tmp_path: Path) -> None:

@@ -166,6 +166,21 @@ def event_of(kind):
     if kind is events.HostSample:
         process = st.builds(events.ProcessState, exit_code=st.none() | INT32, signal=st.none() | INT32, detail=TEXT)
         return st.builds(kind, processes=st.lists(process, max_size=3).map(tuple), closed_why=TEXT)
+    if kind is events.HostVitals:
+        nic = st.builds(events.NicReading, errors=st.dictionaries(TEXT, NATURAL, max_size=2))
+        gpu = st.builds(events.GpuReading, power_w=FLOAT)
+        return st.builds(
+            kind,
+            gpus=st.lists(gpu, max_size=2).map(tuple),
+            nics=st.lists(nic, max_size=2).map(tuple),
+            sockets=st.lists(st.builds(events.SocketReading), max_size=2).map(tuple),
+            oom_kills=NATURAL,
+        )
+    if kind is events.HostEvidence:
+        stack = st.builds(events.RankStack, frames=st.lists(TEXT, max_size=2).map(tuple), doing=st.just("lock"))
+        return st.builds(
+            kind, stacks=st.lists(stack, max_size=2).map(tuple), kernel_log=st.lists(TEXT, max_size=2).map(tuple)
+        )
     if kind is events.Incident:
         return st.builds(
             kind,

@@ -1,0 +1,1 @@
+"""What the hardware of a host says of itself: connections, interfaces, GPUs, processes killed for memory."""

@@ -1,0 +1,71 @@
+"""How many processes of the job the kernel has killed for memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from collector.processes import PROC
+from collector.rank_process import RankProcess
+from collector.vitals.nics import SYS
+
+_OOM_KILL = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+
+
+class OomKills:
+    """Counts from the first look on, in the control groups of the ranks.
+
+    Where these keep no such count (the root group, no permission) the whole host's is taken: it may count processes
+    of others. A group is remembered: it outlives the rank that was killed in it.
+
+    Parameters
+    ----------
+    proc, sys
+        Where /proc and /sys are.
+
+    """
+
+    def __init__(self, proc: Path = PROC, sys: Path = SYS) -> None:
+        self._proc = proc
+        self._groups = sys / "fs" / "cgroup"
+        self._first: dict[Path, int] = {}
+        self._asked: set[int] = set()
+
+    def look(self, ranks: Sequence[RankProcess]) -> int:
+        """How many since the first look."""
+        for process in ranks:
+            if process.pid not in self._asked:
+                self._asked.add(process.pid)
+                self._follow(process.pid)
+        return sum(max(_kills(path) - first, 0) for path, first in self._first.items())
+
+    def _follow(self, pid: int) -> None:
+        try:
+            text = (self._proc / str(pid) / "cgroup").read_text(errors="replace")
+        except OSError:
+            text = ""
+        for line in text.splitlines():
+            _, _, rest = line.partition(":")
+            controllers, _, group = rest.partition(":")
+            if controllers == "":
+                path = self._groups / group.lstrip("/") / "memory.events"
+            elif "memory" in controllers.split(","):
+                path = self._groups / "memory" / group.lstrip("/") / "memory.oom_control"
+            else:
+                continue
+            if _kills(path) >= 0:
+                self._first.setdefault(path, _kills(path))
+                return
+        host = self._proc / "vmstat"
+        if _kills(host) >= 0:
+            self._first.setdefault(host, _kills(host))
+
+
+def _kills(path: Path) -> int:
+    """The count in a file, -1 where it has none."""
+    try:
+        match = _OOM_KILL.search(path.read_text(errors="replace"))
+    except OSError:
+        return -1
+    return int(match[1]) if match else -1
