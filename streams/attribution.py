@@ -34,7 +34,16 @@ Int64Array = npt.NDArray[np.int64]
 
 MIN_EXPLAINED = 0.5
 MIN_SHARE = 0.25
-"""The smaller part of a mixed slowdown (S3): CCL-D calls P between 0.4 and 0.6 mixed, own and transfer time apart."""
+"""A transfer that explains so much is worth telling; one that is named for sure explains half."""
+
+SMALLER_SHARE = 0.1
+"""The smaller part of a mixed slowdown (S3), if it stands out by itself, too."""
+
+SMALLER_RANK, SMALLER_TRANSFER = 1.1, 1.5
+"""What the smaller part has to be against its own quiet level: of a rank's own time, of a transfer."""
+
+SIGNIFICANT, BEYOND_DOUBT = 5.0, 8.0
+"""Standard errors that a rank's own time has to have grown by: alone, and as the smaller part of S3."""
 
 MIN_PERSISTENCE = 0.6
 MIN_ITERATIONS = 5
@@ -44,8 +53,15 @@ REFERENCE_QUANTILE = 0.25
 
 MAX_CULPRITS = 3
 MAX_CULPRIT_SHARE = 0.25
-TIED = 0.7
-"""Ranks whose own times go up and down together so much wait for each other in calls that are not seen."""
+TIED, TIED_ERRORS = 0.4, 2.5
+"""Ranks whose own times correlate so much, and beyond chance, wait for each other in calls that are not seen.
+
+What each of them does behind the last such call stays its own, so that they do not agree wholly. Of two culprits that
+have nothing to do with each other one pair in a hundred is taken for tied, and then not named.
+"""
+
+MIN_TOGETHER = 8
+"""Iterations in which both ranks have lost nothing, before it can be said that they do not move together."""
 
 MANY_LOST = 0.3
 CLOCK_SHARE = 1 / 16
@@ -144,7 +160,8 @@ class Attribution:
 class _Growth:
     """By how much the means of the slow iterations lie above those of the quiet ones, in nanoseconds.
 
-    `own` and `path` have one entry per rank of `ranks`, `transfer` and `path_transfer` one per key.
+    `own` and `path` have one entry per rank of `ranks`, `transfer` and `path_transfer` one per key; so have the quiet
+    levels of both.
     """
 
     total: float
@@ -153,6 +170,8 @@ class _Growth:
     path: Float64Array
     transfer: Float64Array
     path_transfer: Float64Array
+    quiet_own: Float64Array
+    quiet_transfer: Float64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +184,7 @@ class _Named:
     evidence: tuple[str, ...]
     unseen: tuple[str, ...]
     growth: float
+    ratio: float
 
 
 def attribute(
@@ -197,10 +217,11 @@ def attribute(
     work = _change_of_work(slow, quiet)
     if work:
         return Attribution("change", "unknown", None, evidence=(work, "no rank stands apart"))
-    if named is None:
+    if named is None or named.growth < MIN_SHARE * growth.total:
         return _nobody(slow, quiet, growth)
     if named.links:
-        verdict: Literal["culprit", "suspected"] = "culprit" if named.is_sure else "suspected"
+        is_sure = named.is_sure and named.growth >= MIN_EXPLAINED * growth.total
+        verdict: Literal["culprit", "suspected"] = "culprit" if is_sure else "suspected"
         return Attribution(
             "slow", verdict, "S2", (), named.candidates, named.links, evidence=named.evidence, unseen=named.unseen
         )
@@ -213,15 +234,19 @@ def _growth(
     slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], keys: Sequence[TransferKey], total_ns: float
 ) -> _Growth:
     ranks = slow[-1].ranks
-    least = _level(slow, "own_ns", ranks) - _level(quiet, "own_ns", ranks)
+    quiet_own = _level(quiet, "own_ns", ranks)
+    quiet_transfer = _of_keys(quiet, len(keys))
+    least = _level(slow, "own_ns", ranks) - quiet_own
     most = _level(slow, "own_most_ns", ranks) - _level(quiet, "own_most_ns", ranks)
     return _Growth(
         total=total_ns,
         ranks=ranks,
         own=np.nan_to_num(np.minimum(least, most)),
         path=_charged(slow, ranks) - _charged(quiet, ranks),
-        transfer=_of_keys(slow, len(keys)) - _of_keys(quiet, len(keys)),
+        transfer=_of_keys(slow, len(keys)) - quiet_transfer,
         path_transfer=_charged_keys(slow, keys) - _charged_keys(quiet, keys),
+        quiet_own=np.nan_to_num(quiet_own),
+        quiet_transfer=quiet_transfer,
     )
 
 
@@ -238,10 +263,15 @@ def _slow_ranks(
     place = int(REFERENCE_QUANTILE * (len(growth.own) - 1))
     usual = max(float(np.partition(growth.own, place)[place]), 0.0)
     apart = growth.own - usual
-    # A transfer beside it that has grown by a fair share leaves the rank with less than half of the whole.
-    transfer_share = min(named.growth / growth.total, 1.0) if named is not None else 0.0
-    bar = MIN_SHARE if MIN_SHARE <= transfer_share <= 1 - MIN_SHARE else MIN_EXPLAINED
-    chosen = np.flatnonzero(apart >= bar * growth.total)
+    bar = np.full(len(apart), MIN_EXPLAINED * growth.total)
+    errors = np.full(len(apart), SIGNIFICANT)
+    if named is not None and named.growth >= MIN_SHARE * growth.total:
+        # Beside a transfer that has grown, one of its ranks may be the smaller part of the whole (S3).
+        beside = np.isin(growth.ranks, named.candidates)
+        least = np.maximum(SMALLER_SHARE * growth.total, (SMALLER_RANK - 1.0) * growth.quiet_own)
+        errors = np.where(beside & (least < bar) & (apart < bar), BEYOND_DOUBT, errors)
+        bar = np.where(beside, np.minimum(bar, least), bar)
+    chosen = np.flatnonzero(apart >= bar)
     if not len(chosen):
         return None
     columns = _columns(slow, "own_ns", growth.ranks[chosen])
@@ -249,7 +279,10 @@ def _slow_ranks(
     stands_out = columns - np.nanmean(quiet_columns, axis=0) >= usual + 0.5 * apart[chosen]
     is_persistent = stands_out.mean(axis=0) >= MIN_PERSISTENCE
     follows = _follows_bytes(slow, quiet, columns, quiet_columns)
-    chosen = chosen[is_persistent & ~follows]
+    stands_out = (columns.mean(axis=0) - quiet_columns.mean(axis=0) - usual) >= errors[chosen] * _errors(
+        columns, quiet_columns
+    )
+    chosen = chosen[is_persistent & ~follows & stands_out]
     if not len(chosen):
         if follows.any():
             words = "own time follows the bytes that are moved: imbalance of the work, nobody to name"
@@ -258,7 +291,7 @@ def _slow_ranks(
     explained = growth.path[chosen].sum() / growth.total
     culprits = tuple(growth.ranks[chosen].tolist())
     on_path = sum(1 for r in slow if any(r.charges.ranks.get(rank, 0) for rank in culprits))
-    if explained < bar or on_path < MIN_PERSISTENCE * len(slow):
+    if explained * growth.total < bar[chosen].min() or on_path < MIN_PERSISTENCE * len(slow):
         return None
     mean_own = float(growth.own[chosen].mean())
     names = ", ".join(map(str, culprits))
@@ -272,7 +305,7 @@ def _slow_ranks(
     if len(culprits) > limit:
         words = f"{len(culprits)} of {len(growth.ranks)} ranks compute for longer: their work, or something they share"
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, words))
-    tied = _tied(slow, quiet, growth.ranks, chosen)
+    tied = _tied(slow, quiet, growth.ranks, chosen, scene)
     if tied:
         words = (
             f"own times of ranks {', '.join(map(str, tied))} go up and down together: they wait for each other in "
@@ -284,7 +317,9 @@ def _slow_ranks(
 
 def _with_link(found: Attribution, named: _Named | None, growth: _Growth) -> Attribution:
     """S3 where the transfers of a culprit's own link have grown by a fair share, too."""
-    if named is None or named.growth < MIN_SHARE * growth.total:
+    if named is None or named.growth < SMALLER_SHARE * growth.total:
+        return found
+    if named.growth < MIN_SHARE * growth.total and named.ratio < SMALLER_TRANSFER:
         return found
     links = tuple(link for link in named.links if set(link) & set(found.culprits))
     is_its_own = bool(links) or (not named.links and set(named.candidates) & set(found.culprits))
@@ -336,7 +371,7 @@ def _slow_transfers(
     best_group = max(groups, key=lambda name: (groups[name], name), default=None)
     link_ns = link_growth[best_link] if best_link is not None else 0.0
     group_ns = groups[best_group] if best_group is not None else 0.0
-    if max(link_ns, group_ns) < MIN_SHARE * growth.total:
+    if max(link_ns, group_ns) < SMALLER_SHARE * growth.total:
         return _shared_transfers(slow, growth, keys, scene)
     if best_link is not None and link_ns >= group_ns:
         return _slow_pair(slow, growth, keys, best_link, float(link_ns), scene)
@@ -374,7 +409,12 @@ def _slow_pair(
     if _loses_many(slow, growth.ranks, link):
         is_sure = False
         unseen.append("many calls of these two ranks are lost")
-    return _Named((link,), is_sure, link, tuple(evidence), tuple(unseen), grown_ns)
+    before_ns = sum(
+        float(growth.quiet_transfer[number]) for number, key in enumerate(keys) if key in (link, link[::-1])
+    )
+    return _Named(
+        (link,), is_sure, link, tuple(evidence), tuple(unseen), grown_ns, 1.0 + grown_ns / max(before_ns, 1.0)
+    )
 
 
 def _slow_group(
@@ -396,6 +436,7 @@ def _slow_group(
     if said := scene.slow_rounds(communicator):
         evidence.append(said)
     unseen: list[str] = []
+    ratio = 1.0 + grown_ns / max(float(growth.quiet_transfer[keys.index(communicator)]), 1.0)
     is_complete = not _loses_many(slow, growth.ranks, members)
     if not is_complete:
         unseen.append(f"many calls of {name!r} are lost: whether a rank came late to it is not seen")
@@ -404,20 +445,22 @@ def _slow_group(
         link = (min(members), max(members))
         evidence.append("it has two ranks: that is the link")
         evidence += _shared_end(growth, keys, link, scene)
-        return _Named((link,), is_complete, link, tuple(evidence), tuple(unseen), grown_ns)
+        return _Named((link,), is_complete, link, tuple(evidence), tuple(unseen), grown_ns, ratio)
     edges = scene.slow_edges(communicator, since_ns)
     if edges is not None:
         evidence += edges.sentences
-        return _Named(edges.links, edges.is_sure and is_complete, members, tuple(evidence), tuple(unseen), grown_ns)
+        return _Named(
+            edges.links, edges.is_sure and is_complete, members, tuple(evidence), tuple(unseen), grown_ns, ratio
+        )
     connections = scene.connections(members, since_ns)
     if connections:
         first = connections[0]
         evidence.append(first.sentence)
         is_sure = first.is_strong and len(connections) == 1 and is_complete
-        return _Named((first.link,), is_sure, members, tuple(evidence), tuple(unseen), grown_ns)
+        return _Named((first.link,), is_sure, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
     evidence += _shared_host(growth, keys, communicator, scene)
     unseen.append("which link of the communicator is slow: neither rates nor connections single one out")
-    return _Named((), False, members, tuple(evidence), tuple(unseen), grown_ns)
+    return _Named((), False, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
 
 
 def _shared_transfers(
@@ -435,7 +478,7 @@ def _shared_transfers(
     words = f"transfers of {len(grown)} communicators and pairs take longer, none of them by much"
     if len(shared) == 1:
         words += f"; all of the slowest have rank {next(iter(shared))}: its network interface"
-    return _Named((), False, tuple(sorted(shared)), (words,), ("which link is slow",), on_path)
+    return _Named((), False, tuple(sorted(shared)), (words,), ("which link is slow",), on_path, 1.0)
 
 
 def _shared_end(growth: _Growth, keys: Sequence[TransferKey], link: tuple[int, int], scene: Scene) -> list[str]:
@@ -460,7 +503,8 @@ def _shared_host(growth: _Growth, keys: Sequence[TransferKey], worst: str, scene
     number = keys.index(worst)
     bar = MIN_EXPLAINED * float(growth.transfer[number])
     size = len(_members(worst, scene))
-    hosts_slow, hosts_quiet = [], []
+    hosts_slow: list[set[str]] = []
+    hosts_quiet: list[set[str]] = []
     for index, key in enumerate(keys):
         ranks = _members(key, scene)
         if isinstance(key, str) and len(ranks) == size:
@@ -550,26 +594,48 @@ def _follows_bytes(
     return follows
 
 
+def _errors(slow_own: Float64Array, quiet_own: Float64Array) -> Float64Array:
+    """Standard error of each rank's growth; shapes `(n_iterations, n_ranks)`."""
+    variance = np.nanvar(slow_own, axis=0) / len(slow_own) + np.nanvar(quiet_own, axis=0) / len(quiet_own)
+    errors: Float64Array = np.sqrt(variance)
+    return errors
+
+
 def _tied(
-    slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], ranks: Int64Array, chosen: Int64Array
+    slow: Sequence[IterationRecord],
+    quiet: Sequence[IterationRecord],
+    ranks: Int64Array,
+    chosen: Int64Array,
+    scene: Scene,
 ) -> tuple[int, ...]:
     """Of the chosen ranks those whose own times move together from one iteration to the next.
 
-    What all ranks have in common (more bytes, a slower filesystem) is taken off first.
+    What all ranks have in common (more bytes, a slower filesystem) is taken off first, and iterations in which a rank
+    has lost calls are left out for it. Ranks of one host of which too few iterations are left cannot be told apart.
     """
     if len(chosen) < 2:
         return ()
     # Some ranks are enough to know what all have in common.
     sample = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), 64)).astype(np.int64))
-    moves = []
+    parts = []
     for records in (slow, quiet):
         common = np.nanmedian(_columns(records, "own_ns", ranks[sample]), axis=1, keepdims=True)
         own = _columns(records, "own_ns", ranks[chosen]) - common
-        moves.append(np.nan_to_num(own - np.nanmean(own, axis=0)))
-    joined = np.concatenate([part / np.maximum(part.std(axis=0), 1.0) for part in moves])
-    correlation = joined.T @ joined / len(joined)
-    np.fill_diagonal(correlation, 0.0)
-    return tuple(ranks[chosen[correlation.max(axis=1) >= TIED]].tolist())
+        own[_lost_columns(records, ranks[chosen]) > 0] = np.nan
+        n_seen = np.isfinite(own).sum(axis=0)
+        moves = np.nan_to_num(own - np.nansum(own, axis=0) / np.maximum(n_seen, 1))
+        parts.append(moves / np.maximum(np.sqrt((moves**2).sum(axis=0) / np.maximum(n_seen, 1)), 1.0))
+    moves = np.concatenate(parts)
+    seen = (moves != 0).astype(np.float64)
+    n_both = seen.T @ seen
+    spread = np.sqrt((moves**2).T @ seen * (seen.T @ moves**2))
+    correlation = (moves.T @ moves) / np.maximum(spread, 1e-9)
+    bar = np.maximum(TIED, TIED_ERRORS / np.sqrt(np.maximum(n_both, 1.0)))
+    hosts = [scene.hosts.get(rank, "") for rank in ranks[chosen].tolist()]
+    same_host = np.array([[a == b for b in hosts] for a in hosts])
+    together = np.where(n_both >= MIN_TOGETHER, correlation >= bar, same_host)
+    np.fill_diagonal(together, False)
+    return tuple(ranks[chosen[together.any(axis=1)]].tolist())
 
 
 def _level(records: Sequence[IterationRecord], name: str, ranks: Int64Array) -> Float64Array:
@@ -599,9 +665,20 @@ def _columns(records: Sequence[IterationRecord], name: str, ranks: Int64Array) -
     return columns
 
 
+def _lost_columns(records: Sequence[IterationRecord], ranks: Int64Array) -> Float64Array:
+    """Shares of rows that are missing, shape `(n_iterations, n_ranks)`."""
+    lost = np.zeros((len(records), len(ranks)))
+    for line, record in enumerate(records):
+        if record.lost_share is not None and len(record.ranks):
+            place = np.minimum(np.searchsorted(record.ranks, ranks), len(record.ranks) - 1)
+            lost[line] = np.where(record.ranks[place] == ranks, record.lost_share[place], 0.0)
+    return lost
+
+
 def _charged(records: Sequence[IterationRecord], ranks: Int64Array) -> Float64Array:
     """Mean charge of each rank on the critical path."""
-    on, ns = [], []
+    on: list[int] = []
+    ns: list[int] = []
     for record in records:
         on += record.charges.ranks.keys()
         ns += record.charges.ranks.values()
@@ -609,7 +686,7 @@ def _charged(records: Sequence[IterationRecord], ranks: Int64Array) -> Float64Ar
     if on and len(ranks):
         place = np.minimum(np.searchsorted(ranks, on), len(ranks) - 1)
         known = ranks[place] == np.array(on)
-        charged = np.bincount(place[known], weights=np.array(ns, np.float64)[known], minlength=len(ranks))
+        np.add.at(charged, place[known], np.array(ns, np.float64)[known])
     return charged / len(records)
 
 

@@ -137,8 +137,8 @@ class _Columns:
         for name, values in columns.items():
             self.parts.setdefault(name, []).append(values)
 
-    def take(self, name: str, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[np.generic]:
-        return np.concatenate([np.zeros(0, dtype), *self.parts.get(name, [])])
+    def take(self, name: str) -> Int64Array:
+        return np.concatenate([np.zeros(0, np.int64), *self.parts.get(name, [])]).astype(np.int64, copy=False)
 
 
 class RoundIndex:
@@ -184,7 +184,7 @@ class RoundIndex:
         self._lost_rank, self._lost_round = entries.take("lost_rank"), entries.take("lost_round")
         rank, start, end = entries.take("rank"), entries.take("start"), entries.take("end")
         round_of, key_at = entries.take("round"), entries.take("key")
-        is_send = entries.take("is_send", np.bool_).astype(np.bool_)
+        is_send = entries.take("is_send") > 0
         order = np.lexsort((end, start, rank))
         self._rank, self._start, self._end = rank[order], start[order], end[order]
         is_send, round_of, key_at = is_send[order], round_of[order], key_at[order]
@@ -365,7 +365,7 @@ class RoundIndex:
         inside = self._is_inside(stretch)
         keys = self._round_key[inside]
         total = np.bincount(keys, weights=self._transfer_ns[inside], minlength=len(self.keys))
-        return Transfers(tuple(self.keys), total, int(inside.sum()), int(self._sizes[inside].sum()))
+        return Transfers(tuple(self.keys), total.astype(np.float64), int(inside.sum()), int(self._sizes[inside].sum()))
 
     def lost_share(self, stretch: Stretch) -> Float64Array:
         """Per rank, the share of its rows that are missing in rounds that others have reported."""
