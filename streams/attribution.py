@@ -15,7 +15,7 @@ follows the bytes, is imbalance: no name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -188,7 +188,7 @@ class _Named:
 
 
 def attribute(
-    slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], keys: Sequence[TransferKey], scene: Scene
+    slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], keys: Mapping[TransferKey, int], scene: Scene
 ) -> Attribution:
     """Say whose delay it is: O(N) array work over the ranks for a fixed number of iterations.
 
@@ -197,7 +197,7 @@ def attribute(
     slow, quiet
         Iterations since the onset, and before it.
     keys
-        Communicator or pair of each number in `transfer_ns`.
+        The number in `transfer_ns` of each communicator and pair, in ascending order.
     scene
         What else is known.
 
@@ -231,7 +231,7 @@ def attribute(
 
 
 def _growth(
-    slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], keys: Sequence[TransferKey], total_ns: float
+    slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], keys: Mapping[TransferKey, int], total_ns: float
 ) -> _Growth:
     ranks = slow[-1].ranks
     quiet_own = _level(quiet, "own_ns", ranks)
@@ -356,17 +356,23 @@ def _weighed(found: Attribution, slow: Sequence[IterationRecord], growth: _Growt
 
 
 def _slow_transfers(
-    slow: Sequence[IterationRecord], growth: _Growth, keys: Sequence[TransferKey], scene: Scene
+    slow: Sequence[IterationRecord], growth: _Growth, keys: Mapping[TransferKey, int], scene: Scene
 ) -> _Named | None:
     """The communicators or pairs whose transfers take longer, and the links among them that can be named."""
     if not len(keys):
         return None
-    on_path = np.array(growth.path_transfer)
     # What lies beside the path costs nothing: only what grew in itself and lengthened the path counts.
-    both = np.minimum(growth.transfer, on_path)
-    pairs = {key: number for number, key in enumerate(keys) if isinstance(key, tuple)}
-    link_growth = {(min(key), max(key)): sum(both[pairs[k]] for k in (key, key[::-1]) if k in pairs) for key in pairs}
-    groups = {key: float(both[number]) for number, key in enumerate(keys) if isinstance(key, str)}
+    both = np.minimum(growth.transfer, growth.path_transfer)
+    names = list(keys)
+    link_growth: dict[tuple[int, int], float] = {}
+    groups: dict[str, float] = {}
+    for number in np.flatnonzero(both >= 0.5 * SMALLER_SHARE * growth.total).tolist():
+        key = names[number]
+        if isinstance(key, tuple):
+            link = (min(key), max(key))
+            link_growth[link] = link_growth.get(link, 0.0) + float(both[number])
+        else:
+            groups[key] = float(both[number])
     best_link = max(link_growth, key=lambda link: (link_growth[link], link), default=None)
     best_group = max(groups, key=lambda name: (groups[name], name), default=None)
     link_ns = link_growth[best_link] if best_link is not None else 0.0
@@ -382,7 +388,7 @@ def _slow_transfers(
 def _slow_pair(
     slow: Sequence[IterationRecord],
     growth: _Growth,
-    keys: Sequence[TransferKey],
+    keys: Mapping[TransferKey, int],
     link: tuple[int, int],
     grown_ns: float,
     scene: Scene,
@@ -391,7 +397,8 @@ def _slow_pair(
     share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
     evidence = [f"transfers between rank {link[0]} and rank {link[1]} take longer: {share}"]
     unseen: list[str] = []
-    ways = [float(growth.transfer[number]) for number, key in enumerate(keys) if key in (link, link[::-1])]
+    numbers = [keys[key] for key in (link, link[::-1]) if key in keys]
+    ways = growth.transfer[numbers].tolist()
     # An end is learnt when somebody waits for it: a receiver that computes first makes one direction look slow.
     both_ways = len(ways) == 2 and min(ways) >= MIN_SHARE * max(ways)
     if both_ways:
@@ -409,9 +416,7 @@ def _slow_pair(
     if _loses_many(slow, growth.ranks, link):
         is_sure = False
         unseen.append("many calls of these two ranks are lost")
-    before_ns = sum(
-        float(growth.quiet_transfer[number]) for number, key in enumerate(keys) if key in (link, link[::-1])
-    )
+    before_ns = float(growth.quiet_transfer[numbers].sum())
     return _Named(
         (link,), is_sure, link, tuple(evidence), tuple(unseen), grown_ns, 1.0 + grown_ns / max(before_ns, 1.0)
     )
@@ -420,7 +425,7 @@ def _slow_pair(
 def _slow_group(
     slow: Sequence[IterationRecord],
     growth: _Growth,
-    keys: Sequence[TransferKey],
+    keys: Mapping[TransferKey, int],
     communicator: str,
     grown_ns: float,
     scene: Scene,
@@ -436,7 +441,7 @@ def _slow_group(
     if said := scene.slow_rounds(communicator):
         evidence.append(said)
     unseen: list[str] = []
-    ratio = 1.0 + grown_ns / max(float(growth.quiet_transfer[keys.index(communicator)]), 1.0)
+    ratio = 1.0 + grown_ns / max(float(growth.quiet_transfer[keys[communicator]]), 1.0)
     is_complete = not _loses_many(slow, growth.ranks, members)
     if not is_complete:
         unseen.append(f"many calls of {name!r} are lost: whether a rank came late to it is not seen")
@@ -464,12 +469,11 @@ def _slow_group(
 
 
 def _shared_transfers(
-    slow: Sequence[IterationRecord], growth: _Growth, keys: Sequence[TransferKey], scene: Scene
+    slow: Sequence[IterationRecord], growth: _Growth, keys: Mapping[TransferKey, int], scene: Scene
 ) -> _Named | None:
     """No single transfer explains much, but all of those together that share one rank or host do."""
-    grown = [
-        (float(growth.transfer[number]), key) for number, key in enumerate(keys) if growth.path_transfer[number] > 0
-    ]
+    names = list(keys)
+    grown = [(float(growth.transfer[n]), names[n]) for n in np.flatnonzero(growth.path_transfer > 0).tolist()]
     if growth.path_transfer.clip(min=0).sum() < MIN_EXPLAINED * growth.total or len(grown) < 2:
         return None
     members = [_members(key, scene) for _, key in sorted(grown, key=lambda item: (-item[0], str(item[1])))[:8]]
@@ -481,16 +485,14 @@ def _shared_transfers(
     return _Named((), False, tuple(sorted(shared)), (words,), ("which link is slow",), on_path, 1.0)
 
 
-def _shared_end(growth: _Growth, keys: Sequence[TransferKey], link: tuple[int, int], scene: Scene) -> list[str]:
+def _shared_end(growth: _Growth, keys: Mapping[TransferKey, int], link: tuple[int, int], scene: Scene) -> list[str]:
     """A sentence where several slow links meet in one rank: that is what its network interface would do."""
-    worst = max(
-        (float(growth.transfer[n]) for n, k in enumerate(keys) if set(_members(k, scene)) == set(link)), default=0.0
-    )
-    slow_links = {
-        tuple(sorted(_members(key, scene)))
-        for number, key in enumerate(keys)
-        if growth.transfer[number] >= MIN_EXPLAINED * worst > 0 and len(_members(key, scene)) == 2
-    }
+    names = list(keys)
+    own = [keys[key] for key in (link, link[::-1]) if key in keys]
+    own += [n for n in np.flatnonzero(growth.transfer > 0).tolist() if set(_members(names[n], scene)) == set(link)]
+    bar = MIN_EXPLAINED * float(growth.transfer[own].max(initial=0.0))
+    ends = [_members(names[n], scene) for n in np.flatnonzero(growth.transfer >= max(bar, 1.0)).tolist()]
+    slow_links = {(min(pair), max(pair)) for pair in ends if len(pair) == 2}
     shared = set(link).intersection(*slow_links) if slow_links else set()
     if len(slow_links) < 2 or len(shared) != 1:
         return []
@@ -498,14 +500,14 @@ def _shared_end(growth: _Growth, keys: Sequence[TransferKey], link: tuple[int, i
     return [f"all slow links ({others}) meet in rank {next(iter(shared))}: it may be its network interface"]
 
 
-def _shared_host(growth: _Growth, keys: Sequence[TransferKey], worst: str, scene: Scene) -> list[str]:
+def _shared_host(growth: _Growth, keys: Mapping[TransferKey, int], worst: str, scene: Scene) -> list[str]:
     """A sentence where several slow communicators have one host in common that the quiet ones have not."""
-    number = keys.index(worst)
+    number = keys[worst]
     bar = MIN_EXPLAINED * float(growth.transfer[number])
     size = len(_members(worst, scene))
     hosts_slow: list[set[str]] = []
     hosts_quiet: list[set[str]] = []
-    for index, key in enumerate(keys):
+    for key, index in keys.items():
         ranks = _members(key, scene)
         if isinstance(key, str) and len(ranks) == size:
             hosts = {scene.hosts[rank] for rank in ranks if rank in scene.hosts}
@@ -690,14 +692,17 @@ def _charged(records: Sequence[IterationRecord], ranks: Int64Array) -> Float64Ar
     return charged / len(records)
 
 
-def _charged_keys(records: Sequence[IterationRecord], keys: Sequence[TransferKey]) -> Float64Array:
-    number = {key: index for index, key in enumerate(keys)}
-    charged = np.zeros(len(keys))
+def _charged_keys(records: Sequence[IterationRecord], keys: Mapping[TransferKey, int]) -> Float64Array:
+    """Mean charge of each communicator and pair on the critical path."""
+    total: dict[TransferKey, int] = {}
     for record in records:
         for key, ns in record.charges.transfers.items():
-            if key in number:
-                charged[number[key]] += ns
-    return charged / len(records)
+            total[key] = total.get(key, 0) + ns
+    charged = np.zeros(len(keys))
+    for key, ns in total.items():
+        if key in keys:
+            charged[keys[key]] = ns / len(records)
+    return charged
 
 
 def _of_keys(records: Sequence[IterationRecord], n_keys: int) -> Float64Array:

@@ -267,7 +267,7 @@ class SlowWatch:
         return self._attribution(_without_spikes(slow), _without_spikes(quiet), scene)
 
     def _attribution(self, slow: list[IterationRecord], quiet: list[IterationRecord], scene: Scene) -> Attribution:
-        return attribute(slow, quiet, list(self._numbers), scene)
+        return attribute(slow, quiet, self._numbers, scene)
 
     def _changepoint(self, change: Change) -> Changepoint:
         return Changepoint(
