@@ -12,7 +12,7 @@ Reason = Literal["new state", "already sent", "only planned", "wakes nobody", "o
 
 # Work that was meant: a checkpoint, an evaluation, another batch size.
 _MEANT = {"planned", "change"}
-_SLOWNESS = {"slow", "intermittent"}
+_MAY_WAIT = {"slow", "intermittent", "blind"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,5 +57,5 @@ def rule(incident: Incident, sent: Collection[tuple[str, str]], *, is_history: b
 
 
 def _wakes(finding: Finding) -> bool:
-    """Slowness says of itself whether it would wake somebody (how much, how long, how sure); a halt always does."""
-    return finding.pages or finding.kind not in _SLOWNESS
+    """A halt always does; slowness, and not being able to see, say of themselves whether they would."""
+    return finding.pages or finding.kind not in _MAY_WAIT

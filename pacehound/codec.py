@@ -37,6 +37,7 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.host": events.HostSample,
     "pacehound.vitals": events.HostVitals,
     "pacehound.evidence": events.HostEvidence,
+    "pacehound.mismatch": events.SignatureMismatch,
     "pacehound.history": events.JobHistory,
     "pacehound.watermark": events.Watermark,
     "pacehound.iteration": events.IterationSample,
@@ -248,6 +249,9 @@ def _conform(rows: pa.RecordBatch) -> pa.RecordBatch:
     return conformed
 
 
+_ROUND_RATES = ("send_rate", "recv_rate")
+
+
 def _encode_rounds(rounds: Rounds, record: LogRecord) -> None:
     record.event_name = ROUNDS_EVENT
     record.time_unix_nano = max(rounds.time_ns, 0)
@@ -266,15 +270,27 @@ def _encode_rounds(rounds: Rounds, record: LogRecord) -> None:
     kinds = {"seq": pa.int64(), "op": pa.int8(), "size_bytes": pa.int64()}
     columns = [pa.array(getattr(rounds, name), kind) for name, kind in kinds.items()]
     names = [*kinds, "arrival_ns", "start_ns", "end_ns"]
+    for name in _ROUND_RATES:  # few sources see them: no column where there is none
+        rates = getattr(rounds, name)
+        if rates is not None:
+            flat = pa.array(np.ascontiguousarray(rates).ravel(), pa.float64())
+            grid.append(pa.FixedSizeListArray.from_arrays(flat, n_ranks))
+            names.append(name)
+    if rounds.algorithm is not None:
+        grid.append(pa.array(rounds.algorithm, pa.int8()))
+        names.append("algorithm")
     record.body.bytes_value = _write_arrow(pa.RecordBatch.from_arrays([*columns, *grid], names=names))
 
 
 def _decode_rounds(resource: dict[str, AnyValue], attributes: dict[str, AnyValue], rows: pa.RecordBatch) -> Rounds:
     ranks = tuple(v.int_value for v in attributes["pacehound.ranks"].array_value.values)
 
-    def grid(name: str) -> Any:
-        flat = rows.column(name).flatten().to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    def grid(name: str, kind: type[np.generic] = np.int64) -> Any:
+        flat = rows.column(name).flatten().to_numpy(zero_copy_only=False).astype(kind, copy=False)
         return flat.reshape(rows.num_rows, len(ranks))
+
+    def algorithm() -> Any:
+        return rows.column("algorithm").to_numpy(zero_copy_only=False).astype(np.int8, copy=False)
 
     return Rounds(
         job=_text(resource, "pacehound.job"),
@@ -290,6 +306,9 @@ def _decode_rounds(resource: dict[str, AnyValue], attributes: dict[str, AnyValue
         arrival_ns=grid("arrival_ns"),
         start_ns=grid("start_ns"),
         end_ns=grid("end_ns"),
+        send_rate=grid("send_rate", np.float64) if "send_rate" in rows.schema.names else None,
+        recv_rate=grid("recv_rate", np.float64) if "recv_rate" in rows.schema.names else None,
+        algorithm=algorithm() if "algorithm" in rows.schema.names else None,
     )
 
 

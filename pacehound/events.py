@@ -16,6 +16,9 @@ from pacehound.identity import event_id
 NEVER = -1
 """The sequence number of a rank that has launched, or completed, nothing yet."""
 
+UNTOLD = -2
+"""Stands where the source does not say how far a rank is: no number, and no less than any other."""
+
 OPTIMIZER_STEP = "optimizer_step"
 CHECKPOINT_BEGIN, CHECKPOINT_END = "checkpoint_begin", "checkpoint_end"
 EVALUATION_BEGIN, EVALUATION_END = "evaluation_begin", "evaluation_end"
@@ -108,6 +111,7 @@ class PairProgress:
 class RankProgress:
     """How far one rank is on one communicator: sequence numbers of its collectives, and what it waits in.
 
+    The numbers may be `NEVER`, or `UNTOLD` from files that leave them open (live sources always count).
     `open` holds the oldest calls alone; `pairs` may be empty where the source does not count point-to-point calls.
     """
 
@@ -193,6 +197,47 @@ class Markers:
         """Names (job, attempt, host, first and last marker)."""
         edge = (self.ranks[0], self.steps[0], self.ranks[-1], self.steps[-1]) if self.ranks else ()
         return event_id("markers", self.job, self.attempt, self.host, edge, len(self.ranks), self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CallSignature:
+    """What a rank calls, as far as its peers must call the same; fields that may differ, or are unknown, are empty.
+
+    `count` and `root` are -1 there.
+    """
+
+    op: str
+    count: int = -1
+    dtype: str = ""
+    redop: str = ""
+    root: int = -1
+
+    def __str__(self) -> str:
+        size = f" of {self.count} {self.dtype}".rstrip() if self.count >= 0 else ""
+        redop = f" ({self.redop})" if self.redop else ""
+        root = f" with root {self.root}" if self.root >= 0 else ""
+        return f"{self.op}{size}{redop}{root}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureMismatch:
+    """Ranks have met in one round of a communicator with different calls.
+
+    `called` holds what each rank called, in order of ranks; `time_ns` is when the last of them entered.
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    communicator: str
+    seq: int
+    called: tuple[tuple[int, CallSignature], ...]
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, seq, who is in it)."""
+        return event_id(
+            "mismatch", self.job, self.attempt, self.communicator, self.seq, [rank for rank, _ in self.called]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

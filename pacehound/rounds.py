@@ -15,6 +15,10 @@ from pacehound.errors import InvalidEvent
 from pacehound.identity import event_id
 
 Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
+
+ALGORITHMS = ("", "ring", "tree")
+"""What a round's transfer follows; the first one stands for unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,11 @@ class Rounds:
     arrival_ns, start_ns, end_ns
         Shape `(n_rounds, n_ranks)`: when each rank launched, when its device started and ended; 0 where a rank's
         row is missing or its source cannot see the instant.
+    send_rate, recv_rate
+        Network chunks per sampling window of each rank (CCL-D 4.1.2), shape `(n_rounds, n_ranks)`; NaN where unseen.
+        `None` where no rank of any of these rounds has one.
+    algorithm
+        Shape `(n_rounds,)`, codes (positions in `ALGORITHMS`); `None` where none is known.
 
     """
 
@@ -46,19 +55,25 @@ class Rounds:
     arrival_ns: Int64Array = field(repr=False)
     start_ns: Int64Array = field(repr=False)
     end_ns: Int64Array = field(repr=False)
+    send_rate: Float64Array | None = field(default=None, repr=False)
+    recv_rate: Float64Array | None = field(default=None, repr=False)
+    algorithm: npt.NDArray[np.int8] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         n_rounds, n_ranks = len(self.seq), len(self.ranks)
-        for name in ("op", "size_bytes"):
-            if getattr(self, name).shape != (n_rounds,):
-                raise InvalidEvent(f"rounds column {name!r} has shape {getattr(self, name).shape}, not {(n_rounds,)}")
-        for name in ("arrival_ns", "start_ns", "end_ns"):
-            if getattr(self, name).shape != (n_rounds, n_ranks):
-                raise InvalidEvent(
-                    f"rounds column {name!r} has shape {getattr(self, name).shape}, not {(n_rounds, n_ranks)}"
-                )
+        for name in ("op", "size_bytes", "algorithm"):
+            column = getattr(self, name)
+            if column is not None and column.shape != (n_rounds,):
+                raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {(n_rounds,)}")
+        for name in ("arrival_ns", "start_ns", "end_ns", "send_rate", "recv_rate"):
+            column = getattr(self, name)
+            if column is not None and column.shape != (n_rounds, n_ranks):
+                raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {(n_rounds, n_ranks)}")
         if n_rounds and (self.op.min() < 0 or self.op.max() >= len(OPS)):
             raise InvalidEvent(f"rounds have an operation code outside 0..{len(OPS) - 1}")
+        algorithm = self.algorithm
+        if algorithm is not None and n_rounds and (algorithm.min() < 0 or algorithm.max() >= len(ALGORITHMS)):
+            raise InvalidEvent(f"rounds have an algorithm code outside 0..{len(ALGORITHMS) - 1}")
 
     def __len__(self) -> int:
         return len(self.seq)

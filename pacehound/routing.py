@@ -18,6 +18,7 @@ from pacehound.events import (
     JobHistory,
     Markers,
     Progress,
+    SignatureMismatch,
     Tick,
     Topology,
     Watermark,
@@ -35,6 +36,7 @@ Event = (
     | HostEvidence
     | JobHistory
     | Rounds
+    | SignatureMismatch
     | Watermark
     | IterationSample
     | Changepoint
@@ -69,7 +71,7 @@ def route(event: Event) -> tuple[topics.Topic, str]:
             return topics.HOSTS, host_stream(event.job, event.host)
         case JobHistory():
             return topics.HOSTS, event.job
-        case Rounds() | Watermark():
+        case Rounds() | SignatureMismatch() | Watermark():
             return topics.ROUNDS, event.job
         case IterationSample():
             return topics.ITERATIONS, event.job

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from pacehound.errors import InvalidEvent
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Float64Array = npt.NDArray[np.float64]
 
 _NEVER_NS = np.iinfo(np.int64).max
 
@@ -24,7 +26,10 @@ SLACK_ROUNDS = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one batch, already validated; every array has shape `(n_rows,)`."""
+    """Rows of one batch, already validated; every array has shape `(n_rows,)`.
+
+    Rates and algorithms (codes) are `None` where no row of the batch has one.
+    """
 
     column: npt.NDArray[np.int64]
     seq: Int64Array
@@ -33,13 +38,20 @@ class Rows:
     arrival_ns: Int64Array
     start_ns: Int64Array
     end_ns: Int64Array
+    signature: Int64Array
+    """What was called, packed (`signatures.packed_signatures`); 0 where ranks need not agree."""
+    send_rate: Float64Array | None = None
+    recv_rate: Float64Array | None = None
+    algorithm: npt.NDArray[np.int8] | None = None
 
     def __len__(self) -> int:
         return len(self.seq)
 
     def take(self, index: npt.NDArray[np.int64] | BoolArray) -> Rows:
         """The rows at `index`."""
-        return Rows(*(getattr(self, name)[index] for name in self.__slots__))
+        columns: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        taken: dict[str, Any] = {name: None if values is None else values[index] for name, values in columns.items()}
+        return Rows(**taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,26 @@ class ClosedRounds:
     arrival_ns: Int64Array
     start_ns: Int64Array
     end_ns: Int64Array
+    signature: Int64Array
+    """Shape `(n_rounds, n_ranks)`; 0 where a rank's row is missing."""
+    send_rate: Float64Array | None = None
+    recv_rate: Float64Array | None = None
+    algorithm: npt.NDArray[np.int8] | None = None
+
+    def disagreeing(self) -> Int64Array:
+        """Positions of the rounds in which two ranks called different things, as far as both are known."""
+        lowest = np.where(self.signature > 0, self.signature, _NEVER_NS).min(axis=1, initial=_NEVER_NS)
+        differ = (self.signature > 0) & (self.signature != lowest[:, None])
+        return np.flatnonzero(differ.any(axis=1))
+
+
+@dataclass(slots=True)
+class _Extras:
+    """Columns that few sources see, as long as the grid: made when the first row has one of them."""
+
+    send_rate: Float64Array = field(repr=False)
+    recv_rate: Float64Array = field(repr=False)
+    algorithm: npt.NDArray[np.int8] = field(repr=False)
 
 
 class RoundGrid:
@@ -75,6 +107,7 @@ class RoundGrid:
         self._base: int | None = None  # sequence number of the grid's first line
         self._first_seen = 0
         self._length = 0  # lines in use
+        self._extras: _Extras | None = None
         self._allocate(64)
 
     def _allocate(self, capacity: int) -> None:
@@ -85,6 +118,21 @@ class RoundGrid:
         self._arrival_ns = np.zeros((capacity, self.n_ranks), np.int64)
         self._start_ns = np.zeros((capacity, self.n_ranks), np.int64)
         self._end_ns = np.zeros((capacity, self.n_ranks), np.int64)
+        self._signature = np.zeros((capacity, self.n_ranks), np.int64)
+        if self._extras is not None:
+            self._extras = self._no_extras(capacity)
+
+    def signatures_at(self, seq: int) -> Int64Array:
+        """What each rank called in a round that is open, shape `(n_ranks,)`; 0 where no row has come."""
+        line = seq - (self._base or 0)
+        if self._base is None or not 0 <= line < self._length or self._closed[line]:
+            return np.zeros(self.n_ranks, np.int64)
+        signatures: Int64Array = self._signature[line]
+        return signatures
+
+    def _no_extras(self, capacity: int) -> _Extras:
+        unseen = np.full((2, capacity, self.n_ranks), np.nan)
+        return _Extras(unseen[0], unseen[1], np.zeros(capacity, np.int8))
 
     def add(self, rows: Rows) -> None:
         """Put rows into the grid.
@@ -128,6 +176,13 @@ class RoundGrid:
         self._arrival_ns[line, rows.column] = rows.arrival_ns
         self._start_ns[line, rows.column] = rows.start_ns
         self._end_ns[line, rows.column] = rows.end_ns
+        self._signature[line, rows.column] = rows.signature
+        if rows.send_rate is not None and rows.recv_rate is not None and rows.algorithm is not None:
+            if self._extras is None:
+                self._extras = self._no_extras(len(self._op))
+            self._extras.send_rate[line, rows.column] = rows.send_rate
+            self._extras.recv_rate[line, rows.column] = rows.recv_rate
+            self._extras.algorithm[line] = rows.algorithm
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""
@@ -182,6 +237,10 @@ class RoundGrid:
             arrival_ns=self._arrival_ns[index],
             start_ns=self._start_ns[index],
             end_ns=self._end_ns[index],
+            signature=self._signature[index],
+            send_rate=None if self._extras is None else self._extras.send_rate[index],
+            recv_rate=None if self._extras is None else self._extras.recv_rate[index],
+            algorithm=None if self._extras is None else self._extras.algorithm[index],
         )
         self._closed[index] = True
         self._drop_closed_head()
@@ -198,7 +257,7 @@ class RoundGrid:
         keep = self._length - head
         for array in self._arrays():
             array[:keep] = array[head : self._length].copy()
-            array[keep : self._length] = 0
+            array[keep : self._length] = np.nan if array.dtype == np.float64 else 0
         self._length = keep
 
     def _reserve(self, lines: int) -> None:
@@ -210,6 +269,8 @@ class RoundGrid:
         self._length = max(self._length, lines)
 
     def _arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
+        extras = self._extras
+        rare = () if extras is None else (extras.send_rate, extras.recv_rate, extras.algorithm)
         return (
             self._op,
             self._size_bytes,
@@ -218,4 +279,6 @@ class RoundGrid:
             self._arrival_ns,
             self._start_ns,
             self._end_ns,
+            self._signature,
+            *rare,
         )

@@ -6,28 +6,36 @@ of the log; what goes out is in event time up to the watermark that follows it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.errors import InvalidEvent
 from pacehound.events import (
     OPTIMIZER_STEP,
+    CallSignature,
     IterationSample,
     Markers,
+    OpenCall,
     Progress,
     RankProgress,
+    SignatureMismatch,
     Tick,
     Topology,
     Watermark,
 )
-from pacehound.rounds import Rounds
+from pacehound.rounds import ALGORITHMS, Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
 from streams.iterations import IterationTracker
 from streams.merge import CLOSED_NS
+from streams.signatures import disagreement, packed_signatures, signature_of, unpacked
 
-StageOneEvent = Rounds | IterationSample | Progress | Topology | Markers | Watermark
+StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
+
+MAX_SAID_MISMATCHES = 64
+"""Once ranks are out of step every later round differs: what matters was said first."""
 
 _SEND, _RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
 
@@ -77,6 +85,9 @@ class CommunicatorOperator:
         self._source = ""
         self._watermark_ns = -1
         self._ticked_ns = -1
+        self._open_calls: dict[int, dict[int, OpenCall]] = {}  # by sequence number and rank
+        self._open_seqs: dict[int, tuple[int, ...]] = {}
+        self._said_mismatches: dict[int, int] = {}  # by sequence number, how many ranks were told of
         self.counts: dict[str, int] = {}
         self._iterations = (
             IterationTracker(self.job, self.attempt, self.communicator, self.members, lateness_ns)
@@ -136,6 +147,7 @@ class CommunicatorOperator:
             self._require_members(peer[is_pair], "peer")
         self._sees, self._source = batch.sees, batch.source
         launch, start, end = self._sane_times(batch)
+        send_rate, recv_rate, algorithm = _transfer_columns(batch)
         rows = Rows(
             column=self._lookup[rank],
             seq=batch.integers("seq"),
@@ -144,6 +156,10 @@ class CommunicatorOperator:
             arrival_ns=launch,
             start_ns=start,
             end_ns=end,
+            signature=np.where(is_pair, 0, packed_signatures(batch)),
+            send_rate=send_rate,
+            recv_rate=recv_rate,
+            algorithm=algorithm,
         )
         if not is_pair.any():
             self._collectives.add(rows)
@@ -159,7 +175,7 @@ class CommunicatorOperator:
             grid = self._pairs.setdefault(pair, RoundGrid(2))
             part = rows.take(chosen)
             side = np.where(direction[chosen] == _RECV, 1, 0).astype(np.int64)
-            grid.add(Rows(side, part.seq, part.op, part.size_bytes, part.arrival_ns, part.start_ns, part.end_ns))
+            grid.add(replace(part, column=side))
         return []
 
     def on_markers(self, markers: Markers) -> list[StageOneEvent]:
@@ -190,7 +206,7 @@ class CommunicatorOperator:
         host.closed = progress.closed
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
-        return [*self._advance(), progress, *self._watermark()]
+        return [*self._advance(), *self._open_mismatches(progress), progress, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
@@ -219,10 +235,65 @@ class CommunicatorOperator:
             for part in closed:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part))
+                    events += self._mismatches(part)
         if self._iterations is not None:
             gone = frozenset(rank for host in self._hosts.values() if host.closed for rank in host.ranks)
             events += self._iterations.close(self._watermark_ns, gone)
         return events
+
+    def _mismatches(self, closed: ClosedRounds) -> list[StageOneEvent]:
+        """Closed rounds in which ranks met with different calls."""
+        found: list[StageOneEvent] = []
+        for at in closed.disagreeing().tolist():
+            packed = closed.signature[at]
+            called = {self.members[column]: unpacked(int(packed[column])) for column in np.flatnonzero(packed)}
+            found += self._mismatch(int(closed.seq[at]), called, int(closed.arrival_ns[at].max()))
+        return found
+
+    def _open_mismatches(self, progress: Progress) -> list[StageOneEvent]:
+        """Rounds in which ranks of this host still are, and others have called something else, or have left."""
+        for theirs in progress.ranks:
+            for seq in self._open_seqs.pop(theirs.rank, ()):
+                self._open_calls[seq].pop(theirs.rank)
+                if not self._open_calls[seq]:
+                    del self._open_calls[seq]
+            calls = [call for call in theirs.open if call.direction == "none"]
+            if calls:
+                self._open_seqs[theirs.rank] = tuple(call.seq for call in calls)
+            for call in calls:
+                self._open_calls.setdefault(call.seq, {})[theirs.rank] = call
+        found: list[StageOneEvent] = []
+        for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
+            packed = self._collectives.signatures_at(seq)
+            gone = np.flatnonzero(packed)
+            calls_at = self._open_calls[seq]
+            # One of each is enough to see whether all agree: the others were compared when they came.
+            first = signature_of(next(iter(calls_at.values())))
+            few = {rank: signature_of(calls_at[rank]) for rank in (p.rank for p in progress.ranks) if rank in calls_at}
+            if len(gone):
+                few[-1] = unpacked(int(packed[gone[0]]))
+            if disagreement({-2: first, **few}) is None:
+                continue
+            called = {self.members[column]: unpacked(int(packed[column])) for column in gone}
+            called |= {rank: signature_of(call) for rank, call in calls_at.items()}
+            found += self._mismatch(seq, called, max(call.launch_ns for call in calls_at.values()))
+        return found
+
+    def _mismatch(self, seq: int, called: dict[int, CallSignature], time_ns: int) -> list[StageOneEvent]:
+        if self._said_mismatches.get(seq, 0) >= len(called) or disagreement(called) is None:
+            return []
+        self._said_mismatches[seq] = len(called)
+        while len(self._said_mismatches) > MAX_SAID_MISMATCHES:
+            del self._said_mismatches[next(iter(self._said_mismatches))]
+        mismatch = SignatureMismatch(
+            job=self.job,
+            attempt=self.attempt,
+            time_ns=time_ns,
+            communicator=self.communicator,
+            seq=seq,
+            called=tuple(sorted(called.items())),
+        )
+        return [mismatch]
 
     def _watermark(self) -> list[StageOneEvent]:
         if self._watermark_ns < 0:
@@ -284,6 +355,9 @@ class CommunicatorOperator:
             arrival_ns=closed.arrival_ns,
             start_ns=closed.start_ns,
             end_ns=closed.end_ns,
+            send_rate=closed.send_rate,
+            recv_rate=closed.recv_rate,
+            algorithm=closed.algorithm,
         )
 
     def _require_members(self, ranks: np.ndarray, what: str) -> None:
@@ -317,3 +391,17 @@ class CommunicatorOperator:
             counts["incomplete_iterations"] = self._iterations.incomplete
             counts["backward_markers"] = self._iterations.backward
         return {name: number for name, number in counts.items() if number}
+
+
+def _transfer_columns(
+    batch: CallBatch,
+) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.int8] | None]:
+    """Send rates, receive rates and algorithms of a batch's rows; nothing where no row has any of them."""
+    rates = [batch.column(name).astype(np.float64, copy=False) for name in ("send_rate", "recv_rate")]
+    column = batch.rows.column("algorithm")
+    code = {name: number for number, name in enumerate(ALGORITHMS)}
+    table = np.array([code.get(str(name).lower(), 0) for name in column.dictionary.to_pylist()] or [0], np.int8)
+    algorithm = table[column.indices.to_numpy(zero_copy_only=False)]
+    if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
+        return None, None, None
+    return rates[0], rates[1], algorithm

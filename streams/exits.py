@@ -1,15 +1,19 @@
 """Ranks that leave: the first one that does so in disorder is evidence, the ones after it are not.
 
 When one rank dies, its peers' calls fail and the launcher ends the rest; so evidence freezes at the first exit.
-A job that is killed as a whole has no first rank.
+A job that is killed as a whole has no first rank. The first to leave need not be guilty: where ranks had met with
+different calls that is the cause (with gloo a larger all_reduce on one rank ends an innocent peer).
 """
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from dataclasses import replace
 
 from pacehound.events import Finding, HostSample, Instant, ProcessState, VerdictWord
 from pacehound.identity import event_id
+from streams.rootcause import RootCause
 
 SETTLE_NS = 2_000_000_000
 """After a first exit the others are watched for this long before it is said who it was."""
@@ -31,6 +35,7 @@ class ExitWatch:
         self._job = job
         self._attempt = attempt
         self._processes: dict[int, ProcessState] = {}
+        self._said: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
 
     def on_host(self, sample: HostSample) -> None:
@@ -38,8 +43,16 @@ class ExitWatch:
         for process in sample.processes:
             self._processes[process.rank] = process
 
-    def on_tick(self, now_ns: int, step: int | None, *, is_hung: bool, is_end: bool = False) -> list[Finding]:
-        """A finding once, when the first disorderly exit has settled.
+    def on_tick(
+        self,
+        now_ns: int,
+        step: int | None,
+        *,
+        is_hung: bool,
+        disagreement: Callable[[int], RootCause | None],
+        is_end: bool = False,
+    ) -> list[Finding]:
+        """A finding when the first disorderly exit has settled, and once more when its cause comes to light later.
 
         Parameters
         ----------
@@ -47,10 +60,14 @@ class ExitWatch:
             Event time and the last finished iteration.
         is_hung
             A hang is going on: who leaves now leaves because of it.
+        disagreement
+            What follows from calls that did not match up to a time, if anything does.
         is_end
             The job has ended; there is nothing more to wait for.
 
         """
+        if self._said is not None:
+            return self._look_again(self._said, disagreement)
         left = [process for process in self._processes.values() if _is_disorderly(process)]
         if self._is_decided or not left:
             return []
@@ -69,24 +86,44 @@ class ExitWatch:
             verdict, culprits = "culprit", own_fault
         elif len(first) == 1:
             verdict, culprits = "suspected", ranks
-        return [
-            Finding(
-                id=event_id("exit", self._job, self._attempt, ranks),
-                job=self._job,
-                attempt=self._attempt,
-                kind="exit",
-                verdict=verdict,
-                cause=None,
-                culprits=culprits,
-                candidates=() if culprits else ranks,
-                onset=Instant(step=step, time_ns=first_ns),
-                detected=Instant(step=step, time_ns=now_ns),
-                lasting=True,
-                pages=True,
-                evidence=tuple(_sentence(process) for process in first),
-                unseen=() if own_fault else ("whether a peer's mistake made it fail",),
-            )
-        ]
+        finding = Finding(
+            id=event_id("exit", self._job, self._attempt, ranks),
+            job=self._job,
+            attempt=self._attempt,
+            kind="exit",
+            verdict=verdict,
+            cause=None,
+            culprits=culprits,
+            candidates=() if culprits else ranks,
+            onset=Instant(step=step, time_ns=first_ns),
+            detected=Instant(step=step, time_ns=now_ns),
+            lasting=True,
+            pages=True,
+            evidence=tuple(_sentence(process) for process in first),
+            unseen=() if own_fault else ("whether a peer's mistake made it fail",),
+        )
+        if own_fault:
+            return [finding]
+        self._said = finding
+        return [replace(found, version=0) for found in self._look_again(finding, disagreement)] or [finding]
+
+    def _look_again(self, said: Finding, disagreement: Callable[[int], RootCause | None]) -> list[Finding]:
+        """The finding anew where calls that did not match made the ranks leave; their rows come in late."""
+        assert said.onset is not None
+        found = disagreement(said.onset.time_ns) if said.cause is None else None
+        if found is None:
+            return []
+        self._said = replace(
+            said,
+            version=said.version + 1,
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            candidates=found.candidates,
+            evidence=(*found.evidence, *said.evidence),
+            unseen=found.unseen,
+        )
+        return [self._said]
 
     def _was_killed_whole(self, first_ns: int) -> bool:
         """Every rank was struck by a signal of the same kind within the settling time: from outside."""

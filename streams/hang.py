@@ -1,30 +1,38 @@
-"""Hangs of one job: calls that do not end, or a job that does not go on, and the rank that did not come.
+"""Hangs of one job: calls that do not end, or a job that does not go on; when it is said, and for how long it lasts.
 
-The evidence is progress: open calls with their age, and the time since each rank's counters last moved. A name needs
-positive evidence: `culprit` is a rank whose process is stopped or gone; one that merely has not entered is
-`suspected`, for it may be busy in a library that cannot be seen. Where all have entered, or wait in a cycle, nobody
-is named.
+The evidence is progress: open calls with their age, and the time since each rank's counters last moved. Whose fault it
+is is decided in `rootcause`, again and again while the hang lasts, for evidence comes in late: a stack, an exit code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from pacehound.events import (
-    NEVER,
-    Cause,
+    CallSignature,
     Finding,
+    HostEvidence,
     HostSample,
+    HostVitals,
     Instant,
-    ProcessState,
     Progress,
-    RankProgress,
+    SignatureMismatch,
     Topology,
-    VerdictWord,
 )
 from pacehound.identity import event_id
 from pacehound.settings import HangSettings
+from streams.case_notes import case_notes, drain_proposal
+from streams.departure import LastIterations
+from streams.rootcause import HangScene, RootCause, mismatch, root_cause
+from streams.standings import Standings
 from streams.waits import WaitGraph, wait_graph
+from streams.witnesses import Witnesses
+
+Int64Array = npt.NDArray[np.int64]
 
 MIN_ITERATIONS = 10
 """A call is never suspected before this many iterations' time."""
@@ -32,12 +40,23 @@ MIN_ITERATIONS = 10
 SETUP_FACTOR = 4
 """In the first iterations (loading, compiling, lazy imports) everything may take this many times longer."""
 
+SURVIVED_FACTOR = 2.0
+"""A stall that ended by itself and that nobody caused is part of this job: the next one may last so much longer."""
+
+MAX_MISMATCHES = 16
+"""Kept per communicator: what matters is the first one."""
+
+
+MISMATCH_MATTERS_NS = 60_000_000_000
+"""Calls that did not match so long before somebody left, and did no harm since, did not make it leave."""
+
 
 @dataclass(slots=True)
 class _Hang:
     finding: Finding
-    ranks: frozenset[int]  # who waited when it was declared
-    counters: dict[int, int]  # how far each of them was
+    found: RootCause
+    ranks: tuple[int, ...]  # who waited when it was declared
+    counters: Int64Array  # how far each of them was
 
 
 class HangWatch:
@@ -56,14 +75,15 @@ class HangWatch:
         self._job = job
         self._attempt = attempt
         self._settings = settings
-        self._members: dict[str, tuple[int, ...]] = {}
-        self._names: dict[str, str] = {}
         self._timeout_s: float | None = None
-        self._progress: dict[str, dict[int, RankProgress]] = {}
-        self._counters: dict[int, int] = {}
-        self._advanced_ns: dict[int, int] = {}
-        self._processes: dict[int, ProcessState] = {}
+        self._standings = Standings()
+        self._counters = np.zeros(0, np.int64)  # by rank: how often it has moved, and when it last did
+        self._advanced_ns = np.zeros(0, np.int64)
+        self._mismatches: dict[str, dict[int, SignatureMismatch]] = {}
+        self._survived_s = 0.0
         self._hang: _Hang | None = None
+        self.witnesses = Witnesses()
+        self.checkpoint_ns: int | None = None  # when the last one ended
 
     @property
     def is_hung(self) -> bool:
@@ -78,38 +98,61 @@ class HangWatch:
 
     def on_topology(self, topology: Topology) -> None:
         """A communicator of the job."""
-        self._members[topology.communicator] = topology.members
-        self._names[topology.communicator] = topology.name
+        self._standings.on_topology(topology)
+        for rank in topology.host_ranks:
+            self.witnesses.host_of[rank] = topology.host
         if topology.timeout_s is not None:
             self._timeout_s = min(topology.timeout_s, self._timeout_s or topology.timeout_s)
 
-    def on_host(self, sample: HostSample) -> None:
-        """The processes of one host."""
-        for process in sample.processes:
-            self._processes[process.rank] = process
+    def on_host(self, event: HostSample | HostVitals | HostEvidence) -> None:
+        """What a host says of its processes, its hardware, or the stacks of its ranks."""
+        match event:
+            case HostSample():
+                self.witnesses.on_sample(event)
+            case HostVitals():
+                self.witnesses.on_vitals(event)
+            case HostEvidence():
+                self.witnesses.on_evidence(event)
+
+    def on_mismatch(self, met: SignatureMismatch) -> None:
+        """Ranks have met with different calls."""
+        known = self._mismatches.setdefault(met.communicator, {})
+        if any(met.time_ns - before.time_ns > MISMATCH_MATTERS_NS for before in known.values()):
+            known.clear()  # they did no harm
+        if met.seq in known or len(known) < MAX_MISMATCHES:
+            known[met.seq] = met
+
+    def mismatches(self) -> Mapping[tuple[str, int], Mapping[int, CallSignature]]:
+        """The first mismatches of each communicator."""
+        return {
+            (communicator, seq): dict(found.called)
+            for communicator, rounds in self._mismatches.items()
+            for seq, found in rounds.items()
+        }
 
     def on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
         """How far the ranks of one host are on one communicator; a hang ends when somebody who waited moves on."""
-        known = self._progress.setdefault(progress.communicator, {})
-        for theirs in progress.ranks:
-            before = known.get(theirs.rank)
-            known[theirs.rank] = theirs
-            if before is None or _moved(before, theirs):
-                self._counters[theirs.rank] = self._counters.get(theirs.rank, 0) + 1
-                self._advanced_ns[theirs.rank] = progress.time_ns
-        if progress.closed:
-            for theirs in progress.ranks:
-                known[theirs.rank] = replace(theirs, open=())
+        self.witnesses.dropped[progress.host] = max(
+            self.witnesses.dropped.get(progress.host, 0), progress.dropped_total
+        )
+        moved = self._standings.on_progress(progress)
+        if moved:
+            self._reserve(max(moved))
+            self._counters[moved] += 1
+            self._advanced_ns[moved] = progress.time_ns
         hang = self._hang
-        if hang is None:
+        if hang is None or progress.closed:
             return []
-        moved = [rank for rank in hang.ranks if self._counters.get(rank, 0) > hang.counters[rank]]
-        if not moved or progress.closed:
+        went_on = tuple(np.array(hang.ranks)[self._counters[list(hang.ranks)] > hang.counters].tolist())
+        if not went_on:
             return []
         self._hang = None
+        self.witnesses.forget_stacks()
         relief = Instant(step=step, time_ns=progress.time_ns)
         lasted_s = (progress.time_ns - hang.finding.onset.time_ns) / 1e9 if hang.finding.onset else 0.0
-        sentence = f"ranks {_list(sorted(moved))} moved on after {lasted_s:.1f} s"
+        if hang.finding.verdict == "unknown":
+            self._survived_s = max(self._survived_s, lasted_s)
+        sentence = f"ranks {_list(went_on)} moved on after {lasted_s:.1f} s"
         finding = hang.finding
         return [replace(finding, relief=relief, version=finding.version + 1, evidence=(*finding.evidence, sentence))]
 
@@ -122,6 +165,7 @@ class HangWatch:
         is_setup: bool,
         planned: bool,
         unseen: tuple[str, ...],
+        iterations: LastIterations | None = None,
     ) -> list[Finding]:
         """Look at the open calls at a fixed multiple of event time.
 
@@ -139,41 +183,83 @@ class HangWatch:
             A checkpoint or an evaluation is going on: limits are those of setup.
         unseen
             What could not be seen of the job so far.
+        iterations
+            The last rounds, where iterations are known.
 
         """
         limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
         if step is None or is_setup or planned:
             limit_s *= SETUP_FACTOR
+        limit_s = max(limit_s, min(SURVIVED_FACTOR * self._survived_s, self._settings.page_after_s))
         if self._hang is not None:
-            return self._look_again(now_ns, unseen)
-        before_ns = now_ns - round(limit_s * 1e9)
-        graph = wait_graph(self._progress, self._members, before_ns)
-        stuck = {rank for rank in graph.waiting if self._is_quiet(rank, before_ns)}
-        # Whoever is waited for by somebody that goes on may be late, but does not hang.
-        stuck = {rank for rank in stuck if all(self._is_quiet(other, before_ns) for other in graph.reached_from(rank))}
-        quiet = bool(self._advanced_ns) and all(last_ns <= before_ns for last_ns in self._advanced_ns.values())
-        is_leaving = any(process.state == "exited" for process in self._processes.values())
+            return self._look_again(now_ns, unseen, iterations)
+        open_for_ns = round(limit_s * 1e9)
+        before_ns = now_ns - open_for_ns
+        graph = wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
+        stuck = self._stuck(graph, before_ns)
+        has_moved = self._advanced_ns > 0
+        quiet = bool(has_moved.any()) and bool((self._advanced_ns[has_moved] <= before_ns).all())
+        is_leaving = any(process.state == "exited" for process in self.witnesses.processes.values())
         if not stuck and (not quiet or is_leaving or step is None):
             return []
         # Without an open call it is a stall: nobody launches anything any more.
-        ranks = frozenset(stuck or self._advanced_ns)
-        finding = self._conclude(graph, now_ns, step, unseen)
-        self._hang = _Hang(finding, ranks, {rank: self._counters.get(rank, 0) for rank in ranks})
+        ranks = stuck or tuple(np.flatnonzero(has_moved).tolist())
+        found = self._root_cause(graph, open_for_ns, iterations, frozen_ns=None)
+        finding = self._finding(found, graph, now_ns, step, unseen)
+        self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
         return [finding]
 
-    def _is_quiet(self, rank: int, since_ns: int) -> bool:
-        return self._advanced_ns.get(rank, 0) <= since_ns
+    def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:
+        """What follows from calls that did not match shortly before a time, if there were any."""
+        recent = {
+            (communicator, seq): dict(found.called)
+            for communicator, rounds in self._mismatches.items()
+            for seq, found in rounds.items()
+            if until_ns - MISMATCH_MATTERS_NS <= found.time_ns
+        }
+        if not recent:
+            return None
+        return mismatch(
+            HangScene(
+                graph=WaitGraph(),
+                standings=self._standings,
+                witnesses=self.witnesses,
+                mismatches=recent,
+                iterations=iterations,
+            )
+        )
 
-    def _look_again(self, now_ns: int, unseen: tuple[str, ...]) -> list[Finding]:
+    def _stuck(self, graph: WaitGraph, before_ns: int) -> tuple[int, ...]:
+        """Ranks in calls that have not moved for so long and wait for nobody who has.
+
+        Whoever is waited for by somebody that goes on may be late, but does not hang.
+        """
+        if not graph.stands_in:
+            return ()
+        standing = np.array(sorted(graph.stands_in))
+        n_ranks = max(len(self._advanced_ns), int(standing.max()) + 1, max(graph.absent, default=0) + 1)
+        self._reserve(n_ranks - 1)
+        moves = self._advanced_ns > before_ns
+        return tuple(standing[~graph.leads_to(moves)[standing]].tolist())
+
+    def _reserve(self, rank: int) -> None:
+        missing = rank + 1 - len(self._counters)
+        if missing > 0:
+            self._counters = np.concatenate([self._counters, np.zeros(missing, np.int64)])
+            self._advanced_ns = np.concatenate([self._advanced_ns, np.zeros(missing, np.int64)])
+
+    def _look_again(self, now_ns: int, unseen: tuple[str, ...], iterations: LastIterations | None) -> list[Finding]:
         hang = self._hang
         assert hang is not None
         old = hang.finding
-        graph = wait_graph(self._progress, self._members, now_ns - round(self._settings.suspect_after_s * 1e9))
-        said_ns = old.detected.time_ns if old.detected else None
-        new = self._conclude(graph, now_ns, old.onset.step if old.onset else None, unseen, said_ns=said_ns)
-        better = _RANKING[new.verdict] > _RANKING[old.verdict]
+        open_for_ns = round(self._settings.suspect_after_s * 1e9)
+        graph = wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
+        frozen_ns = old.detected.time_ns if old.detected else None
+        found = self._root_cause(graph, open_for_ns, iterations, frozen_ns=frozen_ns)
         pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)
-        if better:
+        if _says_more(found, hang.found):
+            new = self._finding(found, graph, now_ns, old.onset.step if old.onset else None, unseen)
+            hang.found = found
             hang.finding = replace(
                 new, id=old.id, onset=old.onset, detected=old.detected, version=old.version + 1, pages=pages
             )
@@ -183,97 +269,60 @@ class HangWatch:
             return []
         return [hang.finding]
 
-    def _conclude(
-        self,
-        graph: WaitGraph,
-        now_ns: int,
-        step: int | None,
-        unseen: tuple[str, ...],
-        *,
-        said_ns: int | None = None,
+    def _root_cause(
+        self, graph: WaitGraph, open_for_ns: int, iterations: LastIterations | None, *, frozen_ns: int | None
+    ) -> RootCause:
+        return root_cause(
+            HangScene(
+                graph=graph,
+                open_for_ns=open_for_ns,
+                standings=self._standings,
+                witnesses=self.witnesses,
+                mismatches=self.mismatches(),
+                iterations=iterations,
+                frozen_ns=frozen_ns,
+            )
+        )
+
+    def _finding(
+        self, found: RootCause, graph: WaitGraph, now_ns: int, step: int | None, unseen: tuple[str, ...]
     ) -> Finding:
-        oldest = min(graph.waiting.values(), key=lambda w: (w.call.launch_ns, w.rank), default=None)
+        oldest = min(graph.calls, key=lambda call: (call.since_ns, call.channel, call.seq), default=None)
         if oldest is None:
-            onset_ns, identity = max(self._advanced_ns.values(), default=now_ns), ("", -1)
+            onset_ns, identity = int(self._advanced_ns.max(initial=0)) or now_ns, ("", -1)
             evidence: tuple[str, ...] = (f"no rank has launched a call for {(now_ns - onset_ns) / 1e9:.1f} s",)
         else:
-            onset_ns, identity = oldest.call.launch_ns, (oldest.communicator, oldest.call.seq)
-            name = self._names.get(oldest.communicator, oldest.communicator)
-            waiting = sorted(rank for rank in graph.waiting)
+            onset_ns = oldest.since_ns
+            identity = (self._standings.channels[oldest.channel].communicator, oldest.seq)
+            name = self._standings.name_of(oldest.channel)
             evidence = (
-                f"ranks {_list(waiting)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
-                f"in {oldest.call.op} {oldest.call.seq} of {name!r}",
+                f"ranks {_list(sorted(graph.stands_in))} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
+                f"in {oldest.op} {oldest.seq} of {name!r}",
             )
-        named = self._name(graph, said_ns)
+        culprits = set(found.culprits)
+        named = found.culprits or tuple(dict.fromkeys(rank for link in found.links for rank in link))
+        age_s = None if self.checkpoint_ns is None else max(0, now_ns - self.checkpoint_ns) / 1e9
+        waiting = [rank for rank in sorted(graph.stands_in) if rank not in culprits]
+        notes = case_notes(self.witnesses, named, waiting, checkpoint_age_s=age_s)
+        proposal = drain_proposal(self.witnesses, found.culprits) if found.verdict == "culprit" else ""
         return Finding(
             id=event_id("hang", self._job, self._attempt, *identity, step),
             job=self._job,
             attempt=self._attempt,
             kind="hang",
-            verdict=named.verdict,
-            cause=named.cause,
-            culprits=named.culprits,
-            candidates=named.candidates,
-            victims=tuple(sorted(set(graph.waiting) - set(named.culprits))) if named.culprits else (),
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            candidates=found.candidates,
+            victims=tuple(waiting) if culprits else (),
+            links=found.links,
             onset=Instant(step=step, time_ns=onset_ns),
             detected=Instant(step=step, time_ns=now_ns),
             lasting=True,
             pages=self._pages(onset_ns, now_ns),
-            evidence=(*evidence, *named.evidence),
-            unseen=(*named.unseen, *unseen),
+            evidence=(*evidence, *found.evidence, *notes, *([proposal] if proposal else [])),
+            unseen=(*found.unseen, *unseen),
         )
-
-    def _name(self, graph: WaitGraph, said_ns: int | None) -> _Named:
-        concerned = graph.roots | frozenset(graph.waiting) or frozenset(self._processes)
-        halted = tuple(rank for rank in sorted(concerned) if self._is_halted(rank, said_ns))
-        roots = tuple(sorted(graph.roots))
-        if halted:
-            cause: Cause = "H3" if set(halted) & set(graph.waiting) else "H1"
-            sentences = tuple(_process_sentence(self._processes[rank]) for rank in halted)
-            entered = tuple(f"rank {rank} has not entered" for rank in halted if rank in graph.roots)
-            return _Named("culprit", cause, halted, (), (*entered, *sentences), ())
-        if roots:
-            running = [self._processes[rank].pid for rank in roots if rank in self._processes]
-            reasons = [f"rank {rank} has not entered and waits in no call that can be seen" for rank in roots]
-            unseen = ["what these ranks do instead: their stacks, and libraries other than torch.distributed"]
-            if running:
-                reasons.append(f"its process runs (pid {_list(running)})")
-            else:
-                unseen.append("the state of their processes: their host has not reported it")
-            return _Named("suspected", "H1", roots, (), tuple(reasons), tuple(unseen))
-        cycle = tuple(sorted(graph.in_cycle()))
-        if cycle:
-            mismatch = f"ranks {_list(cycle)} wait for each other: their calls are in a different order"
-            return _Named("unknown", "H2", (), cycle, (mismatch,), ("which of them left the common order",))
-        together = tuple(sorted(graph.together))
-        if together:
-            symmetric = "every member has launched the call and nobody has finished it"
-            return _Named("unknown", "H3", (), together, (symmetric,), ("send and receive counts",))
-        outside = "what the ranks do outside of calls (data loading, storage, a lock)"
-        behind = self._behind()
-        if len(behind) == 1:
-            sentence = f"rank {behind[0]} has launched fewer calls than the other members of its communicators"
-            return _Named("suspected", "H1", behind, (), (sentence,), (outside,))
-        return _Named("unknown", None, (), behind or tuple(sorted(self._processes)), (), (outside,))
-
-    def _is_halted(self, rank: int, said_ns: int | None) -> bool:
-        """Stopped, or gone before the hang was said: whoever leaves a job that hangs already is not guilty of it."""
-        process = self._processes.get(rank)
-        if process is None or process.state not in _HALTED:
-            return False
-        return process.state == "stopped" or said_ns is None or process.since_ns <= said_ns
-
-    def _behind(self) -> tuple[int, ...]:
-        """Ranks that have launched less than a peer on some communicator.
-
-        All that a source without ends can tell of a stall: the hosts of the others ran ahead and queued more. Where
-        several are behind, some of them wait for another, and nothing says which.
-        """
-        behind: set[int] = set()
-        for ranks in self._progress.values():
-            furthest = max((theirs.last_launched for theirs in ranks.values()), default=NEVER)
-            behind.update(rank for rank, theirs in ranks.items() if theirs.last_launched < furthest)
-        return tuple(sorted(behind))
 
     def _pages(self, onset_ns: int, now_ns: int) -> bool:
         limit_s = self._settings.page_after_s
@@ -282,38 +331,20 @@ class HangWatch:
         return (now_ns - onset_ns) / 1e9 >= limit_s
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    verdict: VerdictWord
-    cause: Cause | None
-    culprits: tuple[int, ...]
-    candidates: tuple[int, ...]
-    evidence: tuple[str, ...]
-    unseen: tuple[str, ...]
-
-
 _RANKING = {"unknown": 0, "suspected": 1, "culprit": 2}
-_HALTED = ("stopped", "exited")
 
 
-def _moved(before: RankProgress, after: RankProgress) -> bool:
-    return (
-        before.last_launched != after.last_launched
-        or before.last_completed != after.last_completed
-        or {(c.seq, c.peer, c.direction) for c in before.open} != {(c.seq, c.peer, c.direction) for c in after.open}
+def _says_more(new: RootCause, old: RootCause) -> bool:
+    """A surer verdict, or more evidence for the same one; another name as sure as the first would only confuse."""
+    if _RANKING[new.verdict] != _RANKING[old.verdict]:
+        return _RANKING[new.verdict] > _RANKING[old.verdict]
+    is_same = (new.cause, new.culprits, new.links, new.candidates) == (
+        old.cause,
+        old.culprits,
+        old.links,
+        old.candidates,
     )
-
-
-def _process_sentence(process: ProcessState) -> str:
-    if process.state == "stopped":
-        return f"the process of rank {process.rank} (pid {process.pid}) is stopped (SIGSTOP or a debugger)"
-    how = "is gone"
-    if process.signal is not None:
-        how = f"was killed by signal {process.signal}"
-    elif process.exit_code is not None:
-        how = f"left with exit code {process.exit_code}"
-    detail = f": {process.detail}" if process.detail else ""
-    return f"the process of rank {process.rank} (pid {process.pid}) {how}{detail}"
+    return is_same and new != old
 
 
 def _list(numbers: list[int] | tuple[int, ...]) -> str:

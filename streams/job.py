@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pacehound.events import (
     CHECKPOINT_BEGIN,
+    CHECKPOINT_END,
     EVALUATION_BEGIN,
     Changepoint,
     EarlierRun,
@@ -18,6 +19,7 @@ from pacehound.events import (
     JobHistory,
     Markers,
     Progress,
+    SignatureMismatch,
     Topology,
     Watermark,
 )
@@ -26,14 +28,18 @@ from pacehound.routing import host_stream
 from pacehound.settings import Settings
 from streams.communicator import StageOneEvent
 from streams.critical_path import Charges, RoundIndex
+from streams.departure import LastIterations
 from streams.exits import ExitWatch
 from streams.hang import MIN_ITERATIONS, HangWatch
 from streams.incidents import IncidentBook
 from streams.merge import CLOSED_NS, Merge
 from streams.recurring import RecurringIterations
+from streams.rootcause import RootCause
+from streams.silence import SilenceWatch
 from streams.slow import IterationRecord, Scene, SlowWatch
 from streams.transfers import TransferBook
 
+_Merged = IterationSample | Progress | Topology | Markers | SignatureMismatch | HostSample | HostVitals | HostEvidence
 StageTwoEvent = IterationSample | Changepoint | GroupOutlier | Finding | Incident
 
 _CLOCK_JUMP_TICKS = 3_600
@@ -60,18 +66,19 @@ class JobOperator:
         self.attempt = attempt
         self._tick_ns = round(settings.stream.tick_s * 1e9)
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
-        self._merge: Merge[IterationSample | Progress | Topology | Markers | HostSample | HostVitals | HostEvidence] = (
-            Merge()
-        )
+        self._merge: Merge[_Merged] = Merge()
         self._world: str | None = None
         self._world_size = 0
         self._done_ns: int | None = None  # everything up to this boundary has been worked on
-        self._recent: list[Rounds] = []
+        self._recent: list[Rounds] = []  # of the iteration that is going on
+        self._rounds_before: list[Rounds] = []  # and those from which these were left when it began
         self._communicators: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._heard_ns: dict[str, int] = {}
         self._hosts: set[str] = set()
+        self._host_ranks: dict[str, tuple[int, ...]] = {}
         self._dropped: dict[tuple[str, str], int] = {}
         self._previous: IterationSample | None = None
+        self._before_previous: IterationSample | None = None
         self._step: int | None = None
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
@@ -87,6 +94,7 @@ class JobOperator:
         self._earlier: tuple[EarlierRun, ...] = ()
         self._ended: list[Finding] = []  # of iterations that are none any more
         self._hang = HangWatch(job, attempt, settings.hang)
+        self._silence = SilenceWatch(job, attempt)
         self._exits = ExitWatch(job, attempt)
         self._book = IncidentBook(job, attempt)
         self.ended = False
@@ -147,6 +155,7 @@ class JobOperator:
             self._world_size = topology.world_size
             self._merge.expect(host_stream(self.job, topology.host))
             self._hosts.add(topology.host)
+            self._host_ranks[topology.host] = topology.host_ranks
 
     def _work(self) -> list[StageTwoEvent]:
         """Work on every whole tick up to the lowest watermark."""
@@ -201,6 +210,10 @@ class JobOperator:
                         self._closed_hosts[event.host] = event.closed_why
                     self._hang.on_host(event)
                     self._exits.on_host(event)
+                case HostVitals() | HostEvidence():
+                    self._hang.on_host(event)
+                case SignatureMismatch():
+                    self._hang.on_mismatch(event)
                 case Markers():
                     self._on_pauses(event)
                 case IterationSample() if self._counts(event):
@@ -211,21 +224,29 @@ class JobOperator:
         self._forget_rounds()
         ended, self._ended = self._ended, []
         events += self._note(ended, until_ns)
-        findings = self._hang.on_tick(
+        silent = self._silent_hosts(until_ns)
+        self._hang.witnesses.silent = frozenset(silent)
+        findings = self._silence.on_tick(until_ns, self._step, silent, self._host_ranks)
+        findings += self._hang.on_tick(
             until_ns,
             step=self._step,
             step_time_s=self._slow.median_step_time_s,
             is_setup=self._iteration_count < MIN_ITERATIONS,
             planned=bool(self._paused),
             unseen=self._unseen(until_ns),
+            iterations=self._last_iterations(),
         )
-        findings += self._exits.on_tick(until_ns, self._step, is_hung=self._hang.is_hung)
+        findings += self._exits.on_tick(
+            until_ns, self._step, is_hung=self._hang.is_hung, disagreement=self._disagreement
+        )
         events += self._note(findings, until_ns)
         self._was_hung = self._was_hung or self._hang.is_hung
         return [*events, *self._book.on_tick(until_ns, self._ongoing_s(until_ns))]
 
     def _on_pauses(self, markers: Markers) -> None:
-        for rank, name in zip(markers.ranks, markers.names, strict=True):
+        for rank, name, time_ns in zip(markers.ranks, markers.names, markers.times_ns, strict=True):
+            if name == CHECKPOINT_END:
+                self._hang.checkpoint_ns = max(self._hang.checkpoint_ns or 0, time_ns)
             if name in (CHECKPOINT_BEGIN, EVALUATION_BEGIN):
                 self._paused.add(rank)
             else:
@@ -250,10 +271,12 @@ class JobOperator:
         """What was an iteration until now is none."""
         self._ended += self._slow.end(Instant(step=sample.step, time_ns=sample.time_ns))
         self._slow, self._previous = SlowWatch(self.job, self.attempt, self._min_change), None
+        self._before_previous = None
         self._slow.on_history(self._earlier)
 
     def _on_iteration(self, sample: IterationSample, index: RoundIndex) -> list[StageTwoEvent]:
         previous, self._previous = self._previous, sample
+        self._before_previous, self._rounds_before = previous, self._recent
         self._step = sample.step
         if previous is None or sample.step_time_s <= 0:
             return []
@@ -303,7 +326,9 @@ class JobOperator:
         self.ended = True
         reasons = set(self._closed_hosts.values())
         why = "job killed" if "job killed" in reasons else "job ended"
-        left = self._exits.on_tick(now_ns, self._step, is_hung=self._hang.is_hung, is_end=True)
+        left = self._exits.on_tick(
+            now_ns, self._step, is_hung=self._hang.is_hung, disagreement=self._disagreement, is_end=True
+        )
         return self._note(left, now_ns) + list(self._book.on_end(now_ns, why, self._ongoing_s(now_ns)))
 
     def _forget_rounds(self) -> None:
@@ -314,16 +339,37 @@ class JobOperator:
             keep_ns = max((rounds.time_ns for rounds in self._recent), default=0) - _BEFORE_FIRST_NS
         self._recent = [rounds for rounds in self._recent if rounds.time_ns > keep_ns]
 
+    def _disagreement(self, until_ns: int) -> RootCause | None:
+        return self._hang.disagreement(self._last_iterations(), until_ns)
+
+    def _last_iterations(self) -> LastIterations | None:
+        """The calls of this iteration and of the one before; looked at only when something hangs."""
+        if self._previous is None or self._before_previous is None:
+            return None
+        begins, before = self._previous, self._before_previous
+        known = {id(rounds) for rounds in self._recent}
+        return LastIterations(
+            rounds=[*(rounds for rounds in self._rounds_before if id(rounds) not in known), *self._recent],
+            begins_ns=dict(zip(begins.ranks, begins.ends_ns, strict=True)),
+            previous_begins_ns=dict(zip(before.ranks, before.ends_ns, strict=True)),
+        )
+
     def _unseen(self, now_ns: int) -> tuple[str, ...]:
         sentences = []
         dropped = sum(self._dropped.values())
         if dropped:
             sentences.append(f"{dropped} calls were lost before they could be read")
-        silent = sorted(
-            host
-            for host in self._hosts
-            if host not in self._closed_hosts and now_ns - self._heard_ns.get(host, now_ns) > self._lateness_ns
-        )
+        silent = self._silent_hosts(now_ns)
         if silent:
-            sentences.append(f"hosts {', '.join(silent)} are silent: their agents or machines may be gone")
+            sentences.append(f"hosts {', '.join(sorted(silent))} are silent: their agents or machines may be gone")
         return tuple(sentences)
+
+    def _silent_hosts(self, now_ns: int) -> dict[str, int]:
+        """Hosts that have not been heard of for longer than is usual, with their last word."""
+        return {
+            host: self._heard_ns[host]
+            for host in self._hosts
+            if host in self._heard_ns
+            and host not in self._closed_hosts
+            and now_ns - self._heard_ns[host] > self._lateness_ns
+        }

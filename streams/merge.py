@@ -129,4 +129,7 @@ def select(rounds: Rounds, chosen: np.ndarray) -> Rounds:
         arrival_ns=rounds.arrival_ns[chosen],
         start_ns=rounds.start_ns[chosen],
         end_ns=rounds.end_ns[chosen],
+        send_rate=None if rounds.send_rate is None else rounds.send_rate[chosen],
+        recv_rate=None if rounds.recv_rate is None else rounds.recv_rate[chosen],
+        algorithm=None if rounds.algorithm is None else rounds.algorithm[chosen],
     )

@@ -87,6 +87,9 @@ def rounds(draw):
         arrival_ns=grid(),
         start_ns=grid(),
         end_ns=grid(),
+        send_rate=draw(st.none() | st.just(np.full((n, len(ranks)), 0.5))),
+        recv_rate=draw(st.none() | st.just(np.full((n, len(ranks)), np.nan))),
+        algorithm=draw(st.none() | st.just(np.ones(n, np.int8))),
     )
 
 

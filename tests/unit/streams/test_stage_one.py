@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pacehound.calls import CallBatch, Sees
 from pacehound.errors import InvalidEvent
 from pacehound.events import IterationSample, Markers, OpenCall, Progress, RankProgress, Tick, Topology, Watermark
-from pacehound.rounds import Rounds
+from pacehound.rounds import ALGORITHMS, Rounds
 from streams.communicator import CommunicatorOperator
 from streams.merge import CLOSED_NS
 
@@ -55,6 +55,28 @@ def two_hosts() -> CommunicatorOperator:
 
 def of(kind: type, events: list) -> list:
     return [event for event in events if isinstance(event, kind)]
+
+
+def test_rates_and_algorithm_reach_the_round_and_are_absent_where_nobody_sees_them() -> None:
+    operator = two_hosts()
+    nan = float("nan")
+    rows = [(0, 0, 10, 20), (1, 0, 10, 20)]
+    rated = {"send_rate": [0.5, nan], "recv_rate": [nan, 0.25], "algorithm": ["RING", "RING"]}
+    operator.on_calls(calls("a", rows, **rated))  # type: ignore[arg-type]
+    operator.on_calls(calls("b", [(2, 0, 10, 20), (3, 0, 10, 20)]))
+    events = operator.on_progress(progress("a", (0, 1), S, launched=0))
+    events += operator.on_progress(progress("b", (2, 3), S, launched=0))
+    (block,) = of(Rounds, events)
+    assert block.algorithm is not None
+    assert [ALGORITHMS[code] for code in block.algorithm] == ["ring"]
+    np.testing.assert_array_equal(block.send_rate, [[0.5, nan, nan, nan]])
+    np.testing.assert_array_equal(block.recv_rate, [[nan, 0.25, nan, nan]])
+    operator = two_hosts()
+    operator.on_calls(calls("a", rows))
+    operator.on_calls(calls("b", [(2, 0, 10, 20), (3, 0, 10, 20)]))
+    events = operator.on_progress(progress("a", (0, 1), S, launched=0))
+    (block,) = of(Rounds, events + operator.on_progress(progress("b", (2, 3), S, launched=0)))
+    assert (block.send_rate, block.recv_rate, block.algorithm) == (None, None, None)
 
 
 def test_a_round_closes_when_all_members_have_reported() -> None:
