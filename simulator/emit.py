@@ -16,16 +16,21 @@ from pacehound.events import (
     HostSample,
     Markers,
     ProcessState,
+    Tick,
     Topology,
 )
-from pacehound.routing import Event
-from simulator.groups import Communicator, communicators, host_calls
+from pacehound.routing import Event, host_stream
+from simulator.groups import Communicator, communicators
+from simulator.host_calls import CommunicatorCalls
 from simulator.host_stream import SECOND_NS, CallStream
 from simulator.observed import Observed, StateChange
+from simulator.source import DUMPED_AFTER
 from simulator.spec import JobSpec
 from simulator.timing import Timeline
+from simulator.witness import FIRST_PID, Witness
 
-FIRST_PID = 10_000
+_TICKS_AFTER_END = 10
+"""Seconds for which somebody still says that time passes in the streams of hosts that are silent."""
 _PAUSE_MARKERS = {
     "checkpoint": (CHECKPOINT_BEGIN, CHECKPOINT_END),
     "evaluation": (EVALUATION_BEGIN, EVALUATION_END),
@@ -38,21 +43,46 @@ def events(spec: JobSpec, timeline: Timeline, observed: Observed) -> Iterator[Ev
     Seconds are those of the host's own clock, which may be ahead of or behind true time; hosts are interleaved by
     the number of the second. `Progress.time_ns = t` stands behind every row of its host that ended by `t`.
     """
-    groups = communicators(spec)
+    groups = [group for group in communicators(spec) if group.kind not in spec.source.unseen]
     finish_ns = round(observed.finish_s * 1e9)
     # Clocks are apart: the job's last second is the last one that any of them shows.
     last = 1 + (finish_ns + max(_offset_ns(spec, index) for index in range(len(spec.hosts)))) // SECOND_NS
-    hosts = [_Host(spec, timeline, observed, groups, index, ranks, last) for index, ranks in enumerate(spec.hosts)]
+    calls = [CommunicatorCalls(spec, timeline, observed, group) for group in groups]
+    here: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in spec.hosts]
+    for number, group in enumerate(groups):
+        by_host: dict[int, list[int]] = {}
+        for rank in group.members:
+            by_host.setdefault(rank // spec.ranks_per_host, []).append(rank)
+        for index, ranks in by_host.items():
+            here[index].append((number, tuple(ranks)))
+    hosts = [
+        _Host(spec, timeline, observed, groups, calls, index, ranks, here[index], last)
+        for index, ranks in enumerate(spec.hosts)
+    ]
     for host in hosts:
         yield from host.topology()
     for second in range(1, last + 1):
         for host in hosts:
             yield from host.second(second, is_last=second == last)
+    for second in range(last + 1, last + 1 + _TICKS_AFTER_END):
+        for host in hosts:
+            yield from host.silence(second)
 
 
 def _offset_ns(spec: JobSpec, index: int) -> int:
     """How far a host's clock is ahead."""
     return round(spec.clock_offsets_ms[index] * 1e6) if index < len(spec.clock_offsets_ms) else 0
+
+
+def _algorithm(spec: JobSpec, group: Communicator) -> str:
+    """What a profiler says of a communicator's collectives; other sources do not know."""
+    if not spec.source.has_rates or group.kind in ("ep", "pp"):
+        return ""
+    return "tree" if group.kind == "dp" and spec.algorithm == "tree" and not spec.is_sharded else "ring"
+
+
+def _resumes(stopped: StateChange, observed: Observed) -> bool:
+    return any(c.rank == stopped.rank and c.state == "running" and c.time_s > stopped.time_s for c in observed.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +102,10 @@ class _Host:
         timeline: Timeline,
         observed: Observed,
         groups: Sequence[Communicator],
+        calls: Sequence[CommunicatorCalls],
         index: int,
         ranks: tuple[int, ...],
+        here: Sequence[tuple[int, tuple[int, ...]]],
         last_second: int,
     ) -> None:
         self._spec = spec
@@ -83,30 +115,45 @@ class _Host:
         self._epoch_ns = spec.start_unix_ns + _offset_ns(spec, index)
         self._world = groups[0]
         self._streams: list[CallStream] = []
-        for number, group in enumerate(groups):
-            mine = tuple(rank for rank in group.members if rank in ranks)
-            if mine:
-                self._streams.append(
-                    CallStream(
-                        spec,
-                        group,
-                        mine,
-                        self._name,
-                        host_calls(spec, timeline.programs, observed, group, mine),
-                        epoch_ns=self._epoch_ns,
-                        finish_s=observed.finish_s,
-                        n_seconds=last_second + 1,
-                        rng=np.random.default_rng([spec.seed, index, number]),
-                    )
+        self._silent_ns = self._clock_ns(observed.silent_s[index]) if np.isfinite(observed.silent_s[index]) else None
+        stuck = [hold for hold in timeline.holds if np.isinf(hold.until_s)]
+        mute = {
+            change.rank for change in observed.changes if change.state == "stopped" and not _resumes(change, observed)
+        }
+        mute |= {hold.rank for hold in stuck if observed.given_up_s[hold.rank] < observed.finish_s}
+        for number, mine in here:
+            group = groups[number]
+            self._streams.append(
+                CallStream(
+                    spec,
+                    group,
+                    mine,
+                    self._name,
+                    calls[number].of_host(mine),
+                    epoch_ns=self._epoch_ns,
+                    finish_s=observed.finish_s,
+                    algorithm=_algorithm(spec, group),
+                    dumped_s=observed.stuck_s + DUMPED_AFTER * spec.hang_s,
+                    mute=frozenset(mute),
+                    n_seconds=last_second + 1,
+                    rng=np.random.default_rng([spec.seed, index, number]),
                 )
+            )
         self._announced = tuple(stream.communicator.id for stream in self._streams)
         self._markers = self._all_markers(timeline)
         self._n_markers_sent = 0
         self._changes = [change for change in observed.changes if change.rank in ranks]
+        self._has_agent = not spec.source.dumps
         self._states = {
-            rank: ProcessState(rank=rank, pid=FIRST_PID + rank, state="running", since_ns=self._epoch_ns)
+            rank: ProcessState(
+                rank=rank,
+                pid=FIRST_PID + rank,
+                state="running" if self._has_agent else "unknown",
+                since_ns=self._epoch_ns,
+            )
             for rank in ranks
         }
+        self._witness = Witness(spec, timeline, observed, self._name, ranks, self._clock_ns)
 
     def topology(self) -> Iterator[Event]:
         """Who is in each communicator, and which of them are here."""
@@ -129,13 +176,31 @@ class _Host:
     def second(self, second: int, *, is_last: bool) -> Iterator[Event]:
         """Everything that became final in one second of this host's clock, then the promise that it was all."""
         now_ns = self._spec.start_unix_ns + second * SECOND_NS
+        if self._silent_ns is not None and now_ns >= self._silent_ns:
+            yield from self.silence(second)
+            return
         for stream in self._streams:
             yield from stream.rows(second)
         yield from self._markers_until(now_ns)
         for stream in self._streams:
             is_world = stream.communicator.kind == "world"
             yield stream.progress(second, now_ns, self._announced if is_world else (), is_last)
+        if self._has_agent:
+            yield from self._witness.second(now_ns)
         yield from self._samples(now_ns, is_last)
+
+    def silence(self, second: int) -> Iterator[Event]:
+        """Ticks in the streams of a host whose agent says nothing: somebody else notices that time passes in them."""
+        if self._silent_ns is None:
+            return
+        names = [stream.communicator.id for stream in self._streams] + [host_stream(self._spec.job, self._name)]
+        for name in names:
+            yield Tick(
+                job=self._spec.job,
+                attempt=self._spec.attempt,
+                time_ns=self._spec.start_unix_ns + second * SECOND_NS,
+                stream=name,
+            )
 
     def _clock_ns(self, time_s: float) -> int:
         return self._epoch_ns + round(time_s * 1e9)
@@ -184,6 +249,8 @@ class _Host:
         yield self._sample(now_ns, is_closed=is_last)
 
     def _apply(self, change: StateChange, since_ns: int) -> None:
+        if not self._has_agent:
+            return
         self._states[change.rank] = ProcessState(
             rank=change.rank,
             pid=FIRST_PID + change.rank,

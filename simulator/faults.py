@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pacehound.events import Cause, FindingKind, Instant
+from pacehound.events import Cause, FindingKind, Instant, StackState
+from simulator.program import CommunicatorKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,122 @@ class Spike:
     extra_s: float
 
 
-Fault = SlowCompute | SlowLink | StopRank | ExitRank | Pause | EveryNth | Spike
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomPauses:
+    """From a step on every rank loses `extra_s` with this probability in each step: the job is slow, and nobody is."""
+
+    probability: float
+    extra_s: float
+    from_step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenLateness:
+    """A rank whose last backward pass begins slowly and catches up within the pass.
+
+    It comes late to the first gradient buckets and in time to the last: where gradients are exchanged while the
+    backward pass computes, that costs nothing. `share` of a computation moves from the pass's end to its begin.
+    """
+
+    rank: int
+    share: float
+    from_step: int
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share < 1.0:
+            raise ValueError(f"a share of {self.share} of a computation cannot move; it must be in (0, 1)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckRanks:
+    """Ranks that never begin a step: their processes are stopped, or run and wait for something that is no call.
+
+    `doing` is what a look at their stacks would tell.
+    """
+
+    ranks: tuple[int, ...]
+    step: int
+    doing: StackState = "data_loading"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentHost:
+    """A host whose agent says nothing any more from a step on; with `is_gone` its ranks are gone, too."""
+
+    host: int
+    step: int
+    is_gone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongCall:
+    """A rank that departs from the common order of calls in one step, which nobody gets out of.
+
+    Attributes
+    ----------
+    what
+        `op`: another operation; `larger`, `smaller`: another size; `skip`: it leaves the call out and goes on;
+        `order`: it makes the last call of `kind` in this step only after the world's, which all others make behind
+        it. (The order matters only between groups that share more than one rank.)
+    kind
+        On which of its communicators.
+    nth
+        Which of its calls there in this step, counted from 0; -1 is the last one.
+
+    """
+
+    rank: int
+    step: int
+    what: Literal["op", "larger", "smaller", "skip", "order"]
+    kind: CommunicatorKind
+    nth: int = -1
+
+    def __post_init__(self) -> None:
+        if self.what == "order" and self.nth != -1:
+            raise ValueError("the last call of a step changes places with the world's; no other one can")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadDevice:
+    """A device that dies in the middle of a step.
+
+    Its peers have completed the call in which it dies, and it has not. Its host does not notice, and goes on
+    launching as far as it may run ahead.
+    """
+
+    rank: int
+    step: int
+    kind: CommunicatorKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymmetricHang:
+    """A collective which all members enter and nobody leaves, with nothing to tell them apart.
+
+    `group` is the place of the communicator among those of its kind.
+    """
+
+    kind: CommunicatorKind
+    group: int
+    step: int
+
+
+Fault = (
+    SlowCompute
+    | SlowLink
+    | StopRank
+    | ExitRank
+    | Pause
+    | EveryNth
+    | Spike
+    | RandomPauses
+    | HiddenLateness
+    | StuckRanks
+    | SilentHost
+    | WrongCall
+    | DeadDevice
+    | SymmetricHang
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.events import RunState
-from simulator.faults import ExitRank
+from simulator.faults import ExitRank, SilentHost, StuckRanks, WrongCall
+from simulator.program import Slot
 from simulator.source import HOST_OVERHEAD_S, launch_times
 from simulator.spec import JobSpec
+from simulator.stuck_step import slot_of
 from simulator.timing import Hold, Timeline
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,6 +45,10 @@ class Observed:
         When a rank's open calls are given up, shape `(world_size,)`: at its exit, or when the job is killed.
     finish_s
         When the job ended, or was killed.
+    stuck_s
+        When a hang began that nobody got out of; infinite where there was none.
+    silent_s
+        When each host's agent fell silent, shape `(n_hosts,)`; infinite where it never did.
     was_killed
         The job did not come to its end.
     changes
@@ -55,6 +61,8 @@ class Observed:
     end_s: list[FloatArray]
     given_up_s: FloatArray
     finish_s: float
+    stuck_s: float
+    silent_s: FloatArray
     was_killed: bool
     changes: tuple[StateChange, ...]
 
@@ -72,13 +80,25 @@ def observe(spec: JobSpec, timeline: Timeline) -> Observed:
             for step in range(len(arrival))
         ]
         launch.append(np.stack(launches))
-        start.append(_starts(arrival, ends, [(slot.op, slot.peer_offset) for slot in program.slots]))
+        start.append(_starts(arrival, ends, program.slots))
         end.append(ends.copy())
+    for fault in spec.faults:
+        if isinstance(fault, WrongCall) and fault.what in ("skip", "order") and fault.step < len(timeline.begin_s):
+            _launch_in_own_order(spec, timeline, fault, launch)
     holds = [_as_host_sees(spec, hold, launch) for hold in timeline.holds]
     finish_s, was_killed = _finish(spec, timeline, holds)
     given_up = np.full(spec.layout.world_size, finish_s)
     changes = []
+    busy = {
+        rank
+        for fault in spec.faults
+        if isinstance(fault, StuckRanks) and fault.doing != "stopped"
+        for rank in fault.ranks
+    }
+    busy |= {rank for f in spec.faults if isinstance(f, SilentHost) and f.is_gone for rank in spec.hosts[f.host]}
     for hold in holds:
+        if hold.rank in busy:
+            continue  # its process runs, or nobody is there to say that it does not
         exited = next((f for f in spec.faults if isinstance(f, ExitRank) and f.rank == hold.rank), None)
         if exited is not None and np.isinf(hold.until_s):
             given_up[hold.rank] = hold.from_s
@@ -122,21 +142,49 @@ def observe(spec: JobSpec, timeline: Timeline) -> Observed:
         end_s=end,
         given_up_s=given_up,
         finish_s=finish_s,
+        stuck_s=finish_s - spec.hang_s if was_killed else np.inf,
+        silent_s=_silences(spec, timeline),
         was_killed=was_killed,
         changes=tuple(sorted(changes, key=lambda c: (c.time_s, c.rank))),
     )
 
 
-def _starts(arrival: FloatArray, end: FloatArray, channels: list[tuple[str, int]]) -> FloatArray:
+def _starts(arrival: FloatArray, end: FloatArray, slots: list[Slot]) -> FloatArray:
     """A call starts when its rank is ready and the one before it on the same channel has ended."""
     start = arrival.copy()
     previous: dict[tuple[str, int], int] = {}
-    for slot, (op, peer_offset) in enumerate(channels):
-        if op == "send":
-            if (op, peer_offset) in previous:
-                start[:, slot] = np.maximum(arrival[:, slot], end[:, previous[op, peer_offset]])
-            previous[op, peer_offset] = slot
+    for index, slot in enumerate(slots):
+        if slot.op == "send" or slot.kind == "dp":  # nobody waits for these, so that they may queue up
+            channel = (slot.kind, slot.peer_offset)
+            if channel in previous:
+                start[:, index] = np.maximum(arrival[:, index], end[:, previous[channel]])
+            previous[channel] = index
     return start
+
+
+def _launch_in_own_order(spec: JobSpec, timeline: Timeline, fault: WrongCall, launch: list[FloatArray]) -> None:
+    """A rank that leaves out a call, or makes its last two in the other order, launches the others as ever."""
+    tp_index, dp_index, stage = spec.layout.position(fault.rank)
+    program = timeline.programs[stage]
+    wrong = slot_of(program, fault.kind, fault.nth)
+    order = np.arange(len(program.slots))
+    if fault.what == "skip":
+        order = np.delete(order, wrong)
+        launch[stage][fault.step, wrong, dp_index, tp_index] = np.inf
+    else:
+        order[[wrong, -1]] = order[[-1, wrong]]
+    arrival = timeline.arrival_s[stage][fault.step, order, dp_index, tp_index]
+    ends = timeline.end_s[stage][fault.step, order, dp_index, tp_index]
+    begin = timeline.begin_s[fault.step, fault.rank]
+    launch[stage][fault.step, order, dp_index, tp_index] = launch_times(spec.source, arrival, ends, begin, None)
+
+
+def _silences(spec: JobSpec, timeline: Timeline) -> FloatArray:
+    silent_s = np.full(len(spec.hosts), np.inf)
+    for fault in spec.faults:
+        if isinstance(fault, SilentHost) and fault.step < len(timeline.begin_s):
+            silent_s[fault.host] = timeline.begin_s[fault.step, list(spec.hosts[fault.host])].min()
+    return silent_s
 
 
 def _held_until(timeline: Timeline, spec: JobSpec) -> dict[tuple[int, int], FloatArray]:

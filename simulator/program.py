@@ -13,14 +13,16 @@ from typing import Literal
 
 from pacehound.topology import Layout
 
-CommunicatorKind = Literal["world", "tp", "dp", "pp"]
+CommunicatorKind = Literal["world", "tp", "dp", "ep", "pp"]
 
 
 class Action(enum.Enum):
-    """One kind of step."""
+    """One kind of step. A data-parallel call among them is not waited for: it overlaps with what follows."""
 
     COMPUTE = enum.auto()
     TP = enum.auto()
+    EP = enum.auto()
+    DP = enum.auto()
     SEND = enum.auto()
     RECV = enum.auto()
 
@@ -51,15 +53,21 @@ class StageProgram:
         Duration of each computation, without jitter.
     slot_after
         For each computation, the index of the next call behind it.
-    dp_slots
-        Index of the first data-parallel call; the last slot is the small all_reduce over the world.
+    is_expert
+        For each computation, whether it takes longer where the experts of a rank have more to do.
+    last_backward
+        Index of the first computation of the last backward pass.
+    tail
+        The data-parallel calls behind the pipeline's end; the last slot is the small all_reduce over the world.
 
     """
 
     slots: list[Slot] = field(default_factory=list)
     compute_s: list[float] = field(default_factory=list)
     slot_after: list[int] = field(default_factory=list)
-    dp_slots: int = 0
+    is_expert: list[bool] = field(default_factory=list)
+    last_backward: int = 0
+    tail: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """How much each part of an iteration computes and moves, per rank."""
+    """How much each part of an iteration computes and moves, per rank; `JobSpec` says what each is."""
 
     micro_batches: int
     forward_s: float
@@ -90,6 +98,10 @@ class Work:
     dp_bytes: int
     dp_buckets: int
     is_sharded: bool
+    ep: int = 1
+    ep_bytes: int = 0
+    expert_s: float = 0.0
+    overlaps: bool = False
 
 
 def stage_order(stage: int, stages: int, micro_batches: int) -> list[tuple[str, int]]:
@@ -108,25 +120,44 @@ def stage_order(stage: int, stages: int, micro_batches: int) -> list[tuple[str, 
 def build(layout: Layout, work: Work) -> tuple[list[StageProgram], list[Step]]:
     """The program of each stage, and all pipeline steps of an iteration in an order that respects dependencies.
 
-    Data-parallel calls, the world's all_reduce and the optimizer follow behind these steps.
+    The data-parallel calls that do not overlap, the world's all_reduce and the optimizer follow behind these steps.
     """
     programs = [StageProgram() for _ in range(layout.pp)]
     queues: list[deque[Step]] = [deque() for _ in range(layout.pp)]
     for stage, program in enumerate(programs):
-        for phase, _ in stage_order(stage, layout.pp, work.micro_batches):
-            _add_pass(stage, layout, work, phase == "forward", program, queues[stage])
-        program.dp_slots = len(program.slots)
+        order = stage_order(stage, layout.pp, work.micro_batches)
+        for index, (phase, _) in enumerate(order):
+            is_last = index == len(order) - 1
+            _add_pass(stage, layout, work, phase == "forward", is_last, program, queues[stage])
         if layout.dp > 1:
-            size_bytes = work.dp_bytes // work.dp_buckets
             ops = ("reduce_scatter", "all_gather") if work.is_sharded else ("all_reduce",)
-            for op in ops:
-                program.slots += [Slot(kind="dp", op=op, size_bytes=size_bytes, dtype="bfloat16")] * work.dp_buckets
+            for op in ops[1:] if work.overlaps else ops:
+                program.tail += range(len(program.slots), len(program.slots) + work.dp_buckets)
+                program.slots += [_gradient_slot(work, op)] * work.dp_buckets
         program.slots.append(Slot(kind="world", op="all_reduce", size_bytes=8, dtype="float32"))
     return programs, _in_dependency_order(queues)
 
 
+def stage_steps(programs: list[StageProgram], steps: list[Step]) -> list[list[Step]]:
+    """The steps of each stage by themselves, in its own order."""
+    by_stage: list[list[Step]] = [[] for _ in programs]
+    for step in steps:
+        by_stage[step.stage].append(step)
+    return by_stage
+
+
+def _gradient_slot(work: Work, op: str) -> Slot:
+    return Slot(kind="dp", op=op, size_bytes=work.dp_bytes // work.dp_buckets, dtype="bfloat16")
+
+
 def _add_pass(
-    stage: int, layout: Layout, work: Work, is_forward: bool, program: StageProgram, queue: deque[Step]
+    stage: int,
+    layout: Layout,
+    work: Work,
+    is_forward: bool,
+    is_last: bool,
+    program: StageProgram,
+    queue: deque[Step],
 ) -> None:
     toward = 1 if is_forward else -1
     compute_s = (work.forward_s if is_forward else work.backward_s) / work.tp_calls
@@ -136,17 +167,32 @@ def _add_pass(
         queue.append(Step(stage, action, len(program.slots), peer))
         program.slots.append(slot)
 
+    def compute(duration_s: float, is_expert: bool) -> None:
+        queue.append(Step(stage, Action.COMPUTE, len(program.compute_s)))
+        program.compute_s.append(duration_s)
+        program.slot_after.append(len(program.slots))
+        program.is_expert.append(is_expert)
+
     if 0 <= stage - toward < layout.pp:
         call(
             Action.RECV,
             Slot(kind="pp", op="recv", size_bytes=work.pp_bytes, dtype="bfloat16", peer_offset=-toward),
         )
-    for _ in range(work.tp_calls):
-        queue.append(Step(stage, Action.COMPUTE, len(program.compute_s)))
-        program.compute_s.append(compute_s)
-        program.slot_after.append(len(program.slots))
+    if is_last:
+        program.last_backward = len(program.compute_s)
+    n_ready = 0
+    for chunk in range(work.tp_calls):
+        compute(compute_s, is_expert=False)
         if layout.tp > 1:
             call(Action.TP, Slot(kind="tp", op="all_reduce", size_bytes=work.tp_bytes, dtype="bfloat16"))
+        if work.ep > 1:
+            tokens = Slot(kind="ep", op="all_to_all", size_bytes=work.ep_bytes, dtype="bfloat16")
+            call(Action.EP, tokens)  # to the experts
+            compute((1 if is_forward else 2) * work.expert_s / work.tp_calls, is_expert=True)
+            call(Action.EP, tokens)  # and back
+        while is_last and work.overlaps and layout.dp > 1 and n_ready < work.dp_buckets * (chunk + 1) // work.tp_calls:
+            call(Action.DP, _gradient_slot(work, "reduce_scatter" if work.is_sharded else "all_reduce"))
+            n_ready += 1
     if 0 <= stage + toward < layout.pp:
         call(
             Action.SEND,

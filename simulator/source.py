@@ -6,13 +6,14 @@ come at all, and what the counters in `Progress` know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pacehound.calls import Sees
+from simulator.program import CommunicatorKind
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,6 +34,15 @@ class Source:
     rows
         `all`: each call, once it is final. `incomplete`: only calls that never completed, when the job ends (what
         a Flight Recorder dump is read for). `none`: counters alone.
+    has_rates
+        Rows hold the rates of transfers, and open calls their counts, on network connections.
+    replayed
+        Kinds of communicators whose calls are captured into a CUDA graph in the first step: later ones are not seen.
+    unseen
+        Kinds of communicators that belong to a library whose calls are not seen at all.
+    dumps
+        Nothing is known of a rank before its dump, which it writes in a hang, `DUMPED_AFTER` of the way to the end;
+        there is no agent beside it that knows of processes.
     counts_launched, counts_completed
         Whether `Progress` holds `last_launched`, and `last_completed` with the open calls. A source that sees no
         end cannot tell an open call from a completed one.
@@ -43,6 +53,10 @@ class Source:
     sees: Sees
     run_ahead_calls: int = 0
     rows: Literal["all", "incomplete", "none"] = "all"
+    has_rates: bool = False
+    replayed: tuple[CommunicatorKind, ...] = ()
+    unseen: tuple[CommunicatorKind, ...] = ()
+    dumps: bool = False
     counts_launched: bool = True
     counts_completed: bool = True
 
@@ -52,17 +66,16 @@ class Source:
 
 
 C10D_GLOO = Source(name="c10d hooks, gloo", sees=Sees.ALL)
-DEVICE_TIMES = Source(name="device times", sees=Sees.ALL, run_ahead_calls=24)
+DEVICE_TIMES = Source(name="device times", sees=Sees.ALL, run_ahead_calls=24, has_rates=True)
 LAUNCH_ONLY = Source(name="launch only", sees=Sees.LAUNCH, run_ahead_calls=24, counts_completed=False)
-FLIGHT_RECORDER = Source(
-    name="Flight Recorder",
-    sees=Sees.LAUNCH,
-    run_ahead_calls=24,
-    rows="incomplete",
-    counts_launched=False,
-    counts_completed=False,
-)
+FLIGHT_RECORDER = Source(name="Flight Recorder", sees=Sees.LAUNCH, run_ahead_calls=24, rows="incomplete", dumps=True)
 COUNTS_ONLY = Source(name="counts only", sees=Sees.NOTHING, run_ahead_calls=24, rows="none", counts_completed=False)
+GRAPH_REPLAY = replace(DEVICE_TIMES, name="graph replay", replayed=("tp", "ep"))
+UNSEEN_TP = replace(DEVICE_TIMES, name="unseen library", unseen=("tp",))
+UNSEEN_EP = replace(DEVICE_TIMES, name="unseen library", unseen=("ep",))
+
+DUMPED_AFTER = 0.6
+"""Share of a hang after which the watchdogs write their dumps; the job is killed at its end."""
 
 HOST_OVERHEAD_S = 8e-6
 """CPU time between two launches of a host that does not wait."""

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Literal
 
 from pacehound.topology import Layout, ring_edges
-from simulator.faults import EveryNth, ExitRank, Fault, Pause, SlowCompute, SlowLink, Spike, StopRank
-from simulator.links import Network
+from simulator.faults import (
+    DeadDevice,
+    EveryNth,
+    ExitRank,
+    Fault,
+    HiddenLateness,
+    Pause,
+    RandomPauses,
+    SilentHost,
+    SlowCompute,
+    SlowLink,
+    Spike,
+    StopRank,
+    StuckRanks,
+    SymmetricHang,
+    WrongCall,
+)
+from simulator.links import Network, tree_edges
 from simulator.program import Work
 from simulator.source import C10D_GLOO, Source
+
+STACKS_AFTER_S = 4.0
+"""When the agents look at what their ranks do instead of going on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +46,13 @@ class JobSpec:
         Per rank: one tensor-parallel all_reduce, one activation sent to the next stage, all gradients.
     is_sharded
         Gradients are reduce-scattered and parameters gathered, instead of all-reduced.
+    overlaps
+        Gradients are exchanged while the last backward pass still computes.
+    algorithm
+        Of the data-parallel all_reduces: all other calls go round a ring.
+    ep, ep_bytes, expert_s
+        So many neighbours of a data-parallel group share their experts (1: there are none); what a rank sends them
+        in one exchange of tokens, and what its experts compute in a forward pass, where the load is even.
     jitter
         Relative standard deviation of every computation.
     spike_probability, spike_s
@@ -34,6 +61,10 @@ class JobSpec:
         How far each host's clock is ahead of true time; hosts beyond the end of it have none.
     dropped_fraction
         Rows that the agent loses; they are counted, and missing in the data.
+    has_vitals
+        Agents read their GPUs: a slow one says that it is too hot, a dead one has an XID.
+    has_stacks
+        Agents look at the stacks of their ranks when nothing has moved for `STACKS_AFTER_S`.
     hang_s
         How long event time goes on after a hang or an exit, until the job is killed.
     start_unix_ns
@@ -54,6 +85,11 @@ class JobSpec:
     dp_bytes: int = 256 << 20
     dp_buckets: int = 4
     is_sharded: bool = False
+    overlaps: bool = False
+    algorithm: Literal["ring", "tree"] = "ring"
+    ep: int = 1
+    ep_bytes: int = 4 << 20
+    expert_s: float = 0.002
     within_host_bytes_per_s: float = 200e9
     between_hosts_bytes_per_s: float = 25e9
     latency_s: float = 10e-6
@@ -64,6 +100,8 @@ class JobSpec:
     source: Source = C10D_GLOO
     clock_offsets_ms: tuple[float, ...] = ()
     dropped_fraction: float = 0.0
+    has_vitals: bool = False
+    has_stacks: bool = False
     hang_s: float = 30.0
     job: str = "simulated"
     attempt: int = 0
@@ -77,6 +115,10 @@ class JobSpec:
             raise ValueError(f"dropped_fraction is {self.dropped_fraction}; it must be in [0, 1)")
         if self.start_unix_ns % 1_000_000_000:
             raise ValueError(f"start_unix_ns {self.start_unix_ns} is not a whole second")
+        if self.ep < 1 or self.layout.dp % self.ep:
+            raise ValueError(
+                f"ep={self.ep} neighbours cannot share experts in data-parallel groups of {self.layout.dp}"
+            )
         for fault in self.faults:
             self._check(fault)
         if sum(ends_job(fault) for fault in self.faults) > 1:
@@ -96,6 +138,10 @@ class JobSpec:
             dp_bytes=self.dp_bytes,
             dp_buckets=self.dp_buckets,
             is_sharded=self.is_sharded,
+            ep=self.ep,
+            ep_bytes=self.ep_bytes,
+            expert_s=self.expert_s,
+            overlaps=self.overlaps,
         )
 
     @property
@@ -116,24 +162,24 @@ class JobSpec:
 
     def _check(self, fault: Fault) -> None:
         match fault:
-            case SlowCompute() | EveryNth() | Spike():
+            case SlowCompute() | EveryNth() | Spike() | StuckRanks():
                 ranks = fault.ranks
-            case StopRank() | ExitRank():
+            case StopRank() | ExitRank() | HiddenLateness() | WrongCall() | DeadDevice():
                 ranks = (fault.rank,)
             case SlowLink():
                 ranks = fault.link
-            case Pause():
+            case Pause() | RandomPauses() | SilentHost() | SymmetricHang():
                 ranks = ()
         outside = [rank for rank in ranks if not 0 <= rank < self.layout.world_size]
         if outside:
             raise ValueError(f"{fault} names ranks {outside} outside the world of {self.layout.world_size}")
         match fault:
-            case SlowCompute() | SlowLink():
+            case SlowCompute() | SlowLink() | RandomPauses() | HiddenLateness():
                 last = fault.from_step
-            case StopRank() | ExitRank() | Spike():
-                last = fault.step
             case Pause() | EveryNth():
                 last = fault.every_steps - 1
+            case _:
+                last = fault.step
         if not 0 <= last < self.iterations:
             raise ValueError(f"{fault} begins at step {last}; the job has steps 0..{self.iterations - 1}")
         if isinstance(fault, SlowLink) and frozenset(fault.link) not in self._links():
@@ -142,6 +188,8 @@ class JobSpec:
     def _links(self) -> set[frozenset[int]]:
         rings = [group for kind in ("tp", "dp") for group in self.layout.groups(kind)]
         links = {frozenset(edge) for ring in rings for edge in ring_edges(ring)}
+        if self.algorithm == "tree":
+            links |= {frozenset(edge) for group in self.layout.groups("dp") for edge in tree_edges(group)}
         for pipeline in self.layout.groups("pp"):
             links |= {frozenset(edge) for edge in pairwise(pipeline)}
         return links
@@ -150,8 +198,10 @@ class JobSpec:
 def ends_job(fault: Fault) -> bool:
     """Nobody goes on after this fault."""
     match fault:
-        case ExitRank():
+        case ExitRank() | StuckRanks() | WrongCall() | DeadDevice() | SymmetricHang():
             return True
+        case SilentHost():
+            return fault.is_gone
         case StopRank():
             return fault.resume_after_s is None
         case SlowLink():

@@ -7,18 +7,24 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.events import Instant
+from pacehound.events import Cause, Instant
 from simulator.faults import (
+    DeadDevice,
     EveryNth,
     ExitRank,
     ExpectedFinding,
     Fault,
+    HiddenLateness,
     Pause,
+    RandomPauses,
+    SilentHost,
     SlowCompute,
     SlowLink,
-    Spike,
     StopRank,
+    StuckRanks,
+    SymmetricHang,
     Truth,
+    WrongCall,
 )
 from simulator.observed import Observed
 from simulator.spec import JobSpec, ends_job
@@ -63,12 +69,16 @@ def _affected_steps(fault: Fault, n_steps: int) -> Int64Array:
         case SlowCompute() | SlowLink():
             to_step = n_steps if fault.to_step is None else fault.to_step
             is_affected = (steps >= fault.from_step) & (steps < to_step)
-        case StopRank() | ExitRank() | Spike():
-            is_affected = steps == fault.step
+        case RandomPauses():
+            is_affected = steps >= fault.from_step
+        case HiddenLateness():
+            is_affected = np.zeros(n_steps, bool)
         case EveryNth():
             is_affected = (steps + 1) % fault.every_steps == 0
         case Pause():  # it lies between the end of one step and the end of the next
             is_affected = (steps > 0) & (steps % fault.every_steps == 0)
+        case _:
+            is_affected = steps == fault.step
     return steps[is_affected]
 
 
@@ -120,6 +130,17 @@ def _expected(spec: JobSpec, timeline: Timeline, observed: Observed, fault: Faul
                 onset=at(fault.step, changes[0].time_s),
                 relief=at(fault.step, resumed[0].time_s) if resumed else None,
             )
+        case RandomPauses() if fault.from_step < n_begun:
+            return ExpectedFinding(kind="slow", cause=None, onset=at(fault.from_step))
+        case StuckRanks() | SilentHost() | WrongCall() | DeadDevice() | SymmetricHang() if observed.was_killed:
+            culprits = _guilty(spec, fault)
+            return ExpectedFinding(
+                kind="hang",
+                cause=_CAUSES[type(fault)],
+                culprits=culprits,
+                victims=others(culprits) if culprits else tuple(world),
+                onset=at(fault.step, observed.finish_s - spec.hang_s),
+            )
         case Pause() if timeline.pauses:
             first = next(p for p in timeline.pauses if p.kind == fault.kind)
             return ExpectedFinding(
@@ -139,3 +160,24 @@ def _expected(spec: JobSpec, timeline: Timeline, observed: Observed, fault: Faul
             )
         case _:
             return None
+
+
+_CAUSES: dict[type[Fault], Cause] = {
+    StuckRanks: "H1",
+    SilentHost: "H1",
+    WrongCall: "H2",
+    DeadDevice: "H3",
+    SymmetricHang: "H3",
+}
+
+
+def _guilty(spec: JobSpec, fault: Fault) -> tuple[int, ...]:
+    match fault:
+        case StuckRanks():
+            return tuple(sorted(fault.ranks))
+        case SilentHost():
+            return spec.hosts[fault.host]
+        case WrongCall() | DeadDevice():
+            return (fault.rank,)
+        case _:
+            return ()

@@ -59,7 +59,8 @@ class LastIterations:
                 block.seq.tolist(), block.op.tolist(), block.size_bytes.tolist(), strict=True
             ):
                 known[number] = (OPS[op], size_bytes)
-        if not in_previous or known.get(seq - 1) != known.get(seq - 1 - in_previous):
+        before = seq - 1 - in_previous
+        if not in_previous or (before in known and known.get(seq - 1) != known[before]):
             return None
         return known.get(seq - in_previous)
 

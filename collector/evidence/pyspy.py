@@ -7,6 +7,7 @@ the kernel's view says what the innermost Python frame waits in.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ MAX_FRAMES = 64
 TIME_LIMIT_S = 5.0
 _TRIES = 3
 """A stack that changes while it is read may make no sense."""
-_SHORT = ("/site-packages/", "/dist-packages/")
+_PACKAGES = re.compile(r".*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
 
 class _Frame(msgspec.Struct):
@@ -95,8 +96,4 @@ def _place(filename: str) -> str:
     >>> _place("/opt/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py")
     'torch/utils/data/dataloader.py'
     """
-    for marker in _SHORT:
-        _, found, rest = filename.rpartition(marker)
-        if found:
-            return rest
-    return filename[-200:]
+    return _PACKAGES.sub("", filename)[-200:]

@@ -1,0 +1,33 @@
+"""How torch's process groups are told apart by what all of their members have alike.
+
+Frameworks make several groups of the same description and members (a second one for the optimizer, say). All members
+make them in the same order, and their names tell that order: as numbers where they are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pacehound.identity import communicator_id
+
+DEFAULT_GROUP = "default_pg"
+"""How torch describes the group of all ranks."""
+
+
+def group_id(job: str, attempt: int, desc: str, ranks: Sequence[int], ordinal: int) -> str:
+    """The communicator id of the group that is the `ordinal`-th, from 0, of this description and these ranks."""
+    return communicator_id(job, attempt, desc if ordinal == 0 else f"{desc} #{ordinal + 1}", ranks, 0)
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Names in the order in which their groups were made, as far as they tell.
+
+    >>> ordered(["10", "9", "b7"])
+    ['9', '10', 'b7']
+    """
+    return sorted(names, key=lambda name: (0, int(name), "") if is_number(name) else (1, 0, name))
+
+
+def is_number(name: str) -> bool:
+    """Whether a name is a counter."""
+    return name.isascii() and name.isdigit() and len(name) <= 18
