@@ -237,7 +237,11 @@ class JobOperator:
             iterations=self._last_iterations(),
         )
         findings += self._exits.on_tick(
-            until_ns, self._step, is_hung=self._hang.is_hung, disagreement=self._disagreement
+            until_ns,
+            self._step,
+            is_hung=self._hang.is_hung,
+            disagreement=self._disagreement,
+            unheard=self._hang.witnesses.unheard(),
         )
         events += self._note(findings, until_ns)
         self._was_hung = self._was_hung or self._hang.is_hung
@@ -327,7 +331,12 @@ class JobOperator:
         reasons = set(self._closed_hosts.values())
         why = "job killed" if "job killed" in reasons else "job ended"
         left = self._exits.on_tick(
-            now_ns, self._step, is_hung=self._hang.is_hung, disagreement=self._disagreement, is_end=True
+            now_ns,
+            self._step,
+            is_hung=self._hang.is_hung,
+            disagreement=self._disagreement,
+            unheard=self._hang.witnesses.unheard(),
+            is_end=True,
         )
         return self._note(left, now_ns) + list(self._book.on_end(now_ns, why, self._ongoing_s(now_ns)))
 

@@ -19,8 +19,6 @@ from streams.standings import Standings
 from streams.waits import wait_graph
 from streams.witnesses import Witnesses
 
-_FOREVER_NS = (1 << 63) - 1
-
 
 @dataclass(slots=True)
 class _Job:
@@ -97,7 +95,7 @@ def _note_signatures(job: _Job, batch: CallBatch) -> None:
 
 def _hang(job: _Job, files: Sequence[CallFile], missing: tuple[int, ...]) -> Finding | None:
     standings = job.standings
-    graph = wait_graph(standings, _FOREVER_NS)
+    graph = wait_graph(standings, 0)
     has_stopped = any(process.state in ("stopped", "exited") for process in job.witnesses.processes.values())
     uneven = standings.launch_only and (standings.column("launched").max(initial=-1) >= 0)
     if not graph.stands_in and not has_stopped and not uneven:
@@ -105,7 +103,6 @@ def _hang(job: _Job, files: Sequence[CallFile], missing: tuple[int, ...]) -> Fin
     stuck = {(standings.channels[call.channel].communicator, call.seq) for call in graph.calls}
     scene = HangScene(
         graph=graph,
-        before_ns=_FOREVER_NS,
         standings=standings,
         witnesses=job.witnesses,
         mismatches={key: called for key, called in job.called.items() if key in stuck},

@@ -44,7 +44,6 @@ def packed_signatures(batch: CallBatch) -> Int64Array:
     is_counted = _IS_COUNTED[op]
     count = batch.integers("count")
     kept = np.where(is_counted & (count >= 0), count % ((1 << _COUNT_BITS) - 1) + 1, 0)
-    # Codes are of eight bits: they must be widened before they are shifted, or what is shifted out is lost.
     dtype = np.where(is_counted, batch.codes("dtype"), 0).astype(np.int64)
     redop = np.where(_IS_REDUCING[op], batch.codes("redop"), 0).astype(np.int64)
     root = np.where(_IS_ROOTED[op], batch.integers("peer") + 1, 0)
