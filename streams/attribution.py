@@ -62,6 +62,10 @@ What each of them does behind the last such call stays its own, so that they do 
 MIN_TOGETHER = 8
 """Iterations in which both ranks have lost nothing, before it can be said that they do not move together."""
 
+MIN_MORE_WORK = 0.01
+WORK_SHARE = 0.25
+"""More calls or bytes are the reason of longer iterations from so much of the relative growth on."""
+
 MANY_LOST = 0.3
 CLOCK_SHARE = 1 / 16
 """Clocks more uncertain than this share of a growth could have made it, over some rounds per iteration."""
@@ -562,11 +566,17 @@ def _nobody(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], g
 
 
 def _change_of_work(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> str:
-    """A sentence when the calls themselves tell that the work has changed, else nothing."""
+    """A sentence when the calls themselves tell that there is more to do, else nothing.
+
+    It has to be more than the work varies anyhow (experts, packed sequences, lost rows), and a fair share of what the
+    iterations have become longer by.
+    """
+    longer = _mean([r.step_time_s for r in slow]) / _mean([r.step_time_s for r in quiet]) - 1.0
     for what, unit in (("n_rounds", "calls"), ("size_bytes", "bytes")):
-        before = float(np.median([getattr(r, what) for r in quiet]))
-        after = float(np.median([getattr(r, what) for r in slow]))
-        if before and abs(after / before - 1.0) > 0.01:
+        amounts = np.array([getattr(r, what) for r in quiet], np.float64)
+        before, after = float(np.median(amounts)), float(np.median([getattr(r, what) for r in slow]))
+        spread = 1.4826 * float(np.median(np.abs(amounts - before)))
+        if before and after - before > max(MIN_MORE_WORK * before, WORK_SHARE * longer * before, 3.0 * spread):
             return f"the work has changed: {after:.0f} {unit} per iteration, {before:.0f} before"
     return ""
 
