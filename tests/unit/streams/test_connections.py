@@ -14,7 +14,7 @@ def port(rank: int, peer: int) -> str:
 
 
 def book(
-    rates: dict[tuple[int, int], float], quiet: dict[tuple[int, int], float] | None, **lossy: float
+    rates: dict[tuple[int, int], float], quiet: dict[tuple[int, int], float] | None, lost: float = 0.0
 ) -> ConnectionBook:
     """A ring of four hosts, each sending 40 MB a second at its rate (MB/s), read every 5 s; slow from 60 s on."""
     made = ConnectionBook()
@@ -38,9 +38,8 @@ def book(
         for edge, (acked, busy_us, again) in totals.items():
             rate = (quiet if quiet and second < 60 else rates)[edge]
             sent = min(40 * MB, int(rate * MB)) * 5
-            totals[edge] = (
-                acked + sent, busy_us + int(sent / rate / MB * 1e6), again + int(lossy.get("lost", 0.0) * sent * (rate < 100))
-            )  # fmt: skip
+            again += int(lost * sent) if rate < 100 else 0
+            totals[edge] = (acked + sent, busy_us + int(sent / rate / MB * 1e6), again)
     return made
 
 
