@@ -158,7 +158,7 @@ def _hang(layout: Layout) -> tuple[Callable[[HangWatch], object], Callable[[], H
                 for rank in group
             )
             watch.on_progress(
-                Progress(job="bench", attempt=0, time_ns=now_ns, host=host, communicator=name, ranks=progress), 10
+                Progress(job="bench", attempt=0, time_ns=BASE_NS, host=host, communicator=name, ranks=progress), 10
             )
         return watch
 
