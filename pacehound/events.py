@@ -16,6 +16,9 @@ from pacehound.identity import event_id
 NEVER = -1
 """The sequence number of a rank that has launched, or completed, nothing yet."""
 
+UNTOLD = -2
+"""Stands where the source does not say how far a rank is: no number, and no less than any other."""
+
 OPTIMIZER_STEP = "optimizer_step"
 CHECKPOINT_BEGIN, CHECKPOINT_END = "checkpoint_begin", "checkpoint_end"
 EVALUATION_BEGIN, EVALUATION_END = "evaluation_begin", "evaluation_end"
@@ -108,6 +111,7 @@ class PairProgress:
 class RankProgress:
     """How far one rank is on one communicator: sequence numbers of its collectives, and what it waits in.
 
+    The numbers may be `NEVER`, or `UNTOLD` from files that leave them open (live sources always count).
     `open` holds the oldest calls alone; `pairs` may be empty where the source does not count point-to-point calls.
     """
 

@@ -50,7 +50,8 @@ class Rows:
     def take(self, index: npt.NDArray[np.int64] | BoolArray) -> Rows:
         """The rows at `index`."""
         columns: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        return Rows(**{name: None if values is None else values[index] for name, values in columns.items()})
+        taken: dict[str, Any] = {name: None if values is None else values[index] for name, values in columns.items()}
+        return Rows(**taken)
 
 
 @dataclass(frozen=True, slots=True)

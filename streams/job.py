@@ -56,6 +56,9 @@ _PATIENCE_NS = 30_000_000_000
 
 _BEFORE_FIRST_NS = 60_000_000_000
 
+_LATE_NS = 2_500_000_000
+"""A host speaks once a second; what one that is so late has said last need not hold any more."""
+
 _MAX_PLANNED_SHARE = 0.2
 """Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration."""
 
@@ -256,9 +259,18 @@ class JobOperator:
             planned=bool(self._paused),
             unseen=self._unseen(until_ns),
             iterations=self._last_iterations(),
+            is_host_late=any(
+                until_ns - heard_ns > _LATE_NS
+                for host, heard_ns in self._heard_ns.items()
+                if host not in silent and host not in self._closed_hosts
+            ),
         )
         findings += self._exits.on_tick(
-            until_ns, self._step, is_hung=self._hang.is_hung, disagreement=self._disagreement
+            until_ns,
+            self._step,
+            is_hung=self._hang.is_hung,
+            disagreement=self._disagreement,
+            unheard=self._hang.witnesses.unheard(),
         )
         findings += self._slow_rounds.on_tick(until_ns, self._communicators, has_iterations=self._iteration_count > 0)
         events += self._note(findings, until_ns)
@@ -343,7 +355,12 @@ class JobOperator:
         reasons = set(self._closed_hosts.values())
         why = "job killed" if "job killed" in reasons else "job ended"
         left = self._exits.on_tick(
-            now_ns, self._step, is_hung=self._hang.is_hung, disagreement=self._disagreement, is_end=True
+            now_ns,
+            self._step,
+            is_hung=self._hang.is_hung,
+            disagreement=self._disagreement,
+            unheard=self._hang.witnesses.unheard(),
+            is_end=True,
         )
         return self._note(left, now_ns) + list(self._book.on_end(now_ns, why, self._ongoing_s(now_ns)))
 

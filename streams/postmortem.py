@@ -19,8 +19,6 @@ from streams.standings import Standings
 from streams.waits import wait_graph
 from streams.witnesses import Witnesses
 
-_FOREVER_NS = (1 << 63) - 1
-
 
 @dataclass(slots=True)
 class _Job:
@@ -56,8 +54,31 @@ def findings_of(files: Sequence[CallFile], settings: Settings) -> list[Finding]:
         for event in file.events:
             _take(job, event)
     missing = tuple(sorted(job.members - job.heard))
-    found = _hang(job, files, missing)
+    found = _hang(job, files, missing) or _said_to_hang(files)
     return [] if found is None else [found]
+
+
+def _said_to_hang(files: Sequence[CallFile]) -> Finding | None:
+    """A hang that the source reports by itself: everybody it names may be the one, or wait for somebody else."""
+    said = [file for file in files if file.says_hang]
+    if not said:
+        return None
+    ranks = tuple(sorted({rank for file in said for rank in file.says_hang}))
+    first = said[0].events[0] if said[0].events else None
+    name, attempt = (first.job, first.attempt) if first is not None else ("", 0)
+    return Finding(
+        id=event_id("hang", name, attempt, "said", ranks[0], None),
+        job=name,
+        attempt=attempt,
+        kind="hang",
+        verdict="unknown",
+        cause=None,
+        candidates=ranks,
+        lasting=True,
+        pages=True,
+        evidence=(f"{said[0].format} says of {len(ranks)} ranks that they hang",),
+        unseen=tuple(dict.fromkeys(words for file in said for words in file.cannot_know)),
+    )
 
 
 def _take(job: _Job, event: object) -> None:
@@ -97,7 +118,7 @@ def _note_signatures(job: _Job, batch: CallBatch) -> None:
 
 def _hang(job: _Job, files: Sequence[CallFile], missing: tuple[int, ...]) -> Finding | None:
     standings = job.standings
-    graph = wait_graph(standings, _FOREVER_NS)
+    graph = wait_graph(standings, 0)
     has_stopped = any(process.state in ("stopped", "exited") for process in job.witnesses.processes.values())
     uneven = standings.launch_only and (standings.column("launched").max(initial=-1) >= 0)
     if not graph.stands_in and not has_stopped and not uneven:
@@ -105,7 +126,6 @@ def _hang(job: _Job, files: Sequence[CallFile], missing: tuple[int, ...]) -> Fin
     stuck = {(standings.channels[call.channel].communicator, call.seq) for call in graph.calls}
     scene = HangScene(
         graph=graph,
-        before_ns=_FOREVER_NS,
         standings=standings,
         witnesses=job.witnesses,
         mismatches={key: called for key, called in job.called.items() if key in stuck},

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.events import CallSignature, Cause, VerdictWord
 from streams.departure import LastIterations, Line
@@ -20,6 +21,8 @@ from streams.signatures import Disagreement, disagreement, signature_of
 from streams.standings import Standings
 from streams.waits import StuckCall, WaitGraph, launch_graph, wait_graph
 from streams.witnesses import Witnesses
+
+Int64Array = npt.NDArray[np.int64]
 
 SHOWN = 8
 MIN_LACK = 0.5
@@ -35,8 +38,8 @@ class HangScene:
 
     Attributes
     ----------
-    graph, before_ns
-        Who waits for whom in calls that were launched before a time.
+    graph
+        Who waits for whom.
     mismatches
         By communicator and sequence number, what ranks called in a round in which they met with different calls.
     iterations
@@ -47,7 +50,6 @@ class HangScene:
     """
 
     graph: WaitGraph
-    before_ns: int
     standings: Standings
     witnesses: Witnesses
     mismatches: Mapping[tuple[str, int], Mapping[int, CallSignature]] = field(default_factory=dict)
@@ -80,18 +82,18 @@ def root_cause(scene: HangScene) -> RootCause:
 def _halted(scene: HangScene) -> RootCause | None:
     """Processes that are stopped or gone, and GPUs that have failed, where anybody waits for them."""
     witnesses, graph = scene.witnesses, scene.graph
-    concerned = {*graph.absent, *graph.stands_in} or set(witnesses.processes)
+    concerned = {*graph.absent, *graph.idle, *graph.stands_in}
+    # Whoever has left and is waited for by nobody may have ended; whoever is stopped, or has lost its GPU, has not.
     halted = {rank for rank in concerned if witnesses.is_halted(rank, scene.frozen_ns)}
-    failed = {rank: words for rank in concerned if (words := witnesses.hardware_failure(rank))}
+    halted |= {rank for rank, process in witnesses.processes.items() if process.state == "stopped"}
+    failed = {rank: words for rank in witnesses.host_of if (words := witnesses.hardware_failure(rank))}
     culprits = tuple(sorted({*halted, *failed}))
     if not culprits:
         return None
-    has_entered = any(rank in graph.stands_in for rank in culprits)
-    evidence = [f"rank {rank} has not entered" for rank in culprits if rank in graph.absent]
+    is_inside = bool(failed) or any(rank in graph.stands_in for rank in culprits)
+    evidence = [f"rank {rank} has not entered" for rank in culprits if rank in (*graph.absent, *graph.idle)]
     evidence += [witnesses.process_sentence(rank) for rank in sorted(halted)] + list(failed.values())
-    return RootCause(
-        verdict="culprit", cause="H3" if has_entered else "H1", culprits=culprits, evidence=tuple(evidence)
-    )
+    return RootCause(verdict="culprit", cause="H3" if is_inside else "H1", culprits=culprits, evidence=tuple(evidence))
 
 
 def mismatch(scene: HangScene) -> RootCause | None:
@@ -178,10 +180,11 @@ def _behind(scene: HangScene) -> RootCause | None:
 
 
 def _absent(scene: HangScene) -> RootCause | None:
-    """Ranks that somebody waits for and that stand in no call."""
-    absent, witnesses = scene.graph.absent, scene.witnesses
-    if not absent:
+    """Ranks that somebody waits for and that stand in no call, and those that stand nowhere beside them."""
+    witnesses = scene.witnesses
+    if not scene.graph.absent:
         return None
+    absent = tuple(sorted((*scene.graph.absent, *scene.graph.idle)))
     outside = {rank: words for rank in absent if (words := witnesses.outside_of_calls(rank))}
     if outside and len(outside) < len(absent) + len(scene.graph.waiting):
         others = tuple(rank for rank in absent if rank not in outside)
@@ -222,7 +225,7 @@ def _cycle(scene: HangScene) -> RootCause | None:
         evidence.append(f"{_ranks(there)} wait in {_describe(call, scene.standings)}")
     departed: dict[int, str] = {}
     if scene.iterations is not None:
-        departed = scene.iterations.out_of_order(cycle, _open_lines(scene, cycle))
+        departed = scene.iterations.out_of_order(_launched(scene, cycle))
     if departed and len(departed) < len(cycle):
         evidence += [f"rank {rank}: {words}" for rank, words in departed.items()]
         return RootCause(verdict="culprit", cause="H2", culprits=tuple(departed), evidence=tuple(evidence))
@@ -243,9 +246,7 @@ def _without_sends(scene: HangScene) -> RootCause | None:
     A pipeline posts its sends and goes on. A rank that has stopped behind such a send seems to wait for the receiver,
     which waits for that rank elsewhere. Where somebody is missing once sends hold nobody, that one is suspected.
     """
-    graph = wait_graph(
-        scene.standings, scene.before_ns, unheard=scene.witnesses.unheard(), skipping=frozenset({"send"})
-    )
+    graph = wait_graph(scene.standings, 0, unheard=scene.witnesses.unheard(), skipping=frozenset({"send"}))
     if graph.cycle or not graph.stands_in:
         return None
     released = replace(scene, graph=graph)
@@ -314,52 +315,77 @@ def _joint(scene: HangScene) -> RootCause | None:
 
 
 def _stuck_link(scene: HangScene, call: StuckCall) -> tuple[tuple[int, int] | None, str]:
-    """The edge over which a call does not move: the only one there is, or the one that its counts point to.
-
-    Ring: the sender over a dead edge is the rank that has sent least, and its successor has received least, for
-    everybody further on could still pass on what was in the pipe. Tree: counts are alike within a layer; the rank
-    with the least in its layer has lost the edge to its parent. A rank without counts has no part in the network.
-    """
+    """The edge over which a call does not move: the only one there is, or the one that its counts point to."""
     channel = scene.standings.channels[call.channel]
     ranks = channel.ranks
     if len(ranks) == 2:
         return (ranks[0], ranks[1]), ""
     told = [scene.standings.open_call(call.channel, rank, call.seq) for rank in ranks]
-    if any(one is None or one.send_count < 0 or one.recv_count < 0 for one in told):
+    sent = np.array([-1 if one is None else one.send_count for one in told])
+    received = np.array([-1 if one is None else one.recv_count for one in told])
+    if any(one is not None and one.algorithm == "tree" for one in told):
+        return _tree_link(ranks, sent, received, scene.witnesses.host_of)
+    return _ring_link(ranks, sent, received)
+
+
+def _ring_link(ranks: Sequence[int], sent: Int64Array, received: Int64Array) -> tuple[tuple[int, int] | None, str]:
+    """The edge over which least has passed.
+
+    Over a dead edge passes nothing more, while each rank further on sends one chunk more than the one before it, out
+    of what was in the pipe. An edge whose two ends count nothing has no part in the network (NVLink): it is not the
+    least, and one that lies right before the least would look the same.
+    """
+    passed = np.minimum(sent, np.roll(received, -1))
+    counted = np.flatnonzero((sent >= 0) & (np.roll(received, -1) >= 0))
+    if len(counted) < 2:
         return None, ""
-    counted = [one for one in told if one is not None]
-    sent = np.array([one.send_count for one in counted])
-    received = np.array([one.recv_count for one in counted])
-    if {one.algorithm for one in counted} == {"tree"}:
-        return _tree_link(ranks, sent, received)
-    least = np.flatnonzero(sent == sent.min())
-    least_received = np.flatnonzero(received == received.min())
-    if len(least) != 1 or len(least_received) != 1 or least_received[0] != (least[0] + 1) % len(ranks):
+    least = counted[passed[counted] == passed[counted].min()]
+    if len(least) != 1:
         return None, ""
-    a, b = ranks[int(least[0])], ranks[int(least_received[0])]
-    words = (
-        f"rank {a} has sent least ({sent.min()} chunks) and rank {b}, next in the ring, has received least "
-        f"({received.min()})"
-    )
+    at = int(least[0])
+    a, b = ranks[at], ranks[(at + 1) % len(ranks)]
+    words = f"fewer chunks ({passed[at]}) have passed from rank {a} to rank {b} than over any other edge of the ring"
+    if (at - 1) % len(ranks) not in counted:
+        words += f"; what goes from rank {ranks[at - 1]} to rank {a} is not counted and would look the same"
     return (a, b), words
 
 
-def _tree_link(ranks: Sequence[int], sent: np.ndarray, received: np.ndarray) -> tuple[tuple[int, int] | None, str]:
-    layer = np.floor(np.log2(np.arange(len(ranks)) + 1)).astype(np.int64)
+def _tree_link(
+    ranks: Sequence[int], sent: Int64Array, received: Int64Array, host_of: Mapping[int, str]
+) -> tuple[tuple[int, int] | None, str]:
+    """The edge from a rank to its parent, where it has moved less than the others with the same place in the tree.
+
+    The tree is binary, over the members in their order. A place is a layer, a number of children, and how many of the
+    edges cross hosts (others are not counted). Everybody above the dead edge starves with it: the lowest one is it.
+    """
+    place: dict[tuple[int, int, int], list[int]] = {}
+    for at, rank in enumerate(ranks):
+        children = [i for i in (2 * at + 1, 2 * at + 2) if i < len(ranks)]
+        neighbours = [*children, *([(at - 1) // 2] if at else [])]
+        crossing = sum(host_of.get(rank) != host_of.get(ranks[i]) for i in neighbours)
+        if sent[at] >= 0 and received[at] >= 0 and at:
+            place.setdefault(((at + 1).bit_length(), len(children), crossing), []).append(at)
     total = sent + received
     odd = []
-    for number in np.unique(layer)[1:].tolist():
-        members = np.flatnonzero(layer == number)
-        if len(members) < 2:
-            continue
-        lowest = members[total[members] == total[members].min()]
-        if len(lowest) == 1 and total[lowest[0]] < np.median(total[members]):
-            odd.append((number, int(lowest[0])))
+    for alike in place.values():
+        moved = total[alike]
+        if len(alike) > 1 and (moved == moved.min()).sum() == 1 and moved.min() < np.median(moved):
+            odd.append(alike[int(moved.argmin())])
     if not odd:
         return None, ""
-    _, index = odd[0]  # the highest layer: what hangs below it starves with it
-    a, b = ranks[index], ranks[(index - 1) // 2]
-    return (a, b), f"rank {a} has moved fewer chunks ({total[index]}) than the others of its layer of the tree"
+    at = max(odd)
+    if any((2 * other + 1 <= at) and other not in _ancestors(at) for other in odd if other != at):
+        return None, ""  # two places that do not lie above each other
+    a, b = ranks[at], ranks[(at - 1) // 2]
+    return (a, b), f"rank {a} has moved fewer chunks ({total[at]}) than others with its place in the tree"
+
+
+def _ancestors(at: int) -> set[int]:
+    above = set()
+    while at:
+        at = (at - 1) // 2
+        above.add(at)
+    return above
 
 
 def _launched_less(scene: HangScene) -> RootCause | None:
@@ -446,14 +472,15 @@ def _missing_stack(scene: HangScene, ranks: Sequence[int]) -> str:
     return "their stacks, and calls of libraries that are not seen"
 
 
-def _open_lines(scene: HangScene, ranks: Sequence[int]) -> dict[int, list[tuple[int, Line]]]:
-    lines: dict[int, list[tuple[int, Line]]] = {rank: [] for rank in ranks}
-    slot_ranks = scene.standings.column("rank")
+def _launched(scene: HangScene, ranks: Sequence[int]) -> dict[int, dict[Line, int]]:
+    launched: dict[int, dict[Line, int]] = {rank: {} for rank in ranks}
+    standings = scene.standings
+    slot_ranks, channels = standings.column("rank"), standings.column("channel")
     for slot in np.flatnonzero(np.isin(slot_ranks, ranks)).tolist():
-        channel = scene.standings.channels[int(scene.standings.column("channel")[slot])]
+        channel = standings.channels[int(channels[slot])]
         line: Line = (channel.communicator, (channel.ranks[0], channel.ranks[1]) if channel.is_pair else None)
-        lines[int(slot_ranks[slot])] += [(call.launch_ns, line) for call in scene.standings.open_calls(slot)]
-    return lines
+        launched[int(slot_ranks[slot])][line] = int(standings.column("launched")[slot])
+    return launched
 
 
 def _describe(call: StuckCall, standings: Standings) -> str:

@@ -44,8 +44,8 @@ def packed_signatures(batch: CallBatch) -> Int64Array:
     is_counted = _IS_COUNTED[op]
     count = batch.integers("count")
     kept = np.where(is_counted & (count >= 0), count % ((1 << _COUNT_BITS) - 1) + 1, 0)
-    dtype = np.where(is_counted, batch.codes("dtype"), 0)
-    redop = np.where(_IS_REDUCING[op], batch.codes("redop"), 0)
+    dtype = np.where(is_counted, batch.codes("dtype"), 0).astype(np.int64)
+    redop = np.where(_IS_REDUCING[op], batch.codes("redop"), 0).astype(np.int64)
     root = np.where(_IS_ROOTED[op], batch.integers("peer") + 1, 0)
     packed: Int64Array = (
         op | (dtype << _DTYPE_AT) | (redop << _REDOP_AT) | (root << _ROOT_AT) | (kept << _COUNT_AT)

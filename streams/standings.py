@@ -21,7 +21,7 @@ Int64Array = npt.NDArray[np.int64]
 NOT_OPEN = -1
 """In `open_seq`: the rank has no open call on this channel."""
 
-_COLUMNS = ("rank", "channel", "launched", "completed", "open_seq", "open_ns")
+_COLUMNS = ("rank", "channel", "launched", "completed", "open_seq", "open_ns", "told_ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,7 @@ class Standings:
         self._slot: dict[tuple[int, int], int] = {}  # (channel, rank)
         self._open: dict[int, tuple[OpenCall, ...]] = {}  # by slot, oldest first
         self._paired: dict[tuple[str, int], set[int]] = {}  # slots of a rank's pairs on a communicator
+        self._early: dict[str, dict[str, Progress]] = {}  # by communicator and host: of members not known yet
         self._length = 0
         self._columns = {name: np.zeros(64, np.int64) for name in _COLUMNS}
 
@@ -76,7 +77,11 @@ class Standings:
         return self._length
 
     def column(self, name: str) -> Int64Array:
-        """One column, shape `(n_slots,)`: `rank`, `channel`, `launched`, `completed`, `open_seq` or `open_ns`."""
+        """One column, shape `(n_slots,)`.
+
+        `rank`, `channel`, `launched`, `completed`; `open_seq` and `open_ns` of the oldest open call and when it was
+        launched; `told_ns`, when its host last spoke of it.
+        """
         return self._columns[name][: self._length]
 
     def open_calls(self, slot: int) -> tuple[OpenCall, ...]:
@@ -98,9 +103,15 @@ class Standings:
         """A communicator exists: every member owes its calls, also those that have not been heard of."""
         self.names[topology.communicator] = topology.name
         self._collective_channel(topology.communicator, topology.members)
+        for progress in self._early.pop(topology.communicator, {}).values():
+            self.on_progress(progress)
 
     def on_progress(self, progress: Progress) -> list[int]:
-        """Take over how far a host's ranks are on a communicator; the ranks that have moved."""
+        """Take over how far a host's ranks are on a communicator; the ranks that have moved.
+
+        Progress is sent for an instant that lies a little back, so that the first of it may come before the topology
+        and names but those ranks that had joined by then. It is held: only the topology says who the members are.
+        """
         if progress.captured_total:
             self.blind.add(progress.communicator)
         if progress.sees_completion:
@@ -109,15 +120,16 @@ class Standings:
             self.launch_only.add(progress.communicator)
         channel = self._collective.get(progress.communicator)
         if channel is None:
-            channel = self._collective_channel(progress.communicator, tuple(p.rank for p in progress.ranks))
-        return [theirs.rank for theirs in progress.ranks if self._take(channel, theirs, progress.closed)]
+            self._early.setdefault(progress.communicator, {})[progress.host] = progress
+            return []
+        return [theirs.rank for theirs in progress.ranks if self._take(channel, theirs, progress)]
 
-    def _take(self, channel: int, theirs: RankProgress, is_closed: bool) -> bool:
+    def _take(self, channel: int, theirs: RankProgress, progress: Progress) -> bool:
         slot = self._slot.get((channel, theirs.rank))
         if slot is None:
             return False  # no member: stage one refuses such progress
-        communicator = self.channels[channel].communicator
-        open_calls = () if is_closed else theirs.open
+        communicator = progress.communicator
+        open_calls = () if progress.closed else theirs.open
         collectives = tuple(call for call in open_calls if call.direction == "none")
         has_moved = self._set(slot, theirs.last_launched, theirs.last_completed, collectives)
         known = self._paired.setdefault((communicator, theirs.rank), set())
@@ -132,18 +144,17 @@ class Standings:
             launched, completed = self._columns["launched"][forgotten], self._columns["completed"][forgotten]
             has_moved |= self._set(forgotten, int(launched), int(completed), ())
         known |= told
+        self._columns["told_ns"][[slot, *known]] = progress.time_ns
         return has_moved
 
     def _set(self, slot: int, launched: int, completed: int, calls: tuple[OpenCall, ...]) -> bool:
         columns = self._columns
         oldest = min(calls, key=lambda call: (call.launch_ns, call.seq), default=None)
         seq, open_ns = (NOT_OPEN, 0) if oldest is None else (oldest.seq, oldest.launch_ns)
-        values = (("launched", launched), ("completed", completed), ("open_seq", seq), ("open_ns", open_ns))
-        has_moved = False
-        for name, value in values:
-            if columns[name][slot] != value:
-                columns[name][slot] = value
-                has_moved = True
+        # A call that is given up when its job is ended is not open any more, and nobody has moved.
+        has_moved = bool(launched > columns["launched"][slot] or completed > columns["completed"][slot])
+        columns["launched"][slot], columns["completed"][slot] = launched, completed
+        columns["open_seq"][slot], columns["open_ns"][slot] = seq, open_ns
         if calls:
             self._open[slot] = calls
         else:

@@ -7,6 +7,7 @@ the kernel's view says what the innermost Python frame waits in.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,11 @@ import msgspec
 from pacehound.errors import Unavailable
 
 MAX_FRAMES = 64
+MAX_NAME = 200
 TIME_LIMIT_S = 5.0
 _TRIES = 3
 """A stack that changes while it is read may make no sense."""
-_SHORT = ("/site-packages/", "/dist-packages/")
+_PACKAGES = re.compile(r".*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
 
 class _Frame(msgspec.Struct):
@@ -86,7 +88,9 @@ def parse(output: bytes, pid: int) -> tuple[str, ...]:
     main = next((t for t in threads if t.os_thread_id == pid), None)
     main = main or next((t for t in threads if t.thread_name == "MainThread"), None)
     frames = main.frames if main is not None else []
-    return tuple(f"{frame.name} ({_place(frame.filename)}:{frame.line})" for frame in frames[:MAX_FRAMES])
+    return tuple(
+        f"{frame.name[-MAX_NAME:]} ({_place(frame.filename)[-MAX_NAME:]}:{frame.line})" for frame in frames[:MAX_FRAMES]
+    )
 
 
 def _place(filename: str) -> str:
@@ -95,8 +99,4 @@ def _place(filename: str) -> str:
     >>> _place("/opt/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py")
     'torch/utils/data/dataloader.py'
     """
-    for marker in _SHORT:
-        _, found, rest = filename.rpartition(marker)
-        if found:
-            return rest
-    return filename[-200:]
+    return _PACKAGES.sub("", filename)
