@@ -12,13 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-<<<<<<< HEAD
 BENCHMARKS = ("wire", "pipeline", "hooks", "period", "detector", "locate")
-LONG = ("detection",)
-=======
-BENCHMARKS = ("wire", "pipeline", "hooks", "period", "detector")
 LONG = ("detection", "root_cause")
->>>>>>> main
 """Minutes: run only when they are named."""
 
 

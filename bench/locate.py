@@ -136,36 +136,63 @@ def _records(
 
 
 def _hang(layout: Layout) -> tuple[Callable[[HangWatch], object], Callable[[], HangWatch]]:
-    """A rank that never enters its tensor-parallel call: what one look costs, and how to make a fresh watch for it."""
+    """A rank that never enters a call: its tensor-parallel peers wait for it, and everybody else for these.
+
+    What one look costs, and how to make a fresh watch for it.
+    """
     world, now_ns = layout.world_size, BASE_NS + 3_600_000_000_000
+    everybody = tuple(range(world))
     groups = list(layout.groups("tp"))
 
     def fresh() -> HangWatch:
         watch = HangWatch("bench", 0, Settings.load({}, []).hang)
+        open_tp = OpenCall(seq=7, op="all_reduce", count=1, dtype="float32", launch_ns=BASE_NS)
+        open_world = OpenCall(seq=3, op="all_reduce", count=2, dtype="float32", launch_ns=BASE_NS)
         for number, group in enumerate(groups):
-            name, host = f"tp{number}", f"host{group[0] // RANKS_PER_HOST}"
-            watch.on_topology(
-                Topology(
-                    job="bench", attempt=0, time_ns=BASE_NS, host=host, communicator=name, name=name, is_world=False,
-                    members=group, host_ranks=group, world_size=world,
-                )
-            )  # fmt: skip
-            call = OpenCall(seq=7, op="all_reduce", count=1, dtype="float32", launch_ns=BASE_NS)
-            progress = tuple(
-                RankProgress(rank=rank, last_launched=6, last_completed=6)
-                if rank == world - 1
-                else RankProgress(rank=rank, last_launched=7, last_completed=6, open=(call,))
-                for rank in group
-            )
-            watch.on_progress(
-                Progress(job="bench", attempt=0, time_ns=BASE_NS, host=host, communicator=name, ranks=progress), 10
-            )
+            is_late = world - 1 in group
+            for name, members, open_call in (
+                ("world", everybody, None if is_late else open_world),
+                (f"tp{number}", group, open_tp if is_late else None),
+            ):
+                _announce(watch, name, members, group, open_call, now_ns, late=world - 1)
         return watch
 
     def look(watch: HangWatch) -> object:
         return watch.on_tick(now_ns, step=10, step_time_s=0.2, is_setup=False, planned=False, unseen=())
 
     return look, fresh
+
+
+def _announce(
+    watch: HangWatch,
+    name: str,
+    members: tuple[int, ...],
+    here: tuple[int, ...],
+    open_call: OpenCall | None,
+    now_ns: int,
+    *,
+    late: int,
+) -> None:
+    """A host says who is in a communicator and how far its ranks are: in `open_call`, all but the late one."""
+    host = f"host{here[0] // RANKS_PER_HOST}"
+    watch.on_topology(
+        Topology(
+            job="bench", attempt=0, time_ns=BASE_NS, host=host, communicator=name, name=name,
+            is_world=name == "world", members=members, host_ranks=here, world_size=late + 1,
+        )
+    )  # fmt: skip
+    done = 6 if name != "world" else 2
+    progress = tuple(
+        RankProgress(rank=rank, last_launched=done, last_completed=done)
+        if open_call is None or rank == late
+        else RankProgress(rank=rank, last_launched=open_call.seq, last_completed=done, open=(open_call,))
+        for rank in here
+    )
+    # It was said once when they entered, and again an hour later: nothing has moved since.
+    for time_ns in (BASE_NS, now_ns):
+        watch.on_progress(
+            Progress(job="bench", attempt=0, time_ns=time_ns, host=host, communicator=name, ranks=progress), 10
+        )
 
 
 def _following(blocks: list[Rounds]) -> float:
