@@ -17,7 +17,7 @@ from collector.sources.call_files.ras_json import CANNOT_KNOW as OF_RAS
 from collector.sources.call_files.ras_json import SNAPSHOT
 from collector.sources.call_files.reading import Joined, Refusal
 from collector.sources.call_files.refusal import RefusedFile
-from collector.sources.call_files.values import MAX_RANK
+from collector.sources.call_files.values import MAX_RANK, printable
 from pacehound.call_file import CallFile, FileEvent
 from pacehound.events import HostSample, ProcessState, Progress, RankProgress
 
@@ -89,7 +89,7 @@ def looks_like_one(head: bytes) -> bool:
 
 def read_answer(path: Path) -> Answer:
     """Read a file of at most `MAX_BYTES`."""
-    lines = whole_content(path, MAX_BYTES).decode("utf-8", "replace").splitlines()
+    lines = [printable(line) for line in whole_content(path, MAX_BYTES).decode("utf-8", "replace").splitlines()]
     answer = Answer(path=path, gpus=_gpus(lines), sizes={}, sections={}, hashes={})
     section: Section | None = None
     kind = ""

@@ -109,6 +109,19 @@ def test_a_file_that_would_harm_is_refused_and_the_others_are_read(hung):
     assert set(reasons) == {"nccl_trace_rank_7", "nccl_trace_rank_8"}
 
 
+def test_names_in_a_file_do_not_steer_the_terminal(tmp_path):
+    groups = {"0": ("default_pg\x1b[2J\ud800", [0, 1])}
+    waits = call(1, 1, desc=groups["0"][0], state="started")
+    for rank, entries in ((0, [waits]), (1, [])):
+        made = dump(entries, groups, {"0": (1 - rank, -1, 0)})
+        (tmp_path / f"rank_{rank}.json").write_text(json.dumps(made))
+    shown = ask(tmp_path)
+    assert shown.exit_code == 0
+    assert "default_pg?[2J?" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert answer_to(tmp_path)["findings"][0]["culprits"] == [1]
+
+
 def test_nothing_readable_is_bad_input(tmp_path):
     (tmp_path / "rank_0").write_bytes(b"\x80\x02}q\x00")
     (refused,) = answer_to(tmp_path, exit_code=2)["refused"]
