@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 BENCHMARKS = ("wire", "pipeline", "hooks", "period", "detector")
-LONG = ("detection",)
+LONG = ("detection", "root_cause")
 """Minutes: run only when they are named."""
 
 

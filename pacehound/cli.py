@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -370,7 +371,8 @@ def evaluate(
     """Score the detection against known answers: of synthetic jobs, or of logs whose answers FILE has.
 
     Suites: one_node, four_node, clean, drift, speedup, intermittent, schedule, batch_ramp, delay_20, delay_12 (step
-    times), calls (whole jobs, with the culprits).
+    times), calls (whole jobs, with the culprits), root_cause (whole jobs of every class through every source: a fault
+    is expected where the source shows enough to name it).
 
     Example: pacehound evaluate --truth answers.json run-17.log run-18.log
     """
@@ -418,7 +420,7 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
     from streams.step_series import earlier_runs, follow, watch_for
     from streams.whole_job import findings_of_job
 
-    known = [*POPULATIONS, "calls"]
+    known = [*POPULATIONS, "calls", "root_cause"]
     if unknown := sorted(set(names) - set(known)):
         raise InvalidInput(f"there is no suite {', '.join(unknown)}; there are {', '.join(known)}")
     rows = []
@@ -430,6 +432,9 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
                 scores = [score(findings_of_job(job.events(), settings), step_truth_of(job)) for job in jobs]
                 rows.append(row_of(name, case, Score.total(scores)))
             continue
+        if name == "root_cause":
+            rows += _score_root_causes(seeds if names else range(1), settings)
+            continue
         for seed in seeds:
             scores = []
             for series in POPULATIONS[name].series(seed, None if names else _PART_OF_A_SUITE):
@@ -440,6 +445,37 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
                 )
                 scores.append(score(follow(series.log, watch)[0], series.truth))
             rows.append(row_of(name, f"seed {seed}", Score.total(scores)))
+    return rows
+
+
+def _score_root_causes(seeds: range, settings: Settings) -> list[Row]:
+    """One row per source; a seed stands for one case of each scenario."""
+    from pacehound.scoreboard import Row
+    from simulator.job import simulate
+    from simulator.root_cause_jobs import SCENARIOS, SOURCES, SUSPECT_AFTER_S, cases
+    from streams.verdicts import VerdictScore, score_verdicts
+    from streams.whole_job import findings_of_job
+
+    n = len(SCENARIOS)
+    settings = replace(settings, hang=replace(settings.hang, suspect_after_s=SUSPECT_AFTER_S))
+    rows = []
+    for source in SOURCES:
+        total = VerdictScore()
+        for case in cases(source, n * len(seeds), first_seed=n * seeds.start):
+            total += score_verdicts(findings_of_job(simulate(case.spec).events(), settings), case.truth)
+        rows.append(
+            Row(
+                suite="root_cause",
+                case=source,
+                expected=total.must_name,
+                found=total.must.get("named", 0),
+                precision=None,
+                recall=total.named_share,
+                delay_iterations=None,
+                false_alarms=total.all_of("innocent"),
+                culprit_accuracy=total.named_share,
+            )
+        )
     return rows
 
 
