@@ -54,30 +54,43 @@ def findings_of(files: Sequence[CallFile], settings: Settings) -> list[Finding]:
         for event in file.events:
             _take(job, event)
     missing = tuple(sorted(job.members - job.heard))
-    found = _hang(job, files, missing) or _said_to_hang(files)
+    found = _hang(job, files, missing) or _by_hearsay(files)
     return [] if found is None else [found]
 
 
-def _said_to_hang(files: Sequence[CallFile]) -> Finding | None:
-    """A hang that the source reports by itself: everybody it names may be the one, or wait for somebody else."""
-    said = [file for file in files if file.says_hang]
-    if not said:
+def _by_hearsay(files: Sequence[CallFile]) -> Finding | None:
+    """A hang that a source reports by itself, or a process of which it knows nothing good: no more than a candidate.
+
+    Such a source has seen a rank not answer, fail or stand still; whether that is the cause or waits for one it has
+    not seen.
+    """
+    processes = [
+        (process.rank, process.detail)
+        for file in files
+        for event in file.events
+        if isinstance(event, HostSample)
+        for process in event.processes
+        if process.detail
+    ]
+    if not processes:
         return None
-    ranks = tuple(sorted({rank for file in said for rank in file.says_hang}))
-    first = said[0].events[0] if said[0].events else None
-    name, attempt = (first.job, first.attempt) if first is not None else ("", 0)
+    ranks = tuple(sorted({rank for rank, _ in processes}))
+    by_detail: dict[str, list[int]] = {}
+    for rank, detail in sorted(processes):
+        by_detail.setdefault(detail, []).append(rank)
+    first = next(event for file in files for event in file.events)
     return Finding(
-        id=event_id("hang", name, attempt, "said", ranks[0], None),
-        job=name,
-        attempt=attempt,
+        id=event_id("hang", first.job, first.attempt, "hearsay", ranks[0], None),
+        job=first.job,
+        attempt=first.attempt,
         kind="hang",
         verdict="unknown",
         cause=None,
         candidates=ranks,
         lasting=True,
         pages=True,
-        evidence=(f"{said[0].format} says of {len(ranks)} ranks that they hang",),
-        unseen=tuple(dict.fromkeys(words for file in said for words in file.cannot_know)),
+        evidence=tuple(f"ranks {', '.join(map(str, of[:16]))}: {detail}" for detail, of in by_detail.items()),
+        unseen=tuple(dict.fromkeys(words for file in files for words in file.cannot_know)),
     )
 
 
