@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.events import CallSignature, Cause, VerdictWord
+from pacehound.events import UNTOLD, CallSignature, Cause, VerdictWord
 from streams.departure import LastIterations, Line
 from streams.signatures import Disagreement, disagreement, signature_of
 from streams.standings import Standings
@@ -427,7 +427,8 @@ def _stall(scene: HangScene) -> RootCause:
     if len(standings):
         most = np.full(len(standings.channels), np.iinfo(np.int64).min)
         np.maximum.at(most, slots, standings.column("launched"))
-        is_less = standings.column("launched") < most[slots]
+        launched = standings.column("launched")
+        is_less = (launched < most[slots]) & (launched != UNTOLD)
         is_seen = np.array([c.communicator not in standings.blind for c in standings.channels], np.bool_)[slots]
         behind = tuple(np.unique(standings.column("rank")[is_less & is_seen]).tolist())
         if len(behind) == 1:
