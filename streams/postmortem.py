@@ -185,9 +185,9 @@ def _hang(job: _Job) -> Finding | None:
     is_partial = len(job.missing) > FEW_MISSING * world_size
     graph = wait_graph(standings, 0, unheard=frozenset(job.missing) if is_partial else frozenset())
     has_stopped = any(process.state in ("stopped", "exited") for process in job.witnesses.processes.values())
-    if not graph.stands_in and not has_stopped and not standings.launch_only:
+    if not graph and not has_stopped and not standings.launch_only:
         return None
-    stuck = {(standings.channels[call.channel].communicator, call.seq) for call in graph.calls}
+    stuck = graph.keys()
     found = root_cause(
         HangScene(
             graph=graph,
@@ -196,13 +196,13 @@ def _hang(job: _Job) -> Finding | None:
             mismatches={key: called for key, called in job.called.items() if key in stuck},
         )
     )
-    if not graph.stands_in and not found.culprits:
+    if not graph and not found.culprits:
         return None  # counters alone, and all of them agree
-    oldest = min(graph.calls, key=lambda call: (call.since_ns, call.channel, call.seq), default=None)
+    oldest = graph.oldest()
     where = "" if oldest is None else standings.channels[oldest.channel].communicator
     evidence = found.evidence
     if oldest is not None:
-        words = f"{len(graph.stands_in)} ranks wait, the longest in {describe(oldest, standings)}"
+        words = f"{len(graph.standing)} ranks wait, the longest in {describe(oldest, standings)}"
         evidence = (words, *evidence)
     culprits = set(found.culprits)
     is_missing = bool(culprits & set(job.missing))
@@ -215,7 +215,7 @@ def _hang(job: _Job) -> Finding | None:
         cause=found.cause,
         culprits=found.culprits,
         candidates=found.candidates,
-        victims=tuple(rank for rank in sorted(graph.stands_in) if rank not in culprits) if culprits else (),
+        victims=tuple(rank for rank in graph.standing if rank not in culprits) if culprits else (),
         links=found.links,
         onset=Instant(step=None, time_ns=job.last_ns if oldest is None else oldest.since_ns),
         detected=Instant(step=None, time_ns=job.last_ns),
