@@ -450,9 +450,12 @@ def _stall(scene: HangScene) -> RootCause:
 
 
 def _may_replay(scene: HangScene, rank: int) -> bool:
-    """It is in a communicator whose calls were captured into a graph: it may wait in a replay."""
+    """It is in a communicator whose calls were captured into a graph, and no stack shows that it waits elsewhere."""
     blind = scene.standings.blind
-    return bool(blind) and any(
+    stack = scene.witnesses.stacks.get(rank)
+    if not blind or (stack is not None and stack.doing not in ("in_call", "unknown")):
+        return False
+    return any(
         channel.communicator in blind and len(channel.ranks) > 1 and rank in channel.ranks
         for channel in scene.standings.channels
     )
