@@ -286,7 +286,7 @@ def _slow_link(draw: _Draw, link: tuple[int, int], kind: CommunicatorKind, extra
     base, layout = draw.base, draw.layout
     bytes_per_s = base.network.bytes_per_s(*link)
     if kind == "pp":
-        sent, times = base.pp_bytes, 2 * base.micro_batches
+        sent, times = base.pp_bytes, base.micro_batches  # the other direction's transfers are hidden by these
     elif kind == "tp":
         sent, times = 2 * base.tp_bytes * (layout.tp - 1) // layout.tp, 2 * base.micro_batches * base.tp_calls
     else:
@@ -297,8 +297,15 @@ def _slow_link(draw: _Draw, link: tuple[int, int], kind: CommunicatorKind, extra
 
 
 def _extra_s(draw: _Draw) -> float:
-    """About the time of an iteration, so that each one is twice as long."""
-    return 3 * draw.base.forward_s * draw.base.micro_batches * float(draw.rng.uniform(0.8, 1.6))
+    """About the time of an iteration: some of it hides in a pipeline's bubbles, or behind computation."""
+    return _compute_s(draw) * float(draw.rng.uniform(0.8, 1.6))
+
+
+def _compute_s(draw: _Draw) -> float:
+    """What an iteration computes, the pipeline's warm-up included."""
+    base = draw.base
+    forward_s = base.forward_s + (base.expert_s if base.ep > 1 else 0.0)
+    return 3 * forward_s * (base.micro_batches + base.layout.pp - 1)
 
 
 def _slow_pair(draw: _Draw) -> _Injected | None:
@@ -368,10 +375,9 @@ def _slow_both(draw: _Draw) -> _Injected | None:
         return None
     link = draw.one(links)
     factor = float(draw.rng.uniform(1.8, 2.2))
-    compute_s = 3 * draw.base.forward_s * draw.base.micro_batches
     faults = (
         SlowCompute(ranks=(link[0],), factor=factor, from_step=draw.step),
-        _slow_link(draw, link, "dp", (factor - 1.0) * compute_s),
+        _slow_link(draw, link, "dp", (factor - 1.0) * _compute_s(draw)),
     )
     mark = _link_mark(draw, link, "dp", draw.layout.dp)
     if mark.must_name and draw.hides_peers():
