@@ -301,22 +301,31 @@ def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 def analyze(
     paths: tuple[Path, ...], history: tuple[Path, ...], png: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Find slow steps in the step-time logs of training jobs: Megatron, MLPerf, step:…train_time: logs, CSV.
+    """Say what is wrong with a training job from files that it left.
 
-    Plain or compressed; a directory stands for the files below it. Exit status 2 when no file could be read.
+    Call files: dumps of the Flight Recorder, logs of NCCL's Inspector, answers of NCCL's RAS, traces of torch.profiler,
+    scrapes of xpu_timer; those of one directory are read as one job. Step-time logs: Megatron, MLPerf,
+    step:…train_time: logs, CSV. Plain or compressed; a directory stands for the files below it. Exit status 2 when no
+    file could be read.
 
-    Example: pacehound analyze train.log --png train.png
+    Examples: pacehound analyze dumps/, pacehound analyze train.log --png train.png
     """
+    from collector.sources.recognise import read_call_files
     from collector.sources.step_logs.recognise import read_step_logs
-    from pacehound.analysis.answer import Analysis, analysed, analysis_answer, read_files
+    from pacehound.analysis.answer import Analysis, Refused, analysed, analysis_answer, read_files
+    from pacehound.analysis.calls import call_source
     from pacehound.analysis.files import files_of
     from pacehound.analysis.page import print_analysis
     from pacehound.analysis.picture import draw
     from pacehound.report import terminal
+    from streams.postmortem import findings_of
     from streams.step_series import earlier_runs, follow, watch_for
 
     settings = Settings.load(os.environ, overrides)
-    logs, refused = read_files(files_of(paths), read_step_logs)
+    found = read_call_files(files_of(paths))
+    calls = tuple(call_source(one.folder, one.files, findings_of(one.files, settings), paths) for one in found.sets)
+    refused_calls = [Refused(path=str(one.path), reason=one.reason) for one in found.refused]
+    logs, refused = read_files(found.others, read_step_logs)
     past, refused_past = read_files(files_of(history), read_step_logs)
     earlier = earlier_runs([log for logs_of_file in past for log in logs_of_file], min_change=settings.slow.min_change)
 
@@ -324,14 +333,14 @@ def analyze(
         return follow(log, watch_for(log, min_change=settings.slow.min_change, earlier=earlier))
 
     sources = tuple(analysed(logs_of_file, followed) for logs_of_file in logs)
-    analysis = Analysis(sources=sources, refused=(*refused, *refused_past))
+    analysis = Analysis(sources=sources, refused=(*refused_calls, *refused, *refused_past), calls=calls)
     if png is not None and sources:
         draw(sources, png)
     if as_json:
         print_json(analysis_answer(analysis))
     else:
         print_analysis(terminal(sys.stdout), analysis)
-    sys.exit(0 if sources else 2)
+    sys.exit(0 if sources or calls else 2)
 
 
 @pacehound.command()

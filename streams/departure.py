@@ -45,22 +45,20 @@ class LastIterations:
         The place is found by counting: an iteration has as many rounds on this communicator as the one before had.
         Where the round next to it does not repeat either, the count is not to be trusted.
         """
+        line: Line = (communicator, None)
+        blocks = self._lines().get(line, [])
+        span = self._previous_span(line) if blocks else None
+        if span is None:
+            return None
         known: dict[int, tuple[str, int]] = {}
-        in_previous = 0
-        for block in self.rounds:
-            if block.communicator != communicator or block.is_pair or not len(block):
-                continue
-            begin_ns = np.array([self.previous_begins_ns.get(r, 0) for r in block.ranks], np.int64)
-            end_ns = np.array([self.begins_ns.get(r, 0) for r in block.ranks], np.int64)
-            is_seen = block.arrival_ns > 0
-            inside = is_seen & (block.arrival_ns > begin_ns) & (block.arrival_ns <= end_ns)
-            in_previous += int((2 * inside.sum(axis=1) > is_seen.sum(axis=1)).sum())
+        for block in blocks:
             for number, op, size_bytes in zip(
                 block.seq.tolist(), block.op.tolist(), block.size_bytes.tolist(), strict=True
             ):
                 known[number] = (OPS[op], size_bytes)
+        in_previous = span[1] - span[0]
         before = seq - 1 - in_previous
-        if not in_previous or (before in known and known.get(seq - 1) != known[before]):
+        if before in known and known.get(seq - 1) != known[before]:
             return None
         return known.get(seq - in_previous)
 
@@ -75,45 +73,73 @@ class LastIterations:
         strange = tuple(rank for rank in sorted(signatures) if not _is_like(signatures[rank], *expected))
         return None if len(strange) == len(signatures) else strange
 
-    def out_of_order(
-        self, ranks: Sequence[int], open_lines: Mapping[int, Sequence[tuple[int, Line]]]
-    ) -> dict[int, str]:
-        """Ranks that have entered their lines of calls in another order than one iteration before, and how.
+    def out_of_order(self, launched: Mapping[int, Mapping[Line, int]]) -> dict[int, str]:
+        """Ranks that have passed over a call which they made before, one iteration earlier, and how.
 
         Parameters
         ----------
-        ranks
-            Whom to look at.
-        open_lines
-            By rank, launch time and line of the calls that are open.
+        launched
+            By rank, the last sequence number that it has launched on each line of calls.
 
         """
+        iterations = {line: span for line in self._lines() if (span := self._previous_span(line)) is not None}
         departed: dict[int, str] = {}
-        for rank in ranks:
-            begin_ns, previous_ns = self.begins_ns.get(rank), self.previous_begins_ns.get(rank)
-            if begin_ns is None or previous_ns is None:
+        for rank in sorted(launched):
+            order = self._previous_order(rank, iterations)
+            # In the order of the iteration before: has the call in this place been made in this one?
+            made = [launched[rank].get(line, -1) >= iterations[line][1] + place for line, place in order]
+            if True not in made:
                 continue
-            entered = sorted([*self._entered(rank), *open_lines.get(rank, ())], key=lambda entry: entry[0])
-            before = [line for time_ns, line in entered if previous_ns < time_ns <= begin_ns]
-            now = [line for time_ns, line in entered if time_ns > begin_ns]
-            for index, line in enumerate(now):
-                if index >= len(before):
-                    departed[rank] = "it has entered more calls than in the whole iteration before"
-                    break
-                if line != before[index]:
-                    departed[rank] = f"its call {index} of this iteration is on another communicator than one before"
-                    break
+            last = len(made) - 1 - made[::-1].index(True)
+            if False in made[:last]:
+                (skipped, _), (entered, _) = order[made.index(False)], order[last]
+                departed[rank] = (
+                    f"it has entered a call on {_name(entered)} before one on {_name(skipped)} that came first in the "
+                    "iteration before"
+                )
         return departed
 
-    def _entered(self, rank: int) -> list[tuple[int, Line]]:
-        entered: list[tuple[int, Line]] = []
+    def _lines(self) -> dict[Line, list[Rounds]]:
+        lines: dict[Line, list[Rounds]] = {}
         for block in self.rounds:
-            if rank not in block.ranks:
+            if len(block):
+                pair = (block.ranks[0], block.ranks[1]) if block.is_pair else None
+                lines.setdefault((block.communicator, pair), []).append(block)
+        return lines
+
+    def _previous_span(self, line: Line) -> tuple[int, int] | None:
+        """First round of the iteration before on a line, and the first that belongs to this one."""
+        inside: list[int] = []
+        for block in self._lines()[line]:
+            begin_ns = np.array([self.previous_begins_ns.get(r, 0) for r in block.ranks], np.int64)
+            end_ns = np.array([self.begins_ns.get(r, 0) for r in block.ranks], np.int64)
+            is_seen = block.arrival_ns > 0
+            is_previous = is_seen & (block.arrival_ns > begin_ns) & (block.arrival_ns <= end_ns)
+            inside += block.seq[2 * is_previous.sum(axis=1) > is_seen.sum(axis=1)].tolist()
+        return (min(inside), max(inside) + 1) if inside else None
+
+    def _previous_order(self, rank: int, iterations: Mapping[Line, tuple[int, int]]) -> list[tuple[Line, int]]:
+        """Its calls of the iteration before as (line, place on the line), in the order in which it made them."""
+        entered: list[tuple[int, Line, int]] = []
+        for line, blocks in self._lines().items():
+            if line not in iterations:
                 continue
-            arrival = block.arrival_ns[:, block.ranks.index(rank)]
-            line: Line = (block.communicator, (block.ranks[0], block.ranks[1]) if block.is_pair else None)
-            entered += [(time_ns, line) for time_ns in arrival[arrival > 0].tolist()]
-        return entered
+            first, after = iterations[line]
+            for block in blocks:
+                if rank not in block.ranks:
+                    continue
+                arrival = block.arrival_ns[:, block.ranks.index(rank)]
+                chosen = (arrival > 0) & (block.seq >= first) & (block.seq < after)
+                entered += [
+                    (time_ns, line, seq - first)
+                    for time_ns, seq in zip(arrival[chosen].tolist(), block.seq[chosen].tolist(), strict=True)
+                ]
+        return [(line, place) for _, line, place in sorted(entered, key=lambda entry: entry[0])]
+
+
+def _name(line: Line) -> str:
+    communicator, pair = line
+    return communicator if pair is None else f"{communicator} from rank {pair[0]} to rank {pair[1]}"
 
 
 def _is_like(signature: CallSignature, op: str, size_bytes: int) -> bool:

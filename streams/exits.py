@@ -50,6 +50,7 @@ class ExitWatch:
         *,
         is_hung: bool,
         disagreement: Callable[[int], RootCause | None],
+        unheard: frozenset[int] = frozenset(),
         is_end: bool = False,
     ) -> list[Finding]:
         """A finding when the first disorderly exit has settled, and once more when its cause comes to light later.
@@ -62,6 +63,8 @@ class ExitWatch:
             A hang is going on: who leaves now leaves because of it.
         disagreement
             What follows from calls that did not match up to a time, if anything does.
+        unheard
+            Ranks of hosts that have fallen silent.
         is_end
             The job has ended; there is nothing more to wait for.
 
@@ -75,7 +78,7 @@ class ExitWatch:
         if now_ns < first_ns + SETTLE_NS and not is_end:
             return []
         self._is_decided = True
-        if is_hung or self._was_killed_whole(first_ns):
+        if is_hung or self._was_killed_whole(first_ns, unheard):
             return []
         first = sorted((p for p in left if p.since_ns - first_ns <= TOGETHER_NS), key=lambda p: p.rank)
         ranks = tuple(process.rank for process in first)
@@ -125,9 +128,12 @@ class ExitWatch:
         )
         return [self._said]
 
-    def _was_killed_whole(self, first_ns: int) -> bool:
-        """Every rank was struck by a signal of the same kind within the settling time: from outside."""
-        everybody = self._processes.values()
+    def _was_killed_whole(self, first_ns: int, unheard: frozenset[int]) -> bool:
+        """Every rank was struck by a signal of the same kind within the settling time: from outside.
+
+        Ranks whose host has fallen silent are not asked.
+        """
+        everybody = [process for process in self._processes.values() if process.rank not in unheard]
         return len(everybody) > 1 and all(
             p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
         )

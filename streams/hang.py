@@ -81,6 +81,8 @@ class HangWatch:
         self._advanced_ns = np.zeros(0, np.int64)
         self._mismatches: dict[str, dict[int, SignatureMismatch]] = {}
         self._survived_s = 0.0
+        self._world = ""
+        self._has_closed = False  # a rank has left the world communicator: the job comes to its end
         self._hang: _Hang | None = None
         self.witnesses = Witnesses()
         self.checkpoint_ns: int | None = None  # when the last one ended
@@ -99,6 +101,8 @@ class HangWatch:
     def on_topology(self, topology: Topology) -> None:
         """A communicator of the job."""
         self._standings.on_topology(topology)
+        if topology.is_world:
+            self._world, self._has_closed = topology.communicator, False
         for rank in topology.host_ranks:
             self.witnesses.host_of[rank] = topology.host
         if topology.timeout_s is not None:
@@ -135,6 +139,7 @@ class HangWatch:
         self.witnesses.dropped[progress.host] = max(
             self.witnesses.dropped.get(progress.host, 0), progress.dropped_total
         )
+        self._has_closed |= progress.closed and progress.communicator == self._world
         moved = self._standings.on_progress(progress)
         if moved:
             self._reserve(max(moved))
@@ -166,6 +171,7 @@ class HangWatch:
         planned: bool,
         unseen: tuple[str, ...],
         iterations: LastIterations | None = None,
+        is_host_late: bool = False,
     ) -> list[Finding]:
         """Look at the open calls at a fixed multiple of event time.
 
@@ -185,6 +191,8 @@ class HangWatch:
             What could not be seen of the job so far.
         iterations
             The last rounds, where iterations are known.
+        is_host_late
+            A host has not spoken for a while and is not silent for good: what it last said may be out of date.
 
         """
         limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
@@ -197,14 +205,19 @@ class HangWatch:
         before_ns = now_ns - open_for_ns
         graph = wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
         stuck = self._stuck(graph, before_ns)
+        processes = self.witnesses.processes.values()
+        n_exited = sum(process.state == "exited" for process in processes)
+        if 2 * n_exited > len(processes) or is_host_late:
+            return []  # a job that is being ended has nobody left to wait for
         has_moved = self._advanced_ns > 0
         quiet = bool(has_moved.any()) and bool((self._advanced_ns[has_moved] <= before_ns).all())
-        is_leaving = any(process.state == "exited" for process in self.witnesses.processes.values())
+        is_leaving = n_exited > 0 or self._has_closed
         if not stuck and (not quiet or is_leaving or step is None):
             return []
         # Without an open call it is a stall: nobody launches anything any more.
         ranks = stuck or tuple(np.flatnonzero(has_moved).tolist())
-        found = self._root_cause(graph, open_for_ns, iterations, frozen_ns=None)
+        graph = wait_graph(self._standings, 0, unheard=self.witnesses.unheard())
+        found = self._root_cause(graph, iterations, frozen_ns=None)
         finding = self._finding(found, graph, now_ns, step, unseen)
         self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
         return [finding]
@@ -252,10 +265,9 @@ class HangWatch:
         hang = self._hang
         assert hang is not None
         old = hang.finding
-        open_for_ns = round(self._settings.suspect_after_s * 1e9)
-        graph = wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
+        graph = wait_graph(self._standings, 0, unheard=self.witnesses.unheard())
         frozen_ns = old.detected.time_ns if old.detected else None
-        found = self._root_cause(graph, open_for_ns, iterations, frozen_ns=frozen_ns)
+        found = self._root_cause(graph, iterations, frozen_ns=frozen_ns)
         pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)
         if _says_more(found, hang.found):
             new = self._finding(found, graph, now_ns, old.onset.step if old.onset else None, unseen)
@@ -269,13 +281,10 @@ class HangWatch:
             return []
         return [hang.finding]
 
-    def _root_cause(
-        self, graph: WaitGraph, open_for_ns: int, iterations: LastIterations | None, *, frozen_ns: int | None
-    ) -> RootCause:
+    def _root_cause(self, graph: WaitGraph, iterations: LastIterations | None, *, frozen_ns: int | None) -> RootCause:
         return root_cause(
             HangScene(
                 graph=graph,
-                open_for_ns=open_for_ns,
                 standings=self._standings,
                 witnesses=self.witnesses,
                 mismatches=self.mismatches(),

@@ -54,8 +54,31 @@ def findings_of(files: Sequence[CallFile], settings: Settings) -> list[Finding]:
         for event in file.events:
             _take(job, event)
     missing = tuple(sorted(job.members - job.heard))
-    found = _hang(job, files, missing)
+    found = _hang(job, files, missing) or _said_to_hang(files)
     return [] if found is None else [found]
+
+
+def _said_to_hang(files: Sequence[CallFile]) -> Finding | None:
+    """A hang that the source reports by itself: everybody it names may be the one, or wait for somebody else."""
+    said = [file for file in files if file.says_hang]
+    if not said:
+        return None
+    ranks = tuple(sorted({rank for file in said for rank in file.says_hang}))
+    first = said[0].events[0] if said[0].events else None
+    name, attempt = (first.job, first.attempt) if first is not None else ("", 0)
+    return Finding(
+        id=event_id("hang", name, attempt, "said", ranks[0], None),
+        job=name,
+        attempt=attempt,
+        kind="hang",
+        verdict="unknown",
+        cause=None,
+        candidates=ranks,
+        lasting=True,
+        pages=True,
+        evidence=(f"{said[0].format} says of {len(ranks)} ranks that they hang",),
+        unseen=tuple(dict.fromkeys(words for file in said for words in file.cannot_know)),
+    )
 
 
 def _take(job: _Job, event: object) -> None:

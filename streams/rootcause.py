@@ -38,8 +38,8 @@ class HangScene:
 
     Attributes
     ----------
-    graph, open_for_ns
-        Who waits for whom in calls that have been open for so long.
+    graph
+        Who waits for whom.
     mismatches
         By communicator and sequence number, what ranks called in a round in which they met with different calls.
     iterations
@@ -52,7 +52,6 @@ class HangScene:
     graph: WaitGraph
     standings: Standings
     witnesses: Witnesses
-    open_for_ns: int = 0
     mismatches: Mapping[tuple[str, int], Mapping[int, CallSignature]] = field(default_factory=dict)
     iterations: LastIterations | None = None
     frozen_ns: int | None = None
@@ -83,16 +82,16 @@ def root_cause(scene: HangScene) -> RootCause:
 def _halted(scene: HangScene) -> RootCause | None:
     """Processes that are stopped or gone, and GPUs that have failed, where anybody waits for them."""
     witnesses, graph = scene.witnesses, scene.graph
-    concerned = {*graph.absent, *graph.stands_in}
-    if not concerned:  # nobody is in a call: whoever left has ended, whoever is stopped has not
-        concerned = {rank for rank, process in witnesses.processes.items() if process.state == "stopped"}
+    concerned = {*graph.absent, *graph.idle, *graph.stands_in}
+    # Whoever has left and is waited for by nobody may have ended; whoever is stopped, or has lost its GPU, has not.
     halted = {rank for rank in concerned if witnesses.is_halted(rank, scene.frozen_ns)}
-    failed = {rank: words for rank in concerned if (words := witnesses.hardware_failure(rank))}
+    halted |= {rank for rank, process in witnesses.processes.items() if process.state == "stopped"}
+    failed = {rank: words for rank in witnesses.host_of if (words := witnesses.hardware_failure(rank))}
     culprits = tuple(sorted({*halted, *failed}))
     if not culprits:
         return None
     is_inside = bool(failed) or any(rank in graph.stands_in for rank in culprits)
-    evidence = [f"rank {rank} has not entered" for rank in culprits if rank in graph.absent]
+    evidence = [f"rank {rank} has not entered" for rank in culprits if rank in (*graph.absent, *graph.idle)]
     evidence += [witnesses.process_sentence(rank) for rank in sorted(halted)] + list(failed.values())
     return RootCause(verdict="culprit", cause="H3" if is_inside else "H1", culprits=culprits, evidence=tuple(evidence))
 
@@ -181,10 +180,11 @@ def _behind(scene: HangScene) -> RootCause | None:
 
 
 def _absent(scene: HangScene) -> RootCause | None:
-    """Ranks that somebody waits for and that stand in no call."""
-    absent, witnesses = scene.graph.absent, scene.witnesses
-    if not absent:
+    """Ranks that somebody waits for and that stand in no call, and those that stand nowhere beside them."""
+    witnesses = scene.witnesses
+    if not scene.graph.absent:
         return None
+    absent = tuple(sorted((*scene.graph.absent, *scene.graph.idle)))
     outside = {rank: words for rank in absent if (words := witnesses.outside_of_calls(rank))}
     if outside and len(outside) < len(absent) + len(scene.graph.waiting):
         others = tuple(rank for rank in absent if rank not in outside)
@@ -225,7 +225,7 @@ def _cycle(scene: HangScene) -> RootCause | None:
         evidence.append(f"{_ranks(there)} wait in {_describe(call, scene.standings)}")
     departed: dict[int, str] = {}
     if scene.iterations is not None:
-        departed = scene.iterations.out_of_order(cycle, _open_lines(scene, cycle))
+        departed = scene.iterations.out_of_order(_launched(scene, cycle))
     if departed and len(departed) < len(cycle):
         evidence += [f"rank {rank}: {words}" for rank, words in departed.items()]
         return RootCause(verdict="culprit", cause="H2", culprits=tuple(departed), evidence=tuple(evidence))
@@ -246,9 +246,7 @@ def _without_sends(scene: HangScene) -> RootCause | None:
     A pipeline posts its sends and goes on. A rank that has stopped behind such a send seems to wait for the receiver,
     which waits for that rank elsewhere. Where somebody is missing once sends hold nobody, that one is suspected.
     """
-    graph = wait_graph(
-        scene.standings, scene.open_for_ns, unheard=scene.witnesses.unheard(), skipping=frozenset({"send"})
-    )
+    graph = wait_graph(scene.standings, 0, unheard=scene.witnesses.unheard(), skipping=frozenset({"send"}))
     if graph.cycle or not graph.stands_in:
         return None
     released = replace(scene, graph=graph)
@@ -474,14 +472,15 @@ def _missing_stack(scene: HangScene, ranks: Sequence[int]) -> str:
     return "their stacks, and calls of libraries that are not seen"
 
 
-def _open_lines(scene: HangScene, ranks: Sequence[int]) -> dict[int, list[tuple[int, Line]]]:
-    lines: dict[int, list[tuple[int, Line]]] = {rank: [] for rank in ranks}
-    slot_ranks = scene.standings.column("rank")
+def _launched(scene: HangScene, ranks: Sequence[int]) -> dict[int, dict[Line, int]]:
+    launched: dict[int, dict[Line, int]] = {rank: {} for rank in ranks}
+    standings = scene.standings
+    slot_ranks, channels = standings.column("rank"), standings.column("channel")
     for slot in np.flatnonzero(np.isin(slot_ranks, ranks)).tolist():
-        channel = scene.standings.channels[int(scene.standings.column("channel")[slot])]
+        channel = standings.channels[int(channels[slot])]
         line: Line = (channel.communicator, (channel.ranks[0], channel.ranks[1]) if channel.is_pair else None)
-        lines[int(slot_ranks[slot])] += [(call.launch_ns, line) for call in scene.standings.open_calls(slot)]
-    return lines
+        launched[int(slot_ranks[slot])][line] = int(standings.column("launched")[slot])
+    return launched
 
 
 def _describe(call: StuckCall, standings: Standings) -> str:

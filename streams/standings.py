@@ -143,12 +143,10 @@ class Standings:
         columns = self._columns
         oldest = min(calls, key=lambda call: (call.launch_ns, call.seq), default=None)
         seq, open_ns = (NOT_OPEN, 0) if oldest is None else (oldest.seq, oldest.launch_ns)
-        values = (("launched", launched), ("completed", completed), ("open_seq", seq), ("open_ns", open_ns))
-        has_moved = False
-        for name, value in values:
-            if columns[name][slot] != value:
-                columns[name][slot] = value
-                has_moved = True
+        # A call that is given up when its job is ended is not open any more, and nobody has moved.
+        has_moved = bool(launched > columns["launched"][slot] or completed > columns["completed"][slot])
+        columns["launched"][slot], columns["completed"][slot] = launched, completed
+        columns["open_seq"][slot], columns["open_ns"][slot] = seq, open_ns
         if calls:
             self._open[slot] = calls
         else:

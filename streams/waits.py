@@ -15,7 +15,7 @@ Everything is array work over the slots of `Standings`, in proportion to their n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,9 @@ class WaitGraph:
         Ranks that wait for others, or in a joint call.
     absent
         Ranks that are waited for and stand in no call.
+    idle
+        Ranks that have no open call at all and are waited for by nobody yet: a healthy rank of a job that hangs
+        stands somewhere.
     behind
         By index of the call: ranks in it that all others have left behind.
     joint
@@ -83,6 +86,7 @@ class WaitGraph:
     stands_in: dict[int, int] = field(default_factory=dict)
     waiting: tuple[int, ...] = ()
     absent: tuple[int, ...] = ()
+    idle: tuple[int, ...] = ()
     behind: dict[int, tuple[int, ...]] = field(default_factory=dict)
     joint: tuple[int, ...] = ()
     cycle: tuple[int, ...] = ()
@@ -165,8 +169,8 @@ def wait_graph(
     edge_slot = np.arange(len(edge_call)) - np.repeat(np.cumsum(width) - width, width) + np.repeat(first, width)
     edge_rank, seq = rank[edge_slot], calls[1][edge_call]
     completed = standings.column("completed")[edge_slot]
-    is_done = completed >= seq
     is_standing = position[edge_rank] == edge_call
+    is_done = (completed >= seq) & ~is_standing & (open_seq[edge_slot] != seq)  # they may end out of order
     owes = ~is_done & ~is_standing
     n_owed = np.bincount(edge_call[owes], minlength=calls.shape[1])
     stuck = _stuck_calls(standings, calls, edge_call, edge_rank, is_standing, is_done, completed > seq)
@@ -175,11 +179,17 @@ def wait_graph(
     }
     joint = tuple(i for i in np.flatnonzero(n_owed == 0).tolist() if i not in behind)
     owed_ranks = np.unique(edge_rank[owes])
+    is_idle = np.ones(n_ranks, np.bool_)
+    is_idle[rank[open_seq != NOT_OPEN]] = False
+    is_idle[np.setdiff1d(np.arange(n_ranks), rank)] = False
+    is_idle[owed_ranks] = False
+    is_idle[[r for r in unheard if r < n_ranks]] = False
     graph = WaitGraph(
         calls=stuck,
         stands_in={int(r): int(position[r]) for r in np.flatnonzero(position != NOBODY)},
         waiting=tuple(np.flatnonzero((position != NOBODY) & ~np.isin(position, list(behind))).tolist()),
         absent=tuple(owed_ranks[position[owed_ranks] == NOBODY].tolist()),
+        idle=tuple(np.flatnonzero(is_idle).tolist()),
         behind=behind,
         joint=joint,
         edges=(edge_call[owes], edge_rank[owes]),
@@ -270,16 +280,7 @@ def _with_cycle(graph: WaitGraph, position: Int64Array) -> WaitGraph:
         if (kept == endless).all():
             break
         endless = kept
-    return WaitGraph(
-        calls=graph.calls,
-        stands_in=graph.stands_in,
-        waiting=graph.waiting,
-        absent=graph.absent,
-        behind=graph.behind,
-        joint=graph.joint,
-        cycle=tuple(np.flatnonzero(endless).tolist()),
-        edges=graph.edges,
-    )
+    return replace(graph, cycle=tuple(np.flatnonzero(endless).tolist()))
 
 
 def _positions(stands_in: dict[int, int], n_ranks: int) -> Int64Array:

@@ -123,6 +123,18 @@ def stack(stage: Stage, rank: int, doing: str, libraries: tuple[str, ...] = ()) 
     )
 
 
+def test_the_first_progress_does_not_say_who_the_members_are():
+    """It may come before the topology and name but the ranks that had joined by then (seen in a real gloo job)."""
+    standings = Standings()
+    first = RankProgress(rank=3, last_launched=-1, last_completed=-1)
+    standings.on_progress(Progress(job="j", attempt=0, time_ns=1, host="h", communicator="right", ranks=(first,)))
+    stage = Stage(standings=standings)
+    stage.at("right", 3, launched=6, completed=6)
+    stage.at("right", 2, call(7), completed=6)
+    graph = wait_graph(stage.standings, FOREVER_NS)
+    assert (graph.stands_in, graph.absent) == ({2: 0}, (3,))
+
+
 def test_a_rank_that_did_not_come_is_suspected_and_no_more_without_evidence():
     stage = Stage()
     all_but_one_in(stage, 2)
@@ -272,6 +284,8 @@ def test_a_pair_that_is_stuck_on_both_sides_is_a_link():
 def test_a_receiver_waits_for_a_sender_that_has_not_come():
     stage = Stage()
     stage.at("world", 3, call(4, "recv", peer=1, direction="recv"))
+    for rank in (0, 2):
+        stage.at("world", rank, call(7), completed=6)
     assert (stage.cause().cause, stage.cause().culprits) == ("H1", (1,))
 
 
