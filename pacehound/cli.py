@@ -22,8 +22,9 @@ from pacehound.settings import Settings
 from pacehound.steps import StepLog
 
 _PART_OF_A_SUITE = 20
-_PART_OF_THE_CAUSES = 3
 """So many series of each suite are scored where none is named: under a minute in all."""
+_PART_OF_THE_CAUSES = 3
+"""And so many jobs of each source."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

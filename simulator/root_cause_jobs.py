@@ -261,7 +261,8 @@ def _slow_compute(draw: _Draw) -> _Injected:
         mark = _may("its peers wait for it in calls that are not seen, and come as late as it does")
     else:
         mark = _must(_NAMED, "its own time grows while everybody else waits for it, and starts and ends are seen")
-    return _Injected(faults=(slow,), cause="S1", culprits=ranks, changes={"has_vitals": draw.chance()}, mark=mark)
+    has_vitals = draw.chance() and draw.source.run_ahead_calls > 0  # a rank on gloo has no GPU that could be hot
+    return _Injected(faults=(slow,), cause="S1", culprits=ranks, changes={"has_vitals": has_vitals}, mark=mark)
 
 
 def _link_mark(draw: _Draw, link: tuple[int, int], kind: CommunicatorKind, size: int) -> _Mark:
@@ -412,7 +413,8 @@ def _stuck(draw: _Draw) -> _Injected:
     if has_stacks and draw.hides_peers():
         mark = _must(_NAMED, "its stack is outside any call, but libraries are loaded whose calls are not seen")
     elif has_stacks:
-        words = _NAMED if draw.has_drops or not draw.sees_open else _SURELY
+        # Whoever holds a lock may be a thread that waits in a call.
+        words = _NAMED if doing == "lock" or draw.has_drops or not draw.sees_open else _SURELY
         mark = _must(
             words, "it has not entered the call its peers wait in, and its stack is outside any wait for a call"
         )
