@@ -639,13 +639,17 @@ def case_of(source: str, seed: int, layouts: Sequence[Layout] = _LAYOUTS) -> Roo
 
 
 def large_cases() -> Iterator[RootCauseCase]:
-    """Ten cases at 4,096 ranks: every class, seen by the sources that show it, and two with nobody to name."""
+    """Ten cases at 4,096 ranks: every class, by sources that show enough to name it, and two with nobody to name."""
     names = list(SCENARIOS)
     for index, (source, name) in enumerate(_AT_4096):
-        # The seeds of these take up where nobody counts small cases any more.
-        yield case_of(source, 100_000 * len(names) + len(names) * index + names.index(name), _LARGE)
+        # Far from the seeds of small cases; of each, the first one with the mark that is wanted.
+        first = (100_000 + 100 * index) * len(names) + names.index(name)
+        seeds = range(first, first + 100 * len(names), len(names))
+        drawn = (case_of(source, seed, _LARGE) for seed in seeds)
+        yield next(case for case in drawn if case.truth.must_name == (name not in _NOBODYS))
 
 
+_NOBODYS = ("symmetric hang", "pauses")
 _AT_4096 = (
     ("device times", "slow computation"),
     ("device times", "slow ring edge"),
