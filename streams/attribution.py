@@ -53,15 +53,18 @@ REFERENCE_QUANTILE = 0.25
 
 MAX_CULPRITS = 3
 MAX_CULPRIT_SHARE = 0.25
-TIED, TIED_ERRORS = 0.4, 2.5
-"""Ranks whose own times correlate so much, and beyond chance, wait for each other in calls that are not seen.
+TIED, TIED_WHEN_QUIET = 0.4, 0.25
+"""Ranks whose own times correlate so much wait for each other in calls that are not seen, when it is quiet as well.
 
-What each of them does behind the last such call stays its own, so that they do not agree wholly. Of two culprits that
-have nothing to do with each other one pair in a hundred is taken for tied, and then not named.
+What each of them does behind the last such call stays its own, so that they do not agree wholly.
 """
 
 MIN_TOGETHER = 8
 """Iterations in which both ranks have lost nothing, before it can be said that they do not move together."""
+
+MIN_MORE_WORK = 0.01
+WORK_SHARE = 0.25
+"""More calls or bytes are the reason of longer iterations from so much of the relative growth on."""
 
 MANY_LOST = 0.3
 CLOCK_SHARE = 1 / 16
@@ -305,7 +308,7 @@ def _slow_ranks(
     if len(culprits) > limit:
         words = f"{len(culprits)} of {len(growth.ranks)} ranks compute for longer: their work, or something they share"
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, words))
-    tied = _tied(slow, quiet, growth.ranks, chosen, scene)
+    tied = _tied(slow, quiet, growth.ranks, chosen)
     if tied:
         words = (
             f"own times of ranks {', '.join(map(str, tied))} go up and down together: they wait for each other in "
@@ -563,11 +566,17 @@ def _nobody(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], g
 
 
 def _change_of_work(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> str:
-    """A sentence when the calls themselves tell that the work has changed, else nothing."""
+    """A sentence when the calls themselves tell that there is more to do, else nothing.
+
+    It has to be more than the work varies anyhow (experts, packed sequences, lost rows), and a fair share of what the
+    iterations have become longer by.
+    """
+    longer = _mean([r.step_time_s for r in slow]) / _mean([r.step_time_s for r in quiet]) - 1.0
     for what, unit in (("n_rounds", "calls"), ("size_bytes", "bytes")):
-        before = float(np.median([getattr(r, what) for r in quiet]))
-        after = float(np.median([getattr(r, what) for r in slow]))
-        if before and abs(after / before - 1.0) > 0.01:
+        amounts = np.array([getattr(r, what) for r in quiet], np.float64)
+        before, after = float(np.median(amounts)), float(np.median([getattr(r, what) for r in slow]))
+        spread = 1.4826 * float(np.median(np.abs(amounts - before)))
+        if before and after - before > max(MIN_MORE_WORK * before, WORK_SHARE * longer * before, 3.0 * spread):
             return f"the work has changed: {after:.0f} {unit} per iteration, {before:.0f} before"
     return ""
 
@@ -608,12 +617,11 @@ def _tied(
     quiet: Sequence[IterationRecord],
     ranks: Int64Array,
     chosen: Int64Array,
-    scene: Scene,
 ) -> tuple[int, ...]:
     """Of the chosen ranks those whose own times move together from one iteration to the next.
 
     What all ranks have in common (more bytes, a slower filesystem) is taken off first, and iterations in which a rank
-    has lost calls are left out for it. Ranks of one host of which too few iterations are left cannot be told apart.
+    has lost calls are left out for it, as long as enough are left.
     """
     if len(chosen) < 2:
         return ()
@@ -621,23 +629,42 @@ def _tied(
     sample = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), 64)).astype(np.int64))
     parts = []
     for records in (slow, quiet):
-        common = np.nanmedian(_columns(records, "own_ns", ranks[sample]), axis=1, keepdims=True)
-        own = _columns(records, "own_ns", ranks[chosen]) - common
-        own[_lost_columns(records, ranks[chosen]) > 0] = np.nan
-        n_seen = np.isfinite(own).sum(axis=0)
-        moves = np.nan_to_num(own - np.nansum(own, axis=0) / np.maximum(n_seen, 1))
-        parts.append(moves / np.maximum(np.sqrt((moves**2).sum(axis=0) / np.maximum(n_seen, 1)), 1.0))
-    moves = np.concatenate(parts)
+        common = _median(_moves(records, ranks[sample]))
+        moves = np.nan_to_num(_moves(records, ranks[chosen]) - common)
+        n_seen = np.maximum((moves != 0).sum(axis=0), 1)
+        parts.append(moves / np.maximum(np.sqrt((moves**2).sum(axis=0) / n_seen), 1.0))
+    together, n_both = _correlation(np.concatenate(parts))
+    when_quiet, n_quiet = _correlation(parts[1])
+    # Where hardly an iteration is whole: nobody waits long while it is quiet, so that lost calls matter little then.
+    lossy, n_lossy = _correlation(np.nan_to_num(_moves(quiet, ranks[chosen], even_lossy=True)))
+    is_tied = (together >= TIED) & ((when_quiet >= TIED_WHEN_QUIET) | (n_quiet < MIN_TOGETHER))
+    is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
+    np.fill_diagonal(is_tied, False)
+    return tuple(ranks[chosen[is_tied.any(axis=1)]].tolist())
+
+
+def _median(moves: Float64Array) -> Float64Array:
+    """Per iteration over the ranks that were seen, shape `(n_iterations, 1)`; 0 where none was."""
+    ordered = np.sort(moves, axis=1)  # NaN goes last
+    n_seen = np.isfinite(moves).sum(axis=1, keepdims=True)
+    return np.nan_to_num(np.take_along_axis(ordered, np.maximum(n_seen - 1, 0) // 2, axis=1))
+
+
+def _moves(records: Sequence[IterationRecord], ranks: Int64Array, *, even_lossy: bool = False) -> Float64Array:
+    """Own times less the mean of each rank, shape `(n_iterations, n_ranks)`; NaN where a rank has lost calls."""
+    own = _columns(records, "own_ns", ranks)
+    if not even_lossy:
+        own[_lost_columns(records, ranks) > 0] = np.nan
+    n_seen = np.isfinite(own).sum(axis=0)
+    moves: Float64Array = own - np.nansum(own, axis=0) / np.maximum(n_seen, 1)
+    return moves
+
+
+def _correlation(moves: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Of each two columns of `(n_iterations, n_ranks)`, where neither is 0, and over how many iterations that is."""
     seen = (moves != 0).astype(np.float64)
-    n_both = seen.T @ seen
     spread = np.sqrt((moves**2).T @ seen * (seen.T @ moves**2))
-    correlation = (moves.T @ moves) / np.maximum(spread, 1e-9)
-    bar = np.maximum(TIED, TIED_ERRORS / np.sqrt(np.maximum(n_both, 1.0)))
-    hosts = [scene.hosts.get(rank, "") for rank in ranks[chosen].tolist()]
-    same_host = np.array([[a == b for b in hosts] for a in hosts])
-    together = np.where(n_both >= MIN_TOGETHER, correlation >= bar, same_host)
-    np.fill_diagonal(together, False)
-    return tuple(ranks[chosen[together.any(axis=1)]].tolist())
+    return (moves.T @ moves) / np.maximum(spread, 1e-9), seen.T @ seen
 
 
 def _level(records: Sequence[IterationRecord], name: str, ranks: Int64Array) -> Float64Array:

@@ -182,6 +182,7 @@ class RoundIndex:
         self._sizes = rounds.take("size")
         self._launch_rank, self._launch_ns = entries.take("launch_rank"), entries.take("launch")
         self._lost_rank, self._lost_round = entries.take("lost_rank"), entries.take("lost_round")
+        self._lost_start, self._lost_end = entries.take("lost_start"), entries.take("lost_end")
         rank, start, end = entries.take("rank"), entries.take("start"), entries.take("end")
         round_of, key_at = entries.take("round"), entries.take("key")
         is_send = entries.take("is_send") > 0
@@ -237,7 +238,10 @@ class RoundIndex:
             is_send=is_pair[at] & (column == 0),
         )
         at, column = np.nonzero((end == 0) & (arrival == 0))
-        entries.add(lost_rank=members[at, column], lost_round=at + first)
+        # A lost call lasted as long as its transfer at least: so much of it is no time of the rank's own.
+        lost = members[at, column]
+        begun = start[at, last[at]] - self._offsets.of(members[at, last[at]]) + self._offsets.of(lost)
+        entries.add(lost_rank=lost, lost_round=at + first, lost_start=begun, lost_end=begun + transfer[at])
         return n_rounds
 
     def _last_starters(
@@ -346,10 +350,17 @@ class RoundIndex:
         lengths = stretch.ends_ns - stretch.begins_ns
         if not len(self._rank) or not len(stretch.ranks):
             return lengths
-        place = np.minimum(np.searchsorted(stretch.ranks, self._rank), len(stretch.ranks) - 1)
-        inside = counts & (stretch.ranks[place] == self._rank)
-        inside &= (self._end > stretch.begins_ns[place]) & (self._end <= stretch.ends_ns[place])
-        place, start, end = place[inside], self._start[inside], self._end[inside]
+        rank, start, end = self._rank[counts], self._start[counts], self._end[counts]
+        if len(self._lost_rank):
+            rank = np.concatenate([rank, self._lost_rank])
+            start = np.concatenate([start, self._lost_start])
+            end = np.concatenate([end, self._lost_end])
+            order = np.lexsort((start, rank))
+            rank, start, end = rank[order], start[order], end[order]
+        place = np.minimum(np.searchsorted(stretch.ranks, rank), len(stretch.ranks) - 1)
+        inside = stretch.ranks[place] == rank
+        inside &= (end > stretch.begins_ns[place]) & (end <= stretch.ends_ns[place])
+        place, start, end = place[inside], start[inside], end[inside]
         # Every rank gets a lane of its own on one axis, so that one running maximum serves all of them.
         lane = place * (int(lengths.max(initial=0)) + 1)
         entered = lane + np.maximum(start - stretch.begins_ns[place], 0)

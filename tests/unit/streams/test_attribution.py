@@ -22,7 +22,7 @@ RANKS = np.arange(N_RANKS)
 KEYS: dict[TransferKey, int] = {"dp": 0, "two": 1, (0, 8): 2, (8, 0): 3, (2, 8): 4, (8, 2): 5}
 SCENE = Scene(
     communicators={"dp": ("dp0", (0, 2, 4, 6)), "two": ("dp1", (1, 3))},
-    outliers=lambda: [],
+    outliers=list,
     hosts={rank: f"host{rank // 4}" for rank in range(N_RANKS)},
 )
 

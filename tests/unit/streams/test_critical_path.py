@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,7 +67,7 @@ def test_a_pair_is_put_on_one_clock(ahead_ms: float) -> None:
     clock = {1: ahead_ms}
     pair = rounds("pp", (0, 1), [[(30, 33), (5, 33)]], op="send", is_pair=True, clock_ms=clock)
     at = stretch([0, 1], 40, ahead_ms=clock)
-    charges = RoundIndex([pair], two_hosts(ahead_ms)).walk(Stretch(at.ranks, at.begins_ns, at.ends_ns + [0, 1]))
+    charges = RoundIndex([pair], two_hosts(ahead_ms)).walk(replace(at, ends_ns=at.ends_ns + np.array([0, 1])))
     assert charges.transfers == {(0, 1): 3 * MS}
     assert charges.ranks[0] == pytest.approx(30 * MS)
 
