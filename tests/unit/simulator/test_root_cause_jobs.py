@@ -49,8 +49,13 @@ def test_every_mark_has_a_reason_and_only_what_can_be_named_must_be(every_case):
 
 
 def test_what_is_injected_is_what_the_simulator_says_happened(every_case):
-    """The simulator's own truth, per fault, names the same ranks and links; a hang stops the job, slowness does not."""
+    """The simulator's own truth, per fault, names the same ranks and links; a hang stops the job, slowness does not.
+
+    Some seconds: what must be named has to cost enough to be seen, in any layout.
+    """
     for case in every_case:
+        if case.source not in ("device times", "overlap", "MoE"):
+            continue  # the same jobs, seen by others
         simulation = simulate(case.spec)
         found = simulation.truth.findings
         culprits = {rank for finding in found for rank in finding.culprits}
