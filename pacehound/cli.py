@@ -322,7 +322,7 @@ def analyze(
 
     settings = Settings.load(os.environ, overrides)
     found = read_call_files(files_of(paths))
-    calls = tuple(call_source(one.folder, one.files, findings_of(one.files, settings), paths) for one in found.sets)
+    calls = tuple(call_source(one.folder, one.files, findings_of(one.files), paths) for one in found.sets)
     refused_calls = [Refused(path=str(one.path), reason=one.reason) for one in found.refused]
     logs, refused = read_files(found.others, read_step_logs)
     past, refused_past = read_files(files_of(history), read_step_logs)

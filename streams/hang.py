@@ -27,7 +27,7 @@ from pacehound.identity import event_id
 from pacehound.settings import HangSettings
 from streams.case_notes import case_notes, drain_proposal
 from streams.departure import LastIterations
-from streams.rootcause import HangScene, RootCause, mismatch, root_cause
+from streams.rootcause import HangScene, RootCause, describe, mismatch, root_cause
 from streams.standings import Standings
 from streams.waits import WaitGraph, wait_graph
 from streams.witnesses import Witnesses
@@ -303,10 +303,9 @@ class HangWatch:
         else:
             onset_ns = oldest.since_ns
             identity = (self._standings.channels[oldest.channel].communicator, oldest.seq)
-            name = self._standings.name_of(oldest.channel)
             evidence = (
                 f"ranks {_list(sorted(graph.stands_in))} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
-                f"in {oldest.op} {oldest.seq} of {name!r}",
+                f"in {describe(oldest, self._standings)}",
             )
         culprits = set(found.culprits)
         named = found.culprits or tuple(dict.fromkeys(rank for link in found.links for rank in link))

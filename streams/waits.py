@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.events import UNTOLD
 from streams.standings import NOT_OPEN, Standings
 
 Int64Array = npt.NDArray[np.int64]
@@ -212,6 +213,7 @@ def launch_graph(standings: Standings) -> dict[int, int]:
         ],
         np.int64,
     )
+    slots = slots[standings.column("launched")[slots] != UNTOLD]  # not less than others: nobody knows
     if not len(slots):
         return {}
     rank, channel = standings.column("rank")[slots], standings.column("channel")[slots]
