@@ -286,6 +286,8 @@ def _joint(scene: HangScene) -> RootCause | None:
     calls = [scene.graph.call(index) for index in (*scene.graph.joint, *one_sided)]
     if not calls:
         return None
+    collectives = [call for call in calls if not scene.standings.channels[call.channel].is_pair]
+    calls = collectives or calls  # a send or receive may be posted long before its turn comes
     calls.sort(key=lambda call: (call.since_ns, call.channel))
     evidence = [
         f"{_ranks(call.standing)} stand in {describe(call, scene.standings)}, which everybody has entered"
