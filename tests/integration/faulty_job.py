@@ -57,7 +57,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--extra-ms", type=float, default=25.0, help="how much longer something takes")
     parser.add_argument("--place", type=int, default=0, help="which call of the plan goes wrong")
     parser.add_argument("--timeout-s", type=float, default=60.0, help="of the process groups")
-    parser.add_argument("--piped-bytes", type=int, default=0, help="each rank sends so much to the next; 0: no pipeline")
+    parser.add_argument(
+        "--piped-bytes", type=int, default=0, help="each rank sends so much to the next; 0: no pipeline"
+    )
     parser.add_argument("--reduced-bytes", type=int, default=0, help="all ranks reduce so much more")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
