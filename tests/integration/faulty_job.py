@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--place", type=int, default=0, help="which call of the plan goes wrong")
     parser.add_argument("--timeout-s", type=float, default=60.0, help="of the process groups")
     parser.add_argument(
-        "--piped-bytes", type=int, default=0, help="each rank sends so much to the next; 0: no pipeline"
+        "--piped-bytes", type=int, default=0, help="each rank sends so much to the next one"
     )
     parser.add_argument("--reduced-bytes", type=int, default=0, help="all ranks reduce so much more")
     parser.add_argument("--seed", type=int, default=0)
