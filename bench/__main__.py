@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-BENCHMARKS = ("wire", "pipeline", "hooks", "period", "detector")
-LONG = ("detection",)
+BENCHMARKS = ("wire", "pipeline", "hooks", "period", "detector", "locate")
+LONG = ("detection", "root_cause")
 """Minutes: run only when they are named."""
 
 

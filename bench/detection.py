@@ -15,6 +15,7 @@ from typing import Any
 from bench.baselines import PlainBocd, SlidingWindow
 from bench.exactness import Exactness, compare
 from bench.recordings import read, recordings
+from bench.root_cause_page import verdict_section
 from bench.scoreboard_page import Recorded, Wrong, expected_words, page, said_words
 from pacehound.events import Finding
 from simulator.step_times import POPULATIONS
@@ -74,7 +75,8 @@ def run(seeds: tuple[int, ...] = SEEDS, largest: int | None = None, write_to: Pa
                 scores[case] = scores.get(case, Score()) + of_series
     by_recording = {case: of_one for by_case, _ in recorded for case, of_one in by_case.items()}
     answers = [answer for _, answer in recorded]
-    write_to.write_text(page(scores, by_recording, list(METHODS), seeds, answers, wrong, exactness), encoding="utf-8")
+    written = page(scores, by_recording, list(METHODS), seeds, answers, wrong, exactness)
+    write_to.write_text(written + verdict_section(write_to), encoding="utf-8")
     rows = [
         row for of in (by_recording, scores) for (suite, method), one in of.items() for row in _rows(suite, method, one)
     ]

@@ -245,7 +245,7 @@ class Agent:
         )
         messages = [_outgoing(event) for event in settled]
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
-        seen = [_outgoing(event) for event in self._witness.seen()] if self._witness is not None else []
+        seen = self._seen()
         coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
         for communicator, lost in self._outbox.make_room(coming_bytes).items():
             self.ledger.note_dropped(communicator, lost.calls, lost.reported)
@@ -261,6 +261,16 @@ class Agent:
             self._say_once(reason)
         if self._witness is not None and not closed_why:
             self._witness.consider(promised, self.processes.alive(), now_ns, unix_ns)
+
+    def _seen(self) -> list[Outgoing]:
+        """What was seen besides calls; what cannot be said must not take the calls with it."""
+        messages = []
+        for event in self._witness.seen() if self._witness is not None else ():
+            try:
+                messages.append(_outgoing(event))
+            except ValueError as error:
+                self._say_once(f"{type(event).__name__} cannot be said: {error}")
+        return messages
 
     def _state(self) -> AgentState:
         return AgentState(

@@ -92,6 +92,15 @@ class KernelLog:
             del self._told[next(iter(self._told))]
 
 
+def may_be_read(path: Path = KMSG) -> bool:
+    """Whether this process may read the log in one of the two ways."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError:
+        return _whole_log() != ""
+    return True
+
+
 def parse_record(record: bytes) -> KernelLine | None:
     r"""One record of /dev/kmsg, `None` for what the kernel did not write itself: anybody may write there.
 

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -299,22 +300,31 @@ def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 def analyze(
     paths: tuple[Path, ...], history: tuple[Path, ...], png: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Find slow steps in the step-time logs of training jobs: Megatron, MLPerf, step:…train_time: logs, CSV.
+    """Say what is wrong with a training job from files that it left.
 
-    Plain or compressed; a directory stands for the files below it. Exit status 2 when no file could be read.
+    Call files: dumps of the Flight Recorder, logs of NCCL's Inspector, answers of NCCL's RAS, traces of torch.profiler,
+    scrapes of xpu_timer; those of one directory are read as one job. Step-time logs: Megatron, MLPerf,
+    step:…train_time: logs, CSV. Plain or compressed; a directory stands for the files below it. Exit status 2 when no
+    file could be read.
 
-    Example: pacehound analyze train.log --png train.png
+    Examples: pacehound analyze dumps/, pacehound analyze train.log --png train.png
     """
+    from collector.sources.recognise import read_call_files
     from collector.sources.step_logs.recognise import read_step_logs
-    from pacehound.analysis.answer import Analysis, analysed, analysis_answer, read_files
+    from pacehound.analysis.answer import Analysis, Refused, analysed, analysis_answer, read_files
+    from pacehound.analysis.calls import call_source
     from pacehound.analysis.files import files_of
     from pacehound.analysis.page import print_analysis
     from pacehound.analysis.picture import draw
     from pacehound.report import terminal
+    from streams.postmortem import findings_of
     from streams.step_series import earlier_runs, follow, watch_for
 
     settings = Settings.load(os.environ, overrides)
-    logs, refused = read_files(files_of(paths), read_step_logs)
+    found = read_call_files(files_of(paths))
+    calls = tuple(call_source(one.folder, one.files, findings_of(one.files), paths) for one in found.sets)
+    refused_calls = [Refused(path=str(one.path), reason=one.reason) for one in found.refused]
+    logs, refused = read_files(found.others, read_step_logs)
     past, refused_past = read_files(files_of(history), read_step_logs)
     earlier = earlier_runs([log for logs_of_file in past for log in logs_of_file], min_change=settings.slow.min_change)
 
@@ -322,14 +332,14 @@ def analyze(
         return follow(log, watch_for(log, min_change=settings.slow.min_change, earlier=earlier))
 
     sources = tuple(analysed(logs_of_file, followed) for logs_of_file in logs)
-    analysis = Analysis(sources=sources, refused=(*refused, *refused_past))
+    analysis = Analysis(sources=sources, refused=(*refused_calls, *refused, *refused_past), calls=calls)
     if png is not None and sources:
         draw(sources, png)
     if as_json:
         print_json(analysis_answer(analysis))
     else:
         print_analysis(terminal(sys.stdout), analysis)
-    sys.exit(0 if sources else 2)
+    sys.exit(0 if sources or calls else 2)
 
 
 @pacehound.command()
@@ -361,7 +371,8 @@ def evaluate(
     """Score the detection against known answers: of synthetic jobs, or of logs whose answers FILE has.
 
     Suites: one_node, four_node, clean, drift, speedup, intermittent, schedule, batch_ramp, delay_20, delay_12 (step
-    times), calls (whole jobs, with the culprits).
+    times), calls (whole jobs, with the culprits), root_cause (whole jobs of every class through every source: a fault
+    is expected where the source shows enough to name it).
 
     Example: pacehound evaluate --truth answers.json run-17.log run-18.log
     """
@@ -409,7 +420,7 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
     from streams.step_series import earlier_runs, follow, watch_for
     from streams.whole_job import findings_of_job
 
-    known = [*POPULATIONS, "calls"]
+    known = [*POPULATIONS, "calls", "root_cause"]
     if unknown := sorted(set(names) - set(known)):
         raise InvalidInput(f"there is no suite {', '.join(unknown)}; there are {', '.join(known)}")
     rows = []
@@ -421,6 +432,9 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
                 scores = [score(findings_of_job(job.events(), settings), step_truth_of(job)) for job in jobs]
                 rows.append(row_of(name, case, Score.total(scores)))
             continue
+        if name == "root_cause":
+            rows += _score_root_causes(seeds if names else range(1), settings)
+            continue
         for seed in seeds:
             scores = []
             for series in POPULATIONS[name].series(seed, None if names else _PART_OF_A_SUITE):
@@ -431,6 +445,37 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
                 )
                 scores.append(score(follow(series.log, watch)[0], series.truth))
             rows.append(row_of(name, f"seed {seed}", Score.total(scores)))
+    return rows
+
+
+def _score_root_causes(seeds: range, settings: Settings) -> list[Row]:
+    """One row per source; a seed stands for one case of each scenario."""
+    from pacehound.scoreboard import Row
+    from simulator.job import simulate
+    from simulator.root_cause_jobs import SCENARIOS, SOURCES, SUSPECT_AFTER_S, cases
+    from streams.verdicts import VerdictScore, score_verdicts
+    from streams.whole_job import findings_of_job
+
+    n = len(SCENARIOS)
+    settings = replace(settings, hang=replace(settings.hang, suspect_after_s=SUSPECT_AFTER_S))
+    rows = []
+    for source in SOURCES:
+        total = VerdictScore()
+        for case in cases(source, n * len(seeds), first_seed=n * seeds.start):
+            total += score_verdicts(findings_of_job(simulate(case.spec).events(), settings), case.truth)
+        rows.append(
+            Row(
+                suite="root_cause",
+                case=source,
+                expected=total.must_name,
+                found=total.must.get("named", 0),
+                precision=None,
+                recall=total.named_share,
+                delay_iterations=None,
+                false_alarms=total.all_of("innocent"),
+                culprit_accuracy=total.named_share,
+            )
+        )
     return rows
 
 

@@ -55,6 +55,10 @@ def examine(store: Path) -> list[Check]:
         ("fast path", check_fast_path),
         ("shared memory", check_shared_memory),
         ("process watching", check_pidfd),
+        ("stacks", check_stacks),
+        ("connections", check_connections),
+        ("GPUs", check_gpus),
+        ("kernel log", check_kernel_log),
         ("agent", lambda: check_modules("agent", ("httpx",), "collector", "no events leave this host")),
         (
             "head",
@@ -168,6 +172,90 @@ def check_pidfd() -> Check:
     finally:
         os.close(descriptor)
     return Check(name="process watching", result="ok", detail="pidfd works")
+
+
+def check_stacks() -> Check:
+    """Reading what a rank that does not go on is doing."""
+    reader = importlib.import_module("collector.evidence.pyspy")
+    program = reader.find()
+    if program is None:
+        return Check(
+            name="stacks",
+            result="limited",
+            detail="py-spy is not installed: what the kernel says of a rank has to do",
+            fix="pip install 'pacehound[evidence]'",
+        )
+    try:
+        # It is a child of ours and reads its parent: no more is allowed to it than to an agent that reads a rank.
+        reader.main_thread(program, os.getpid())
+    except Unavailable as error:
+        scope = _ptrace_scope()
+        return Check(
+            name="stacks",
+            result="limited",
+            detail=f"{error}" + (f"; kernel.yama.ptrace_scope is {scope}" if scope else ""),
+            fix="sysctl kernel.yama.ptrace_scope=0; in a container, --cap-add SYS_PTRACE",
+        )
+    return Check(name="stacks", result="ok", detail=f"{program} reads Python stacks")
+
+
+def _ptrace_scope(path: Path = Path("/proc/sys/kernel/yama/ptrace_scope")) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def check_connections() -> Check:
+    """The kernel's counters of TCP connections, by which a slow link is named."""
+    try:
+        importlib.import_module("collector.vitals.tcp_info").established(lambda inode: False)
+    except OSError as error:
+        return Check(
+            name="connections",
+            result="limited",
+            detail=f"the kernel lists no TCP connections ({error}); slow links are not named",
+            fix="load the kernel's tcp_diag module; in a container, allow NETLINK_SOCK_DIAG",
+        )
+    return Check(name="connections", result="ok", detail="TCP_INFO can be read")
+
+
+def check_gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Check:
+    """What the GPUs say of themselves."""
+    if not driver.exists():
+        return Check(name="GPUs", result="ok", detail="no NVIDIA driver on this host, so nothing to read")
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return Check(
+            name="GPUs",
+            result="limited",
+            detail="nvidia-ml-py is not installed: temperature, clocks and errors of GPUs are not told",
+            fix="pip install 'pacehound[evidence]'",
+        )
+    try:
+        nvml.nvmlInit()
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        return Check(
+            name="GPUs",
+            result="limited",
+            detail=f"NVML does not answer: {error}",
+            fix="in a container, NVIDIA_DRIVER_CAPABILITIES must include utility",
+        )
+    return Check(name="GPUs", result="ok", detail=f"NVML tells of {count}")
+
+
+def check_kernel_log() -> Check:
+    """Where the kernel writes about GPU errors, lack of memory and links."""
+    if not importlib.import_module("collector.kernel_log").may_be_read():
+        return Check(
+            name="kernel log",
+            result="limited",
+            detail="it may not be read: XID errors and kills for memory are told less well",
+            fix="sysctl kernel.dmesg_restrict=0; in a container, --cap-add SYSLOG --device /dev/kmsg",
+        )
+    return Check(name="kernel log", result="ok", detail="it can be read")
 
 
 def check_modules(name: str, modules: Iterable[str], extra: str, consequence: str) -> Check:

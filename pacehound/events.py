@@ -335,7 +335,10 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NicReading:
-    """One network interface or InfiniBand port: whether it is up, and its error counters by the kernel's names."""
+    """One network interface or InfiniBand port: whether it is up, and its error counters by the kernel's names.
+
+    A counter tells how far it has grown since the agent began to look; one that has not is left out.
+    """
 
     name: str
     state: str

@@ -35,6 +35,7 @@ _HEADLINES = {
     "planned": "pauses as planned",
     "blind": "cannot be watched",
 }
+_OF_SEVERAL = {"slows ": "slow ", "holds ": "hold ", "has ": "have ", "pauses ": "pause "}
 _STATES = {"open": "bold red", "relieved": "yellow", "closed": "green"}
 
 
@@ -101,9 +102,14 @@ def headline(finding: Finding) -> str:
 
     >>> headline(Finding(id="f", job="j", attempt=0, kind="slow", verdict="culprit", cause="S1", culprits=(2,)))
     'Rank 2 slows the job down: computation (S1)'
+    >>> headline(Finding(id="f", job="j", attempt=0, kind="hang", verdict="suspected", cause=None, culprits=(2, 5)))
+    'Probably ranks 2, 5 hold the job up'
     """
     cause = f": {CAUSES[finding.cause]} ({finding.cause})" if finding.cause else ""
-    return f"{_who(finding)} {_HEADLINES[finding.kind]}{cause}"
+    did = _HEADLINES[finding.kind]
+    if len(finding.culprits) > 1:
+        did = next((did.replace(one, many, 1) for one, many in _OF_SEVERAL.items() if did.startswith(one)), did)
+    return f"{_who(finding)} {did}{cause}"
 
 
 def ranks_words(ranks: Sequence[int]) -> str:

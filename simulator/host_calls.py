@@ -82,7 +82,10 @@ class CommunicatorCalls:
         if spec.source.has_rates:
             self._slow = self._slow_spells()
             self._rates = [
-                {tree: rates(spec, communicator, factors, is_tree=tree) for tree in {False, spec.algorithm == "tree"}}
+                {
+                    is_tree: rates(spec, communicator, factors, is_tree=is_tree)
+                    for is_tree in {False, spec.algorithm == "tree" and communicator.kind == "dp"}
+                }
                 for _, factors in self._slow
             ]
             dead = frozenset(
@@ -165,14 +168,16 @@ class CommunicatorCalls:
         grid = (n_steps, len(slots))
         if self._communicator.kind == "ep":
             load = self._timeline.load[:, rank][:, None]
-            columns["count"] = np.rint(columns["count"].reshape(grid) * load).astype(np.int64).ravel()
+            even = columns["count"].astype(np.int64).reshape(grid)
+            columns["count"] = np.rint(even * load).astype(np.int64).ravel()
+        kind = self._communicator.kind
         for fault in self._spec.faults:
-            if isinstance(fault, WrongCall) and fault.rank == rank and fault.kind == self._communicator.kind:
-                if fault.step < n_steps:
-                    at = slots.index(slot_of(program, fault.kind, fault.nth))
-                    self._make_wrong(fault, fault.step * len(slots) + at, columns)
-                    if fault.what == "skip":
-                        seq[fault.step, at + 1 :] -= 1
+            if not isinstance(fault, WrongCall) or (fault.rank, fault.kind) != (rank, kind) or fault.step >= n_steps:
+                continue
+            at = slots.index(slot_of(program, fault.kind, fault.nth))
+            self._make_wrong(fault, fault.step * len(slots) + at, columns)
+            if fault.what == "skip":
+                seq[fault.step, at + 1 :] -= 1
         columns["seq"] = seq.ravel()
         columns["rank"] = np.full(seq.size, rank)
         columns["step"] = np.repeat(np.arange(n_steps), len(slots))

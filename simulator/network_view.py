@@ -106,11 +106,7 @@ def open_counts(
 ) -> dict[int, OpenCounts]:
     """For each member that is stuck in a collective of the last step: what it has sent and received for it.
 
-    Parameters
-    ----------
-    dead
-        Links over which nothing passes.
-
+    Nothing passes over the links `dead`.
     """
     members = communicator.members
     stuck: dict[int, int] = {}
@@ -209,7 +205,7 @@ def _tree_flow(
     for child, parent in up:
         passes = is_open[frozenset((child, parent))]
         flow[child, parent] = at + STEPS_IN_FLIGHT if passes and is_whole(child) else at
-        if not set((child, parent)) <= entered:
+        if not {child, parent} <= entered:
             flow[child, parent] = 0
         flow[parent, child] = at
     return flow

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pacehound.calls import Sees
+from pacehound.cause_truth import CauseTruth
 from pacehound.events import Cause, StackState, VerdictWord
 from pacehound.topology import Layout, ring_edges
 from simulator.faults import (
@@ -54,9 +55,10 @@ SUSPECT_AFTER_S = 3.0
 HANG_S = 12.0
 
 WORLD_SIZES = (16, 64)
-STEPS_BEFORE = (20, 28)
-"""A job is quiet for so many steps; slowness then lasts for `STEPS_SLOW`."""
-STEPS_SLOW = 26
+STEPS_BEFORE_HANG = (18, 26)
+STEPS_BEFORE = (34, 40)
+"""A job is quiet for so many steps; slowness then lasts for `STEPS_SLOW`: so many make a level, not a spell."""
+STEPS_SLOW = 36
 OFFSET_MS = 50.0
 DROPPED = 0.05
 
@@ -91,14 +93,10 @@ class RootCauseCase:
     ----------
     source
         The row of the scoreboard it counts in.
-    cause, culprits, links
-        What was injected; `None` and empty where nobody is to blame.
-    words
-        Verdicts that are right.
-    must_name
-        The source shows enough: the finding's cause is `cause`, and its culprits and links are exactly these.
+    truth
+        What was injected, and whether the source shows enough to name it.
     why
-        The reason of the mark.
+        The reason of that mark.
 
     """
 
@@ -106,11 +104,7 @@ class RootCauseCase:
     source: str
     seed: int
     spec: JobSpec
-    cause: Cause | None
-    culprits: tuple[int, ...]
-    links: tuple[tuple[int, int], ...]
-    words: frozenset[VerdictWord]
-    must_name: bool
+    truth: CauseTruth
     why: str
 
 
@@ -463,19 +457,24 @@ def _wrong_call(draw: _Draw) -> _Injected | None:
 
 
 def _dead_link(draw: _Draw) -> _Injected | None:
-    kind: CommunicatorKind = draw.one(("pp", "dp", "dp", "tree", "tp"))
+    where: str = draw.one(("pp", "dp", "dp", "tree", "tp"))
+    kind: CommunicatorKind
     layout = draw.layout
     changes: dict[str, Any] = {}
-    if kind == "pp" and layout.pp > 1:
+    if where == "pp" and layout.pp > 1:
         tp, dp, pp = layout.position(draw.one(range(layout.world_size - layout.tp * layout.dp)))
-        link, size = (layout.rank(tp, dp, pp), layout.rank(tp, dp, pp + 1)), 2
-    elif kind == "dp" and layout.dp > 1:
-        link, size = draw.one(_dp_ring_edges(draw)), layout.dp
-    elif kind == "tree" and (links := _tree_links(draw)) and not draw.base.is_sharded:
+        kind, link, size = "pp", (layout.rank(tp, dp, pp), layout.rank(tp, dp, pp + 1)), 2
+    elif where == "dp" and layout.dp > 1:
+        kind, link, size = "dp", draw.one(_dp_ring_edges(draw)), layout.dp
+    elif where == "tree" and (links := _tree_links(draw)) and not draw.base.is_sharded:
         kind, link, size = "dp", draw.one(links), layout.dp
         changes["algorithm"] = "tree"
-    elif kind == "tp" and layout.tp > 1:
-        link, size = draw.one([edge for group in layout.groups("tp") for edge in ring_edges(group)]), layout.tp
+    elif where == "tp" and layout.tp > 1:
+        kind, link, size = (
+            "tp",
+            draw.one([edge for group in layout.groups("tp") for edge in ring_edges(group)]),
+            layout.tp,
+        )
     else:
         return None
     if not draw.sees_open:
@@ -600,12 +599,12 @@ def case_of(source: str, seed: int, layouts: Sequence[Layout] = _LAYOUTS) -> Roo
         rng = np.random.default_rng([seed, attempt, list(SOURCES).index(source)])
         layout = fitting[int(rng.integers(len(fitting)))]
         has_drops, has_offsets = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
-        base = _base(row, layout, seed, rng)
+        is_ongoing = name in _SLOW or name in _ONGOING
+        base = _base(row, layout, seed, rng, STEPS_BEFORE if is_ongoing else STEPS_BEFORE_HANG)
         injected = SCENARIOS[name](_Draw(rng, base, has_drops))
         if injected is None:
             continue
         offsets = rng.uniform(-OFFSET_MS, OFFSET_MS, len(base.hosts)) if has_offsets else ()
-        is_ongoing = name in _SLOW or name in _ONGOING
         spec = replace(
             base,
             iterations=base.iterations + (STEPS_SLOW if is_ongoing else 1),
@@ -619,11 +618,13 @@ def case_of(source: str, seed: int, layouts: Sequence[Layout] = _LAYOUTS) -> Roo
             source=source,
             seed=seed,
             spec=spec,
-            cause=injected.cause,
-            culprits=injected.culprits,
-            links=injected.links,
-            words=injected.mark.words,
-            must_name=injected.mark.must_name,
+            truth=CauseTruth(
+                cause=injected.cause,
+                culprits=injected.culprits,
+                links=injected.links,
+                words=injected.mark.words,
+                must_name=injected.mark.must_name,
+            ),
             why=injected.mark.why,
         )
     raise ValueError(f"no layout has a place for {names[seed % len(names)]!r} in the row {source!r}")
@@ -651,11 +652,11 @@ _AT_4096 = (
 )
 
 
-def _base(row: _Row, layout: Layout, seed: int, rng: np.random.Generator) -> JobSpec:
+def _base(row: _Row, layout: Layout, seed: int, rng: np.random.Generator, before: tuple[int, int]) -> JobSpec:
     """A healthy job that has been quiet up to `iterations`, where a scenario begins."""
     return JobSpec(
         layout=layout,
-        iterations=int(rng.integers(*STEPS_BEFORE)),
+        iterations=int(rng.integers(*before)),
         micro_batches=4 if layout.pp > 2 else int(rng.integers(2, 5)),
         tp_calls=1,
         seed=seed,

@@ -76,15 +76,8 @@ def play(
 ) -> None:
     """Fill `arrival` and `end`, per stage of shape `(n_slots, dp, tp)`; what never happens stays infinite.
 
-    Parameters
-    ----------
-    fault
-        What goes wrong.
-    now
-        When each rank begins, shape `(pp, dp, tp)`.
-    compute, transfer_s
-        Durations per stage, shapes `(n_computations, dp, tp)` and `(n_slots, dp, tp)`.
-
+    `now` is when each rank begins, shape `(pp, dp, tp)`; `compute` and `transfer_s` are durations per stage, of shapes
+    `(n_computations, dp, tp)` and `(n_slots, dp, tp)`.
     """
     _Play(spec, programs, steps, fault, now, compute, transfer_s, arrival, end).run()
 

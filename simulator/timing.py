@@ -290,8 +290,8 @@ def _computations(
         nominal = np.array(program.compute_s)[:, None, None]
         compute.append(nominal * _jitter(rng, spec.jitter, (len(program.compute_s), *grid)))
     if spec.ep > 1:
-        for stage, program in enumerate(programs):
-            compute[stage][np.array(program.is_expert)] *= load[stage]
+        for index, program in enumerate(programs):
+            compute[index][np.array(program.is_expert)] *= load[index]
     if spec.spike_probability > 0:
         for stage in compute:
             stage[0] += spec.spike_s * (rng.random(grid) < spec.spike_probability)
@@ -302,14 +302,14 @@ def _computations(
                     tp_index, dp_index, pp_index = layout.position(rank)
                     compute[pp_index][:, dp_index, tp_index] *= fault.factor
             case RandomPauses() if fault.from_step <= step:
-                for stage in compute:
-                    stage[0] += fault.extra_s * (rng.random(grid) < fault.probability)
+                for of_stage in compute:
+                    of_stage[0] += fault.extra_s * (rng.random(grid) < fault.probability)
             case HiddenLateness() if fault.from_step <= step:
                 tp_index, dp_index, pp_index = layout.position(fault.rank)
-                column = compute[pp_index][:, dp_index, tp_index]
-                moved = fault.share * column[-1]
-                column[programs[pp_index].last_backward] += moved
-                column[-1] -= moved
+                own = compute[pp_index][:, dp_index, tp_index]
+                moved = fault.share * own[-1]
+                own[programs[pp_index].last_backward] += moved
+                own[-1] -= moved
             case EveryNth() if (step + 1) % fault.every_steps == 0:
                 for rank in fault.ranks or range(layout.world_size):
                     _lose(compute, spec, rank, 0, fault.extra_s)

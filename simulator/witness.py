@@ -108,7 +108,7 @@ class Witness:
 
     def _is_going_on(self, fault: SlowCompute, now_ns: int) -> bool:
         begun = np.searchsorted(self._timeline.begin_s[:, self._ranks[0]], self._seconds(now_ns), side="right")
-        return begun > 0 and is_active(fault, int(begun) - 1)
+        return bool(begun > 0) and is_active(fault, int(begun) - 1)
 
     def _seconds(self, now_ns: int) -> float:
         return (now_ns - self._clock_ns(0.0)) / 1e9

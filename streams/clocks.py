@@ -1,7 +1,7 @@
 """How far the clocks of hosts are apart, from the ends of operations that all ranks leave together.
 
-Nobody leaves a small all_reduce, or a barrier, before everybody has entered it, and after that it takes microseconds: its
-ranks end together. A host's end minus the median end of the round is how far its clock is ahead, plus how late its
+Nobody leaves a small all_reduce, or a barrier, before everybody has entered it, and after that it takes microseconds:
+its ranks end together. A host's end minus the median end of the round is how far its clock is ahead, plus how late its
 rank noticed. Rooted operations, sends, all_to_all and reduce_scatter are not like this: a rank may leave them early.
 
 There is one offset per *host*. A rank that always ends late beside its neighbours on the same host is a slow rank,
@@ -11,7 +11,6 @@ and an offset of its own would hide it: what remains per rank is evidence (`resi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -229,7 +228,8 @@ def _deviations(ends_ns: Int64Array, first: Int64Array) -> Float64Array:
     relative = np.where(ends_ns > 0, np.clip(base - ends_ns, 0, _FAR - 2), _FAR - 1)
     ordered = np.sort(host[None, :] * _FAR + relative, axis=1) - host[None, :] * _FAR
     n_seen = np.add.reduceat(ends_ns > 0, first[:-1], axis=1)
-    middle = first[:-1][None, :] + np.maximum(n_seen - 1, 0) // 2
+    # The latest end comes first; of two middle ones the earlier counts, for ends are noticed late and never early.
+    middle = first[:-1][None, :] + np.minimum(n_seen // 2, np.diff(first)[None, :] - 1)
     median = np.where(n_seen > 0, -np.take_along_axis(ordered, middle, axis=1).astype(np.float64), np.nan)
     deviations: Float64Array = median - _nanmedian(median, axis=1)[:, None]
     return deviations
@@ -245,8 +245,3 @@ def _nanmedian(values: Float64Array, axis: int) -> Float64Array:
     high = np.take_along_axis(ordered, np.minimum(n_seen // 2, ordered.shape[axis] - 1), axis=axis)
     medians: Float64Array = np.where(n_seen > 0, 0.5 * (low + high), np.nan).squeeze(axis)
     return medians
-
-
-def same_clock(offsets: ClockOffsets, ranks: Sequence[int]) -> bool:
-    """All these ranks are on one host."""
-    return all(offsets.uncertainty_between_ns(ranks[0], rank) == 0.0 for rank in ranks[1:])

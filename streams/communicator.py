@@ -37,6 +37,8 @@ StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topolo
 MAX_SAID_MISMATCHES = 64
 """Once ranks are out of step every later round differs: what matters was said first."""
 
+Int64Array = npt.NDArray[np.int64]
+
 _SEND, _RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
 
 
@@ -224,14 +226,21 @@ class CommunicatorOperator:
         self._watermark_ns = max(self._watermark_ns, self._current_watermark_ns())
         events: list[StageOneEvent] = []
         running, running_seq = self._running()
-        overdue_ns = min(self._watermark_ns, CLOSED_NS - 1) - self._lateness_ns
+        # Rows and promises come in one order: a row that its host does not owe any more, by its own counters, is lost
+        # once the promise covers the round. Only where nobody counts it is waited for.
+        promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
         for ranks, is_pair, grid in self._grids():
             closed = [grid.close_complete()]
             if is_pair:
-                still = np.array([self._owes_pair(rank) for rank in ranks])
-                closed.append(grid.close_overdue(overdue_ns, still, np.zeros(2, np.int64)))
+                owed = self._owed_of_pair(ranks[0], ranks[1])
+                if owed is None:
+                    still = np.array([self._owes_pair(rank) for rank in ranks])
+                    late_ns = promised_ns - self._lateness_ns
+                    closed.append(grid.close_overdue(late_ns, still, np.zeros(2, np.int64)))
+                else:
+                    closed.append(grid.close_overdue(promised_ns, running[self._columns_of(ranks)], owed))
             else:
-                closed.append(grid.close_overdue(overdue_ns, running, running_seq))
+                closed.append(grid.close_overdue(promised_ns, running, running_seq))
             for part in closed:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part))
@@ -317,7 +326,7 @@ class CommunicatorOperator:
         running = np.zeros(len(self.members), np.bool_)
         owes_from = np.zeros(len(self.members), np.int64)
         for host in self._hosts.values():
-            if host.closed:
+            if host.closed or host.left_out:
                 continue
             for rank in host.ranks:
                 column = self._column[rank]
@@ -327,6 +336,25 @@ class CommunicatorOperator:
                     open_seq = [call.seq for call in progress.open if call.direction == "none"]
                     owes_from[column] = min([*open_seq, progress.last_launched + 1])
         return running, owes_from
+
+    def _owed_of_pair(self, sender: int, receiver: int) -> Int64Array | None:
+        """From which number on each side still owes its rows, by its own counters; nothing where one does not count."""
+        owed = []
+        for rank, peer, direction in ((sender, receiver, "send"), (receiver, sender, "recv")):
+            host = self._hosts.get(self._claimed.get(rank, ""))
+            progress = host.progress.get(rank) if host is not None else None
+            if progress is None:
+                return None
+            counted = [p.last_launched for p in progress.pairs if p.peer == peer and p.direction == direction]
+            if not counted:
+                return None
+            waiting = [c.seq for c in progress.open if c.peer == peer and c.direction == direction]
+            owed.append(min([*waiting, counted[0] + 1]))
+        return np.array(owed, np.int64)
+
+    def _columns_of(self, ranks: tuple[int, ...]) -> Int64Array:
+        columns: Int64Array = self._lookup[list(ranks)]
+        return columns
 
     def _owes_pair(self, rank: int) -> bool:
         """A point-to-point row of this rank may still come: one of its p2p calls is open."""

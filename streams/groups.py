@@ -17,7 +17,7 @@ FALSE_ALARMS = 0.01
 """Chance that any of the groups of a kind is called slow by the noise of its rounds alone."""
 
 _MIN_PEERS_FOR_SPREAD = 8
-_ENDS_FOR_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+ENDS_FOR_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def transfer_times_s(start_ns: Int64Array, end_ns: Int64Array, *, op: str = "") 
         )
     if start_ns.shape[1] == 0:
         return np.full(start_ns.shape[0], np.nan)
-    if op in _ENDS_FOR_ALL:
+    if op in ENDS_FOR_ALL:
         durations_ns = np.where(end_ns > 0, end_ns - start_ns, np.iinfo(np.int64).max)
         transfer_ns = durations_ns.min(axis=1)
     else:

@@ -27,7 +27,7 @@ from pacehound.identity import event_id
 from pacehound.settings import HangSettings
 from streams.case_notes import case_notes, drain_proposal
 from streams.departure import LastIterations
-from streams.rootcause import HangScene, RootCause, mismatch, root_cause
+from streams.rootcause import HangScene, RootCause, describe, mismatch, root_cause
 from streams.standings import Standings
 from streams.waits import WaitGraph, wait_graph
 from streams.witnesses import Witnesses
@@ -171,6 +171,7 @@ class HangWatch:
         planned: bool,
         unseen: tuple[str, ...],
         iterations: LastIterations | None = None,
+        is_host_late: bool = False,
     ) -> list[Finding]:
         """Look at the open calls at a fixed multiple of event time.
 
@@ -190,6 +191,8 @@ class HangWatch:
             What could not be seen of the job so far.
         iterations
             The last rounds, where iterations are known.
+        is_host_late
+            A host has not spoken for a while and is not silent for good: what it last said may be out of date.
 
         """
         limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
@@ -204,8 +207,8 @@ class HangWatch:
         stuck = self._stuck(graph, before_ns)
         processes = self.witnesses.processes.values()
         n_exited = sum(process.state == "exited" for process in processes)
-        if 2 * n_exited > len(processes):
-            return []  # the job is being ended: who is still there has nobody to wait for
+        if 2 * n_exited > len(processes) or is_host_late:
+            return []  # a job that is being ended has nobody left to wait for
         has_moved = self._advanced_ns > 0
         quiet = bool(has_moved.any()) and bool((self._advanced_ns[has_moved] <= before_ns).all())
         is_leaving = n_exited > 0 or self._has_closed
@@ -300,10 +303,9 @@ class HangWatch:
         else:
             onset_ns = oldest.since_ns
             identity = (self._standings.channels[oldest.channel].communicator, oldest.seq)
-            name = self._standings.name_of(oldest.channel)
             evidence = (
                 f"ranks {_list(sorted(graph.stands_in))} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
-                f"in {oldest.op} {oldest.seq} of {name!r}",
+                f"in {describe(oldest, self._standings)}",
             )
         culprits = set(found.culprits)
         named = found.culprits or tuple(dict.fromkeys(rank for link in found.links for rank in link))

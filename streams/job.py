@@ -26,17 +26,23 @@ from pacehound.events import (
 from pacehound.rounds import Rounds
 from pacehound.routing import host_stream
 from pacehound.settings import Settings
+from streams.attribution import Scene
+from streams.clocks import HostClocks
 from streams.communicator import StageOneEvent
-from streams.critical_path import Charges, RoundIndex
+from streams.connections import ConnectionBook
+from streams.critical_path import RoundIndex
 from streams.departure import LastIterations
 from streams.exits import ExitWatch
+from streams.gpu_state import GpuStates
 from streams.hang import MIN_ITERATIONS, HangWatch
 from streams.incidents import IncidentBook
 from streams.merge import CLOSED_NS, Merge
+from streams.rates import RateBook
 from streams.recurring import RecurringIterations
 from streams.rootcause import RootCause
 from streams.silence import SilenceWatch
-from streams.slow import IterationRecord, Scene, SlowWatch
+from streams.slow import SlowWatch
+from streams.slow_rounds import SlowRounds
 from streams.transfers import TransferBook
 
 _Merged = IterationSample | Progress | Topology | Markers | SignatureMismatch | HostSample | HostVitals | HostEvidence
@@ -49,6 +55,9 @@ _PATIENCE_NS = 30_000_000_000
 """Recurring calls count as iterations when their period has held for so long and no optimizer step been seen."""
 
 _BEFORE_FIRST_NS = 60_000_000_000
+
+_LATE_NS = 2_500_000_000
+"""A host speaks once a second; what one that is so late has said last need not hold any more."""
 
 _MAX_PLANNED_SHARE = 0.2
 """Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration."""
@@ -84,6 +93,12 @@ class JobOperator:
         self._recurring_locks = 0
         self._recurring_since_ns = 0
         self._transfers = TransferBook()
+        self._clocks = HostClocks()
+        self._rates = RateBook()
+        self._slow_rounds = SlowRounds(job, attempt)
+        self._connections = ConnectionBook()
+        self._gpus = GpuStates()
+        self._host_of: dict[int, str] = {}
         self._iteration_count = 0
         self._planned_count = 0
         self._was_hung = False
@@ -186,6 +201,9 @@ class JobOperator:
         arrived = self._merge.take_rounds(until_ns)
         for rounds in arrived:
             self._transfers.add(rounds)
+            self._clocks.add(rounds)
+            self._rates.add(rounds)
+            self._slow_rounds.add(rounds)
         self._recent += arrived
         released = self._merge.take_events(until_ns)
         if self._recurring is not None:
@@ -197,6 +215,8 @@ class JobOperator:
                 case Topology():
                     self._hang.on_topology(event)
                     self._communicators[event.communicator] = (event.name, event.members)
+                    self._clocks.on_topology(event)
+                    self._host_of.update(dict.fromkeys(event.host_ranks, event.host))
                     self._book.ranks = max(self._book.ranks, self._world_size)
                 case Progress():
                     self._heard_ns[event.host] = event.time_ns
@@ -210,14 +230,18 @@ class JobOperator:
                         self._closed_hosts[event.host] = event.closed_why
                     self._hang.on_host(event)
                     self._exits.on_host(event)
-                case HostVitals() | HostEvidence():
+                case HostVitals():
+                    self._connections.on_vitals(event)
+                    self._gpus.on_vitals(event)
+                    self._hang.on_host(event)
+                case HostEvidence():
                     self._hang.on_host(event)
                 case SignatureMismatch():
                     self._hang.on_mismatch(event)
                 case Markers():
                     self._on_pauses(event)
                 case IterationSample() if self._counts(event):
-                    index = index or RoundIndex(self._recent)
+                    index = index or RoundIndex(self._recent, self._clocks.offsets())
                     events += [event, *self._on_iteration(event, index)]
                 case _:
                     pass
@@ -235,6 +259,11 @@ class JobOperator:
             planned=bool(self._paused),
             unseen=self._unseen(until_ns),
             iterations=self._last_iterations(),
+            is_host_late=any(
+                until_ns - heard_ns > _LATE_NS
+                for host, heard_ns in self._heard_ns.items()
+                if host not in silent and host not in self._closed_hosts
+            ),
         )
         findings += self._exits.on_tick(
             until_ns,
@@ -243,6 +272,7 @@ class JobOperator:
             disagreement=self._disagreement,
             unheard=self._hang.witnesses.unheard(),
         )
+        findings += self._slow_rounds.on_tick(until_ns, self._communicators, has_iterations=self._iteration_count > 0)
         events += self._note(findings, until_ns)
         self._was_hung = self._was_hung or self._hang.is_hung
         return [*events, *self._book.on_tick(until_ns, self._ongoing_s(until_ns))]
@@ -290,23 +320,17 @@ class JobOperator:
         was_hung, self._was_hung = self._was_hung, self._hang.is_hung
         if is_planned or was_hung:
             return []  # a pause that is accounted for elsewhere says nothing about the level
-        ends = dict(zip(sample.ranks, sample.ends_ns, strict=True))
-        begins = dict(zip(previous.ranks, previous.ends_ns, strict=True))
-        both = {rank: end for rank, end in ends.items() if rank in begins}
-        n_rounds, size_bytes = index.work(previous.time_ns, sample.time_ns)
-        record = IterationRecord(
-            step=sample.step,
-            time_ns=sample.time_ns,
-            step_time_s=sample.step_time_s,
-            charges=index.walk(both, begins) if n_rounds and both else Charges({}, {}),
-            own_ns=index.own_time_ns(both, begins),
-            n_rounds=n_rounds,
-            size_bytes=size_bytes,
-        )
+        record = self._slow.measured(previous, sample, index)
         scene = Scene(
             communicators=self._communicators,
             outliers=lambda: self._transfers.outliers(self.job, self.attempt, sample.time_ns),
             unseen=self._unseen(sample.time_ns),
+            clocks=self._clocks.offsets(),
+            hosts=self._host_of,
+            slow_edges=self._rates.slow_edges,
+            connections=self._connections.slow_links,
+            ailing=self._gpus.ails,
+            slow_rounds=self._slow_rounds.said_of,
         )
         found = self._slow.on_iteration(sample, record, scene)
         findings = [event for event in found if isinstance(event, Finding)]

@@ -6,16 +6,16 @@ A directory of dumps is one moment of one job: nobody moves any more, so every i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pacehound.call_file import CallFile
+from pacehound.call_file import CallFile, FileEvent
 from pacehound.calls import CallBatch
 from pacehound.events import CallSignature, Finding, HostSample, HostVitals, Instant, Progress, Topology
 from pacehound.identity import event_id
-from pacehound.settings import Settings
-from streams.rootcause import HangScene, root_cause
+from streams.rootcause import HangScene, describe, root_cause
 from streams.signatures import packed_signatures, unpacked
 from streams.standings import Standings
+from streams.uneven import uneven_ranks
 from streams.waits import wait_graph
 from streams.witnesses import Witnesses
 
@@ -27,21 +27,30 @@ class _Job:
     standings: Standings = field(default_factory=Standings)
     witnesses: Witnesses = field(default_factory=Witnesses)
     called: dict[tuple[str, int], dict[int, CallSignature]] = field(default_factory=dict)
+    batches: list[CallBatch] = field(default_factory=list)
+    members: dict[str, tuple[int, ...]] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
-    members: set[int] = field(default_factory=set)
+    name: str = ""
+    attempt: int = 0
     last_ns: int = 0
-    is_waiting: bool = False
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Ranks that have left no file."""
+        return tuple(sorted({rank for group in self.members.values() for rank in group} - self.heard))
 
 
-def findings_of(files: Sequence[CallFile], settings: Settings) -> list[Finding]:
+FEW_MISSING = 0.25
+"""A rank without a file may be the one that could not write it; where more than this share is missing it is not."""
+
+
+def findings_of(files: Sequence[CallFile]) -> list[Finding]:
     """What is wrong with the job that these files are about.
 
     Parameters
     ----------
     files
         Of one job and one kind of source, one per rank or for several ranks.
-    settings
-        As everywhere.
 
     Returns
     -------
@@ -53,24 +62,75 @@ def findings_of(files: Sequence[CallFile], settings: Settings) -> list[Finding]:
         job.heard.update(file.ranks)
         for event in file.events:
             _take(job, event)
-    missing = tuple(sorted(job.members - job.heard))
-    found = _hang(job, files, missing)
-    return [] if found is None else [found]
+    unseen = tuple(dict.fromkeys(words for file in files for words in file.cannot_know))
+    if job.missing:
+        shown = ", ".join(map(str, job.missing[:16])) + (" …" if len(job.missing) > 16 else "")
+        unseen = (f"ranks {shown} have left no file: what they did is not known", *unseen)
+    found = _hang(job) or _said_to_hang(job, files) or _slow(job)
+    return [] if found is None else [replace(found, unseen=(*found.unseen, *unseen))]
 
 
-def _take(job: _Job, event: object) -> None:
+def _slow(job: _Job) -> Finding | None:
+    """Ranks for whom the others wait, where calls have times."""
+    uneven = uneven_ranks(job.batches, job.members)
+    if uneven is None:
+        return None
+    ranks = ", ".join(map(str, uneven.ranks))
+    evidence = (
+        f"in {uneven.n_rounds} rounds the ranks wait for others {uneven.waiting:.0%} of their time, "
+        f"rank{'s' if len(uneven.ranks) > 1 else ''} {ranks} at most {uneven.theirs:.0%}"
+    )
+    everybody = {rank for group in job.members.values() for rank in group}
+    return Finding(
+        id=event_id("slow", job.name, job.attempt, "uneven", uneven.ranks),
+        job=job.name,
+        attempt=job.attempt,
+        kind="slow",
+        verdict="suspected",
+        cause="S1",
+        culprits=uneven.ranks,
+        victims=tuple(sorted(everybody - set(uneven.ranks))),
+        magnitude=uneven.waiting - uneven.theirs,
+        lasting=True,
+        evidence=(evidence,),
+        unseen=("whether it was always so: a few steps have no quiet past",),
+    )
+
+
+def _said_to_hang(job: _Job, files: Sequence[CallFile]) -> Finding | None:
+    """A hang that the source reports by itself: everybody it names may be the one, or wait for somebody else."""
+    said = [file for file in files if file.says_hang]
+    if not said:
+        return None
+    ranks = tuple(sorted({rank for file in said for rank in file.says_hang}))
+    return Finding(
+        id=event_id("hang", job.name, job.attempt, "said", ranks[0], None),
+        job=job.name,
+        attempt=job.attempt,
+        kind="hang",
+        verdict="unknown",
+        cause=None,
+        candidates=ranks,
+        lasting=True,
+        pages=True,
+        evidence=(f"{said[0].format} says of {len(ranks)} ranks that they hang",),
+    )
+
+
+def _take(job: _Job, event: FileEvent) -> None:
+    job.name, job.attempt = event.job, event.attempt
     match event:
         case Topology():
             job.standings.on_topology(event)
-            job.members.update(event.members)
+            job.members[event.communicator] = event.members
             for rank in event.host_ranks:
                 job.witnesses.host_of[rank] = event.host
         case Progress():
             job.standings.on_progress(event)
             job.witnesses.dropped[event.host] = max(job.witnesses.dropped.get(event.host, 0), event.dropped_total)
             job.last_ns = max(job.last_ns, event.time_ns)
-            job.is_waiting |= any(theirs.open for theirs in event.ranks)
         case CallBatch():
+            job.batches.append(event)
             _note_signatures(job, event)
         case HostSample():
             job.witnesses.on_sample(event)
@@ -93,57 +153,48 @@ def _note_signatures(job: _Job, batch: CallBatch) -> None:
         job.called.setdefault((batch.communicator, seq), {})[rank] = unpacked(value)
 
 
-def _hang(job: _Job, files: Sequence[CallFile], missing: tuple[int, ...]) -> Finding | None:
+def _hang(job: _Job) -> Finding | None:
     standings = job.standings
-    graph = wait_graph(standings, 0)
+    world_size = len({rank for group in job.members.values() for rank in group})
+    is_partial = len(job.missing) > FEW_MISSING * world_size
+    graph = wait_graph(standings, 0, unheard=frozenset(job.missing) if is_partial else frozenset())
     has_stopped = any(process.state in ("stopped", "exited") for process in job.witnesses.processes.values())
-    uneven = standings.launch_only and (standings.column("launched").max(initial=-1) >= 0)
-    if not graph.stands_in and not has_stopped and not uneven:
+    if not graph.stands_in and not has_stopped and not standings.launch_only:
         return None
     stuck = {(standings.channels[call.channel].communicator, call.seq) for call in graph.calls}
-    scene = HangScene(
-        graph=graph,
-        standings=standings,
-        witnesses=job.witnesses,
-        mismatches={key: called for key, called in job.called.items() if key in stuck},
+    found = root_cause(
+        HangScene(
+            graph=graph,
+            standings=standings,
+            witnesses=job.witnesses,
+            mismatches={key: called for key, called in job.called.items() if key in stuck},
+        )
     )
-    found = root_cause(scene)
     if not graph.stands_in and not found.culprits:
         return None  # counters alone, and all of them agree
-    unheard = tuple(rank for rank in missing if rank in found.culprits or rank in found.candidates)
-    unseen = list(found.unseen)
-    if missing:
-        unseen.append(f"ranks {', '.join(map(str, missing[:16]))} have left no file: what they did is not known")
     oldest = min(graph.calls, key=lambda call: (call.since_ns, call.channel, call.seq), default=None)
-    onset_ns = job.last_ns if oldest is None else oldest.since_ns
     where = "" if oldest is None else standings.channels[oldest.channel].communicator
-    evidence = list(found.evidence)
+    evidence = found.evidence
     if oldest is not None:
-        evidence.insert(
-            0,
-            f"{len(graph.stands_in)} ranks wait, the oldest call is {oldest.op} {oldest.seq} of "
-            f"{standings.name_of(oldest.channel)!r}",
-        )
-    verdict = "suspected" if unheard and found.verdict == "culprit" else found.verdict
+        words = f"{len(graph.stands_in)} ranks wait, the longest in {describe(oldest, standings)}"
+        evidence = (words, *evidence)
     culprits = set(found.culprits)
-    first = files[0].events[0] if files and files[0].events else None
-    name = first.job if first is not None else ""
-    attempt = first.attempt if first is not None else 0
+    is_missing = bool(culprits & set(job.missing))
     return Finding(
-        id=event_id("hang", name, attempt, where, oldest.seq if oldest else -1, None),
-        job=name,
-        attempt=attempt,
+        id=event_id("hang", job.name, job.attempt, where, oldest.seq if oldest else -1, None),
+        job=job.name,
+        attempt=job.attempt,
         kind="hang",
-        verdict=verdict,
+        verdict="suspected" if is_missing and found.verdict == "culprit" else found.verdict,
         cause=found.cause,
         culprits=found.culprits,
         candidates=found.candidates,
         victims=tuple(rank for rank in sorted(graph.stands_in) if rank not in culprits) if culprits else (),
         links=found.links,
-        onset=Instant(step=None, time_ns=onset_ns),
+        onset=Instant(step=None, time_ns=job.last_ns if oldest is None else oldest.since_ns),
         detected=Instant(step=None, time_ns=job.last_ns),
         lasting=True,
         pages=True,
-        evidence=tuple(evidence),
-        unseen=tuple(dict.fromkeys((*unseen, *(words for file in files for words in file.cannot_know)))),
+        evidence=evidence,
+        unseen=found.unseen,
     )

@@ -161,7 +161,7 @@ def _behind(scene: HangScene) -> RootCause | None:
         (proven if is_proof else likely).extend(ranks)
         later = f", and {_ranks(call.later_done)} a later one too" if call.later_done else ""
         evidence.append(
-            f"{_ranks(ranks)} {_have(ranks)} not finished {_describe(call, standings)}: "
+            f"{_ranks(ranks)} {_have(ranks)} not finished {describe(call, standings)}: "
             f"{_ranks(call.done)} {_have(call.done)}{later}"
         )
     if not proven and not likely:
@@ -222,7 +222,7 @@ def _cycle(scene: HangScene) -> RootCause | None:
     for index in sorted({scene.graph.stands_in[rank] for rank in cycle}):
         call = scene.graph.calls[index]
         there = tuple(rank for rank in call.standing if rank in cycle)
-        evidence.append(f"{_ranks(there)} wait in {_describe(call, scene.standings)}")
+        evidence.append(f"{_ranks(there)} wait in {describe(call, scene.standings)}")
     departed: dict[int, str] = {}
     if scene.iterations is not None:
         departed = scene.iterations.out_of_order(_launched(scene, cycle))
@@ -282,7 +282,7 @@ def _joint(scene: HangScene) -> RootCause | None:
         return None
     calls.sort(key=lambda call: (call.since_ns, call.channel))
     evidence = [
-        f"{_ranks(call.standing)} stand in {_describe(call, scene.standings)}, which everybody has entered"
+        f"{_ranks(call.standing)} stand in {describe(call, scene.standings)}, which everybody has entered"
         for call in calls[:SHOWN]
     ]
     links: list[tuple[int, int]] = []
@@ -483,8 +483,13 @@ def _launched(scene: HangScene, ranks: Sequence[int]) -> dict[int, dict[Line, in
     return launched
 
 
-def _describe(call: StuckCall, standings: Standings) -> str:
-    return f"{call.op} {call.seq} of {standings.name_of(call.channel)!r}"
+def describe(call: StuckCall, standings: Standings) -> str:
+    """A call in words."""
+    name = standings.name_of(call.channel)
+    channel = standings.channels[call.channel]
+    if channel.is_pair:  # pairs are numbered apart, by some sources only from where the file begins
+        return f"the {call.op} from rank {channel.ranks[0]} to rank {channel.ranks[1]} on {name!r}"
+    return f"{call.op} {call.seq} of {name!r}"
 
 
 def _have(ranks: Sequence[int]) -> str:

@@ -1,29 +1,24 @@
 """Slow iterations of one job: when they began, who makes them slow, when they end.
 
-The changepoint detector says *that* the level of the iteration time has changed. *Who* did it is read from two
-measurements of every iteration, each against its own quiet baseline: the charges along the critical path, and every
-rank's own time (its iteration without what it spent in calls). A culprit's own time has grown by at least half of
-the iteration's growth, clearly more than the median rank's, and the growth lies on the path. Where the growth
-wanders over ranks nobody is named.
+The changepoint detector says *that* the level of the iteration time has changed; attribution.py says *who* did it,
+from what is kept here of every iteration.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
 
 import numpy as np
 
 from pacehound.events import Changepoint, EarlierRun, Finding, GroupOutlier, Instant, IterationSample
+from streams.attribution import MIN_ITERATIONS, Attribution, Int64Array, IterationRecord, Scene, attribute
 from streams.changepoint import Change
-from streams.critical_path import Charges, TransferKey
+from streams.critical_path import Charges, RoundIndex, Stretch, TransferKey
 from streams.history import planned_by
 from streams.step_watch import StepTime, StepWatch
-
-KeyT = TypeVar("KeyT", bound=Hashable)
 
 HISTORY = 300
 """Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
@@ -32,50 +27,6 @@ BASELINE = 100
 THINNED = 8
 SPELL = 1.15
 """An iteration of an intermittent spell takes at least so many times the median one."""
-
-MIN_EXPLAINED = 0.5
-MIN_PERSISTENCE = 0.6
-MIN_ITERATIONS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class IterationRecord:
-    """What is kept of one iteration."""
-
-    step: int
-    time_ns: int
-    step_time_s: float
-    charges: Charges
-    own_ns: dict[int, int]
-    n_rounds: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What is known of the job besides its iterations.
-
-    `communicators` holds name and members of each; `outliers` compares the groups' transfers when it is called;
-    `unseen` says what could not be seen so far.
-    """
-
-    communicators: dict[str, tuple[str, tuple[int, ...]]]
-    outliers: Callable[[], list[GroupOutlier]]
-    unseen: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """Who made the iterations longer, as far as it can be said."""
-
-    kind: Literal["slow", "change"]
-    verdict: Literal["culprit", "suspected", "unknown"]
-    cause: Literal["S1", "S2", "S3"] | None
-    culprits: tuple[int, ...] = ()
-    candidates: tuple[int, ...] = ()
-    links: tuple[tuple[int, int], ...] = ()
-    evidence: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -111,6 +62,8 @@ class SlowWatch:
         self._seen = 0
         self._earlier: tuple[EarlierRun, ...] = ()
         self._episode: _Episode | None = None
+        self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
+        self._ranks: Int64Array = np.zeros(0, np.int64)
         self.excess_s = 0.0
 
     @property
@@ -134,6 +87,37 @@ class SlowWatch:
         said, self._episode = self._episode.said, None
         words = "what counts as an iteration has changed: it cannot be followed further"
         return [replace(said, relief=at, evidence=(*said.evidence, words), version=said.version + 1)]
+
+    def measured(self, previous: IterationSample, sample: IterationSample, index: RoundIndex) -> IterationRecord:
+        """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
+        stretch = Stretch.between((previous.ranks, previous.ends_ns), (sample.ranks, sample.ends_ns))
+        if not np.array_equal(stretch.ranks, self._ranks):
+            self._ranks = stretch.ranks
+        own, transfers = index.own_time(stretch), index.transfers(stretch)
+        for key in transfers.keys:
+            self._numbers.setdefault(key, len(self._numbers))
+        # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
+        n_steps = max(sample.step - previous.step, 1)
+        transfer_ns = np.zeros(len(self._numbers), np.float32)
+        transfer_ns[[self._numbers[key] for key in transfers.keys]] = transfers.total_ns / n_steps
+        lost = index.lost_share(stretch)
+        charges = index.walk(stretch) if index.sees_transfers else Charges({}, {})
+        least = (own.least / n_steps).astype(np.float32)
+        return IterationRecord(
+            step=sample.step,
+            time_ns=sample.time_ns,
+            step_time_s=sample.step_time_s,
+            ranks=self._ranks,
+            charges=charges if n_steps == 1 else charges.shared_by(n_steps),
+            own_ns=least,
+            own_most_ns=least if own.most is own.least else (own.most / n_steps).astype(np.float32),
+            transfer_ns=transfer_ns,
+            n_rounds=round(transfers.n_rounds / n_steps),
+            size_bytes=round(transfers.size_bytes / n_steps),
+            lost_share=lost.astype(np.float32) if lost.any() else None,
+            first_launch_ns=index.first_launch_ns(stretch).astype(np.float32),
+            sees_transfers=index.sees_transfers,
+        )
 
     def on_iteration(
         self,
@@ -239,7 +223,7 @@ class SlowWatch:
 
     def _with(self, finding: Finding, found: Attribution, scene: Scene, *, version: int) -> Finding:
         """The finding with this answer to whose delay it is; what is said of its level stays."""
-        world = sorted(self._history[-1].own_ns)
+        world = self._history[-1].ranks.tolist()
         levels = tuple(sentence for sentence in finding.evidence if sentence not in found.evidence)
         if self._episode is not None:
             levels = tuple(sentence for sentence in levels if sentence not in self._episode.found.evidence)
@@ -265,7 +249,7 @@ class SlowWatch:
         found = self._attribution(slow, [r for r in self._history if r.step_time_s < limit_s][-BASELINE:], scene)
         if not found.culprits:
             return replace(finding, unseen=(*found.unseen, *scene.unseen))
-        world = sorted(self._history[-1].own_ns)
+        world = self._history[-1].ranks.tolist()
         return replace(
             finding,
             verdict=found.verdict,
@@ -283,44 +267,7 @@ class SlowWatch:
         return self._attribution(_without_spikes(slow), _without_spikes(quiet), scene)
 
     def _attribution(self, slow: list[IterationRecord], quiet: list[IterationRecord], scene: Scene) -> Attribution:
-        if len(slow) < 3 or len(quiet) < MIN_ITERATIONS:
-            return Attribution("slow", "unknown", None, unseen=("too few iterations to compare",))
-        if not any(r.charges.total_ns for r in slow):
-            return Attribution(
-                "slow",
-                "unknown",
-                None,
-                unseen=("no call with a start and an end was seen in these iterations: whose delay it is is unknown",),
-            )
-        growth_ns = _mean(r.charges.total_ns for r in slow) - _mean(r.charges.total_ns for r in quiet)
-        if growth_ns <= 0:
-            return Attribution(
-                "slow", "unknown", None, unseen=("the slow iterations' calls take no longer than before",)
-            )
-        work = _change_of_work(slow, quiet)
-        own = _growth([r.own_ns for r in slow], [r.own_ns for r in quiet])
-        path = _growth([r.charges.ranks for r in slow], [r.charges.ranks for r in quiet])
-        median_own = float(np.median(list(own.values()))) if own else 0.0
-        culprits = tuple(
-            rank
-            for rank in sorted(own)
-            if own[rank] - max(median_own, 0.0) >= MIN_EXPLAINED * growth_ns and path.get(rank, 0.0) >= 0.1 * growth_ns
-        )
-        explained = sum(path.get(rank, 0.0) for rank in culprits) / growth_ns
-        on_path = sum(1 for r in slow if any(r.charges.ranks.get(rank, 0) for rank in culprits))
-        if culprits and explained >= MIN_EXPLAINED and on_path >= MIN_PERSISTENCE * len(slow):
-            names = ", ".join(str(rank) for rank in culprits)
-            plural = "s" if len(culprits) > 1 else ""
-            mean_own = _mean(own[rank] for rank in culprits)
-            evidence = (
-                f"rank{plural} {names}: own time grew by {mean_own / 1e6:.1f} ms per iteration, "
-                f"the median rank's by {median_own / 1e6:.1f} ms; the iteration by {growth_ns / 1e6:.1f} ms",
-                f"on the critical path of {on_path} of {len(slow)} slow iterations",
-            )
-            return Attribution("slow", "culprit", "S1", culprits, evidence=evidence)
-        if work:
-            return Attribution("change", "unknown", None, evidence=(work, "no rank stands apart"))
-        return _transfer_attribution(slow, quiet, growth_ns, scene)
+        return attribute(slow, quiet, self._numbers, scene)
 
     def _changepoint(self, change: Change) -> Changepoint:
         return Changepoint(
@@ -335,60 +282,9 @@ class SlowWatch:
         )
 
 
-def _transfer_attribution(
-    slow: list[IterationRecord],
-    quiet: list[IterationRecord],
-    growth_ns: float,
-    scene: Scene,
-) -> Attribution:
-    transfers = _growth([r.charges.transfers for r in slow], [r.charges.transfers for r in quiet])
-    worst: TransferKey | None = max(transfers, key=lambda k: (transfers[k], str(k)), default=None)
-    if worst is None or transfers[worst] < MIN_EXPLAINED * growth_ns:
-        return Attribution(
-            "slow", "unknown", None, evidence=("the growth is spread over ranks and transfers: nobody stands apart",)
-        )
-    seen = sum(1 for r in slow if r.charges.transfers.get(worst, 0))
-    share = f"{transfers[worst] / growth_ns:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
-    if isinstance(worst, tuple):
-        evidence = (f"transfers between rank {worst[0]} and rank {worst[1]} take longer: {share}",)
-        return Attribution("slow", "suspected", "S2", candidates=worst, links=(worst,), evidence=evidence)
-    name, members = scene.communicators.get(worst, (worst, ()))
-    sentences = [f"transfers of communicator {name!r} take longer after its last rank has entered: {share}"]
-    for outlier in scene.outliers():
-        if outlier.communicator == worst:
-            ratio = outlier.transfer_s / outlier.median_s
-            sentences.append(f"they take {ratio:.1f} x the median of {outlier.peers} communicators of the same kind")
-    unseen = ("which link of the communicator is slow: no send or receive rates were seen",)
-    return Attribution("slow", "unknown", "S2", candidates=members, evidence=tuple(sentences), unseen=unseen)
-
-
-def _change_of_work(slow: list[IterationRecord], quiet: list[IterationRecord]) -> str:
-    """A sentence when the calls themselves tell that the work has changed, else nothing."""
-    for what, unit in (("n_rounds", "calls"), ("size_bytes", "bytes")):
-        before = float(np.median([getattr(r, what) for r in quiet]))
-        after = float(np.median([getattr(r, what) for r in slow]))
-        if before and abs(after / before - 1.0) > 0.01:
-            return f"the work has changed: {after:.0f} {unit} per iteration, {before:.0f} before"
-    return ""
-
-
 def _without_spikes(records: list[IterationRecord]) -> list[IterationRecord]:
     """Leave out the slowest tenth: a single pause must not decide whose level has changed."""
     if len(records) < 10:
         return records
     limit = float(np.quantile([r.step_time_s for r in records], 0.9))
     return [r for r in records if r.step_time_s <= limit]
-
-
-def _growth(slow: list[dict[KeyT, int]], quiet: list[dict[KeyT, int]]) -> dict[KeyT, float]:
-    """By key, how much the mean has grown; what an iteration lacks counts as 0."""
-    keys = {key for record in (*slow, *quiet) for key in record}
-    return {key: _mean(r.get(key, 0) for r in slow) - _mean(r.get(key, 0) for r in quiet) for key in keys}
-
-
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean(list(values)))
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms" if seconds < 10 else f"{seconds:.2f} s"

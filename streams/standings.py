@@ -69,6 +69,7 @@ class Standings:
         self._slot: dict[tuple[int, int], int] = {}  # (channel, rank)
         self._open: dict[int, tuple[OpenCall, ...]] = {}  # by slot, oldest first
         self._paired: dict[tuple[str, int], set[int]] = {}  # slots of a rank's pairs on a communicator
+        self._early: dict[str, dict[str, Progress]] = {}  # by communicator and host: of members not known yet
         self._length = 0
         self._columns = {name: np.zeros(64, np.int64) for name in _COLUMNS}
 
@@ -102,9 +103,15 @@ class Standings:
         """A communicator exists: every member owes its calls, also those that have not been heard of."""
         self.names[topology.communicator] = topology.name
         self._collective_channel(topology.communicator, topology.members)
+        for progress in self._early.pop(topology.communicator, {}).values():
+            self.on_progress(progress)
 
     def on_progress(self, progress: Progress) -> list[int]:
-        """Take over how far a host's ranks are on a communicator; the ranks that have moved."""
+        """Take over how far a host's ranks are on a communicator; the ranks that have moved.
+
+        Progress is sent for an instant that lies a little back, so that the first of it may come before the topology
+        and names but those ranks that had joined by then. It is held: only the topology says who the members are.
+        """
         if progress.captured_total:
             self.blind.add(progress.communicator)
         if progress.sees_completion:
@@ -113,7 +120,8 @@ class Standings:
             self.launch_only.add(progress.communicator)
         channel = self._collective.get(progress.communicator)
         if channel is None:
-            channel = self._collective_channel(progress.communicator, tuple(p.rank for p in progress.ranks))
+            self._early.setdefault(progress.communicator, {})[progress.host] = progress
+            return []
         return [theirs.rank for theirs in progress.ranks if self._take(channel, theirs, progress)]
 
     def _take(self, channel: int, theirs: RankProgress, progress: Progress) -> bool:

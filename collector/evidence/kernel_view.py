@@ -136,7 +136,8 @@ def _syscall(line: str, folder: Path) -> tuple[str, str]:
     if name not in _ON_A_FILE or len(fields) < 2:
         return name, ""
     try:
-        return name, os.readlink(folder / "fd" / str(int(fields[1], 16)))
+        target = os.readlink(folder / "fd" / str(int(fields[1], 16)))
+        return name, os.fsencode(target).decode(errors="replace")  # a path may hold any bytes, an event may not
     except (OSError, ValueError):
         return name, ""
 

@@ -18,6 +18,7 @@ import msgspec
 from pacehound.errors import Unavailable
 
 MAX_FRAMES = 64
+MAX_NAME = 200
 TIME_LIMIT_S = 5.0
 _TRIES = 3
 """A stack that changes while it is read may make no sense."""
@@ -87,7 +88,9 @@ def parse(output: bytes, pid: int) -> tuple[str, ...]:
     main = next((t for t in threads if t.os_thread_id == pid), None)
     main = main or next((t for t in threads if t.thread_name == "MainThread"), None)
     frames = main.frames if main is not None else []
-    return tuple(f"{frame.name} ({_place(frame.filename)}:{frame.line})" for frame in frames[:MAX_FRAMES])
+    return tuple(
+        f"{frame.name[-MAX_NAME:]} ({_place(frame.filename)[-MAX_NAME:]}:{frame.line})" for frame in frames[:MAX_FRAMES]
+    )
 
 
 def _place(filename: str) -> str:
@@ -96,4 +99,4 @@ def _place(filename: str) -> str:
     >>> _place("/opt/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py")
     'torch/utils/data/dataloader.py'
     """
-    return _PACKAGES.sub("", filename)[-200:]
+    return _PACKAGES.sub("", filename)

@@ -10,7 +10,7 @@ from pacehound.events import OpenCall, PairProgress, Progress, RankProgress
 MAX_STACKS = 8
 """Looked at per stall: a host's usual number of ranks."""
 AGAIN_AFTER_NS = 60_000_000_000
-"""What a stall looked like is said again no sooner than this."""
+"""The same stall is looked into again no sooner than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,19 @@ class _Waiting:
     communicator: str
     call: OpenCall
 
+    @property
+    def names(self) -> tuple[object, ...]:
+        """Tells this call from every other one."""
+        return self.rank, self.communicator, self.call.seq, self.call.peer, self.call.direction, self.call.launch_ns
+
 
 class StallWatch:
     """Watches the progress of one host's ranks.
 
     A stall is a call that has been open for too long, or ranks that have made calls and all make none any more. An
     open send or receive counts only while its rank makes no other call: a script need not wait for its sends, and
-    then nobody sees them end.
+    then nobody sees them end. A stall that goes on is looked into again after `AGAIN_AFTER_NS`, another one no sooner
+    than `suspect_after_ns` after the last look.
 
     Parameters
     ----------
@@ -62,6 +68,7 @@ class StallWatch:
         self._calls: dict[tuple[int, int], int] = {}
         self._moved_ns: dict[tuple[int, int], int] = {}
         self._looked_ns: int | None = None
+        self._looked_into: tuple[object, ...] = ()
 
     def look(self, progress: Sequence[Progress], alive: Collection[tuple[int, int]], now_unix_ns: int) -> Stall | None:
         """Whether somebody should look now.
@@ -83,15 +90,18 @@ class StallWatch:
         waiting = self._waiting(attempt, current, set(ranks), now_unix_ns)
         in_call = frozenset(r.rank for said in current if said.sees_completion for r in said.ranks if r.open)
         idle_ns = self._idle_ns(attempt, ranks, now_unix_ns)
+        which: tuple[object, ...]
         if waiting:
-            reason = _why_waiting(waiting[0], now_unix_ns)
+            reason, which = _why_waiting(waiting[0], now_unix_ns), waiting[0].names
         elif idle_ns >= self._suspect_after_ns:
             reason = f"no rank of this host has made a call for {idle_ns / 1e9:.0f} s"
+            which = (now_unix_ns - idle_ns,)
         else:
             return None
-        if self._looked_ns is not None and now_unix_ns - self._looked_ns < self._again_after_ns:
+        pause_ns = self._again_after_ns if which == self._looked_into else self._suspect_after_ns
+        if self._looked_ns is not None and now_unix_ns - self._looked_ns < pause_ns:
             return None
-        self._looked_ns = now_unix_ns
+        self._looked_ns, self._looked_into = now_unix_ns, which
         whom = self._whom(attempt, ranks, waiting, in_call)
         return Stall(attempt=attempt, reason=reason, ranks=whom, in_call=in_call)
 

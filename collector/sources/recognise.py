@@ -42,15 +42,8 @@ class CallFormat:
     speaks_for_all: bool = False
 
 
-# The most particular first: a Flight Recorder dump and a trace are both JSON objects.
+# The most particular first: traces describe their groups as Flight Recorder dumps do.
 CALL_FORMATS = (
-    CallFormat(
-        name=job.FORMAT,
-        about="Flight Recorder dumps (pickle or JSON)",
-        looks_like_one=dump.looks_like_one,
-        read=dump.read_dump,
-        join=job.joined,
-    ),
     CallFormat(
         name=ras_json.FORMAT,
         about="NCCL RAS answers (JSON or text)",
@@ -74,6 +67,13 @@ CALL_FORMATS = (
         join=kineto.joined,
     ),
     CallFormat(
+        name=job.FORMAT,
+        about="Flight Recorder dumps (pickle or JSON)",
+        looks_like_one=dump.looks_like_one,
+        read=dump.read_dump,
+        join=job.joined,
+    ),
+    CallFormat(
         name=ras_text.FORMAT,
         about="",
         looks_like_one=ras_text.looks_like_one,
@@ -95,7 +95,7 @@ CALL_FORMATS = (
 class CallSet:
     """The call files of one job: those of one format in one directory.
 
-    `folder` is the directory as the paths name it; the files keep their own paths.
+    `folder` is the directory as the paths name it, or the file that speaks for all; the files keep their own paths.
     """
 
     folder: Path
@@ -151,9 +151,9 @@ def read_call_files(paths: Iterable[Path]) -> Recognised:
             found.setdefault((path.parent, kind.name, path if kind.speaks_for_all else None), []).append(value)
     by_name = {kind.name: kind for kind in CALL_FORMATS}
     sets = []
-    for (folder, name, _), values in found.items():
+    for (folder, name, alone), values in found.items():
         joined = by_name[name].join(values, folder.resolve().name or "job")
         refused += [Refusal(path=one.path, reason=f"{name}: {one.reason}") for one in joined.refused]
         if joined.files:
-            sets.append(CallSet(folder=folder, format=name, files=joined.files))
+            sets.append(CallSet(folder=alone or folder, format=name, files=joined.files))
     return Recognised(sets=tuple(sets), refused=tuple(refused), others=tuple(others))

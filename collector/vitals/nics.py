@@ -31,8 +31,9 @@ _TROUBLE = (
 class Nics:
     """The interfaces of one host.
 
-    Those with hardware behind them, where there are any: a container host has hundreds of virtual ones. Counters that
-    are 0 are not told.
+    Those with hardware behind them, where there are any: a container host has hundreds of virtual ones. Counters tell
+    how far they have grown since the first look, and nothing where they have not: what went wrong at boot, weeks ago,
+    is no evidence.
 
     Parameters
     ----------
@@ -43,10 +44,24 @@ class Nics:
 
     def __init__(self, sys: Path = SYS) -> None:
         self._sys = sys
+        self._first: dict[tuple[str, str], int] = {}
 
     def look(self) -> tuple[NicReading, ...]:
         """What they say now; nothing where /sys does not tell."""
-        return (*self._interfaces(), *self._infiniband())
+        return tuple(
+            NicReading(name=nic.name, state=nic.state, errors=self._grown(nic))
+            for nic in (*self._interfaces(), *self._infiniband())
+        )
+
+    def _grown(self, nic: NicReading) -> dict[str, int]:
+        grown = {}
+        for counter, count in nic.errors.items():
+            first = self._first.setdefault((nic.name, counter), count)
+            if count < first:  # its driver began anew
+                first = self._first[nic.name, counter] = 0
+            if count > first:
+                grown[counter] = count - first
+        return grown
 
     def _interfaces(self) -> list[NicReading]:
         folders = [folder for folder in _folders(self._sys / "class" / "net") if folder.name != _LOOPBACK]
@@ -54,9 +69,7 @@ class Nics:
         readings = []
         for folder in with_hardware or folders:
             errors = _counters(folder / "statistics")
-            flaps = _number(folder / "carrier_down_count")
-            if flaps:
-                errors["carrier_down_count"] = flaps
+            errors["carrier_down_count"] = _number(folder / "carrier_down_count")
             readings.append(NicReading(name=folder.name, state=_text(folder / "operstate"), errors=errors))
         return readings
 
@@ -74,9 +87,7 @@ def _counters(folder: Path) -> dict[str, int]:
     counters = {}
     for path in _folders(folder):
         if any(piece in path.name.lower() for piece in _TROUBLE):
-            value = _number(path)
-            if value:
-                counters[path.name] = value
+            counters[path.name] = _number(path)
     return counters
 
 

@@ -1,1 +1,1 @@
-"""What `pacehound analyze` says about step-time logs. Reading and watching them is passed in."""
+"""What `pacehound analyze` says about step-time logs and call files. Reading and judging them is passed in."""

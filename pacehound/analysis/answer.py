@@ -1,4 +1,4 @@
-"""The answer about a set of step-time logs, as values and as JSON."""
+"""The answer about a set of files, as values and as JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from pacehound.analysis.calls import CallSource, finding_fields, source_fields
 from pacehound.analysis.ranks import RankFinding, joined
 from pacehound.errors import InvalidInput
 from pacehound.events import Finding
@@ -73,6 +74,7 @@ class Analysis:
 
     sources: tuple[Source, ...]
     refused: tuple[Refused, ...]
+    calls: tuple[CallSource, ...] = ()
 
 
 def read_files(
@@ -113,8 +115,10 @@ def analysis_answer(analysis: Analysis) -> dict[str, Any]:
                 "notes": list(source.notes),
             }
             for source in analysis.sources
-        ],
-        "findings": [_fields(source, found) for source in analysis.sources for found in source.findings],
+        ]
+        + [source_fields(source) for source in analysis.calls],
+        "findings": [_fields(source, found) for source in analysis.sources for found in source.findings]
+        + [fields for source in analysis.calls for fields in finding_fields(source)],
         "planned": [_fields(source, found) for source in analysis.sources for found in source.planned],
         "refused": [msgspec.to_builtins(refused) for refused in analysis.refused],
     }

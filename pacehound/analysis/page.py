@@ -1,4 +1,4 @@
-"""The answer about step-time logs as a page for the terminal."""
+"""The answer as a page for the terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pacehound.analysis.answer import Analysis, Source
+from pacehound.analysis.call_page import call_source_page
 from pacehound.analysis.ranks import RankFinding
 from pacehound.analysis.scale import time_words
 from pacehound.analysis.strip import drawing
@@ -23,12 +24,13 @@ _MOST_PLANNED = 10
 def print_analysis(console: Console, analysis: Analysis) -> None:
     """Every file, with a blank line between; then what could not be read."""
     with console.capture() as captured:
-        for number, source in enumerate(analysis.sources):
+        pages = [call_source_page(source) for source in analysis.calls] + [source_page(s) for s in analysis.sources]
+        for number, page in enumerate(pages):
             if number:
                 console.print()
-            console.print(source_page(source))
+            console.print(page)
         if analysis.refused:
-            if analysis.sources:
+            if pages:
                 console.print()
             console.print(_refused(analysis))
     text = captured.get()

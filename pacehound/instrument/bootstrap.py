@@ -40,10 +40,12 @@ class _Process:
         self._parts: tuple[Recorder, Markers] | None = None
 
     def c10d(self, module: ModuleType) -> None:
+        from pacehound.instrument import readers
         from pacehound.instrument.torch_c10d import Instrument
 
         recorder, markers = self._made()
         try:
+            readers.allow(os.environ.get("PACEHOUND_LAUNCHER", ""))
             instrument = Instrument(module, recorder, markers)
             os.register_at_fork(after_in_child=recorder.after_fork)
             os.register_at_fork(after_in_child=instrument.after_fork)

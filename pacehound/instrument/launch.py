@@ -38,4 +38,5 @@ def environment(run_dir: Path, job: str, base: Mapping[str, str], attempt: int =
         "PACEHOUND_RUN_DIR": str(run_dir.absolute()),
         "PACEHOUND_JOB": job,
         "PACEHOUND_ATTEMPT": str(attempt),
+        "PACEHOUND_LAUNCHER": str(os.getpid()),
     }

@@ -1,7 +1,8 @@
 -- What the agents saw besides calls.
 
 -- One row per thing read: kind `gpu` (name: its UUID), `nic` (its name), `socket` (`local > remote`) or `host`.
--- `numbers` has what was read, by name with its unit; bytes since a connection was opened, errors since the host booted.
+-- `numbers` has what was read, by name with its unit; bytes since a connection was opened, errors of
+-- interfaces since the agent began to look.
 CREATE TABLE IF NOT EXISTS stored_host_vitals
 (
     job LowCardinality(String),

@@ -6,7 +6,7 @@ make them in the same order, and their names tell that order: as numbers where t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pacehound.identity import communicator_id
 
@@ -17,6 +17,27 @@ DEFAULT_GROUP = "default_pg"
 def group_id(job: str, attempt: int, desc: str, ranks: Sequence[int], ordinal: int) -> str:
     """The communicator id of the group that is the `ordinal`-th, from 0, of this description and these ranks."""
     return communicator_id(job, attempt, desc if ordinal == 0 else f"{desc} #{ordinal + 1}", ranks, 0)
+
+
+def ordinals(names_by_file: Sequence[Collection[str]]) -> list[dict[str, int]]:
+    """Which of several groups that are alike each name stands for, file by file.
+
+    A file lists a group once its rank has used it, so a later group may be there without an earlier one: where some
+    file has every name, its order is that of all. Where none has, names differ between ranks, and each file's own
+    order is all there is.
+
+    >>> ordinals([["9", "10"], ["10"]]), ordinals([["4"], ["9"]])
+    ([{'9': 0, '10': 1}, {'10': 1}], [{'4': 0}, {'9': 0}])
+    """
+    every = {name for names in names_by_file for name in names}
+    has_all = any(len(set(names)) == len(every) for names in names_by_file)
+    known = {name: ordinal for ordinal, name in enumerate(ordered(every))}
+    return [
+        {name: known[name] for name in ordered(names)}
+        if has_all
+        else {name: ordinal for ordinal, name in enumerate(ordered(names))}
+        for names in names_by_file
+    ]
 
 
 def ordered(names: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ import msgspec
 
 from collector.sources.call_files.content import whole_content
 from collector.sources.call_files.file_names import rank_in_name
-from collector.sources.call_files.groups import DEFAULT_GROUP, group_id, ordered
+from collector.sources.call_files.groups import DEFAULT_GROUP, group_id, ordinals
 from collector.sources.call_files.operations import element_type, is_call, operation
 from collector.sources.call_files.plain_json import document
 from collector.sources.call_files.reading import Joined, Refusal
@@ -114,7 +115,7 @@ def looks_like_one(head: bytes) -> bool:
     """Whether a file's first bytes are those of a trace."""
     if head.lstrip()[:1] != b"{":
         return False
-    return b'"traceEvents"' in head or b'"deviceProperties"' in head or b'"schemaVersion"' in head
+    return any(name in head for name in (b'"traceEvents"', b'"deviceProperties"', b'"schemaVersion"'))
 
 
 def read_trace(path: Path) -> Trace:
@@ -345,15 +346,23 @@ def joined(traces: Sequence[Trace], job: str) -> Joined:
     """The traces of a job's ranks."""
     by_rank: dict[int, Trace] = {}
     refused = []
+    sizes = Counter(trace.world_size for trace in traces if trace.world_size)
+    world_size = sizes.most_common(1)[0][0] if sizes else 0
     for trace in traces:
-        if trace.rank in by_rank:
+        if trace.world_size not in (0, world_size):
+            said = f"its job has {trace.world_size} ranks, that of other traces {world_size}: they are not of one job"
+            refused.append(Refusal(path=trace.path, reason=said))
+        elif trace.rank in by_rank:
             said = f"{by_rank[trace.rank].path.name} is a trace of rank {trace.rank} already"
             refused.append(Refusal(path=trace.path, reason=said))
         else:
             by_rank[trace.rank] = trace
     first_step = _first_common_step(list(by_rank.values()))
-    ordinals = _ordinals(list(by_rank.values()))
-    files = [_call_file(trace, first_step, ordinals, job) for _, trace in sorted(by_rank.items())]
+    ordered_traces = [trace for _, trace in sorted(by_rank.items())]
+    files = [
+        _call_file(trace, first_step, of_trace, job)
+        for trace, of_trace in zip(ordered_traces, _ordinals(ordered_traces), strict=True)
+    ]
     return Joined(files=tuple(files), refused=tuple(refused))
 
 
@@ -364,21 +373,26 @@ def _first_common_step(traces: Sequence[Trace]) -> int | None:
     return min(common, default=None)
 
 
-def _ordinals(traces: Sequence[Trace]) -> dict[Group, int]:
-    """Groups of one description and the same ranks are kept apart by the order of their names."""
-    alike: dict[tuple[str, tuple[int, ...]], dict[str, Group]] = {}
-    for trace in traces:
-        for call in trace.calls:
-            alike.setdefault((call.group.desc, call.group.ranks), {})[call.group.name] = call.group
-    return {of[name]: ordinal for of in alike.values() for ordinal, name in enumerate(ordered(of))}
+def _ordinals(traces: Sequence[Trace]) -> list[dict[Group, int]]:
+    """Groups of one description and the same ranks are kept apart by the order of their names, trace by trace."""
+    alike: dict[tuple[str, tuple[int, ...]], dict[int, set[str]]] = {}
+    for place, trace in enumerate(traces):
+        for group in {call.group for call in trace.calls}:
+            alike.setdefault((group.desc, group.ranks), {}).setdefault(place, set()).add(group.name)
+    found: list[dict[Group, int]] = [{} for _ in traces]
+    for (desc, members), names in alike.items():
+        for place, of_trace in zip(names, ordinals(list(names.values())), strict=True):
+            for name, ordinal in of_trace.items():
+                found[place][Group(name=name, desc=desc, ranks=members)] = ordinal
+    return found
 
 
-def _call_file(trace: Trace, first_step: int | None, ordinals: Mapping[Group, int], job: str) -> CallFile:
+def _call_file(trace: Trace, first_step: int | None, ordinal_of: Mapping[Group, int], job: str) -> CallFile:
     host = trace.path.name
     from_ns = next((start_ns for step, start_ns, _ in trace.steps if step == first_step), 0)
     by_group: dict[str, tuple[Group, list[Call]]] = {}
     for call in trace.calls:
-        key = group_id(job, ATTEMPT, call.group.desc, call.group.ranks, ordinals[call.group])
+        key = group_id(job, ATTEMPT, call.group.desc, call.group.ranks, ordinal_of[call.group])
         by_group.setdefault(key, (call.group, []))[1].append(call)
     world = _world(trace, by_group, job)
     times_ns = [at for call in trace.calls for at in (call.row.start_ns, call.row.end_ns)]

@@ -53,11 +53,12 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A rank of a communicator; `counts` is `None` for one that gave no answer."""
+    """A rank of a communicator; `counts` is `None` for one that did not tell them, `answers` says whether it could."""
 
     place: int
     gpu: Gpu
     counts: Mapping[str, int] | None
+    answers: bool
     detail: str = ""
 
 
@@ -201,10 +202,13 @@ def _progress(topology: Topology, ranks: Mapping[int, Member], function: str) ->
 def _processes(answer: Answer, world_ranks: Mapping[Gpu, int], job: str) -> list[HostSample]:
     """One that answers runs; of one that does not, nothing more is known than that."""
     details: dict[Gpu, str] = dict.fromkeys(world_ranks, "")
+    answered = set()
     for one in answer.communicators:
         for member in one.members:
-            if member.gpu in details and (member.counts is None or member.detail):
-                details[member.gpu] = member.detail or "RAS got no answer from it"
+            if member.answers:
+                answered.add(member.gpu)
+            if member.gpu in details and member.detail:
+                details[member.gpu] = member.detail
     by_host: dict[str, list[Gpu]] = {}
     for gpu in sorted(world_ranks):
         by_host.setdefault(gpu.host, []).append(gpu)
@@ -218,7 +222,7 @@ def _processes(answer: Answer, world_ranks: Mapping[Gpu, int], job: str) -> list
                 ProcessState(
                     rank=world_ranks[gpu],
                     pid=gpu.pid,
-                    state="unknown" if details[gpu] else "running",
+                    state="running" if gpu in answered else "unknown",
                     since_ns=answer.time_ns,
                     detail=details[gpu],
                 )
@@ -263,7 +267,9 @@ def _member(value: object, where: str, *, answers: bool) -> Member:
             for name, count in counted.items()
         }
     place = whole(entry(fields, "rank", where), f"{where}.rank")
-    return Member(place=place, gpu=gpu, counts=counts, detail=_detail(status, f"{where}.status", answers=answers))
+    is_reached = answers or not truth(status.get("unresponsive", True), f"{where}.status.unresponsive")
+    detail = _detail(status, f"{where}.status", answers=answers)
+    return Member(place=place, gpu=gpu, counts=counts, answers=is_reached, detail=detail)
 
 
 def _detail(status: Mapping[Any, Any], where: str, *, answers: bool) -> str:

@@ -202,7 +202,7 @@ def _call_file(answer: Answer, job: str) -> CallFile:
 
 
 def _counts(section: Section, function: str, size: int) -> dict[int, int]:
-    """Launches by rank: those that are named, and the others where all of them have the same."""
+    """Launches by rank, of all that answered: those that are named, and the others where all of them have the same."""
     named = {rank: count for rank, count in section.counts.get(function, {}).items() if rank < size}
     others = set(range(size)) - set(named) - section.missing
     unnamed = [
@@ -211,8 +211,9 @@ def _counts(section: Section, function: str, size: int) -> dict[int, int]:
         if ranks != sum(theirs == count for theirs in named.values())
     ]
     if len(unnamed) == 1 and unnamed[0][0] == len(others):
-        named |= dict.fromkeys(others, unnamed[0][1])
-    return named
+        return named | dict.fromkeys(others, unnamed[0][1])
+    # Some without a number beside others that have one would look as if they had launched nothing.
+    return {} if others else named
 
 
 def _processes(section: Section, size: int, name: str, job: str) -> list[HostSample]:

@@ -34,13 +34,17 @@ def process(rank: int) -> RankProcess:
 
 def test_interfaces_with_hardware_tell_their_state_and_what_went_wrong(tmp_path: Path) -> None:
     net = tmp_path / "class" / "net"
-    write(net / "eth0", operstate="up", device__x="", statistics__rx_errors="3", statistics__tx_dropped="0")
+    write(net / "eth0", operstate="up", device__x="", statistics__rx_errors="3", statistics__tx_dropped="7")
     write(net / "eth0", statistics__rx_bytes="99", statistics__rx_crc_errors="1", carrier_down_count="2")
     write(net / "veth7", operstate="up", statistics__rx_errors="5")
     write(net / "lo", operstate="unknown")
-    assert Nics(tmp_path).look() == (
-        NicReading(name="eth0", state="up", errors={"rx_crc_errors": 1, "rx_errors": 3, "carrier_down_count": 2}),
-    )
+    nics = Nics(tmp_path)
+    assert nics.look() == (NicReading(name="eth0", state="up", errors={}),)  # what was before is no evidence
+    write(net / "eth0", operstate="down", statistics__rx_errors="5", carrier_down_count="3", statistics__rx_bytes="999")
+    grown = {"rx_errors": 2, "carrier_down_count": 1}
+    assert nics.look() == (NicReading(name="eth0", state="down", errors=grown),)
+    write(net / "eth0", operstate="up", statistics__rx_errors="1")  # its driver began anew
+    assert nics.look() == (NicReading(name="eth0", state="up", errors={"rx_errors": 1, "carrier_down_count": 1}),)
 
 
 def test_without_hardware_every_interface_but_loopback_is_told(tmp_path: Path) -> None:
@@ -51,9 +55,13 @@ def test_without_hardware_every_interface_but_loopback_is_told(tmp_path: Path) -
 
 def test_a_port_of_infiniband_is_named_by_device_and_number(tmp_path: Path) -> None:
     port = tmp_path / "class" / "infiniband" / "mlx5_0" / "ports" / "1"
-    write(port, state="4: ACTIVE", counters__symbol_error="7", counters__port_xmit_data="5")
-    write(port, counters__link_downed="1", hw_counters__out_of_sequence="2", hw_counters__lifespan="10")
-    assert Nics(tmp_path).look() == (
+    write(port, state="4: ACTIVE", counters__symbol_error="0", counters__port_xmit_data="5")
+    write(port, counters__link_downed="0", hw_counters__out_of_sequence="0", hw_counters__lifespan="10")
+    nics = Nics(tmp_path)
+    nics.look()
+    write(port, counters__symbol_error="7", counters__port_xmit_data="50")
+    write(port, counters__link_downed="1", hw_counters__out_of_sequence="2")
+    assert nics.look() == (
         NicReading(name="mlx5_0/1", state="active", errors={"link_downed": 1, "symbol_error": 7, "out_of_sequence": 2}),
     )
 

@@ -65,6 +65,16 @@ def test_a_stall_is_looked_into_again_but_not_at_once() -> None:
     assert looked == [10, 10 + AGAIN_AFTER_NS // SECOND, 10 + 2 * AGAIN_AFTER_NS // SECOND, 190]
 
 
+def test_another_stall_is_looked_into_sooner_than_the_same_one() -> None:
+    host = Host()
+    looked = []
+    for second in range(60):
+        seq = second // 25  # a call that ends after 25 s, the next one too
+        if host.look(second, waits(0, seq, seq * 25), runs(1, seq - 1)) is not None:
+            looked.append(second)
+    assert looked == [10, 35]
+
+
 def test_ranks_that_make_no_call_any_more_are_looked_into_once_they_had_made_some() -> None:
     host = Host()
     idle = RankProgress(rank=0)

@@ -136,6 +136,20 @@ def test_nothing_is_looked_at_after_the_end(tmp_path: Path) -> None:
     assert run.vitals.waiting == []
 
 
+def test_what_cannot_be_said_does_not_take_the_calls_with_it(tmp_path: Path) -> None:
+    run = WitnessedRun(tmp_path)
+    ring = run.ring(0)
+    ring.group([0, 1])
+    run.flush()
+    run.vitals.waiting = [lambda: HostVitals(job="\udcff", attempt=0, time_ns=1, host="h")]
+    run.vitals.finish()
+    ring.launch(0, run.now_ns)
+    ring.complete(0, run.now_ns)
+    run.flush()
+    assert len(run.door.rows()) == 1
+    assert run.door.of(HostVitals) == []
+
+
 def test_when_room_is_needed_what_explains_goes_before_what_it_explains(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "o.sqlite", 100)
     kinds = ("calls", "witness", "host", "witness", "calls")

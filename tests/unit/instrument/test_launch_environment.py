@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ def test_our_folder_is_first_and_what_was_there_stays() -> None:
         "PACEHOUND_RUN_DIR": "/run/x",
         "PACEHOUND_JOB": "job",
         "PACEHOUND_ATTEMPT": "0",
+        "PACEHOUND_LAUNCHER": str(os.getpid()),
     }
 
 

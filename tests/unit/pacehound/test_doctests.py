@@ -14,7 +14,10 @@ MODULES = [
         "pacehound/bus",
         "pacehound/analysis",
         "simulator",
+        "collector",
+        "collector/evidence",
         "collector/sources/step_logs",
+        "collector/vitals",
         "streams",
     )
     for path in sorted((ROOT / folder).glob("*.py"))

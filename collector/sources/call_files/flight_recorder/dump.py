@@ -27,7 +27,7 @@ MAX_BYTES = 128 << 20
 MAX_ENTRIES = 200_000
 MAX_GROUP_RANKS = 5_000_000
 """Over all groups of a dump."""
-MAX_DIMENSIONS = 5_000_000
+MAX_DIMENSIONS = 1_000_000
 """Over all tensors of all entries: a pickle can say one long list many times in two bytes each."""
 
 STATES = ("scheduled", "started", "completed")

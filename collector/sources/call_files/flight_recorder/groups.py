@@ -7,11 +7,11 @@ name a group, and their order those that share both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.sources.call_files.flight_recorder.dump import UNDESCRIBED, Counters, Dump, Group
-from collector.sources.call_files.groups import DEFAULT_GROUP, group_id, is_number, ordered
+from collector.sources.call_files.groups import DEFAULT_GROUP, group_id, is_number, ordered, ordinals
 
 Alike = tuple[str, tuple[int, ...]]
 
@@ -35,23 +35,15 @@ class Groups:
 
 def matched(dumps: Sequence[Dump], job: str, attempt: int) -> Groups:
     """Match the groups of a job's dumps."""
-    names_agree = _names_agree(dumps)
-    every: dict[Alike, set[str]] = {}
-    for dump in dumps:
-        for group in dump.groups.values():
-            every.setdefault(_alike(group), set()).add(group.name)
-    known = {alike: _ordinals(names) for alike, names in every.items()}
-    communicators = {}
+    alike: dict[Alike, dict[int, list[str]]] = {}
     for place, dump in enumerate(dumps):
-        own: dict[Alike, list[str]] = {}
-        for name in ordered(dump.groups):
-            own.setdefault(_alike(dump.groups[name]), []).append(name)
-        for alike, names in own.items():
-            # A dump lists a group once the rank has used it: where names mean the same everywhere, a group that
-            # this rank has not used yet must not shift the order of those that it has.
-            ordinals = known[alike] if names_agree else _ordinals(names)
-            for name in names:
-                communicators[place, name] = group_id(job, attempt, *alike, ordinals[name])
+        for group in dump.groups.values():
+            alike.setdefault((group.desc, tuple(sorted(group.ranks))), {}).setdefault(place, []).append(group.name)
+    communicators = {}
+    for (desc, ranks), names in alike.items():
+        for place, of_dump in zip(names, ordinals(list(names.values())), strict=True):
+            for name, ordinal in of_dump.items():
+                communicators[place, name] = group_id(job, attempt, desc, ranks, ordinal)
     return Groups(communicators=communicators, with_pairs=_with_pairs(dumps))
 
 
@@ -83,20 +75,7 @@ def counters_by_name(dump: Dump) -> dict[str, Counters]:
     return {name: dump.counters[pg_id] for pg_id, name in paired.items() if pg_id in dump.counters}
 
 
-def _alike(group: Group) -> Alike:
-    return group.desc, tuple(sorted(group.ranks))
-
-
-def _names_agree(dumps: Sequence[Dump]) -> bool:
-    means: dict[str, Alike] = {}
-    return all(means.setdefault(g.name, _alike(g)) == _alike(g) for dump in dumps for g in dump.groups.values())
-
-
 def _with_pairs(dumps: Sequence[Dump]) -> frozenset[str]:
     return frozenset(
         dump.groups[one.group].desc for dump in dumps for one in dump.entries if one.is_p2p or one.p2p_seq > 0
     )
-
-
-def _ordinals(names: Iterable[str]) -> dict[str, int]:
-    return {name: ordinal for ordinal, name in enumerate(ordered(names))}

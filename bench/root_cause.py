@@ -1,0 +1,96 @@
+"""Root causes through every source: thousands of marked jobs; writes a section of `docs/scoreboard.md`.
+
+It takes minutes, so that it does not run unless it is named: `python -m bench root_cause`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench.root_cause_page import section, with_section
+from pacehound.settings import HangSettings, Settings
+from simulator.job import simulate
+from simulator.root_cause_jobs import SCENARIOS, SOURCES, SUSPECT_AFTER_S, RootCauseCase, case_of, large_cases
+from streams.verdicts import Outcome, VerdictScore, outcome_of
+from streams.whole_job import findings_of_job
+
+SEEDS = 12 * len(SCENARIOS)
+"""Of each row: every scenario comes up twelve times."""
+WORKERS = 2
+PAGE = Path(__file__).parents[1] / "docs" / "scoreboard.md"
+_RIGHT = {True: ("named",), False: ("named", "suspected", "unknown", "nothing", "wrong class")}
+SETTINGS = Settings(hang=replace(HangSettings(), suspect_after_s=SUSPECT_AFTER_S))
+
+
+def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> list[dict[str, Any]]:
+    """Score everything and write the section; one row per source and figure.
+
+    Parameters
+    ----------
+    seeds
+        Cases of each row.
+    is_large
+        The ten cases at 4,096 ranks, too: some minutes, and some GB.
+    write_to
+        The page that gets the section.
+
+    """
+    tasks = [(source, seed) for source in SOURCES for seed in range(seeds)]
+    scores = {source: VerdictScore() for source in SOURCES}
+    wrong: dict[tuple[str, str], list[int]] = {}
+    n_workers = min(WORKERS, os.cpu_count() or 1)
+    with ProcessPoolExecutor(n_workers) as pool:
+        for (source, seed), (name, must_name, outcome) in zip(tasks, pool.map(_judge, tasks, chunksize=8), strict=True):
+            scores[source] += VerdictScore(must={outcome: 1}) if must_name else VerdictScore(may={outcome: 1})
+            if outcome not in _RIGHT[must_name]:
+                wrong.setdefault((source, name), []).append(seed)
+    large = list(_judge_large()) if is_large else []
+    page = write_to.read_text(encoding="utf-8") if write_to.exists() else ""
+    write_to.write_text(with_section(page, section(scores, seeds, large, wrong)), encoding="utf-8")
+    rows = []
+    for source, score in scores.items():
+        figures = {
+            "cases": score.cases,
+            "must name": score.must_name,
+            "named right": score.must.get("named", 0),
+            "named wrong class": score.must.get("wrong class", 0),
+            "named wrong word": score.must.get("wrong word", 0),
+            "innocent blamed": score.all_of("innocent"),
+            "unknown": score.must.get("unknown", 0) + score.must.get("nothing", 0),
+            "suspected": score.must.get("suspected", 0),
+        }
+        rows += [{"case": source, "figure": name, "value": value, "unit": ""} for name, value in figures.items()]
+    for name, source, _, ended, simulated_s, judged_s in large:
+        case = f"4,096 ranks, {source}: {name}"
+        rows += [
+            {"case": case, "figure": ended, "value": 1, "unit": ""},
+            {"case": case, "figure": "simulated in", "value": simulated_s, "unit": "s"},
+            {"case": case, "figure": "judged in", "value": judged_s, "unit": "s"},
+        ]
+    return rows
+
+
+def judge(case: RootCauseCase) -> Outcome:
+    """Simulate a case and hand it to the pipeline."""
+    return outcome_of(findings_of_job(simulate(case.spec).events(), SETTINGS), case.truth)
+
+
+def _judge(task: tuple[str, int]) -> tuple[str, bool, Outcome]:
+    case = case_of(*task)
+    return case.name, case.truth.must_name, judge(case)
+
+
+def _judge_large() -> Iterator[tuple[str, str, bool, str, float, float]]:
+    for case in large_cases():
+        begun_s = time.perf_counter()
+        events = list(simulate(case.spec).events())
+        simulated_s = time.perf_counter() - begun_s
+        outcome = outcome_of(findings_of_job(events, SETTINGS), case.truth)
+        judged_s = time.perf_counter() - begun_s - simulated_s
+        yield case.name, case.source, case.truth.must_name, outcome, simulated_s, judged_s

@@ -1,0 +1,90 @@
+"""The section of `docs/scoreboard.md` on root causes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from streams.verdicts import VerdictScore
+
+HEADING = "## Root cause\n"
+
+_TEXT = """
+Written by
+
+    python -m bench root_cause
+
+which simulates jobs with one cause each, at 16 to 64 ranks ({seeds} seeds per row), and hands what each source would
+have seen to the whole pipeline. Half of the jobs have clocks that are up to 50 ms off, half have lost 5 % of their
+rows. What is injected, and per source which cases must be named and why, is said in `simulator/root_cause_jobs.py`; how
+a case is scored in `streams/verdicts.py`.
+
+*must* counts the cases whose source shows enough, *named* those of them with the right class and exactly the right
+ranks and links. *wrong class* and *wrong word* have the right ranks and links; *suspected* names others as suspected;
+*unknown* names nobody; *unseen* is no finding at all. *may* counts the other cases: most have nobody to name.
+*innocent* is somebody called culprit who is not, in any case: it must be 0.
+
+| source | must | named | % | wrong class | wrong word | suspected | unknown | unseen | may | named | innocent |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+"""
+
+_LARGE = """
+At 4,096 ranks:
+
+| case | source | must | ended | simulated in s | judged in s |
+|---|---|---|---|--:|--:|
+"""
+
+_WRONG = """
+Cases that ended wrongly, as `source: scenario (seeds)`; `case_of(source, seed)` makes one again.
+
+"""
+
+
+def section(
+    scores: Mapping[str, VerdictScore],
+    seeds: int,
+    large: Sequence[tuple[str, str, bool, str, float, float]],
+    wrong: Mapping[tuple[str, str], Sequence[int]],
+) -> str:
+    """The whole section, with its heading."""
+    lines = [HEADING, _TEXT.format(seeds=seeds)]
+    for source, score in scores.items():
+        share = "–" if score.named_share is None else f"{100 * score.named_share:.1f}"
+        missed = [score.must.get(name, 0) for name in ("wrong class", "wrong word", "suspected", "unknown", "nothing")]
+        cells = [
+            source,
+            score.must_name,
+            score.must.get("named", 0),
+            share,
+            *missed,
+            score.cases - score.must_name,
+            score.may.get("named", 0),
+            score.all_of("innocent"),
+        ]
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |\n")
+    if large:
+        lines.append(_LARGE)
+        for name, source, must_name, ended, simulated_s, judged_s in large:
+            must = "yes" if must_name else "no"
+            lines.append(f"| {name} | {source} | {must} | {ended} | {simulated_s:.0f} | {judged_s:.0f} |\n")
+    if wrong:
+        lines.append(_WRONG)
+        for (source, name), which in sorted(wrong.items()):
+            shown = ", ".join(str(seed) for seed in which[:8])
+            more = f" and {len(which) - 8} more" if len(which) > 8 else ""
+            lines.append(f"- {source}: {name} ({shown}{more})\n")
+    return "".join(lines)
+
+
+def verdict_section(page: Path) -> str:
+    """The section as it stands on the page; nothing where it is not."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    at = text.find(HEADING)
+    return "\n" + text[at:] if at >= 0 else ""
+
+
+def with_section(text: str, written: str) -> str:
+    """A page with this section at its end, in place of the one that it had."""
+    at = text.find(HEADING)
+    return (text if at < 0 else text[:at]).rstrip("\n") + "\n\n" + written

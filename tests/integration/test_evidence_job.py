@@ -1,0 +1,49 @@
+"""A real job that waits for one rank's data: what its agent collected says so, and stands in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import realjob
+
+from collector.evidence import pyspy
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+def test_the_stacks_of_a_stall_name_who_loads_data_and_who_waits(tmp_path: Path) -> None:
+    if pyspy.find() is None:
+        pytest.skip("py-spy is not installed")
+    go_on = tmp_path / "go_on"
+    script = Path(__file__).with_name("loading_job.py")
+    command = [*realjob.TORCHRUN, "--standalone", "--nproc-per-node", "4", str(script), str(go_on)]
+    run = realjob.start(tmp_path, command, settings=["hang.suspect_after_s=3"])
+    try:
+        stacks = realjob.until("the stacks", lambda: _stacks(run), 90)
+        go_on.touch()
+        assert run.wait(120) == 0, run.text()
+    finally:
+        run.stop()
+    assert {row["rank"]: row["doing"] for row in stacks} == {
+        0: "in_call",
+        1: "in_call",
+        2: "data_loading",
+        3: "in_call",
+    }
+    assert any("Samples.__getitem__" in frame for frame in stacks[2]["frames"])
+    # Every rank told of connections to other ranks of this host, each from both of its ends.
+    sockets = run.sql("SELECT DISTINCT name, ranks FROM host_vitals WHERE kind = 'socket'")
+    ends = {tuple(row["name"].split(" > ")): row["ranks"][0] for row in sockets}
+    pairs = {(rank, ends[remote, local]) for (local, remote), rank in ends.items() if (remote, local) in ends}
+    assert {rank for pair in pairs for rank in pair if pair[0] != pair[1]} == {0, 1, 2, 3}
+
+
+def _stacks(run: realjob.Run) -> list[dict[str, object]]:
+    try:
+        return run.sql(
+            "SELECT rank, doing, frames FROM host_evidence"
+            " WHERE time_ns = (SELECT min(time_ns) FROM host_evidence WHERE reason LIKE 'rank %') ORDER BY rank"
+        )
+    except AssertionError:
+        return []
