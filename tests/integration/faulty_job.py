@@ -14,6 +14,7 @@ import argparse
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -57,10 +58,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--extra-ms", type=float, default=25.0, help="how much longer something takes")
     parser.add_argument("--place", type=int, default=0, help="which call of the plan goes wrong")
     parser.add_argument("--timeout-s", type=float, default=60.0, help="of the process groups")
-    parser.add_argument(
-        "--piped-bytes", type=int, default=0, help="each rank sends so much to the next one"
-    )
+    parser.add_argument("--piped-bytes", type=int, default=0, help="each rank sends so much to the next one")
     parser.add_argument("--reduced-bytes", type=int, default=0, help="all ranks reduce so much more")
+    parser.add_argument("--interface", default="", help="whose network becomes narrow")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -72,7 +72,14 @@ ONCE: dict[str, Callable[[argparse.Namespace], None]] = {
     "raises": lambda options: _raise(),
     "dies": lambda options: os.kill(os.getpid(), signal.SIGKILL),
     "loads-long": lambda options: None,  # the data set does it
+    "narrows": lambda options: _narrow(options.interface),
 }
+
+
+def _narrow(interface: str) -> None:
+    """The network of this host becomes slow."""
+    limit = ("rate", "40mbit", "burst", "64kb", "latency", "400ms")
+    subprocess.run(["tc", "qdisc", "add", "dev", interface, "root", "tbf", *limit], check=True)
 
 
 def _raise() -> None:
