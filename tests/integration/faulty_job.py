@@ -169,14 +169,14 @@ def pass_on(rank: int, world: int, size_bytes: int) -> None:
         dist.send(tensor, rank + 1)
 
 
-def groups_of(rank: int, world: int) -> dict[str, dist.ProcessGroup]:
+def groups_of(rank: int, world: int, timeout: timedelta) -> dict[str, dist.ProcessGroup]:
     """Neighbours share a `tp` group, every second rank a `dp` group."""
-    mine = {"world": dist.group.WORLD, "twin": dist.new_group(list(range(world)))}
+    mine = {"world": dist.group.WORLD, "twin": dist.new_group(list(range(world)), timeout=timeout)}
     for name, members in (
         *(("tp", [first, first + 1]) for first in range(0, world, 2)),
         *(("dp", list(range(first, world, 2))) for first in range(2)),
     ):
-        group = dist.new_group(members)
+        group = dist.new_group(members, timeout=timeout)  # else half an hour
         if rank in members:
             mine[name] = group
     return mine
@@ -185,10 +185,11 @@ def groups_of(rank: int, world: int) -> dict[str, dist.ProcessGroup]:
 def main() -> None:
     options = arguments()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=options.timeout_s))
+    timeout = timedelta(seconds=options.timeout_s)
+    dist.init_process_group("gloo", timeout=timeout)
     rank, world = dist.get_rank(), dist.get_world_size()
     chance = random.Random(1_000 * options.seed + rank)
-    groups = groups_of(rank, world)
+    groups = groups_of(rank, world, timeout)
     weight = torch.nn.Parameter(torch.zeros(8))
     optimizer = torch.optim.SGD([weight], lr=0.1)
     for step, batch in enumerate(DataLoader(Samples(options, rank), batch_size=None)):
