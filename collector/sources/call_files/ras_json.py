@@ -23,7 +23,7 @@ from collector.sources.call_files.refusal import RefusedFile
 from collector.sources.call_files.values import MAX_RANK, entry, items, table, text, truth, whole
 from collector.sources.call_files.world_ranks import Places, world_by_process
 from pacehound.call_file import CallFile, FileEvent
-from pacehound.events import HostSample, ProcessState, Progress, RankProgress, Topology
+from pacehound.events import UNTOLD, HostSample, ProcessState, Progress, RankProgress, Topology
 
 FORMAT = "nccl_ras_json"
 ATTEMPT = 0
@@ -184,9 +184,9 @@ def _call_file(answer: Answer, job: str) -> CallFile:
 def _progress(topology: Topology, ranks: Mapping[int, Member], function: str) -> Progress:
     """Operations are counted from 1, and our numbers from 0."""
     told = [
-        RankProgress(rank=rank, last_launched=member.counts.get(function, 0) - 1)
-        for rank, member in sorted(ranks.items())
-        if member.counts is not None and function
+        RankProgress(rank=rank, last_launched=_last(ranks.get(rank), function), last_completed=UNTOLD)
+        for rank in topology.members
+        if function
     ]
     return Progress(
         job=topology.job,
@@ -197,6 +197,10 @@ def _progress(topology: Topology, ranks: Mapping[int, Member], function: str) ->
         ranks=tuple(told),
         sees_completion=False,
     )
+
+
+def _last(member: Member | None, function: str) -> int:
+    return UNTOLD if member is None or member.counts is None else member.counts.get(function, 0) - 1
 
 
 def _processes(answer: Answer, world_ranks: Mapping[Gpu, int], job: str) -> list[HostSample]:
@@ -278,7 +282,7 @@ def _detail(status: Mapping[Any, Any], where: str, *, answers: bool) -> str:
             return "RAS considers it dead: it could not be reached for a minute"
         if truth(status.get("unresponsive", True), f"{where}.unresponsive"):
             return "RAS could not reach it"
-        return "it answers RAS and says that it is no member of the communicator"
+        return ""  # it answers, and has left the communicator or is about to join it
     said = []
     for name, words in (("init_state", "its initialisation"), ("async_error", "a call")):
         code = whole(status.get(name, 0), f"{where}.{name}")

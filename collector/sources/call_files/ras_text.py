@@ -17,9 +17,9 @@ from collector.sources.call_files.ras_json import CANNOT_KNOW as OF_RAS
 from collector.sources.call_files.ras_json import SNAPSHOT
 from collector.sources.call_files.reading import Joined, Refusal
 from collector.sources.call_files.refusal import RefusedFile
-from collector.sources.call_files.values import MAX_RANK
+from collector.sources.call_files.values import MAX_RANK, printable
 from pacehound.call_file import CallFile, FileEvent
-from pacehound.events import HostSample, ProcessState, Progress, RankProgress
+from pacehound.events import UNTOLD, HostSample, ProcessState, Progress, RankProgress
 
 FORMAT = "nccl_ras_text"
 ATTEMPT = 0
@@ -89,7 +89,7 @@ def looks_like_one(head: bytes) -> bool:
 
 def read_answer(path: Path) -> Answer:
     """Read a file of at most `MAX_BYTES`."""
-    lines = whole_content(path, MAX_BYTES).decode("utf-8", "replace").splitlines()
+    lines = [printable(line) for line in whole_content(path, MAX_BYTES).decode("utf-8", "replace").splitlines()]
     answer = Answer(path=path, gpus=_gpus(lines), sizes={}, sections={}, hashes={})
     section: Section | None = None
     kind = ""
@@ -178,7 +178,11 @@ def _call_file(answer: Answer, job: str) -> CallFile:
         )
         events.append(topology)
         told = _counts(section, function, size) if function else {}
-        ranks = tuple(RankProgress(rank=rank, last_launched=count - 1) for rank, count in sorted(told.items()))
+        ranks = tuple(
+            RankProgress(rank=rank, last_launched=told[rank] - 1 if rank in told else UNTOLD, last_completed=UNTOLD)
+            for rank in topology.members
+            if function
+        )
         progress.append(
             Progress(
                 job=job,
@@ -202,7 +206,7 @@ def _call_file(answer: Answer, job: str) -> CallFile:
 
 
 def _counts(section: Section, function: str, size: int) -> dict[int, int]:
-    """Launches by rank, of all that answered: those that are named, and the others where all of them have the same."""
+    """Launches by rank: those that are named, and the others where all of them have the same."""
     named = {rank: count for rank, count in section.counts.get(function, {}).items() if rank < size}
     others = set(range(size)) - set(named) - section.missing
     unnamed = [
@@ -212,8 +216,7 @@ def _counts(section: Section, function: str, size: int) -> dict[int, int]:
     ]
     if len(unnamed) == 1 and unnamed[0][0] == len(others):
         return named | dict.fromkeys(others, unnamed[0][1])
-    # Some without a number beside others that have one would look as if they had launched nothing.
-    return {} if others else named
+    return named
 
 
 def _processes(section: Section, size: int, name: str, job: str) -> list[HostSample]:

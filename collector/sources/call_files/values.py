@@ -48,10 +48,19 @@ def truth(value: object, where: str) -> bool:
 
 
 def text(value: object, where: str) -> str:
-    """A string."""
+    """A string that can be printed."""
     if not isinstance(value, str):
         raise RefusedFile(f"{where} is {shown(value)}, not text")
-    return value
+    return printable(value)
+
+
+def printable(said: str) -> str:
+    r"""Text without what would steer a terminal or cannot be encoded: it stands in messages and on pages.
+
+    >>> printable("DP\x1b[2J group"), printable("a\ud800b")
+    ('DP?[2J group', 'a?b')
+    """
+    return said if said.isprintable() else "".join(one if one.isprintable() else "?" for one in said)
 
 
 def items(value: object, where: str) -> Sequence[Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from collector.sources.call_files.content import whole_content
 from collector.sources.call_files.reading import Joined, Refusal
 from collector.sources.call_files.refusal import RefusedFile
-from collector.sources.call_files.values import MAX_RANK
+from collector.sources.call_files.values import MAX_RANK, printable
 from pacehound.call_file import CallFile
 from pacehound.events import HostSample, ProcessState
 
@@ -81,7 +81,7 @@ def read_scrape(path: Path) -> Scrape:
         if not line.startswith(_PREFIX):
             continue
         try:
-            _take(scrape, line, f"line {place + 1}")
+            _take(scrape, printable(line.rstrip()), f"line {place + 1}")
         except RefusedFile:
             if place != last or content.endswith("\n") or not scrape.hosts:
                 raise

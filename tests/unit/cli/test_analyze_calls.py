@@ -10,7 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from pacehound.cli import pacehound
-from tests.fakes.call_files import call, dump, inspector_call, inspector_context, lines, write_dumps
+from tests.fakes.call_files import (
+    call,
+    dump,
+    inspector_call,
+    inspector_context,
+    lines,
+    ras_answer,
+    ras_missing,
+    ras_rank,
+    write_dumps,
+)
 
 SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 RECORDED = SHARED / "data" / "fr"
@@ -109,10 +119,43 @@ def test_a_file_that_would_harm_is_refused_and_the_others_are_read(hung):
     assert set(reasons) == {"nccl_trace_rank_7", "nccl_trace_rank_8"}
 
 
+def test_names_in_a_file_do_not_steer_the_terminal(tmp_path):
+    groups = {"0": ("default_pg\x1b[2J\ud800", [0, 1])}
+    waits = call(1, 1, desc=groups["0"][0], state="started")
+    for rank, entries in ((0, [waits]), (1, [])):
+        made = dump(entries, groups, {"0": (1 - rank, -1, 0)})
+        (tmp_path / f"rank_{rank}.json").write_text(json.dumps(made))
+    shown = ask(tmp_path)
+    assert shown.exit_code == 0
+    assert "default_pg?[2J?" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert answer_to(tmp_path)["findings"][0]["culprits"] == [1]
+
+
 def test_nothing_readable_is_bad_input(tmp_path):
     (tmp_path / "rank_0").write_bytes(b"\x80\x02}q\x00")
     (refused,) = answer_to(tmp_path, exit_code=2)["refused"]
     assert "ends early" in refused["reason"]
+
+
+def ras(folder, *communicator):
+    (folder / "ras.json").write_text(json.dumps(ras_answer(("0xa", *communicator))))
+    return answer_to(folder)["findings"]
+
+
+def test_who_has_launched_less_than_the_others_is_suspected(tmp_path):
+    (finding,) = ras(tmp_path, [ras_rank(place, {"AllReduce": 7 - (place == 2)}) for place in range(4)], [])
+    assert (finding["verdict"], finding["cause"], finding["culprits"]) == ("suspected", "H1", [2])
+
+
+def test_who_gave_no_answer_is_not_said_to_have_launched_less(tmp_path):
+    (finding,) = ras(tmp_path, [ras_rank(place, {"AllReduce": 7}) for place in range(3)], [ras_missing(3, dead=True)])
+    assert (finding["verdict"], finding["culprits"], finding["candidates"]) == ("unknown", [], [3])
+    assert "RAS considers it dead" in finding["evidence"][0]
+
+
+def test_an_answer_in_which_all_are_alike_accuses_nobody(tmp_path):
+    assert ras(tmp_path, [ras_rank(place, {"AllReduce": 7}) for place in range(3)], []) == []
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"the recordings are not at {RECORDED}")

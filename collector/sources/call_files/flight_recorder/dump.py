@@ -302,7 +302,7 @@ class _EntryReader:
 
 def _group_name(value: object, where: str) -> str:
     if isinstance(value, str):
-        return value
+        return text(value, where)
     names = items(value, where)
     if not names:
         raise RefusedFile(f"{where} is empty")

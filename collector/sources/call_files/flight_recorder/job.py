@@ -30,6 +30,7 @@ ATTEMPT = 0
 CANNOT_KNOW = (
     "calls that the recorder's ring had overwritten, and whatever else the rank did: its stack, other libraries",
     "when a call ended on the device: its end is noticed by polling, and its start only with TORCH_NCCL_ENABLE_TIMING",
+    "whether a small send whose receive is open has ended: its bytes may wait in NCCL's buffers",
     "whether the rank's process was running when it was asked: a dump is written by a thread of its own",
 )
 

@@ -3,9 +3,10 @@
 Collectives have the group's `collective_seq_id`, which all members share. Point-to-point calls have a counter that
 runs apart on every rank (a stage in the middle of a pipeline makes more of them than one at its end), so it names
 nothing that two ranks have in common. The open calls to (from) one peer are numbered from 0, the oldest first,
-instead: NCCL carries out the calls between two ranks in the order in which they were made, and a transfer ends on
-both sides or on none, so the oldest open send of one rank and the oldest open receive of the other are halves of the
-same transfer, whatever either has counted before.
+instead: NCCL carries out the calls between two ranks in the order in which they were made, and a transfer that one
+side still waits in has as a rule not ended on the other, so the oldest open send of one rank and the oldest open
+receive of the other are halves of the same transfer, whatever either has counted before. The exception is a send of
+a few megabytes at most, which may end as soon as its bytes are in NCCL's buffers.
 
 `pg_status` holds one number for both kinds: that of the last work, collective or not. It is used for a group on
 whose kind no rank has made a point-to-point call, and only where it does not contradict the entries. On the others
