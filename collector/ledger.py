@@ -47,6 +47,7 @@ class LedgerState(msgspec.Struct, kw_only=True):
     lanes: dict[int, Lane] = {}
     open_records: bytes = b""
     uncertain: list[bytes] = []
+    failed: dict[bytes, int] = {}
     waiting: WaitingState = msgspec.field(default_factory=WaitingState)
     pending: dict[bytes, PendingGroup] = {}
     destroyed: list[tuple[bytes, int]] = []
@@ -95,7 +96,7 @@ class Ledger:
         self._job, self._host, self._clock = job, host, clock
         self._directory = Directory(state.communicators)
         self._lanes = state.lanes
-        self._open = OpenCalls(state.open_records, state.uncertain)
+        self._open = OpenCalls(state.open_records, state.uncertain, state.failed)
         self._waiting = Waiting(state.waiting)
         self._groups = GroupReader(state.pending)
         self._destroyed = state.destroyed
@@ -117,6 +118,7 @@ class Ledger:
             lanes=self._lanes,
             open_records=self._open.records,
             uncertain=self._open.uncertain,
+            failed=self._open.failed,
             waiting=self._waiting.state(),
             pending=self._groups.pending,
             destroyed=self._destroyed,
@@ -264,6 +266,9 @@ class Ledger:
         final["end_ns"] = 0
         self._open.launch(raw[at[is_launch & ~is_final]])
         completes = np.flatnonzero(~is_launch & sees_end)  # elsewhere a Work completes at launch: that says nothing
+        is_failed = (calls["flags"][completes] & rings.FAILED) != 0
+        failures, completes = completes[is_failed], completes[~is_failed]
+        must_wait[at[failures[self._open.fail(calls[failures])]]] = True
         rows, is_orphan = self._open.complete(calls[completes])
         of_rows = numbers[completes[~is_orphan]]
         orphans = completes[is_orphan]

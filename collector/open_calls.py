@@ -1,12 +1,16 @@
 """Calls that were launched and have not completed.
 
+A call that has failed has not completed: nothing says that its peers have done their part. It stays open until its
+rank launches another one (the script has caught the error) or leaves, so that ranks whose calls time out, one after
+the other, do not seem to go on.
+
 A dictionary from join key to PH_LAUNCH record, filled and emptied a column at a time: 0.3 us per record, and no
 Python code per call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -33,13 +37,18 @@ class OpenCalls:
         PH_LAUNCH records, one after the other.
     uncertain
         Join keys of those that may have completed in a part of a ring that was lost.
+    failed
+        Join keys of those that have failed, with the rank of each.
 
     """
 
-    def __init__(self, records: bytes, uncertain: Iterable[bytes]) -> None:
+    def __init__(self, records: bytes, uncertain: Iterable[bytes], failed: Mapping[bytes, int]) -> None:
         self._records: dict[bytes, bytes] = {}
         self._uncertain = set(uncertain)
-        self.launch(np.frombuffer(records, RAW))
+        self._failed = dict(failed)
+        self._over: set[bytes] = set()  # failed, and their ranks have gone on
+        raw = np.frombuffer(records, RAW)
+        self._records.update(zip(call_rows.join_keys(raw.view(CALL)), raw.tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self._records)
@@ -54,8 +63,16 @@ class OpenCalls:
         """As in the constructor."""
         return sorted(self._uncertain)
 
+    @property
+    def failed(self) -> dict[bytes, int]:
+        """As in the constructor."""
+        return self._failed
+
     def launch(self, raw: Records) -> None:
         """Calls begin; dtype `RAW`."""
+        if self._failed and len(raw):
+            went_on = set(np.unique(raw.view(CALL)["rank"]).tolist())
+            self._over.update(key for key, rank in self._failed.items() if rank in went_on)
         self._records.update(zip(call_rows.join_keys(raw.view(CALL)), raw.tolist(), strict=True))
 
     def complete(self, completes: Records) -> tuple[Records, BoolArray]:
@@ -66,6 +83,14 @@ class OpenCalls:
         is_orphan = np.array([not record for record in found], np.bool_)
         launches = np.frombuffer(b"".join(found), RAW).view(CALL)
         return call_rows.completed_rows(launches, completes[~is_orphan]), is_orphan
+
+    def fail(self, completes: Records) -> BoolArray:
+        """Calls fail and stay open for now; which of these are of no open call."""
+        keys = call_rows.join_keys(completes)
+        is_orphan = np.array([key not in self._records for key in keys], np.bool_)
+        ranks = completes["rank"].tolist()
+        self._failed.update((keys[at], ranks[at]) for at in np.flatnonzero(~is_orphan).tolist())
+        return is_orphan
 
     def doubt(self, ranks: Iterable[int], until_ns: int) -> None:
         """Completions of `ranks` were lost: what they launched up to `until_ns` may have ended."""
@@ -111,9 +136,13 @@ class OpenCalls:
             lanes = call_rows.lane_numbers(numbers, calls)
             for at in np.flatnonzero(is_uncertain).tolist():
                 is_over[at] |= last_completed.get(int(lanes[at]), -1) > int(calls["seq"][at])
+        if self._over:
+            is_over |= np.array([key in self._over for key in keys], np.bool_)
+            self._over.clear()
         for at in np.flatnonzero(is_over).tolist():
             del self._records[keys[at]]
             self._uncertain.discard(keys[at])
+            self._failed.pop(keys[at], None)
         is_row = is_over & ~is_uncertain
         rows = calls[is_row]
         rows["start_ns"] = 0

@@ -30,6 +30,8 @@ class CallFile:
         Sentences for people: what this kind of file leaves open.
     notes
         What was left out or repaired in reading it.
+    says_hang
+        Ranks that the source itself says hang, by means of its own; it need not know who is to blame.
 
     """
 
@@ -40,3 +42,4 @@ class CallFile:
     world_size: int = 0
     cannot_know: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    says_hang: tuple[int, ...] = ()

@@ -23,6 +23,8 @@ from pacehound.steps import StepLog
 
 _PART_OF_A_SUITE = 20
 """So many series of each suite are scored where none is named: under a minute in all."""
+_PART_OF_THE_CAUSES = 3
+"""And so many jobs of each source."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -433,7 +435,7 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
                 rows.append(row_of(name, case, Score.total(scores)))
             continue
         if name == "root_cause":
-            rows += _score_root_causes(seeds if names else range(1), settings)
+            rows += _score_root_causes(len(seeds), bool(names), settings)
             continue
         for seed in seeds:
             scores = []
@@ -448,20 +450,20 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
     return rows
 
 
-def _score_root_causes(seeds: range, settings: Settings) -> list[Row]:
-    """One row per source; a seed stands for one case of each scenario."""
+def _score_root_causes(n_seeds: int, is_whole: bool, settings: Settings) -> list[Row]:
+    """One row per source; a seed stands for a job of each scenario."""
     from pacehound.scoreboard import Row
     from simulator.job import simulate
     from simulator.root_cause_jobs import SCENARIOS, SOURCES, SUSPECT_AFTER_S, cases
     from streams.verdicts import VerdictScore, score_verdicts
     from streams.whole_job import findings_of_job
 
-    n = len(SCENARIOS)
+    n_cases = n_seeds * len(SCENARIOS) if is_whole else _PART_OF_THE_CAUSES
     settings = replace(settings, hang=replace(settings.hang, suspect_after_s=SUSPECT_AFTER_S))
     rows = []
     for source in SOURCES:
         total = VerdictScore()
-        for case in cases(source, n * len(seeds), first_seed=n * seeds.start):
+        for case in cases(source, n_cases):
             total += score_verdicts(findings_of_job(simulate(case.spec).events(), settings), case.truth)
         rows.append(
             Row(

@@ -24,6 +24,7 @@ Int64Array = npt.NDArray[np.int64]
 NO_DIRECTION, SEND, RECV = 0, 1, 2
 _SUM = REDOPS.index("sum")
 _RATE_NOISE = 0.03
+_SMALL_BYTES = 64 << 10
 _OTHER_OP = {"all_reduce": "all_gather", "all_gather": "all_reduce", "reduce_scatter": "all_reduce"}
 
 
@@ -215,6 +216,10 @@ class CommunicatorCalls:
                     ends = (rank, peer) if slot.op == "send" else (peer, rank)
                     column = send if slot.op == "send" else receive
                     column[steps, index] = pair_rate(self._spec, *ends, factors)
+                elif slot.size_bytes < _SMALL_BYTES:
+                    # Nothing but latency, whatever the links can carry.
+                    rate = slot.size_bytes / self._spec.latency_s
+                    send[steps, index], receive[steps, index] = np.where(np.isnan(known[False][rank]), np.nan, rate)
                 else:
                     is_tree = is_tree_call(self._spec, slot)
                     send[steps, index], receive[steps, index] = known[is_tree][rank]

@@ -261,7 +261,8 @@ def _slow_compute(draw: _Draw) -> _Injected:
         mark = _may("its peers wait for it in calls that are not seen, and come as late as it does")
     else:
         mark = _must(_NAMED, "its own time grows while everybody else waits for it, and starts and ends are seen")
-    return _Injected(faults=(slow,), cause="S1", culprits=ranks, changes={"has_vitals": draw.chance()}, mark=mark)
+    has_vitals = draw.chance() and draw.source.run_ahead_calls > 0  # a rank on gloo has no GPU that could be hot
+    return _Injected(faults=(slow,), cause="S1", culprits=ranks, changes={"has_vitals": has_vitals}, mark=mark)
 
 
 def _link_mark(draw: _Draw, link: tuple[int, int], kind: CommunicatorKind, size: int) -> _Mark:
@@ -286,7 +287,7 @@ def _slow_link(draw: _Draw, link: tuple[int, int], kind: CommunicatorKind, extra
     base, layout = draw.base, draw.layout
     bytes_per_s = base.network.bytes_per_s(*link)
     if kind == "pp":
-        sent, times = base.pp_bytes, 2 * base.micro_batches
+        sent, times = base.pp_bytes, base.micro_batches  # the other direction's transfers are hidden by these
     elif kind == "tp":
         sent, times = 2 * base.tp_bytes * (layout.tp - 1) // layout.tp, 2 * base.micro_batches * base.tp_calls
     else:
@@ -297,8 +298,15 @@ def _slow_link(draw: _Draw, link: tuple[int, int], kind: CommunicatorKind, extra
 
 
 def _extra_s(draw: _Draw) -> float:
-    """About the time of an iteration, so that each one is twice as long."""
-    return 3 * draw.base.forward_s * draw.base.micro_batches * float(draw.rng.uniform(0.8, 1.6))
+    """About the time of an iteration: some of it hides in a pipeline's bubbles, or behind computation."""
+    return _compute_s(draw) * float(draw.rng.uniform(0.8, 1.6))
+
+
+def _compute_s(draw: _Draw) -> float:
+    """What an iteration computes, the pipeline's warm-up included."""
+    base = draw.base
+    forward_s = base.forward_s + (base.expert_s if base.ep > 1 else 0.0)
+    return 3 * forward_s * (base.micro_batches + base.layout.pp - 1)
 
 
 def _slow_pair(draw: _Draw) -> _Injected | None:
@@ -368,10 +376,9 @@ def _slow_both(draw: _Draw) -> _Injected | None:
         return None
     link = draw.one(links)
     factor = float(draw.rng.uniform(1.8, 2.2))
-    compute_s = 3 * draw.base.forward_s * draw.base.micro_batches
     faults = (
         SlowCompute(ranks=(link[0],), factor=factor, from_step=draw.step),
-        _slow_link(draw, link, "dp", (factor - 1.0) * compute_s),
+        _slow_link(draw, link, "dp", (factor - 1.0) * _compute_s(draw)),
     )
     mark = _link_mark(draw, link, "dp", draw.layout.dp)
     if mark.must_name and draw.hides_peers():
@@ -406,7 +413,8 @@ def _stuck(draw: _Draw) -> _Injected:
     if has_stacks and draw.hides_peers():
         mark = _must(_NAMED, "its stack is outside any call, but libraries are loaded whose calls are not seen")
     elif has_stacks:
-        words = _NAMED if draw.has_drops or not draw.sees_open else _SURELY
+        # Whoever holds a lock may be a thread that waits in a call.
+        words = _NAMED if doing == "lock" or draw.has_drops or not draw.sees_open else _SURELY
         mark = _must(
             words, "it has not entered the call its peers wait in, and its stack is outside any wait for a call"
         )
@@ -631,13 +639,17 @@ def case_of(source: str, seed: int, layouts: Sequence[Layout] = _LAYOUTS) -> Roo
 
 
 def large_cases() -> Iterator[RootCauseCase]:
-    """Ten cases at 4,096 ranks: every class, seen by the sources that show it, and two with nobody to name."""
+    """Ten cases at 4,096 ranks: every class, by sources that show enough to name it, and two with nobody to name."""
     names = list(SCENARIOS)
     for index, (source, name) in enumerate(_AT_4096):
-        # The seeds of these take up where nobody counts small cases any more.
-        yield case_of(source, 100_000 * len(names) + len(names) * index + names.index(name), _LARGE)
+        # Far from the seeds of small cases; of each, the first one with the mark that is wanted.
+        first = (100_000 + 100 * index) * len(names) + names.index(name)
+        seeds = range(first, first + 100 * len(names), len(names))
+        drawn = (case_of(source, seed, _LARGE) for seed in seeds)
+        yield next(case for case in drawn if case.truth.must_name == (name not in _NOBODYS))
 
 
+_NOBODYS = ("symmetric hang", "pauses")
 _AT_4096 = (
     ("device times", "slow computation"),
     ("device times", "slow ring edge"),

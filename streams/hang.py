@@ -234,7 +234,7 @@ class HangWatch:
             return None
         return mismatch(
             HangScene(
-                graph=WaitGraph(),
+                graph=wait_graph(self._standings, 0, unheard=self.witnesses.unheard()),
                 standings=self._standings,
                 witnesses=self.witnesses,
                 mismatches=recent,
@@ -247,13 +247,11 @@ class HangWatch:
 
         Whoever is waited for by somebody that goes on may be late, but does not hang.
         """
-        if not graph.stands_in:
+        if not graph:
             return ()
-        standing = np.array(sorted(graph.stands_in))
-        n_ranks = max(len(self._advanced_ns), int(standing.max()) + 1, max(graph.absent, default=0) + 1)
-        self._reserve(n_ranks - 1)
-        moves = self._advanced_ns > before_ns
-        return tuple(standing[~graph.leads_to(moves)[standing]].tolist())
+        standing = np.array(graph.standing)
+        self._reserve(int(standing.max()))
+        return tuple(standing[~graph.leads_to(self._advanced_ns > before_ns)[standing]].tolist())
 
     def _reserve(self, rank: int) -> None:
         missing = rank + 1 - len(self._counters)
@@ -296,7 +294,7 @@ class HangWatch:
     def _finding(
         self, found: RootCause, graph: WaitGraph, now_ns: int, step: int | None, unseen: tuple[str, ...]
     ) -> Finding:
-        oldest = min(graph.calls, key=lambda call: (call.since_ns, call.channel, call.seq), default=None)
+        oldest = graph.oldest()
         if oldest is None:
             onset_ns, identity = int(self._advanced_ns.max(initial=0)) or now_ns, ("", -1)
             evidence: tuple[str, ...] = (f"no rank has launched a call for {(now_ns - onset_ns) / 1e9:.1f} s",)
@@ -304,13 +302,13 @@ class HangWatch:
             onset_ns = oldest.since_ns
             identity = (self._standings.channels[oldest.channel].communicator, oldest.seq)
             evidence = (
-                f"ranks {_list(sorted(graph.stands_in))} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
+                f"ranks {_list(graph.standing)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
                 f"in {describe(oldest, self._standings)}",
             )
         culprits = set(found.culprits)
         named = found.culprits or tuple(dict.fromkeys(rank for link in found.links for rank in link))
         age_s = None if self.checkpoint_ns is None else max(0, now_ns - self.checkpoint_ns) / 1e9
-        waiting = [rank for rank in sorted(graph.stands_in) if rank not in culprits]
+        waiting = [rank for rank in graph.standing if rank not in culprits]
         notes = case_notes(self.witnesses, named, waiting, checkpoint_age_s=age_s)
         proposal = drain_proposal(self.witnesses, found.culprits) if found.verdict == "culprit" else ""
         return Finding(
@@ -346,13 +344,12 @@ def _says_more(new: RootCause, old: RootCause) -> bool:
     """A surer verdict, or more evidence for the same one; another name as sure as the first would only confuse."""
     if _RANKING[new.verdict] != _RANKING[old.verdict]:
         return _RANKING[new.verdict] > _RANKING[old.verdict]
-    is_same = (new.cause, new.culprits, new.links, new.candidates) == (
-        old.cause,
-        old.culprits,
-        old.links,
-        old.candidates,
-    )
-    return is_same and new != old
+    if (new.cause, new.links) != (old.cause, old.links):
+        return False
+    if new.culprits == old.culprits:
+        return new != old and new.candidates == old.candidates
+    # One host's stacks come in later than another's: candidates become culprits beside those that are.
+    return set(old.culprits) < set(new.culprits) <= {*old.culprits, *old.candidates}
 
 
 def _list(numbers: list[int] | tuple[int, ...]) -> str:

@@ -66,7 +66,7 @@ def findings_of(files: Sequence[CallFile]) -> list[Finding]:
     if job.missing:
         shown = ", ".join(map(str, job.missing[:16])) + (" …" if len(job.missing) > 16 else "")
         unseen = (f"ranks {shown} have left no file: what they did is not known", *unseen)
-    found = _hang(job) or _by_hearsay(job) or _slow(job)
+    found = _hang(job) or _said_to_hang(job, files) or _unwell(job) or _slow(job)
     return [] if found is None else [replace(found, unseen=(*found.unseen, *unseen))]
 
 
@@ -97,21 +97,20 @@ def _slow(job: _Job) -> Finding | None:
     )
 
 
-def _by_hearsay(job: _Job) -> Finding | None:
-    """A hang that a source reports by itself, or a process of which it knows nothing good: no more than a candidate.
+def _unwell(job: _Job) -> Finding | None:
+    """Processes of which a source knows nothing good: they did not answer it, or a call of theirs has failed.
 
-    Such a source has seen a rank not answer, fail or stand still; whether that is the cause or waits for one it has
-    not seen.
+    Whether that is the cause, or comes of waiting for one, it has not seen: they are candidates and no more.
     """
     by_detail: dict[str, list[int]] = {}
     for rank, process in sorted(job.witnesses.processes.items()):
         if process.detail:
             by_detail.setdefault(process.detail, []).append(rank)
-    ranks = tuple(sorted(rank for of in by_detail.values() for rank in of))
-    if not ranks:
+    if not by_detail:
         return None
+    ranks = tuple(sorted(rank for of_detail in by_detail.values() for rank in of_detail))
     return Finding(
-        id=event_id("hang", job.name, job.attempt, "hearsay", ranks[0], None),
+        id=event_id("hang", job.name, job.attempt, "unwell", ranks[0], None),
         job=job.name,
         attempt=job.attempt,
         kind="hang",
@@ -121,6 +120,26 @@ def _by_hearsay(job: _Job) -> Finding | None:
         lasting=True,
         pages=True,
         evidence=tuple(f"ranks {', '.join(map(str, of[:16]))}: {detail}" for detail, of in by_detail.items()),
+    )
+
+
+def _said_to_hang(job: _Job, files: Sequence[CallFile]) -> Finding | None:
+    """A hang that the source reports by itself: everybody it names may be the one, or wait for somebody else."""
+    said = [file for file in files if file.says_hang]
+    if not said:
+        return None
+    ranks = tuple(sorted({rank for file in said for rank in file.says_hang}))
+    return Finding(
+        id=event_id("hang", job.name, job.attempt, "said", ranks[0], None),
+        job=job.name,
+        attempt=job.attempt,
+        kind="hang",
+        verdict="unknown",
+        cause=None,
+        candidates=ranks,
+        lasting=True,
+        pages=True,
+        evidence=(f"{said[0].format} says of {len(ranks)} ranks that they hang",),
     )
 
 
@@ -166,9 +185,9 @@ def _hang(job: _Job) -> Finding | None:
     is_partial = len(job.missing) > FEW_MISSING * world_size
     graph = wait_graph(standings, 0, unheard=frozenset(job.missing) if is_partial else frozenset())
     has_stopped = any(process.state in ("stopped", "exited") for process in job.witnesses.processes.values())
-    if not graph.stands_in and not has_stopped and not standings.launch_only:
+    if not graph and not has_stopped and not standings.launch_only:
         return None
-    stuck = {(standings.channels[call.channel].communicator, call.seq) for call in graph.calls}
+    stuck = graph.keys()
     found = root_cause(
         HangScene(
             graph=graph,
@@ -177,13 +196,13 @@ def _hang(job: _Job) -> Finding | None:
             mismatches={key: called for key, called in job.called.items() if key in stuck},
         )
     )
-    if not graph.stands_in and not found.culprits:
+    if not graph and not found.culprits:
         return None  # counters alone, and all of them agree
-    oldest = min(graph.calls, key=lambda call: (call.since_ns, call.channel, call.seq), default=None)
+    oldest = graph.oldest()
     where = "" if oldest is None else standings.channels[oldest.channel].communicator
     evidence = found.evidence
     if oldest is not None:
-        words = f"{len(graph.stands_in)} ranks wait, the longest in {describe(oldest, standings)}"
+        words = f"{len(graph.standing)} ranks wait, the longest in {describe(oldest, standings)}"
         evidence = (words, *evidence)
     culprits = set(found.culprits)
     is_missing = bool(culprits & set(job.missing))
@@ -196,7 +215,7 @@ def _hang(job: _Job) -> Finding | None:
         cause=found.cause,
         culprits=found.culprits,
         candidates=found.candidates,
-        victims=tuple(rank for rank in sorted(graph.stands_in) if rank not in culprits) if culprits else (),
+        victims=tuple(rank for rank in graph.standing if rank not in culprits) if culprits else (),
         links=found.links,
         onset=Instant(step=None, time_ns=job.last_ns if oldest is None else oldest.since_ns),
         detected=Instant(step=None, time_ns=job.last_ns),

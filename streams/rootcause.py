@@ -82,15 +82,18 @@ def root_cause(scene: HangScene) -> RootCause:
 def _halted(scene: HangScene) -> RootCause | None:
     """Processes that are stopped or gone, and GPUs that have failed, where anybody waits for them."""
     witnesses, graph = scene.witnesses, scene.graph
-    concerned = {*graph.absent, *graph.idle, *graph.stands_in}
     # Whoever has left and is waited for by nobody may have ended; whoever is stopped, or has lost its GPU, has not.
-    halted = {rank for rank in concerned if witnesses.is_halted(rank, scene.frozen_ns)}
-    halted |= {rank for rank, process in witnesses.processes.items() if process.state == "stopped"}
-    failed = {rank: words for rank in witnesses.host_of if (words := witnesses.hardware_failure(rank))}
+    halted = {rank for rank in witnesses.stopped}
+    if witnesses.exited:
+        concerned = {*graph.absent, *graph.idle, *graph.standing}
+        halted |= {
+            rank for rank in witnesses.exited if rank in concerned and witnesses.left_before(rank, scene.frozen_ns)
+        }
+    failed = witnesses.failed_hardware()
     culprits = tuple(sorted({*halted, *failed}))
     if not culprits:
         return None
-    is_inside = bool(failed) or any(rank in graph.stands_in for rank in culprits)
+    is_inside = bool(failed) or any(rank in graph.standing for rank in culprits)
     evidence = [f"rank {rank} has not entered" for rank in culprits if rank in (*graph.absent, *graph.idle)]
     evidence += [witnesses.process_sentence(rank) for rank in sorted(halted)] + list(failed.values())
     return RootCause(verdict="culprit", cause="H3" if is_inside else "H1", culprits=culprits, evidence=tuple(evidence))
@@ -126,11 +129,14 @@ def _first_disagreement(scene: HangScene) -> tuple[str, int, Disagreement] | Non
         key: dict(signatures) for key, signatures in scene.mismatches.items()
     }
     since: dict[tuple[str, int], int] = dict.fromkeys(met, 0)
-    for call in scene.graph.calls:
+    # Where somebody has left a round with another call those that are in it may agree.
+    indices = range(scene.graph.n_calls) if met else scene.graph.disagreeing()
+    for index in indices:
+        call = scene.graph.call(index)
         channel = scene.standings.channels[call.channel]
+        key = (channel.communicator, call.seq)
         if channel.is_pair:
             continue
-        key = (channel.communicator, call.seq)
         for rank in channel.ranks:
             told = scene.standings.open_call(call.channel, rank, call.seq)
             if told is not None:
@@ -154,7 +160,7 @@ def _behind(scene: HangScene) -> RootCause | None:
     likely: list[int] = []
     evidence = []
     for index, ranks in sorted(scene.graph.behind.items()):
-        call = scene.graph.calls[index]
+        call = scene.graph.call(index)
         if call.op in _ONE_SIDED:
             continue
         is_proof = bool(call.later_done) and not any(witnesses.has_lost_calls(rank) for rank in ranks)
@@ -219,8 +225,8 @@ def _cycle(scene: HangScene) -> RootCause | None:
     if not cycle:
         return None
     evidence = [f"{_ranks(cycle)} wait for each other: their calls are in a different order"]
-    for index in sorted({scene.graph.stands_in[rank] for rank in cycle}):
-        call = scene.graph.calls[index]
+    for index in sorted({scene.graph.stands_in(rank) for rank in cycle}):
+        call = scene.graph.call(index)
         there = tuple(rank for rank in call.standing if rank in cycle)
         evidence.append(f"{_ranks(there)} wait in {describe(call, scene.standings)}")
     departed: dict[int, str] = {}
@@ -247,7 +253,7 @@ def _without_sends(scene: HangScene) -> RootCause | None:
     which waits for that rank elsewhere. Where somebody is missing once sends hold nobody, that one is suspected.
     """
     graph = wait_graph(scene.standings, 0, unheard=scene.witnesses.unheard(), skipping=frozenset({"send"}))
-    if graph.cycle or not graph.stands_in:
+    if graph.cycle or not graph:
         return None
     released = replace(scene, graph=graph)
     found = _behind(released) or _absent(released)
@@ -264,11 +270,11 @@ def _without_sends(scene: HangScene) -> RootCause | None:
 def _cycle_minority(scene: HangScene) -> tuple[int, ...]:
     """Of ranks that wait for each other, those few that do not stand where more than half of them do."""
     cycle = scene.graph.cycle
-    stands = np.array([scene.graph.stands_in[rank] for rank in cycle])
+    stands = np.array([scene.graph.stands_in(rank) for rank in cycle])
     calls, counts = np.unique(stands, return_counts=True)
     if 2 * counts.max() <= len(cycle):
         return ()
-    common = scene.graph.calls[int(calls[counts.argmax()])]
+    common = scene.graph.call(int(calls[counts.argmax()]))
     members = set(scene.standings.channels[common.channel].ranks)
     minority = tuple(rank for rank in cycle if rank not in common.standing)
     return minority if set(minority) <= members else ()
@@ -276,10 +282,12 @@ def _cycle_minority(scene: HangScene) -> tuple[int, ...]:
 
 def _joint(scene: HangScene) -> RootCause | None:
     """Calls in which everybody stands: nobody is missing, and they do not move."""
-    one_sided = (index for index in scene.graph.behind if scene.graph.calls[index].op in _ONE_SIDED)
-    calls = [scene.graph.calls[index] for index in (*scene.graph.joint, *one_sided)]
+    one_sided = (index for index in scene.graph.behind if scene.graph.call(index).op in _ONE_SIDED)
+    calls = [scene.graph.call(index) for index in (*scene.graph.joint, *one_sided)]
     if not calls:
         return None
+    collectives = [call for call in calls if not scene.standings.channels[call.channel].is_pair]
+    calls = collectives or calls  # a send or receive may be posted long before its turn comes
     calls.sort(key=lambda call: (call.since_ns, call.channel))
     evidence = [
         f"{_ranks(call.standing)} stand in {describe(call, scene.standings)}, which everybody has entered"
@@ -444,9 +452,12 @@ def _stall(scene: HangScene) -> RootCause:
 
 
 def _may_replay(scene: HangScene, rank: int) -> bool:
-    """It is in a communicator whose calls were captured into a graph: it may wait in a replay."""
+    """It is in a communicator whose calls were captured into a graph, and no stack shows that it waits elsewhere."""
     blind = scene.standings.blind
-    return bool(blind) and any(
+    stack = scene.witnesses.stacks.get(rank)
+    if not blind or (stack is not None and stack.doing not in ("in_call", "unknown")):
+        return False
+    return any(
         channel.communicator in blind and len(channel.ranks) > 1 and rank in channel.ranks
         for channel in scene.standings.channels
     )

@@ -33,6 +33,9 @@ _DTYPE_AT = _OP_BITS
 _REDOP_AT = _DTYPE_AT + _DTYPE_BITS
 _ROOT_AT = _REDOP_AT + _REDOP_BITS
 _COUNT_AT = _ROOT_AT + _ROOT_BITS
+_OP_CODE, _DTYPE_CODE, _REDOP_CODE = (
+    {name: code for code, name in enumerate(names)} for names in (OPS, DTYPES, REDOPS)
+)
 
 
 def packed_signatures(batch: CallBatch) -> Int64Array:
@@ -47,26 +50,37 @@ def packed_signatures(batch: CallBatch) -> Int64Array:
     dtype = np.where(is_counted, batch.codes("dtype"), 0).astype(np.int64)
     redop = np.where(_IS_REDUCING[op], batch.codes("redop"), 0).astype(np.int64)
     root = np.where(_IS_ROOTED[op], batch.integers("peer") + 1, 0)
-    packed: Int64Array = (
+    numbers: Int64Array = (
         op | (dtype << _DTYPE_AT) | (redop << _REDOP_AT) | (root << _ROOT_AT) | (kept << _COUNT_AT)
     ).astype(np.int64)
-    return packed
+    return numbers
 
 
-def unpacked(packed: int) -> CallSignature:
-    """The signature behind a number.
+def packed(signature: CallSignature) -> int:
+    """The number of one signature.
 
-    >>> unpacked(1 | 10 << 5 | 1 << 10 | 9 << 34)
+    >>> unpacked(packed(CallSignature("all_reduce", 8, "float32", "sum")))
     CallSignature(op='all_reduce', count=8, dtype='float32', redop='sum', root=-1)
     """
-    dtype = (packed >> _DTYPE_AT) & ((1 << _DTYPE_BITS) - 1)
-    redop = (packed >> _REDOP_AT) & ((1 << _REDOP_BITS) - 1)
+    return (
+        _OP_CODE.get(signature.op, 0)
+        | _DTYPE_CODE.get(signature.dtype, 0) << _DTYPE_AT
+        | _REDOP_CODE.get(signature.redop, 0) << _REDOP_AT
+        | (signature.root + 1) << _ROOT_AT
+        | (signature.count % ((1 << _COUNT_BITS) - 1) + 1 if signature.count >= 0 else 0) << _COUNT_AT
+    )
+
+
+def unpacked(number: int) -> CallSignature:
+    """The signature behind a number."""
+    dtype = (number >> _DTYPE_AT) & ((1 << _DTYPE_BITS) - 1)
+    redop = (number >> _REDOP_AT) & ((1 << _REDOP_BITS) - 1)
     return CallSignature(
-        OPS[packed & ((1 << _OP_BITS) - 1)],
-        count=((packed >> _COUNT_AT) & ((1 << _COUNT_BITS) - 1)) - 1,
+        OPS[number & ((1 << _OP_BITS) - 1)],
+        count=((number >> _COUNT_AT) & ((1 << _COUNT_BITS) - 1)) - 1,
         dtype=DTYPES[dtype] if dtype else "",
         redop=REDOPS[redop] if redop else "",
-        root=((packed >> _ROOT_AT) & ((1 << _ROOT_BITS) - 1)) - 1,
+        root=((number >> _ROOT_AT) & ((1 << _ROOT_BITS) - 1)) - 1,
     )
 
 

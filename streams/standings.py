@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.events import NEVER, OpenCall, PairProgress, Progress, RankProgress, Topology
+from streams.signatures import packed, signature_of
 
 Int64Array = npt.NDArray[np.int64]
 
 NOT_OPEN = -1
 """In `open_seq`: the rank has no open call on this channel."""
 
-_COLUMNS = ("rank", "channel", "launched", "completed", "open_seq", "open_ns", "told_ns")
+_COLUMNS = ("rank", "channel", "launched", "completed", "open_seq", "open_ns", "signature", "told_ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +80,8 @@ class Standings:
     def column(self, name: str) -> Int64Array:
         """One column, shape `(n_slots,)`.
 
-        `rank`, `channel`, `launched`, `completed`; `open_seq` and `open_ns` of the oldest open call and when it was
-        launched; `told_ns`, when its host last spoke of it.
+        `rank`, `channel`, `launched`, `completed`; of the oldest open call `open_seq`, when it was launched (`open_ns`)
+        and its packed `signature` (0 for pairs); `told_ns`, when its host last spoke of it.
         """
         return self._columns[name][: self._length]
 
@@ -155,6 +156,8 @@ class Standings:
         has_moved = bool(launched > columns["launched"][slot] or completed > columns["completed"][slot])
         columns["launched"][slot], columns["completed"][slot] = launched, completed
         columns["open_seq"][slot], columns["open_ns"][slot] = seq, open_ns
+        is_collective = oldest is not None and oldest.direction == "none"
+        columns["signature"][slot] = packed(signature_of(oldest)) if oldest is not None and is_collective else 0
         if calls:
             self._open[slot] = calls
         else:

@@ -15,7 +15,7 @@ Everything is array work over the slots of `Standings`, in proportion to their n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,8 @@ from streams.standings import NOT_OPEN, Standings
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-NOBODY = -1
+NOWHERE = -1
+_NEVER_NS = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +59,49 @@ class StuckCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Stuck:
+    """All stuck calls as columns, and their slots: those of call `i` are `first_slot[i]:first_slot[i + 1]`."""
+
+    channel: Int64Array
+    seq: Int64Array
+    first_slot: Int64Array
+    rank: Int64Array  # of each slot
+    is_standing: BoolArray
+    is_done: BoolArray
+    is_past: BoolArray
+    open_ns: Int64Array  # where the slot has this very call open
+    signature: Int64Array
+
+    @property
+    def call_of(self) -> Int64Array:
+        """The call of each slot."""
+        return np.repeat(np.arange(len(self.seq)), np.diff(self.first_slot))
+
+
 class WaitGraph:
     """Who waits in what, and where it ends; ranks are world ranks, in order.
 
+    Parameters
+    ----------
+    standings
+        What it is made of.
+    position
+        For each rank the index of the call in which it stands, or `NOWHERE`.
+    stuck
+        The calls.
+    idle
+        Ranks that have no open call at all, and are waited for by nobody yet.
+
     Attributes
     ----------
-    calls
-        Every call in which somebody stands.
-    stands_in
-        For each rank that stands in a call, its index in `calls`.
+    standing
+        Ranks that stand in a call.
     waiting
-        Ranks that wait for others, or in a joint call.
+        Those of them that wait for others, or in a joint call.
     absent
         Ranks that are waited for and stand in no call.
     idle
-        Ranks that have no open call at all and are waited for by nobody yet: a healthy rank of a job that hangs
-        stands somewhere.
+        Ranks that have no open call at all: a healthy rank of a job that hangs stands somewhere.
     behind
         By index of the call: ranks in it that all others have left behind.
     joint
@@ -83,39 +111,123 @@ class WaitGraph:
 
     """
 
-    calls: tuple[StuckCall, ...] = ()
-    stands_in: dict[int, int] = field(default_factory=dict)
-    waiting: tuple[int, ...] = ()
-    absent: tuple[int, ...] = ()
-    idle: tuple[int, ...] = ()
-    behind: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    joint: tuple[int, ...] = ()
-    cycle: tuple[int, ...] = ()
-    edges: tuple[Int64Array, Int64Array] = field(
-        default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0, np.int64)), repr=False
-    )
+    def __init__(self, standings: Standings, position: Int64Array, stuck: _Stuck, idle: BoolArray) -> None:
+        self._standings = standings
+        self._position = position
+        self._stuck = stuck
+        call_of = stuck.call_of
+        owes = ~stuck.is_done & ~stuck.is_standing
+        self._edge_call, self._edge_rank = call_of[owes], stuck.rank[owes]
+        n_calls = len(stuck.seq)
+        n_owed = np.bincount(self._edge_call, minlength=n_calls)
+        n_done = np.bincount(call_of[stuck.is_done], minlength=n_calls)
+        is_behind = (n_owed == 0) & (n_done > 0)
+        self._is_settled = n_owed == 0
+        self.behind = {index: self.call(index).standing for index in np.flatnonzero(is_behind).tolist()}
+        self.joint: tuple[int, ...] = tuple(np.flatnonzero(self._is_settled & ~is_behind).tolist())
+        stands = position != NOWHERE
+        is_waiting = stands.copy()
+        is_waiting[stands] = ~is_behind[position[stands]]
+        self.standing: tuple[int, ...] = tuple(np.flatnonzero(stands).tolist())
+        self.waiting: tuple[int, ...] = tuple(np.flatnonzero(is_waiting).tolist())
+        owed = np.zeros(len(position), np.bool_)
+        owed[self._edge_rank] = True
+        self._is_absent = owed & ~stands
+        self.absent: tuple[int, ...] = tuple(np.flatnonzero(self._is_absent).tolist())
+        self.idle: tuple[int, ...] = tuple(np.flatnonzero(idle & ~owed).tolist())
+        self.cycle = self._cycle()
+
+    def __bool__(self) -> bool:
+        return bool(self.standing)
+
+    @property
+    def n_calls(self) -> int:
+        """In how many different calls ranks stand."""
+        return len(self._stuck.seq)
+
+    def call(self, index: int) -> StuckCall:
+        """One of the calls."""
+        stuck = self._stuck
+        slots = slice(int(stuck.first_slot[index]), int(stuck.first_slot[index + 1]))
+        ranks = stuck.rank[slots]
+        channel, seq = int(stuck.channel[index]), int(stuck.seq[index])
+        standing = np.sort(ranks[stuck.is_standing[slots]])
+        told = self._standings.open_call(channel, int(standing[0]), seq)
+        return StuckCall(
+            channel=channel,
+            seq=seq,
+            op=told.op if told is not None else "call",
+            since_ns=int(stuck.open_ns[slots].min()),
+            standing=tuple(standing.tolist()),
+            done=tuple(np.sort(ranks[stuck.is_done[slots]]).tolist()),
+            later_done=tuple(np.sort(ranks[stuck.is_past[slots]]).tolist()),
+        )
+
+    def oldest(self) -> StuckCall | None:
+        """The call that was launched first; `None` where nobody stands."""
+        if not self.n_calls:
+            return None
+        since_ns = np.minimum.reduceat(self._stuck.open_ns, self._stuck.first_slot[:-1])
+        return self.call(int(np.lexsort((self._stuck.seq, self._stuck.channel, since_ns))[0]))
+
+    def keys(self) -> set[tuple[str, int]]:
+        """Communicator and sequence number of every call in which somebody stands, pairs left out."""
+        channels = self._standings.channels
+        pairs = zip(self._stuck.channel.tolist(), self._stuck.seq.tolist(), strict=True)
+        return {(channels[channel].communicator, seq) for channel, seq in pairs if not channels[channel].is_pair}
+
+    def disagreeing(self) -> tuple[int, ...]:
+        """Indices of the calls that ranks have open with different signatures."""
+        signature = self._stuck.signature
+        if not len(signature):
+            return ()
+        starts = self._stuck.first_slot[:-1]
+        highest = np.maximum.reduceat(signature, starts)
+        lowest = np.minimum.reduceat(np.where(signature > 0, signature, _NEVER_NS), starts)
+        return tuple(np.flatnonzero((highest > 0) & (highest != lowest)).tolist())
+
+    def stands_in(self, rank: int) -> int:
+        """Index of the call in which a rank stands; `NOWHERE`."""
+        return int(self._position[rank]) if rank < len(self._position) else NOWHERE
 
     def waits_for(self, rank: int) -> tuple[int, ...]:
         """Whom a rank waits for directly."""
-        call = self.stands_in.get(rank, NOBODY)
-        calls, ranks = self.edges
-        return tuple(np.unique(ranks[calls == call]).tolist())
+        return tuple(np.unique(self._edge_rank[self._edge_call == self.stands_in(rank)]).tolist())
 
     def leads_to(self, targets: BoolArray) -> BoolArray:
-        """Which ranks wait for one of `targets`, directly or through others; masks over world ranks."""
-        n_ranks = len(targets)
-        position = _positions(self.stands_in, n_ranks)
-        edge_call, edge_rank = self.edges
-        reached = targets.copy()
+        """Which ranks wait for one of `targets`, directly or through others; masks over world ranks.
+
+        Ranks beyond those of the graph are nowhere.
+        """
+        reached = np.zeros(max(len(self._position), len(targets)), np.bool_)
+        reached[: len(targets)] = targets
+        stands = np.flatnonzero(self._position != NOWHERE)
         while True:
-            leads = np.zeros(len(self.calls), np.bool_)
-            leads[edge_call[reached[edge_rank]]] = True
-            grown = reached.copy()
-            standing = position >= 0
-            grown[standing] |= leads[position[standing]]
-            if (grown == reached).all():
-                return grown
-            reached = grown
+            leads = np.zeros(self.n_calls, np.bool_)
+            leads[self._edge_call[reached[self._edge_rank]]] = True
+            fresh = stands[leads[self._position[stands]] & ~reached[stands]]
+            if not len(fresh):
+                return reached
+            reached[fresh] = True
+
+    def _cycle(self) -> tuple[int, ...]:
+        """Ranks from which no end is reached; of those, the ones that are waited for by another such rank."""
+        position = self._position
+        stands = position != NOWHERE
+        ends = self._is_absent.copy()
+        ends[stands] |= self._is_settled[position[stands]]
+        endless = stands & ~self.leads_to(ends)
+        while endless.any():
+            # Whoever is waited for by nobody in the rest only leads into the cycle.
+            inner = np.zeros(self.n_calls, np.bool_)
+            inner[position[endless]] = True
+            is_needed = np.zeros(len(position), np.bool_)
+            is_needed[self._edge_rank[inner[self._edge_call]]] = True
+            kept = endless & is_needed
+            if (kept == endless).all():
+                break
+            endless = kept
+        return tuple(np.flatnonzero(endless).tolist())
 
 
 def wait_graph(
@@ -141,9 +253,10 @@ def wait_graph(
     """
     rank, channel = standings.column("rank"), standings.column("channel")
     open_seq, open_ns = standings.column("open_seq"), standings.column("open_ns")
-    is_blind = np.array([c.communicator in standings.blind for c in standings.channels], np.bool_)
+    n_ranks = int(rank.max(initial=-1)) + 1
     is_open = (open_seq != NOT_OPEN) & (open_ns + open_for_ns <= standings.column("told_ns"))
-    if is_blind.any():
+    if standings.blind:
+        is_blind = np.array([c.communicator in standings.blind for c in standings.channels], np.bool_)
         is_open &= ~is_blind[channel]
     if unheard:
         is_open &= ~np.isin(rank, list(unheard))
@@ -151,51 +264,34 @@ def wait_graph(
     if skipping:
         holds = [not any(call.op in skipping for call in standings.open_calls(slot)[:1]) for slot in slots.tolist()]
         slots = slots[np.array(holds, np.bool_)]
-    if not len(slots):
-        return WaitGraph()
-    # The oldest open call of each rank; the channel decides where two were launched at once.
-    order = slots[np.lexsort((open_seq[slots], channel[slots], open_ns[slots], rank[slots]))]
-    is_first = np.concatenate(([True], rank[order][1:] != rank[order][:-1]))
-    standing_slots = order[is_first]
-    n_ranks = int(rank.max()) + 1
-    keys = np.stack([channel[standing_slots], open_seq[standing_slots]])
-    calls, call_of = np.unique(keys, axis=1, return_inverse=True)
-    call_of = call_of.reshape(-1)
-    position = np.full(n_ranks, NOBODY, np.int64)
-    position[rank[standing_slots]] = call_of
-    # Every slot of every stuck call: the edges, before those that have done their part are taken out.
+    position, calls = _positions(rank, channel, open_seq, open_ns, slots, n_ranks)
+    # Every slot of every stuck call.
     first = np.array([standings.channels[c].first_slot for c in calls[0].tolist()], np.int64)
     width = np.array([len(standings.channels[c].ranks) for c in calls[0].tolist()], np.int64)
-    edge_call = np.repeat(np.arange(calls.shape[1]), width)
-    edge_slot = np.arange(len(edge_call)) - np.repeat(np.cumsum(width) - width, width) + np.repeat(first, width)
-    edge_rank, seq = rank[edge_slot], calls[1][edge_call]
-    completed = standings.column("completed")[edge_slot]
-    is_standing = position[edge_rank] == edge_call
-    is_done = (completed >= seq) & ~is_standing & (open_seq[edge_slot] != seq)  # they may end out of order
-    owes = ~is_done & ~is_standing
-    n_owed = np.bincount(edge_call[owes], minlength=calls.shape[1])
-    stuck = _stuck_calls(standings, calls, edge_call, edge_rank, is_standing, is_done, completed > seq)
-    behind = {
-        index: stuck[index].standing for index in np.flatnonzero(n_owed == 0).tolist() if len(stuck[index].done) > 0
-    }
-    joint = tuple(i for i in np.flatnonzero(n_owed == 0).tolist() if i not in behind)
-    owed_ranks = np.unique(edge_rank[owes])
-    is_idle = np.ones(n_ranks, np.bool_)
-    is_idle[rank[open_seq != NOT_OPEN]] = False
-    is_idle[np.setdiff1d(np.arange(n_ranks), rank)] = False
-    is_idle[owed_ranks] = False
-    is_idle[[r for r in unheard if r < n_ranks]] = False
-    graph = WaitGraph(
-        calls=stuck,
-        stands_in={int(r): int(position[r]) for r in np.flatnonzero(position != NOBODY)},
-        waiting=tuple(np.flatnonzero((position != NOBODY) & ~np.isin(position, list(behind))).tolist()),
-        absent=tuple(owed_ranks[position[owed_ranks] == NOBODY].tolist()),
-        idle=tuple(np.flatnonzero(is_idle).tolist()),
-        behind=behind,
-        joint=joint,
-        edges=(edge_call[owes], edge_rank[owes]),
+    first_slot = np.concatenate(([0], np.cumsum(width)))
+    call_of = np.repeat(np.arange(len(width)), width)
+    at = np.arange(len(call_of)) - np.repeat(first_slot[:-1] - first, width)
+    seq = calls[1][call_of]
+    is_standing = position[rank[at]] == call_of
+    has_open = open_seq[at] == seq
+    completed = standings.column("completed")[at]
+    is_done = (completed >= seq) & ~is_standing & ~has_open  # calls may end out of order
+    stuck = _Stuck(
+        channel=calls[0],
+        seq=calls[1],
+        first_slot=first_slot,
+        rank=rank[at],
+        is_standing=is_standing,
+        is_done=is_done,
+        is_past=is_done & (completed > seq),
+        open_ns=np.where(has_open, open_ns[at], _NEVER_NS),
+        signature=np.where(has_open, standings.column("signature")[at], 0),
     )
-    return _with_cycle(graph, position)
+    is_idle = np.zeros(n_ranks, np.bool_)
+    is_idle[rank] = len(slots) > 0
+    is_idle[rank[open_seq != NOT_OPEN]] = False
+    is_idle[[r for r in unheard if r < n_ranks]] = False
+    return WaitGraph(standings, position, stuck, is_idle)
 
 
 def launch_graph(standings: Standings) -> dict[int, int]:
@@ -204,20 +300,16 @@ def launch_graph(standings: Standings) -> dict[int, int]:
     For sources that see launches alone. The hosts of all others run ahead until their queues are full, so the rank that
     stopped first lacks the most; where everybody has launched as much as the others nothing is said.
     """
-    slots = np.array(
-        [
-            slot
-            for channel in standings.channels
-            if channel.communicator in standings.launch_only and channel.communicator not in standings.blind
-            for slot in range(channel.first_slot, channel.first_slot + len(channel.ranks))
-        ],
-        np.int64,
-    )
-    slots = slots[standings.column("launched")[slots] != UNTOLD]  # not less than others: nobody knows
-    if not len(slots):
+    counts = standings.launch_only - standings.blind
+    if not counts:
         return {}
-    rank, channel = standings.column("rank")[slots], standings.column("channel")[slots]
-    launched = standings.column("launched")[slots]
+    is_counted = np.array([channel.communicator in counts for channel in standings.channels], np.bool_)
+    chosen = is_counted[standings.column("channel")]
+    chosen &= standings.column("launched") != UNTOLD  # not less than others: nobody knows
+    if not chosen.any():
+        return {}
+    rank, channel = standings.column("rank")[chosen], standings.column("channel")[chosen]
+    launched = standings.column("launched")[chosen]
     most = np.full(len(standings.channels), np.iinfo(np.int64).min)
     least = np.full(len(standings.channels), np.iinfo(np.int64).max)
     np.maximum.at(most, channel, launched)
@@ -229,64 +321,15 @@ def launch_graph(standings: Standings) -> dict[int, int]:
     return {int(r): int(lacks[r]) for r in np.flatnonzero((lacks > 0) & ~is_ahead)}
 
 
-def _stuck_calls(
-    standings: Standings,
-    calls: Int64Array,
-    edge_call: Int64Array,
-    edge_rank: Int64Array,
-    is_standing: BoolArray,
-    is_done: BoolArray,
-    is_past: BoolArray,
-) -> tuple[StuckCall, ...]:
-    open_ns, open_seq = standings.column("open_ns"), standings.column("open_seq")
-    edges = np.searchsorted(edge_call, np.arange(calls.shape[1] + 1))
-    stuck = []
-    for index, (number, seq) in enumerate(calls.T.tolist()):
-        part = slice(int(edges[index]), int(edges[index + 1]))
-        ranks = edge_rank[part]
-        known = standings.channels[number]
-        slots = slice(known.first_slot, known.first_slot + len(known.ranks))
-        standing = np.sort(ranks[is_standing[part]])
-        told = standings.open_call(number, int(standing[0]), seq)
-        stuck.append(
-            StuckCall(
-                channel=number,
-                seq=seq,
-                op=told.op if told is not None else "call",
-                since_ns=int(open_ns[slots][open_seq[slots] == seq].min()),
-                standing=tuple(standing.tolist()),
-                done=tuple(np.sort(ranks[is_done[part]]).tolist()),
-                later_done=tuple(np.sort(ranks[is_past[part]]).tolist()),
-            )
-        )
-    return tuple(stuck)
-
-
-def _with_cycle(graph: WaitGraph, position: Int64Array) -> WaitGraph:
-    """Ranks from which no end is reached; of those, the ones that are waited for by another such rank."""
-    ends = np.zeros(len(position), np.bool_)
-    ends[list(graph.absent)] = True
-    settled = np.zeros(len(graph.calls), np.bool_)
-    settled[[*graph.behind, *graph.joint]] = True
-    stands = position != NOBODY
-    ends[stands] |= settled[position[stands]]
-    endless = stands & ~graph.leads_to(ends)
-    while True:
-        # Whoever is waited for by nobody in the rest only leads into the cycle.
-        edge_call, edge_rank = graph.edges
-        inner = np.zeros(len(graph.calls), np.bool_)
-        inner[position[endless]] = True
-        is_needed = np.zeros(len(position), np.bool_)
-        is_needed[edge_rank[inner[edge_call]]] = True
-        kept = endless & is_needed
-        if (kept == endless).all():
-            break
-        endless = kept
-    return replace(graph, cycle=tuple(np.flatnonzero(endless).tolist()))
-
-
-def _positions(stands_in: dict[int, int], n_ranks: int) -> Int64Array:
-    position = np.full(n_ranks, NOBODY, np.int64)
-    if stands_in:
-        position[list(stands_in)] = list(stands_in.values())
-    return position
+def _positions(
+    rank: Int64Array, channel: Int64Array, open_seq: Int64Array, open_ns: Int64Array, slots: Int64Array, n_ranks: int
+) -> tuple[Int64Array, tuple[Int64Array, Int64Array]]:
+    """The call in which each rank stands: its oldest open one; and channel and number of those calls, each once."""
+    # Of two that were launched at once the channel decides.
+    order = slots[np.lexsort((open_seq[slots], channel[slots], open_ns[slots], rank[slots]))]
+    standing = order[np.flatnonzero(np.diff(rank[order], prepend=-1))]
+    by_call = standing[np.lexsort((open_seq[standing], channel[standing]))]
+    is_new = (np.diff(channel[by_call], prepend=-1) != 0) | (np.diff(open_seq[by_call], prepend=-1) != 0)
+    position = np.full(n_ranks, NOWHERE, np.int64)
+    position[rank[by_call]] = np.cumsum(is_new) - 1
+    return position, (channel[by_call][is_new], open_seq[by_call][is_new])

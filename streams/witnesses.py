@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from pacehound.events import GpuReading, HostEvidence, HostSample, HostVitals, ProcessState, RankStack
 
-_HALTED = ("stopped", "exited")
 _OUTSIDE = {"data_loading": "loads data", "storage": "is in storage", "computing": "computes"}
 _FATAL_XIDS = frozenset({31, 43, 45, 46, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95, 109, 119, 120, 136, 140, 143})
 """XIDs after which the application has lost its GPU or channel (NVIDIA's XID catalogue); 13 may be its own bug too."""
@@ -40,11 +39,16 @@ class Witnesses:
     silent: frozenset[str] = frozenset()
     kernel_log: dict[str, tuple[str, ...]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    _halted: dict[int, str] = field(default_factory=dict)
 
     def on_sample(self, sample: HostSample) -> None:
         """The processes of a host."""
         for process in sample.processes:
             self.processes[process.rank] = process
+            if process.state in ("stopped", "exited"):
+                self._halted[process.rank] = process.state
+            else:
+                self._halted.pop(process.rank, None)
             self.host_of.setdefault(process.rank, sample.host)
 
     def on_vitals(self, vitals: HostVitals) -> None:
@@ -62,23 +66,32 @@ class Witnesses:
         """What ranks did in an earlier stall says nothing about the next one."""
         self.stacks.clear()
 
-    def is_halted(self, rank: int, frozen_ns: int | None) -> bool:
-        """Stopped, or gone before `frozen_ns`: whoever leaves a job that hangs already is not guilty of it."""
-        process = self.processes.get(rank)
-        if process is None or process.state not in _HALTED:
-            return False
-        return process.state == "stopped" or frozen_ns is None or process.since_ns <= frozen_ns
+    @property
+    def stopped(self) -> tuple[int, ...]:
+        """Ranks whose process is stopped (SIGSTOP or a debugger)."""
+        return tuple(sorted(rank for rank, state in self._halted.items() if state == "stopped"))
 
-    def hardware_failure(self, rank: int) -> str:
-        """A sentence when the GPU of a rank has failed, else nothing."""
-        gpu = self.gpu_of(rank)
-        if gpu is None:
-            return ""
-        if gpu.xid in _FATAL_XIDS:
-            return f"the GPU of rank {rank} ({gpu.uuid}) has reported XID {gpu.xid}"
-        if gpu.ecc_uncorrected:
-            return f"the GPU of rank {rank} ({gpu.uuid}) has {gpu.ecc_uncorrected} uncorrected memory errors"
-        return ""
+    @property
+    def exited(self) -> tuple[int, ...]:
+        """Ranks whose process has left."""
+        return tuple(sorted(rank for rank, state in self._halted.items() if state == "exited"))
+
+    def left_before(self, rank: int, frozen_ns: int | None) -> bool:
+        """Gone before a time: whoever leaves a job that hangs already is not guilty of it."""
+        process = self.processes.get(rank)
+        has_left = process is not None and process.state == "exited"
+        return has_left and (frozen_ns is None or (process is not None and process.since_ns <= frozen_ns))
+
+    def failed_hardware(self) -> dict[int, str]:
+        """Ranks whose GPU has failed, with a sentence."""
+        return {
+            rank: words
+            for vitals in self.vitals.values()
+            for gpu in vitals.gpus
+            if gpu.xid or gpu.ecc_uncorrected
+            for rank in gpu.ranks
+            if (words := _failure(gpu, rank))
+        }
 
     def gpu_of(self, rank: int) -> GpuReading | None:
         """The GPU that a rank uses, where its host has read it."""
@@ -131,3 +144,11 @@ class Witnesses:
         elif process.exit_code is not None:
             how = f"left with exit code {process.exit_code}"
         return f"{who} {how}{': ' + process.detail if process.detail else ''}"
+
+
+def _failure(gpu: GpuReading, rank: int) -> str:
+    if gpu.xid in _FATAL_XIDS:
+        return f"the GPU of rank {rank} ({gpu.uuid}) has reported XID {gpu.xid}"
+    if gpu.ecc_uncorrected:
+        return f"the GPU of rank {rank} ({gpu.uuid}) has {gpu.ecc_uncorrected} uncorrected memory errors"
+    return ""

@@ -14,6 +14,7 @@ import argparse
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -57,10 +58,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--extra-ms", type=float, default=25.0, help="how much longer something takes")
     parser.add_argument("--place", type=int, default=0, help="which call of the plan goes wrong")
     parser.add_argument("--timeout-s", type=float, default=60.0, help="of the process groups")
-    parser.add_argument(
-        "--piped-bytes", type=int, default=0, help="each rank sends so much to the next; 0: no pipeline"
-    )
+    parser.add_argument("--piped-bytes", type=int, default=0, help="each rank sends so much to the next one")
     parser.add_argument("--reduced-bytes", type=int, default=0, help="all ranks reduce so much more")
+    parser.add_argument("--interface", default="", help="whose network becomes narrow")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -72,7 +72,14 @@ ONCE: dict[str, Callable[[argparse.Namespace], None]] = {
     "raises": lambda options: _raise(),
     "dies": lambda options: os.kill(os.getpid(), signal.SIGKILL),
     "loads-long": lambda options: None,  # the data set does it
+    "narrows": lambda options: _narrow(options.interface),
 }
+
+
+def _narrow(interface: str) -> None:
+    """The network of this host becomes slow."""
+    limit = ("rate", "40mbit", "burst", "64kb", "latency", "400ms")
+    subprocess.run(["tc", "qdisc", "add", "dev", interface, "root", "tbf", *limit], check=True)
 
 
 def _raise() -> None:
@@ -162,14 +169,14 @@ def pass_on(rank: int, world: int, size_bytes: int) -> None:
         dist.send(tensor, rank + 1)
 
 
-def groups_of(rank: int, world: int) -> dict[str, dist.ProcessGroup]:
+def groups_of(rank: int, world: int, timeout: timedelta) -> dict[str, dist.ProcessGroup]:
     """Neighbours share a `tp` group, every second rank a `dp` group."""
-    mine = {"world": dist.group.WORLD, "twin": dist.new_group(list(range(world)))}
+    mine = {"world": dist.group.WORLD, "twin": dist.new_group(list(range(world)), timeout=timeout)}
     for name, members in (
         *(("tp", [first, first + 1]) for first in range(0, world, 2)),
         *(("dp", list(range(first, world, 2))) for first in range(2)),
     ):
-        group = dist.new_group(members)
+        group = dist.new_group(members, timeout=timeout)  # else half an hour
         if rank in members:
             mine[name] = group
     return mine
@@ -178,10 +185,11 @@ def groups_of(rank: int, world: int) -> dict[str, dist.ProcessGroup]:
 def main() -> None:
     options = arguments()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=options.timeout_s))
+    timeout = timedelta(seconds=options.timeout_s)
+    dist.init_process_group("gloo", timeout=timeout)
     rank, world = dist.get_rank(), dist.get_world_size()
     chance = random.Random(1_000 * options.seed + rank)
-    groups = groups_of(rank, world)
+    groups = groups_of(rank, world, timeout)
     weight = torch.nn.Parameter(torch.zeros(8))
     optimizer = torch.optim.SGD([weight], lr=0.1)
     for step, batch in enumerate(DataLoader(Samples(options, rank), batch_size=None)):

@@ -21,9 +21,11 @@ PACEHOUND = (sys.executable, "-m", "pacehound")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 
 
-def torchrun(*script_arguments: object, ranks: int = 4, options: Sequence[str] = ("--standalone",)) -> list[str]:
+def torchrun(
+    *script_arguments: object, ranks: int = 4, options: Sequence[str] = ("--standalone",), script: Path = SCRIPT
+) -> list[str]:
     """The command of the README, with whatever port is free."""
-    return [*TORCHRUN, *options, "--nproc-per-node", str(ranks), str(SCRIPT), *map(str, script_arguments)]
+    return [*TORCHRUN, *options, "--nproc-per-node", str(ranks), str(script), *map(str, script_arguments)]
 
 
 @dataclass

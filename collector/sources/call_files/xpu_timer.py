@@ -147,6 +147,7 @@ def _call_file(scrape: Scrape, job: str) -> CallFile:
         format=FORMAT,
         ranks=tuple(sorted(scrape.hosts)),
         events=tuple(samples),
+        says_hang=tuple(sorted(rank for rank, hangs in scrape.hang.items() if hangs)),
         cannot_know=CANNOT_KNOW,
         notes=tuple(_notes(scrape)),
     )

@@ -77,6 +77,16 @@ def test_whole_jobs_are_scored_with_their_culprits(monkeypatch):
     assert (killed["recall"], killed["culprit_accuracy"], killed["delay_iterations"]) == (1.0, 1.0, None)
 
 
+def test_root_causes_have_a_row_per_source(monkeypatch):
+    from simulator.root_cause_jobs import SCENARIOS, SOURCES
+
+    monkeypatch.setattr("simulator.root_cause_jobs.SOURCES", {"counts only": SOURCES["counts only"]})
+    monkeypatch.setattr("simulator.root_cause_jobs.SCENARIOS", {"stopped": SCENARIOS["stopped"]})
+    (row,) = rows_of("--suite", "root_cause", "--seeds", 2)
+    assert (row["suite"], row["case"], row["expected"], row["found"]) == ("root_cause", "counts only", 2, 2)
+    assert row["false_alarms"] == 0
+
+
 def test_a_log_is_held_against_its_answer(tmp_path, log):
     truth = answers(tmp_path, {"kind": "slow", "onset": 60, "magnitude": 0.5})
     (row,) = rows_of("--truth", truth, log)

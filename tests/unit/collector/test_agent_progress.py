@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from collector.agent import GUARD_NS
-from collector.sources.rings import CAPTURED
+from collector.sources.rings import CAPTURED, FAILED
 from pacehound.calls import SOURCES, CallBatch
 from pacehound.events import Markers, OpenCall, PairProgress, Progress
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
@@ -202,6 +202,29 @@ def test_records_that_come_out_of_order_over_two_threads_are_no_loss(tmp_path: P
     run.flush()
     run.flush()
     assert last_progress(run).dropped_total == 0
+
+
+def test_a_call_that_failed_stays_open_until_its_rank_goes_on(tmp_path: Path) -> None:
+    """A call that timed out has not completed: to its peers the rank stands where it stood."""
+    run = AgentRun(tmp_path)
+    ring = run.ring(0)
+    ring.group([0, 1])
+    ring.launch(0, 100 * MS)
+    ring.complete(0, 110 * MS)
+    ring.launch(1, 120 * MS)
+    ring.complete(1, 130 * MS, flags=FAILED)
+    run.step(1_100)
+    run.flush()
+    (told,) = last_progress(run).ranks
+    assert (told.last_launched, told.last_completed, [call.seq for call in told.open]) == (1, 0, [1])
+    assert [row["seq"] for row in run.door.rows()] == [0]
+    ring.launch(2, 2_000 * MS)
+    ring.complete(2, 2_010 * MS)
+    run.step(1_100)
+    run.flush()
+    (told,) = last_progress(run).ranks
+    assert (told.last_launched, told.last_completed, told.open) == (2, 2, ())
+    assert {row["seq"]: bool(row["end_ns"]) for row in run.door.rows()} == {0: True, 1: False, 2: True}
 
 
 def test_a_destroyed_communicator_gives_up_what_is_open_and_closes(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""A head node and a job of two hosts, each in a network namespace of its own."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import netns
+import realjob
+
+PORT = 4318
+MASTER_PORT = 29_511
+
+
+class Cluster:
+    """A head node on the left host and a job over both."""
+
+    def __init__(self, folder: Path, left: netns.Host, right: netns.Host) -> None:
+        self.folder = folder
+        self.store = folder / "store"
+        self.hosts = (left, right)
+        self.token = secrets.token_hex(16)
+        self.head: subprocess.Popen[bytes] | None = None
+        self.runs: list[realjob.Run] = []
+
+    def start_head(self, *settings: str) -> None:
+        """`pacehound up` on the left host; returns when it answers."""
+        left = self.hosts[0]
+        sets = [word for setting in settings for word in ("--set", setting)]
+        listen = f"{left.address}:{PORT}"
+        with (self.folder / "head.log").open("ab") as log:
+            self.head = subprocess.Popen(
+                [*left.prefix, *realjob.PACEHOUND, "up", "--listen", listen, "--store", str(self.store), *sets],
+                stdout=log,
+                stderr=log,
+                env=realjob.environment({"PACEHOUND_TOKEN": self.token}),
+                cwd="/",
+            )
+        realjob.until("the head node", lambda: (self.store / "head.json").exists(), 30)
+
+    def stop_head(self, number: int = signal.SIGTERM) -> None:
+        """End the head node with a signal."""
+        if self.head is not None:
+            self.head.send_signal(number)
+            self.head.wait(30)
+            self.head = None
+            (self.store / "head.json").unlink(missing_ok=True)
+
+    def start_job(
+        self, *arguments: object, script: Path = realjob.SCRIPT, settings: Sequence[str] = (), job: str = "two-hosts"
+    ) -> None:
+        """`pacehound run --endpoint` on each host, as two people would type it."""
+        for number, host in enumerate(self.hosts):
+            master = ("--master-addr", self.hosts[0].address, "--master-port", str(MASTER_PORT))
+            options = ("--nnodes", "2", "--node-rank", str(number), *master)
+            self.runs.append(
+                realjob.start(
+                    self.folder,
+                    realjob.torchrun(*arguments, ranks=2, options=options, script=script),
+                    "--job",
+                    job,
+                    "--endpoint",
+                    f"http://{self.hosts[0].address}:{PORT}",
+                    settings=[f"host.name={host.name}", *settings],
+                    prefix=host.prefix,
+                    name=host.name,
+                    env={
+                        "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{self.token}",
+                        "GLOO_SOCKET_IFNAME": host.interface,
+                    },
+                )
+            )
+
+    def wait(self, timeout_s: float = 200) -> None:
+        """Both halves of the job end well."""
+        for run in self.runs:
+            assert run.wait(timeout_s) == 0, run.text()
+
+    def ask(self, statement: str) -> list[dict[str, Any]]:
+        """SQL to the head, or to the store when there is none; nothing while neither answers."""
+        try:
+            return realjob.Run(None, self.store, self.folder).sql(statement)  # type: ignore[arg-type]
+        except AssertionError:
+            return []
+
+    def incidents(self) -> list[dict[str, Any]]:
+        """What is known of incidents now."""
+        return realjob.Run(None, self.store, self.folder).incidents()  # type: ignore[arg-type]
+
+    def has_ended(self) -> bool:
+        """Nothing that was found is still open."""
+        return all(incident["state"] == "closed" for incident in self.incidents())
+
+    def iterations(self) -> int:
+        """Iterations that the head has seen."""
+        rows = self.ask("SELECT count() AS seen FROM iterations")
+        return int(rows[0]["seen"]) if rows else 0
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """A cluster whose processes and namespaces end with the test."""
+    with netns.two_hosts() as (left, right):
+        made = Cluster(folder, left, right)
+        try:
+            yield made
+        finally:
+            for run in made.runs:
+                run.stop()
+            made.stop_head()
