@@ -264,9 +264,10 @@ def test_the_verdict_on_a_fault_is_right_in_every_run(
 
 # A slow link: two hosts with two ranks each; the network of the first one becomes narrow in the middle of the job.
 
+# The second one is longer: agents read the connections every five seconds, and two readings are wanted of before.
 LINKS = {
-    "slow link under a pipeline": ("--piped-bytes", 400_000),
-    "slow link under an all_reduce": ("--reduced-bytes", 400_000),
+    "slow link under a pipeline": ("--piped-bytes", 400_000, "--since", 100, "--iterations", 160),
+    "slow link under an all_reduce": ("--reduced-bytes", 400_000, "--since", 240, "--iterations", 360),
 }
 needs_namespaces = pytest.mark.skipif(
     bool(netns.why_not()) and os.environ.get("CI") != "true", reason=netns.why_not() or "possible"
@@ -280,7 +281,7 @@ def slow_link(folder: Path, what: str, number: int) -> tuple[Findings, tuple[int
         made.start_head()
         interface = made.hosts[0].interface
         sized = (*LINKS[what], "--interface", interface, "--compute-ms", 40)
-        made.start_job("narrows", "--since", 100, "--iterations", 160, *sized, "--who", 0, script=SCRIPT)
+        made.start_job("narrows", *sized, "--who", 0, script=SCRIPT)
         made.wait()
         realjob.until("the end of the job", lambda: made.has_ended(), 30)
         return [finding for incident in made.incidents() for finding in incident["findings"]], ()
