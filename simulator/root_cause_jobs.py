@@ -410,8 +410,12 @@ def _stuck(draw: _Draw) -> _Injected:
     doing: StackState = draw.one(("data_loading", "lock", "storage"))
     has_stacks = draw.chance() and draw.has_agent
     fault = StuckRanks(ranks=ranks, step=draw.step, doing=doing)
-    if has_stacks and draw.hides_peers():
-        mark = _must(_NAMED, "its stack is outside any call, but libraries are loaded whose calls are not seen")
+    if has_stacks and draw.hides_peers() and doing == "lock":
+        mark = _may("whoever holds the lock may wait in one of the calls that are not seen")
+    elif has_stacks and draw.hides_peers():
+        mark = _must(
+            _NAMED, "its stack is outside any call; that there are calls which are not seen may weaken the word"
+        )
     elif has_stacks:
         # Whoever holds a lock may be a thread that waits in a call.
         words = _NAMED if doing == "lock" or draw.has_drops or not draw.sees_open else _SURELY

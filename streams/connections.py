@@ -12,10 +12,13 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pacehound.events import HostVitals, SocketReading
+from pacehound.events import HostVitals
 
-READINGS = 64
+READINGS = 32
 """Of each connection; one every few seconds."""
+
+MAX_CONNECTIONS = 8_192
+"""What comes after so many is not followed: it is for jobs whose calls run over TCP, and those are small."""
 
 MIN_BYTES = 65_536
 """What has sent less since then has nothing to be measured by."""
@@ -38,6 +41,16 @@ class SlowConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class _Counted:
+    """What is kept of one reading."""
+
+    time_ns: int
+    acked_bytes: int
+    retransmitted_bytes: int
+    busy_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Span:
     """What a connection did over a stretch of time."""
 
@@ -53,14 +66,17 @@ class ConnectionBook:
     """The last readings of each connection."""
 
     def __init__(self) -> None:
-        self._readings: dict[tuple[int, str, str], deque[tuple[int, SocketReading]]] = {}
+        self._readings: dict[tuple[int, str, str], deque[_Counted]] = {}
         self._owner: dict[tuple[str, str], int] = {}
 
     def on_vitals(self, vitals: HostVitals) -> None:
         """What a host has read of its connections."""
         for reading in vitals.sockets:
             key = (reading.rank, reading.local, reading.remote)
-            self._readings.setdefault(key, deque(maxlen=READINGS)).append((vitals.time_ns, reading))
+            if key not in self._readings and len(self._readings) >= MAX_CONNECTIONS:
+                continue
+            counted = _Counted(vitals.time_ns, reading.acked_bytes, reading.retransmitted_bytes, reading.busy_us)
+            self._readings.setdefault(key, deque(maxlen=READINGS)).append(counted)
             self._owner[reading.local, reading.remote] = reading.rank
 
     def slow_links(self, members: Collection[int], since_ns: int) -> list[SlowConnection]:
@@ -100,13 +116,14 @@ class ConnectionBook:
             if rank not in members or peer is None or peer == rank or peer not in members:
                 continue
             chosen = [
-                (time_ns, reading)
-                for time_ns, reading in kept
-                if (since_ns is None or time_ns >= since_ns) and (until_ns is None or time_ns < until_ns)
+                counted
+                for counted in kept
+                if (since_ns is None or counted.time_ns >= since_ns)
+                and (until_ns is None or counted.time_ns < until_ns)
             ]
             if len(chosen) < 2:
                 continue
-            (begin_ns, first), (end_ns, last) = chosen[0], chosen[-1]
+            first, last = chosen[0], chosen[-1]
             acked = last.acked_bytes - first.acked_bytes
             busy_us = last.busy_us - first.busy_us
             if acked < MIN_BYTES or busy_us <= 0:
@@ -117,7 +134,7 @@ class ConnectionBook:
                     receiver=peer,
                     acked_bytes=acked,
                     retransmitted_bytes=last.retransmitted_bytes - first.retransmitted_bytes,
-                    busy=min(busy_us * 1e3 / max(end_ns - begin_ns, 1), 1.0),
+                    busy=min(busy_us * 1e3 / max(last.time_ns - first.time_ns, 1), 1.0),
                     bytes_per_s=acked / (busy_us / 1e6),
                 )
             )

@@ -344,13 +344,12 @@ def _says_more(new: RootCause, old: RootCause) -> bool:
     """A surer verdict, or more evidence for the same one; another name as sure as the first would only confuse."""
     if _RANKING[new.verdict] != _RANKING[old.verdict]:
         return _RANKING[new.verdict] > _RANKING[old.verdict]
-    is_same = (new.cause, new.culprits, new.links, new.candidates) == (
-        old.cause,
-        old.culprits,
-        old.links,
-        old.candidates,
-    )
-    return is_same and new != old
+    if (new.cause, new.links) != (old.cause, old.links):
+        return False
+    if new.culprits == old.culprits:
+        return new != old and new.candidates == old.candidates
+    # One host's stacks come in later than another's: candidates become culprits beside those that are.
+    return set(old.culprits) < set(new.culprits) <= {*old.culprits, *old.candidates}
 
 
 def _list(numbers: list[int] | tuple[int, ...]) -> str:

@@ -23,14 +23,21 @@ from pacehound.calls import OP_CODE, OPS
 from pacehound.rounds import ALGORITHMS, Rounds
 from pacehound.topology import ring_edges
 
+Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 
-RECENT = 256
-OLDER = 64
+RECENT = 64
+OLDER = 32
 THINNED = 8
 """Of the rounds that leave the recent ones, every eighth is kept for comparison."""
 
+PER_BLOCK = 2
+"""Rounds of a kind that are kept of one block (a second): where many come, the baseline must not be over in no time."""
+
 MIN_ROUNDS = 3
+MAX_KINDS = 16
+"""Kinds of rounds followed per communicator: sizes that never recur have no baseline."""
+
 DROPPED = 0.75
 """A rank sends slowly at less than this share of its earlier rate, held against the others' share."""
 
@@ -53,8 +60,8 @@ class SlowEdges:
 class _Kept:
     """Rates of rounds of one kind: time, and rates of all members to send and to receive, shape `(2, n_ranks)`."""
 
-    recent: deque[tuple[int, Float64Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
-    older: deque[tuple[int, Float64Array]] = field(default_factory=lambda: deque(maxlen=OLDER))
+    recent: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    older: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=OLDER))
     n_gone: int = 0
 
 
@@ -73,14 +80,19 @@ class RateBook:
         kinds = self._kept.setdefault(rounds.communicator, {})
         algorithm = rounds.algorithm if rounds.algorithm is not None else np.zeros(len(rounds), np.int8)
         times_ns = rounds.times_ns
+        n_kept: dict[tuple[int, int, int], int] = {}
         for row in np.flatnonzero(np.isfinite(rounds.send_rate).any(axis=1)).tolist():
             kind = (int(rounds.op[row]), int(rounds.size_bytes[row]), int(algorithm[row]))
+            n_kept[kind] = n_kept.get(kind, 0) + 1
+            if n_kept[kind] > PER_BLOCK or (kind not in kinds and len(kinds) >= MAX_KINDS):
+                continue
             kept = kinds.setdefault(kind, _Kept())
             if len(kept.recent) == RECENT:
                 kept.n_gone += 1
                 if kept.n_gone % THINNED == 0:
                     kept.older.append(kept.recent[0])
-            kept.recent.append((int(times_ns[row]), np.stack([rounds.send_rate[row], rounds.recv_rate[row]])))
+            rates = np.stack([rounds.send_rate[row], rounds.recv_rate[row]]).astype(np.float32)
+            kept.recent.append((int(times_ns[row]), rates))
 
     def slow_edges(self, communicator: str, since_ns: int) -> SlowEdges | None:
         """Edges of a communicator over which less has been sent since then; nothing where the rates tell nothing."""
@@ -108,9 +120,9 @@ class RateBook:
         return None
 
 
-def _typical(rates: list[Float64Array]) -> Float64Array:
+def _typical(rates: list[Float32Array]) -> Float64Array:
     """Median of each rank's rates, shape `(2, n_ranks)`; NaN where it has none, or a structural zero."""
-    stacked = np.stack(rates)
+    stacked = np.stack(rates).astype(np.float64)
     stacked[~(stacked > 0)] = np.nan
     ordered = np.sort(stacked, axis=0)
     seen = np.isfinite(stacked).sum(axis=0, keepdims=True)

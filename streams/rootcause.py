@@ -225,10 +225,11 @@ def _cycle(scene: HangScene) -> RootCause | None:
     if not cycle:
         return None
     evidence = [f"{_ranks(cycle)} wait for each other: their calls are in a different order"]
-    for index in sorted({scene.graph.stands_in(rank) for rank in cycle}):
+    for index in sorted({scene.graph.stands_in(rank) for rank in cycle})[:SHOWN]:
         call = scene.graph.call(index)
         there = tuple(rank for rank in call.standing if rank in cycle)
-        evidence.append(f"{_ranks(there)} wait in {describe(call, scene.standings)}")
+        waits = "wait" if len(there) > 1 else "waits"
+        evidence.append(f"{_ranks(there)} {waits} in {describe(call, scene.standings)}")
     departed: dict[int, str] = {}
     if scene.iterations is not None:
         departed = scene.iterations.out_of_order(_launched(scene, cycle))
@@ -239,7 +240,9 @@ def _cycle(scene: HangScene) -> RootCause | None:
         return released
     minority = _cycle_minority(scene)
     if minority and not departed:
-        evidence.append(f"{_ranks(minority)} stand elsewhere than most of those who wait for them")
+        evidence.append(
+            f"{_ranks(minority)} entered two calls the other way round than most of those who wait for them"
+        )
         unseen = ("what these ranks did one iteration before",)
         return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
     unseen = ("which of them left the common order",)
@@ -268,16 +271,22 @@ def _without_sends(scene: HangScene) -> RootCause | None:
 
 
 def _cycle_minority(scene: HangScene) -> tuple[int, ...]:
-    """Of ranks that wait for each other, those few that do not stand where more than half of them do."""
-    cycle = scene.graph.cycle
-    stands = np.array([scene.graph.stands_in(rank) for rank in cycle])
-    calls, counts = np.unique(stands, return_counts=True)
-    if 2 * counts.max() <= len(cycle):
-        return ()
-    common = scene.graph.call(int(calls[counts.argmax()]))
-    members = set(scene.standings.channels[common.channel].ranks)
-    minority = tuple(rank for rank in cycle if rank not in common.standing)
-    return minority if set(minority) <= members else ()
+    """Of ranks that wait for each other, those whom more of their peers contradict than follow.
+
+    Such a rank has entered one call before another; of those who wait for it in the other one, more than are missing
+    there have not entered the first: they have the two the other way round.
+    """
+    graph, cycle = scene.graph, set(scene.graph.cycle)
+    minority = []
+    for index in sorted({graph.stands_in(rank) for rank in cycle}):
+        missing = graph.owed_by(index)
+        standing = set(graph.call(index).standing)
+        if len(missing) >= len(standing):
+            continue
+        for rank in missing:
+            if rank in cycle and len(standing.intersection(graph.waits_for(rank))) > max(len(missing), 1):
+                minority.append(rank)
+    return tuple(sorted(set(minority)))
 
 
 def _joint(scene: HangScene) -> RootCause | None:
@@ -286,6 +295,8 @@ def _joint(scene: HangScene) -> RootCause | None:
     calls = [scene.graph.call(index) for index in (*scene.graph.joint, *one_sided)]
     if not calls:
         return None
+    collectives = [call for call in calls if not scene.standings.channels[call.channel].is_pair]
+    calls = collectives or calls  # a send or receive may be posted long before its turn comes
     calls.sort(key=lambda call: (call.since_ns, call.channel))
     evidence = [
         f"{_ranks(call.standing)} stand in {describe(call, scene.standings)}, which everybody has entered"

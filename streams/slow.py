@@ -115,7 +115,7 @@ class SlowWatch:
             n_rounds=round(transfers.n_rounds / n_steps),
             size_bytes=round(transfers.size_bytes / n_steps),
             lost_share=lost.astype(np.float32) if lost.any() else None,
-            first_launch_ns=index.first_launch_ns(stretch).astype(np.float32),
+            first_launch_ns=None if index.sees_transfers else index.first_launch_ns(stretch).astype(np.float32),
             sees_transfers=index.sees_transfers,
         )
 
@@ -204,8 +204,8 @@ class SlowWatch:
             old.culprits,
             old.links,
         )
-        # What was seen at first stands: later iterations in which the fault fades do not clear a culprit.
-        if is_same or (old.culprits and not found.culprits):
+        # What was seen at first stands: later iterations in which the fault fades do not clear whom it named.
+        if is_same or ((old.culprits or old.links) and not (found.culprits or found.links)):
             return []
         version = episode.said.version + 1
         if found.kind == "change":

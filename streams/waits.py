@@ -190,9 +190,13 @@ class WaitGraph:
         """Index of the call in which a rank stands; `NOWHERE`."""
         return int(self._position[rank]) if rank < len(self._position) else NOWHERE
 
+    def owed_by(self, index: int) -> tuple[int, ...]:
+        """Who is waited for in one of the calls."""
+        return tuple(np.unique(self._edge_rank[self._edge_call == index]).tolist())
+
     def waits_for(self, rank: int) -> tuple[int, ...]:
         """Whom a rank waits for directly."""
-        return tuple(np.unique(self._edge_rank[self._edge_call == self.stands_in(rank)]).tolist())
+        return self.owed_by(self.stands_in(rank))
 
     def leads_to(self, targets: BoolArray) -> BoolArray:
         """Which ranks wait for one of `targets`, directly or through others; masks over world ranks.

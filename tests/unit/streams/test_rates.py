@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pacehound.rounds import ALGORITHMS
+from streams.merge import select
 from streams.rates import RateBook, SlowEdges
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
 
@@ -33,7 +34,9 @@ def book(
             block = rounds("c", ranks, spans, op=op)
             send, receive = (np.tile([pair[side] for pair in rates], (n, 1)) for side in (0, 1))
             code = np.full(n, ALGORITHMS.index(algorithm), np.int8)
-            made.add(replace(block, send_rate=send, recv_rate=receive, algorithm=code))
+            rated = replace(block, send_rate=send, recv_rate=receive, algorithm=code)
+            for at in range(0, n, 2):  # a second each
+                made.add(select(rated, np.isin(np.arange(n), (at, at + 1))))
     return made
 
 

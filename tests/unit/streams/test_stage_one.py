@@ -7,9 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacehound.calls import CallBatch, Sees
+from pacehound.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.errors import InvalidEvent
-from pacehound.events import IterationSample, Markers, OpenCall, Progress, RankProgress, Tick, Topology, Watermark
+from pacehound.events import (
+    IterationSample,
+    Markers,
+    OpenCall,
+    PairProgress,
+    Progress,
+    RankProgress,
+    Tick,
+    Topology,
+    Watermark,
+)
 from pacehound.rounds import ALGORITHMS, Rounds
 from streams.communicator import CommunicatorOperator
 from streams.merge import CLOSED_NS
@@ -119,6 +129,33 @@ def test_a_missing_row_closes_its_round_once_its_host_owes_it_no_more_and_is_cou
     (rounds,) = of(Rounds, operator.on_progress(progress("b", (2, 3), 1 * S, launched=0)))
     assert rounds.end_ns.tolist() == [[9, 9, 9, 0]]
     assert operator.all_counts() == {"missing_rows": 1}
+
+
+def test_a_silent_host_does_not_keep_rounds_open_once_it_is_left_out() -> None:
+    operator = two_hosts()
+    operator.on_calls(calls("a", [(0, 0, 1, 9), (1, 0, 1, 9)]))
+    assert of(Rounds, operator.on_progress(progress("a", (0, 1), 50 * S, launched=0))) == []
+    (rounds,) = of(Rounds, operator.on_tick(Tick(**COMMON, time_ns=60 * S, stream=WORLD)))
+    assert rounds.end_ns.tolist() == [[9, 9, 0, 0]]
+
+
+def pair_rows(rank: int, seqs: list[int], peer: int, direction: int) -> CallBatch:
+    rows = [(rank, seq, 10 * seq + 1, 10 * seq + 9) for seq in seqs]
+    host = "a" if rank < 2 else "b"
+    return calls(host, rows, peer=[peer] * len(rows), direction=[direction] * len(rows))
+
+
+def test_a_lost_row_of_a_pair_closes_its_round_by_the_pairs_own_counters() -> None:
+    """Another send of the rank may be open for ever: it says nothing of this one."""
+    operator = two_hosts()
+    operator.on_calls(pair_rows(0, [0, 1], 2, DIRECTIONS.index("send")))
+    operator.on_calls(pair_rows(2, [1], 0, DIRECTIONS.index("recv")))  # the receiver's row of round 0 was lost
+    other = OpenCall(seq=5, op="send", count=4, dtype="float32", launch_ns=1, peer=3, direction="send")
+    sender = RankProgress(rank=0, open=(other,), pairs=(PairProgress(peer=2, direction="send", last_launched=1),))
+    receiver = RankProgress(rank=2, pairs=(PairProgress(peer=0, direction="recv", last_launched=1),))
+    events = operator.on_progress(progress("a", (), 1 * S, reached=(sender, RankProgress(rank=1))))
+    events += operator.on_progress(progress("b", (), 1 * S, reached=(receiver, RankProgress(rank=3))))
+    assert sorted(seq for block in of(Rounds, events) for seq in block.seq.tolist()) == [0, 1]
 
 
 def test_a_round_that_a_rank_has_not_left_stays_open_however_long_it_takes() -> None:
