@@ -53,11 +53,15 @@ REFERENCE_QUANTILE = 0.25
 
 MAX_CULPRITS = 3
 MAX_CULPRIT_SHARE = 0.25
-TIED, TIED_WHEN_QUIET = 0.4, 0.25
-"""Ranks whose own times correlate so much wait for each other in calls that are not seen, when it is quiet as well.
+TIED, TIED_WHEN_QUIET, TIED_AT_ALL = 0.4, 0.25, 0.15
+"""Ranks whose own times correlate so much wait for each other in calls that are not seen: in all iterations, in quiet
+ones, and in quiet ones with those that have lost calls.
 
 What each of them does behind the last such call stays its own, so that they do not agree wholly.
 """
+
+ALIKE = 0.1
+"""Whoever waits for a culprit in calls that are not seen loses as much time as that one, but for so much of it."""
 
 MIN_TOGETHER = 8
 """Iterations in which both ranks have lost nothing, before it can be said that they do not move together."""
@@ -214,7 +218,7 @@ def attribute(
         return _late_launch(slow, quiet, total_ns)
     growth = _growth(slow, quiet, keys, total_ns)
     named = _slow_transfers(slow, growth, keys, scene)
-    computing = _slow_ranks(slow, quiet, growth, named, scene)
+    computing = _slow_ranks(slow, quiet, growth, named, keys, scene)
     if computing is not None:
         return computing
     work = _change_of_work(slow, quiet)
@@ -258,6 +262,7 @@ def _slow_ranks(
     quiet: Sequence[IterationRecord],
     growth: _Growth,
     named: _Named | None,
+    keys: Mapping[TransferKey, int],
     scene: Scene,
 ) -> Attribution | None:
     """S1 or S3, or why ranks that stand apart cannot be named; nothing where no rank's own time has grown enough."""
@@ -308,7 +313,7 @@ def _slow_ranks(
     if len(culprits) > limit:
         words = f"{len(culprits)} of {len(growth.ranks)} ranks compute for longer: their work, or something they share"
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, words))
-    tied = _tied(slow, quiet, growth.ranks, chosen)
+    tied = _tied(slow, quiet, growth, chosen, keys, scene)
     if tied:
         words = (
             f"own times of ranks {', '.join(map(str, tied))} go up and down together: they wait for each other in "
@@ -615,16 +620,22 @@ def _errors(slow_own: Float64Array, quiet_own: Float64Array) -> Float64Array:
 def _tied(
     slow: Sequence[IterationRecord],
     quiet: Sequence[IterationRecord],
-    ranks: Int64Array,
+    growth: _Growth,
     chosen: Int64Array,
+    keys: Mapping[TransferKey, int],
+    scene: Scene,
 ) -> tuple[int, ...]:
-    """Of the chosen ranks those whose own times move together from one iteration to the next.
+    """Of the chosen ranks those whose own times move together from one iteration to the next, and have grown alike.
 
     What all ranks have in common (more bytes, a slower filesystem) is taken off first, and iterations in which a rank
     has lost calls are left out for it, as long as enough are left.
+
+    And ranks of one host that no call ties to each other, but for one that takes next to no time: a job in which some
+    ranks exchange nothing with others has a dimension of parallelism that is not seen.
     """
     if len(chosen) < 2:
         return ()
+    ranks = growth.ranks
     # Some ranks are enough to know what all have in common.
     sample = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), 64)).astype(np.int64))
     parts = []
@@ -638,9 +649,42 @@ def _tied(
     # Where hardly an iteration is whole: nobody waits long while it is quiet, so that lost calls matter little then.
     lossy, n_lossy = _correlation(np.nan_to_num(_moves(quiet, ranks[chosen], even_lossy=True)))
     is_tied = (together >= TIED) & ((when_quiet >= TIED_WHEN_QUIET) | (n_quiet < MIN_TOGETHER))
+    is_tied &= (lossy >= TIED_AT_ALL) | (n_lossy < MIN_TOGETHER)
     is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
+    grown = growth.own[chosen]
+    alike = np.abs(grown[:, None] - grown[None, :]) <= ALIKE * np.maximum(grown[:, None], grown[None, :])
+    is_tied &= alike
+    is_tied |= alike & _are_strangers(ranks[chosen].tolist(), growth, keys, scene, quiet[-1].step_time_s)
     np.fill_diagonal(is_tied, False)
     return tuple(ranks[chosen[is_tied.any(axis=1)]].tolist())
+
+
+def _are_strangers(
+    of: Sequence[int], growth: _Growth, keys: Mapping[TransferKey, int], scene: Scene, step_time_s: float
+) -> npt.NDArray[np.bool_]:
+    """Which two of some ranks are on one host and in no way tied by calls, shape `(n, n)`."""
+    hosts = [scene.hosts.get(rank) for rank in of]
+    same = np.array([[a == b and a is not None for b in hosts] for a in hosts]) & ~np.eye(len(of), dtype=np.bool_)
+    if not same.any():
+        return same
+    root: dict[int, int] = {}
+
+    def found(rank: int) -> int:
+        while root.setdefault(rank, rank) != rank:
+            root[rank] = root[root[rank]]
+            rank = root[rank]
+        return rank
+
+    for key, number in keys.items():
+        members = _members(key, scene)
+        is_light = len(members) == len(growth.ranks) and growth.quiet_transfer[number] < 1e7 * step_time_s
+        if len(members) > 1 and growth.quiet_transfer[number] > 0 and not is_light:
+            first = found(members[0])
+            for rank in members[1:]:
+                root[found(rank)] = first
+    roots = np.array([found(rank) for rank in of])
+    strangers: npt.NDArray[np.bool_] = same & (roots[:, None] != roots[None, :])
+    return strangers
 
 
 def _median(moves: Float64Array) -> Float64Array:

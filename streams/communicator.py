@@ -34,10 +34,15 @@ from streams.signatures import disagreement, packed_signatures, signature_of, un
 
 StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
 
+BoolArray = npt.NDArray[np.bool_]
+Int64Array = npt.NDArray[np.int64]
+
+_NO_RANKS: BoolArray = np.zeros(0, np.bool_)
+_NO_SEQS: Int64Array = np.zeros(0, np.int64)
+
 MAX_SAID_MISMATCHES = 64
 """Once ranks are out of step every later round differs: what matters was said first."""
 
-Int64Array = npt.NDArray[np.int64]
 
 _SEND, _RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
 
@@ -86,6 +91,7 @@ class CommunicatorOperator:
         self._sees = Sees.ALL
         self._source = ""
         self._watermark_ns = -1
+        self._said_watermark_ns = -1
         self._ticked_ns = -1
         self._open_calls: dict[int, dict[int, OpenCall]] = {}  # by sequence number and rank
         self._open_seqs: dict[int, tuple[int, ...]] = {}
@@ -208,7 +214,8 @@ class CommunicatorOperator:
         host.closed = progress.closed
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
-        return [*self._advance(), *self._open_mismatches(progress), progress, *self._watermark()]
+        mismatches = self._open_mismatches(progress)
+        return [*mismatches, *self._advance(), progress, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
@@ -223,24 +230,16 @@ class CommunicatorOperator:
         return tuple(sorted(name for name, host in self._hosts.items() if host.left_out and not host.closed))
 
     def _advance(self) -> list[StageOneEvent]:
-        self._watermark_ns = max(self._watermark_ns, self._current_watermark_ns())
+        """Rounds and iterations that are over. What is waited for is looked at anew when the watermark has risen."""
+        watermark_ns = self._current_watermark_ns()
+        has_risen = watermark_ns > self._watermark_ns or watermark_ns < 0
+        self._watermark_ns = max(self._watermark_ns, watermark_ns)
+        running, running_seq = self._running() if has_risen else (_NO_RANKS, _NO_SEQS)
         events: list[StageOneEvent] = []
-        running, running_seq = self._running()
-        # Rows and promises come in one order: a row that its host does not owe any more, by its own counters, is lost
-        # once the promise covers the round. Only where nobody counts it is waited for.
-        promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
         for ranks, is_pair, grid in self._grids():
             closed = [grid.close_complete()]
-            if is_pair:
-                owed = self._owed_of_pair(ranks[0], ranks[1])
-                if owed is None:
-                    still = np.array([self._owes_pair(rank) for rank in ranks])
-                    late_ns = promised_ns - self._lateness_ns
-                    closed.append(grid.close_overdue(late_ns, still, np.zeros(2, np.int64)))
-                else:
-                    closed.append(grid.close_overdue(promised_ns, running[self._columns_of(ranks)], owed))
-            else:
-                closed.append(grid.close_overdue(promised_ns, running, running_seq))
+            if has_risen:
+                closed.append(self._close_overdue(ranks, is_pair, grid, running, running_seq))
             for part in closed:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part))
@@ -249,6 +248,23 @@ class CommunicatorOperator:
             gone = frozenset(rank for host in self._hosts.values() if host.closed for rank in host.ranks)
             events += self._iterations.close(self._watermark_ns, gone)
         return events
+
+    def _close_overdue(
+        self, ranks: tuple[int, ...], is_pair: bool, grid: RoundGrid, running: BoolArray, running_seq: Int64Array
+    ) -> ClosedRounds | None:
+        """Rounds whose missing rows will not come.
+
+        Rows and promises come in one order: a row that its host does not owe any more, by its own counters, is lost
+        once the promise covers the round. Only where nobody counts it is waited for.
+        """
+        promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
+        if not is_pair:
+            return grid.close_overdue(promised_ns, running, running_seq)
+        owed = self._owed_of_pair(ranks[0], ranks[1])
+        if owed is not None:
+            return grid.close_overdue(promised_ns, running[self._columns_of(ranks)], owed)
+        still = np.array([self._owes_pair(rank) for rank in ranks])
+        return grid.close_overdue(promised_ns - self._lateness_ns, still, np.zeros(2, np.int64))
 
     def _mismatches(self, closed: ClosedRounds) -> list[StageOneEvent]:
         """Closed rounds in which ranks met with different calls."""
@@ -305,8 +321,9 @@ class CommunicatorOperator:
         return [mismatch]
 
     def _watermark(self) -> list[StageOneEvent]:
-        if self._watermark_ns < 0:
+        if self._watermark_ns <= self._said_watermark_ns:
             return []
+        self._said_watermark_ns = self._watermark_ns
         return [Watermark(job=self.job, attempt=self.attempt, time_ns=self._watermark_ns, stream=self.communicator)]
 
     def _current_watermark_ns(self) -> int:

@@ -20,7 +20,10 @@ SETTLE_NS = 2_000_000_000
 """After a first exit the others are watched for this long before it is said who it was."""
 
 TOGETHER_NS = 50_000_000
-"""Exits so close to each other cannot be put in order: their agents look this often."""
+"""Exits on one host that are so close to each other cannot be put in order: its agent looks this often."""
+
+TOGETHER_ELSEWHERE_NS = 250_000_000
+"""On another host its clock comes to it."""
 
 _POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """Somebody ended the job, or the launcher its remaining ranks: nobody's fault."""
@@ -36,6 +39,7 @@ class ExitWatch:
         self._job = job
         self._attempt = attempt
         self._processes: dict[int, ProcessState] = {}
+        self._hosts: dict[int, str] = {}  # by rank
         self._said: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
 
@@ -43,6 +47,7 @@ class ExitWatch:
         """The processes of one host."""
         for process in sample.processes:
             self._processes[process.rank] = process
+            self._hosts[process.rank] = sample.host
 
     def on_tick(
         self,
@@ -84,7 +89,16 @@ class ExitWatch:
         self._is_decided = True
         if is_hung or self._was_killed_whole(first_ns, unheard):
             return []
-        first = sorted((p for p in left if p.since_ns - first_ns <= TOGETHER_NS), key=lambda p: p.rank)
+        first_host = self._hosts[min(left, key=lambda p: p.since_ns).rank]
+        first = sorted(
+            (
+                p
+                for p in left
+                if p.since_ns - first_ns
+                <= (TOGETHER_NS if self._hosts[p.rank] == first_host else TOGETHER_ELSEWHERE_NS)
+            ),
+            key=lambda p: p.rank,
+        )
         ranks = tuple(process.rank for process in first)
         own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
         verdict: VerdictWord = "unknown"

@@ -7,6 +7,7 @@ same recording gives the same order at any speed.
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -33,6 +34,16 @@ class Timed(Protocol):
 EventT = TypeVar("EventT", bound=Timed)
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Rounds with their times, the first and the last of which are at hand."""
+
+    times_ns: np.ndarray
+    rounds: Rounds
+    first_ns: int
+    last_ns: int
+
+
 class Merge(Generic[EventT]):
     """Buffers events and rounds of many streams until no stream can send anything earlier.
 
@@ -42,16 +53,22 @@ class Merge(Generic[EventT]):
 
     def __init__(self) -> None:
         self._watermarks: dict[str, int] = {}
+        self._lowest_ns: int | None = None  # of the watermarks, until one that is as low rises
         self._events: list[tuple[int, str, str, EventT]] = []
-        self._rounds: list[tuple[str, np.ndarray, Rounds]] = []
+        self._rounds: list[_Waiting] = []
 
     def expect(self, stream: str) -> None:
         """Wait for a stream from now on."""
-        self._watermarks.setdefault(stream, -1)
+        if stream not in self._watermarks:
+            self._watermarks[stream] = -1
+            self._lowest_ns = None
 
     def advance(self, stream: str, watermark_ns: int) -> None:
         """Nothing earlier than `watermark_ns` will come from `stream`."""
-        self._watermarks[stream] = max(self._watermarks.get(stream, -1), watermark_ns)
+        before_ns = self._watermarks.get(stream, -1)
+        if self._lowest_ns is None or stream not in self._watermarks or before_ns <= self._lowest_ns:
+            self._lowest_ns = None
+        self._watermarks[stream] = max(before_ns, watermark_ns)
 
     def push(self, stream: str, event: EventT) -> None:
         """An event of a stream; one that comes after the stream has ended (it was sent twice) is not used."""
@@ -65,7 +82,8 @@ class Merge(Generic[EventT]):
         if self.has_ended(rounds.communicator):
             return
         times_ns = np.maximum(rounds.times_ns, self._watermarks.get(rounds.communicator, -1))
-        self._rounds.append((rounds.communicator, times_ns, rounds))
+        if len(rounds):
+            self._rounds.append(_Waiting(times_ns, rounds, int(times_ns.min()), int(times_ns.max())))
 
     def has_ended(self, stream: str) -> bool:
         """Nothing more can come from a stream."""
@@ -74,20 +92,21 @@ class Merge(Generic[EventT]):
     @property
     def watermark_ns(self) -> int:
         """The lowest watermark; -1 while a stream that is waited for has said nothing."""
-        return min(self._watermarks.values(), default=-1)
+        if self._lowest_ns is None:
+            self._lowest_ns = min(self._watermarks.values(), default=-1)
+        return self._lowest_ns
 
     @property
     def last_time_ns(self) -> int:
         """The latest event time that is still waiting; -1 when nothing is."""
         latest = max((entry[0] for entry in self._events), default=-1)
-        return max([latest, *(int(times.max(initial=-1)) for _, times, _ in self._rounds)])
+        return max([latest, *(waiting.last_ns for waiting in self._rounds)])
 
     @property
     def first_time_ns(self) -> int | None:
         """The earliest event time that is waiting."""
         times = [self._events[0][0]] if self._events else []
-        times += [int(t.min()) for _, t, _ in self._rounds if len(t)]
-        return min(times, default=None)
+        return min([*times, *(waiting.first_ns for waiting in self._rounds)], default=None)
 
     def take_events(self, until_ns: int) -> list[EventT]:
         """Events up to `until_ns`, ordered by (time, stream, id); they are removed."""
@@ -99,17 +118,18 @@ class Merge(Generic[EventT]):
     def take_rounds(self, until_ns: int) -> list[Rounds]:
         """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed."""
         taken: list[Rounds] = []
-        waiting: list[tuple[str, np.ndarray, Rounds]] = []
-        for stream, times_ns, rounds in self._rounds:
-            due = times_ns <= until_ns
-            if due.all():
-                taken.append(rounds)
-                continue
-            if due.any():
-                taken.append(select(rounds, due))
-                rounds, times_ns = select(rounds, ~due), times_ns[~due]
-            waiting.append((stream, times_ns, rounds))
-        self._rounds = waiting
+        kept: list[_Waiting] = []
+        for waiting in self._rounds:
+            if waiting.last_ns <= until_ns:
+                taken.append(waiting.rounds)
+            elif waiting.first_ns > until_ns:
+                kept.append(waiting)
+            else:
+                due = waiting.times_ns <= until_ns
+                taken.append(select(waiting.rounds, due))
+                times_ns = waiting.times_ns[~due]
+                kept.append(_Waiting(times_ns, select(waiting.rounds, ~due), int(times_ns.min()), waiting.last_ns))
+        self._rounds = kept
         return sorted(taken, key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
 
 

@@ -83,7 +83,7 @@ def _halted(scene: HangScene) -> RootCause | None:
     """Processes that are stopped or gone, and GPUs that have failed, where anybody waits for them."""
     witnesses, graph = scene.witnesses, scene.graph
     # Whoever has left and is waited for by nobody may have ended; whoever is stopped, or has lost its GPU, has not.
-    halted = {rank for rank in witnesses.stopped}
+    halted = set(witnesses.stopped)
     if witnesses.exited:
         concerned = {*graph.absent, *graph.idle, *graph.standing}
         halted |= {

@@ -185,6 +185,17 @@ def test_ranks_that_move_together_wait_for_each_other_unseen_and_are_not_named()
     assert any("not seen" in sentence for sentence in said.unseen)
 
 
+def test_ranks_of_one_host_that_no_call_ties_are_not_told_apart() -> None:
+    """Two ranks beside each other that exchange nothing, and lose the same: what ties them is not seen."""
+    lanes = {"even": (0, 2, 4, 6, 8, 10, 12, 14), "odd": (1, 3, 5, 7, 9, 11, 13, 15)}
+    keys: dict[TransferKey, int] = {"even": 0, "odd": 1, **{(0, 2 * i): i for i in range(2, 6)}}
+    scene = replace(SCENE, communicators={name: (name, ranks) for name, ranks in lanes.items()})
+    slow, quiet = records(20, own={4: 40.0, 5: 40.0}, first=100), records(60)
+    assert attribute(slow, quiet, keys, scene).candidates == (4, 5)
+    tied = replace(scene, communicators={"even": ("even", lanes["even"]), "odd": ("tp", (4, 5))})
+    assert attribute(slow, quiet, keys, tied).culprits == (4, 5)
+
+
 def test_a_named_rank_that_has_lost_most_of_its_calls_is_only_suspected() -> None:
     lost = np.zeros(N_RANKS, np.float32)
     lost[5] = 0.5
