@@ -121,6 +121,13 @@ CASES = (
     Case("kill -9", ("dies", *HUNG), names("exit", "None")),
     Case("skips a call of the world", ("skips", *HUNG, "--place", 1), MISMATCH),
     Case("skips a call of a pair", ("skips", *HUNG, "--place", 0), MISMATCH, is_short=False),
+    Case(
+        "skips a call, and all time out before it is a hang",
+        ("skips", "--since", 50, "--iterations", 90, "--timeout-s", 5, "--place", 1),
+        names("exit", "H2"),
+        suspect_after_s=30.0,
+        is_short=False,
+    ),
     Case("all_gather for all_reduce", ("gathers", *HUNG, "--place", 1), MISMATCH, is_short=False),
     Case("all_gather for all_reduce, in a pair", ("gathers", *HUNG, "--place", 2), MISMATCH),
     Case("broadcast for all_reduce", ("broadcasts", *HUNG, "--place", 1), MISMATCH, is_short=False),
