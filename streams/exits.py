@@ -2,7 +2,8 @@
 
 When one rank dies, its peers' calls fail and the launcher ends the rest; so evidence freezes at the first exit.
 A job that is killed as a whole has no first rank. The first to leave need not be guilty: where ranks had met with
-different calls that is the cause (with gloo a larger all_reduce on one rank ends an innocent peer).
+different calls that is the cause (with gloo a larger all_reduce on one rank ends an innocent peer), and where nobody
+had moved for a while the one who held them up is: the others' calls have timed out, in no order that means anything.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class ExitWatch:
         *,
         is_hung: bool,
         disagreement: Callable[[int], RootCause | None],
+        standstill: Callable[[], RootCause | None] = lambda: None,
         unheard: frozenset[int] = frozenset(),
         is_end: bool = False,
     ) -> list[Finding]:
@@ -68,6 +70,8 @@ class ExitWatch:
             A hang is going on: who leaves now leaves because of it.
         disagreement
             What follows from calls that did not match up to a time, if anything does.
+        standstill
+            What held the job up when the first rank left, if anything did.
         unheard
             Ranks of hosts that have fallen silent.
         is_end
@@ -121,6 +125,9 @@ class ExitWatch:
         )
         if own_fault:
             return [finding]
+        held_up = standstill()
+        if held_up is not None:
+            finding = _explained(finding, held_up)
         self._said = finding
         return [replace(found, version=0) for found in self._look_again(finding, disagreement)] or [finding]
 
@@ -151,6 +158,24 @@ class ExitWatch:
         return len(everybody) > 1 and all(
             p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
         )
+
+
+def _explained(finding: Finding, held_up: RootCause) -> Finding:
+    """The finding where the job stood still before the first rank left."""
+    if held_up.culprits and set(held_up.culprits) <= set(finding.culprits or finding.candidates):
+        verdict: VerdictWord = "culprit"  # its peers waited for it, and it failed
+    else:
+        verdict = held_up.verdict
+    return replace(
+        finding,
+        verdict=verdict,
+        cause=held_up.cause,
+        culprits=held_up.culprits,
+        candidates=held_up.candidates or (() if held_up.culprits else finding.candidates or finding.culprits),
+        links=held_up.links,
+        evidence=("before the first rank left nobody had moved for a while", *held_up.evidence, *finding.evidence),
+        unseen=held_up.unseen,
+    )
 
 
 def _is_disorderly(process: ProcessState) -> bool:

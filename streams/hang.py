@@ -47,6 +47,9 @@ MAX_MISMATCHES = 16
 """Kept per communicator: what matters is the first one."""
 
 
+STANDSTILL_S = 2.0
+"""From this age on calls that do not move are looked at, though it is too early to say anything of them."""
+
 MISMATCH_MATTERS_NS = 60_000_000_000
 """Calls that did not match so long before somebody left, and did no harm since, did not make it leave."""
 
@@ -57,6 +60,15 @@ class _Hang:
     found: RootCause
     ranks: tuple[int, ...]  # who waited when it was declared
     counters: Int64Array  # how far each of them was
+
+
+@dataclass(frozen=True, slots=True)
+class _Standstill:
+    """What a hang would be that has not lasted long enough to be called one."""
+
+    found: RootCause
+    ranks: list[int]
+    counters: Int64Array
 
 
 class HangWatch:
@@ -84,6 +96,7 @@ class HangWatch:
         self._world = ""
         self._has_closed = False  # a rank has left the world communicator: the job comes to its end
         self._hang: _Hang | None = None
+        self._standstill: _Standstill | None = None
         self.witnesses = Witnesses()
         self.checkpoint_ns: int | None = None  # when the last one ended
 
@@ -201,6 +214,7 @@ class HangWatch:
         limit_s = max(limit_s, min(SURVIVED_FACTOR * self._survived_s, self._settings.page_after_s))
         if self._hang is not None:
             return self._look_again(now_ns, unseen, iterations)
+        self._note_standstill(now_ns, min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * step_time_s)), iterations)
         open_for_ns = round(limit_s * 1e9)
         before_ns = now_ns - open_for_ns
         graph = wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
@@ -221,6 +235,17 @@ class HangWatch:
         finding = self._finding(found, graph, now_ns, step, unseen)
         self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
         return [finding]
+
+    def standstill(self) -> RootCause | None:
+        """What held the job up when the first rank left, if it had not moved for a little while by then.
+
+        A timeout may end a job long before its hang is said. Then the first rank to leave is merely the first
+        whose call timed out, and its calls are given up when it leaves: what they were must be known already.
+        """
+        known = self._standstill
+        if known is None or bool((self._counters[known.ranks] > known.counters).any()):
+            return None
+        return known.found
 
     def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:
         """What follows from calls that did not match shortly before a time, if there were any."""
@@ -252,6 +277,18 @@ class HangWatch:
         standing = np.array(graph.standing)
         self._reserve(int(standing.max()))
         return tuple(standing[~graph.leads_to(self._advanced_ns > before_ns)[standing]].tolist())
+
+    def _note_standstill(self, now_ns: int, for_s: float, iterations: LastIterations | None) -> None:
+        if any(process.state == "exited" for process in self.witnesses.processes.values()):
+            return  # evidence freezes at the first exit
+        open_for_ns = round(for_s * 1e9)
+        unheard = self.witnesses.unheard()
+        stuck = self._stuck(wait_graph(self._standings, open_for_ns, unheard=unheard), now_ns - open_for_ns)
+        self._standstill = None
+        if stuck:
+            graph = wait_graph(self._standings, 0, unheard=unheard)
+            found = self._root_cause(graph, iterations, frozen_ns=None)
+            self._standstill = _Standstill(found, list(stuck), self._counters[list(stuck)])
 
     def _reserve(self, rank: int) -> None:
         missing = rank + 1 - len(self._counters)

@@ -270,6 +270,7 @@ class JobOperator:
             self._step,
             is_hung=self._hang.is_hung,
             disagreement=self._disagreement,
+            standstill=self._hang.standstill,
             unheard=self._hang.witnesses.unheard(),
         )
         findings += self._slow_rounds.on_tick(until_ns, self._communicators, has_iterations=self._iteration_count > 0)
@@ -359,6 +360,7 @@ class JobOperator:
             self._step,
             is_hung=self._hang.is_hung,
             disagreement=self._disagreement,
+            standstill=self._hang.standstill,
             unheard=self._hang.witnesses.unheard(),
             is_end=True,
         )
