@@ -343,12 +343,8 @@ class HangWatch:
                 f"in {describe(oldest, self._standings)}",
             )
         culprits = set(found.culprits)
-        named = found.culprits or tuple(dict.fromkeys(rank for link in found.links for rank in link))
-        age_s = None if self.checkpoint_ns is None else max(0, now_ns - self.checkpoint_ns) / 1e9
         waiting = [rank for rank in graph.standing if rank not in culprits]
-        notes = case_notes(self.witnesses, named, waiting, checkpoint_age_s=age_s)
-        proposal = drain_proposal(self.witnesses, found.culprits) if found.verdict == "culprit" else ""
-        return Finding(
+        finding = Finding(
             id=event_id("hang", self._job, self._attempt, *identity, step),
             job=self._job,
             attempt=self._attempt,
@@ -363,9 +359,19 @@ class HangWatch:
             detected=Instant(step=step, time_ns=now_ns),
             lasting=True,
             pages=self._pages(onset_ns, now_ns),
-            evidence=(*evidence, *found.evidence, *notes, *([proposal] if proposal else [])),
+            evidence=(*evidence, *found.evidence),
             unseen=(*found.unseen, *unseen),
         )
+        return self.with_notes(finding, now_ns)
+
+    def with_notes(self, finding: Finding, now_ns: int) -> Finding:
+        """The finding with what its hosts say of the ranks it names, and what to drain."""
+        named = finding.culprits or tuple(dict.fromkeys(rank for link in finding.links for rank in link))
+        age_s = None if self.checkpoint_ns is None else max(0, now_ns - self.checkpoint_ns) / 1e9
+        notes = case_notes(self.witnesses, named, finding.victims, checkpoint_age_s=age_s)
+        proposal = drain_proposal(self.witnesses, finding.culprits) if finding.verdict == "culprit" else ""
+        added = tuple(words for words in (*notes, proposal) if words and words not in finding.evidence)
+        return replace(finding, evidence=(*finding.evidence, *added))
 
     def _pages(self, onset_ns: int, now_ns: int) -> bool:
         limit_s = self._settings.page_after_s

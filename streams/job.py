@@ -341,6 +341,8 @@ class JobOperator:
     def _note(self, findings: list[Finding], now_ns: int) -> list[StageTwoEvent]:
         events: list[StageTwoEvent] = []
         for finding in findings:
+            if finding.kind in ("slow", "exit"):
+                finding = self._hang.with_notes(finding, now_ns)
             excess_s = self._slow.excess_s if finding.kind == "slow" else 0.0
             if finding.kind == "hang" and finding.onset is not None:
                 until_ns = finding.relief.time_ns if finding.relief is not None else now_ns
