@@ -302,6 +302,13 @@ def _joint(scene: HangScene) -> RootCause | None:
         f"{_ranks(call.standing)} stand in {describe(call, scene.standings)}, which everybody has entered"
         for call in calls[:SHOWN]
     ]
+    idle_devices = _not_begun(scene, calls)
+    if idle_devices:
+        words = f"the devices of {_ranks(idle_devices)} have not begun what those of the others have"
+        unseen = ("what occupies these devices",)
+        return RootCause(
+            verdict="suspected", cause="H1", culprits=idle_devices, evidence=(*evidence, words), unseen=unseen
+        )
     links: list[tuple[int, int]] = []
     for call in calls:
         link, words = _stuck_link(scene, call)
@@ -329,6 +336,23 @@ def _joint(scene: HangScene) -> RootCause | None:
         evidence=tuple(evidence),
         unseen=("send and receive counts that single out a link",),
     )
+
+
+def _not_begun(scene: HangScene, calls: Sequence[StuckCall]) -> tuple[int, ...]:
+    """Ranks that have launched a call and whose device is still busy with something else, where most have begun it.
+
+    Only where the source tells for everybody: a kernel that has begun waits for those that have not.
+    """
+    late: set[int] = set()
+    for call in calls:
+        told = {rank: scene.standings.open_call(call.channel, rank, call.seq) for rank in call.standing}
+        begun = {rank: one.has_started for rank, one in told.items() if one is not None}
+        if None in begun.values() or len(begun) < len(told):
+            continue
+        mine = {rank for rank, has_begun in begun.items() if not has_begun}
+        if 2 * len(mine) < len(begun) or (len(begun) == 2 and len(mine) == 1):
+            late |= mine
+    return tuple(sorted(late))
 
 
 def _stuck_link(scene: HangScene, call: StuckCall) -> tuple[tuple[int, int] | None, str]:

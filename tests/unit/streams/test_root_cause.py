@@ -231,6 +231,15 @@ def test_all_have_entered_and_nobody_is_named():
     assert (found.verdict, found.cause, found.culprits, found.candidates) == ("unknown", "H3", (), (0, 1, 2, 3))
 
 
+@pytest.mark.parametrize(("begun", "named"), [((True, False, True, True), (1,)), ((True,) * 4, ()), ((None,) * 4, ())])
+def test_a_device_that_has_not_begun_what_the_others_have_is_suspected(begun, named):
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, call(7, has_started=begun[rank]), completed=6)
+    found = stage.cause()
+    assert (found.culprits, found.verdict) == (named, "suspected" if named else "unknown")
+
+
 def test_two_ranks_in_a_call_that_does_not_move_have_one_link_between_them():
     stage = Stage()
     stage.at("left", 0, call(7), completed=6)
