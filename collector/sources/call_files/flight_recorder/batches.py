@@ -17,6 +17,8 @@ from collections.abc import Sequence
 
 from collector.sources.call_files.flight_recorder.dump import Entry
 
+GLOO = "gloo"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
@@ -73,9 +75,10 @@ def is_open(one: Entry) -> bool:
     """Whether a call has not ended.
 
     One that is retired and has not ended has timed out: the watchdog asks the device a last time before it retires an
-    entry. Its rank waited in it all the same, so it is open here.
+    entry. Its rank waited in it all the same, so it is open here. Gloo's calls are never seen to end: they stay
+    `scheduled`, and are retired when they have ended.
     """
-    return one.state != "completed"
+    return one.state != "completed" and not (one.backend == GLOO and one.is_retired)
 
 
 def _as_far_as(call: Entry, end: Entry) -> Entry:

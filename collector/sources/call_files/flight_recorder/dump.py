@@ -41,7 +41,10 @@ _COUNTERS = ("last_enqueued_collective", "last_started_collective", "last_comple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A process group that this rank has a communicator in; `ranks` are world ranks by their places in it."""
+    """A process group that this rank has a communicator in; `ranks` are world ranks by their places in it.
+
+    Where torch has not described it (gloo's groups) `ranks` is empty.
+    """
 
     name: str
     desc: str
@@ -111,9 +114,6 @@ class Dump:
         By the process's own number of a group; empty where the format has none.
     sees_starts
         Some call is known to have started, so that `scheduled` means that it has not.
-    left_out
-        Entries of groups that the dump does not describe.
-
     """
 
     path: Path
@@ -122,7 +122,6 @@ class Dump:
     counters: Mapping[int, Counters]
     entries: tuple[Entry, ...]
     sees_starts: bool
-    left_out: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -161,6 +160,7 @@ def checked(value: object, path: Path) -> Dump:
     reader = _EntryReader(groups)
     entries = [found for place, one in enumerate(listed) if (found := reader.read(one, f"entries[{place}]"))]
     entries.sort(key=lambda one: one.record_id)
+    groups = {**{name: group for name, group in groups.items() if name}, **reader.undescribed}
     counters = {} if status is None else _counters(table(status, "pg_status"))
     return Dump(
         path=path,
@@ -169,7 +169,6 @@ def checked(value: object, path: Path) -> Dump:
         counters=counters,
         entries=tuple(entries),
         sees_starts=reader.sees_starts or any(of_group.started >= 0 for of_group in counters.values()),
-        left_out=reader.left_out,
         notes=(f"format {version} is newer than {_MAJOR}.{_NEWEST_MINOR}: new fields are not read",)
         if is_newer
         else (),
@@ -217,20 +216,19 @@ class _EntryReader:
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self._groups = groups
         self._dimensions = 0
-        self.left_out = 0
+        self.undescribed: dict[str, Group] = {}
         self.sees_starts = False
 
     def read(self, value: object, where: str) -> Entry | None:
-        """The next one; `None` for one that is no call, or of a group that the dump does not describe."""
+        """The next one; `None` for one that is no call."""
         fields = table(value, where)
-        group = _group_name(entry(fields, "process_group", where), f"{where}.process_group")
+        group, desc = _group_name(entry(fields, "process_group", where), f"{where}.process_group")
         title = text(entry(fields, "profiling_name", where), f"{where}.profiling_name")
         backend, _, name = title.rpartition(":")
         if not is_call(name):
             return None
-        if group not in self._groups:
-            self.left_out += 1
-            return None
+        if group not in self._groups and group not in self.undescribed:
+            self.undescribed[group] = Group(name=group, desc=desc, ranks=())
         op = operation(name)
         is_p2p = truth(fields.get("is_p2p", op in ("send", "recv")), f"{where}.is_p2p")
         direction, own_place, peer_place = _peers(name, op, where)
@@ -300,13 +298,14 @@ class _EntryReader:
             raise RefusedFile(f"{where}: the tensors of this dump have more than {MAX_DIMENSIONS} dimensions")
 
 
-def _group_name(value: object, where: str) -> str:
+def _group_name(value: object, where: str) -> tuple[str, str]:
+    """Name and description."""
     if isinstance(value, str):
-        return text(value, where)
+        return text(value, where), UNDESCRIBED
     names = items(value, where)
     if not names:
         raise RefusedFile(f"{where} is empty")
-    return text(names[0], where)
+    return text(names[0], where), text(names[1], where) if len(names) > 1 else UNDESCRIBED
 
 
 def _time(fields: Mapping[Any, Any], name: str, where: str) -> int:

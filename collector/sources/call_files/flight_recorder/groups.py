@@ -8,7 +8,7 @@ name a group, and their order those that share both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.sources.call_files.flight_recorder.dump import UNDESCRIBED, Counters, Dump, Group
 from collector.sources.call_files.groups import DEFAULT_GROUP, group_id, is_number, ordered, ordinals
@@ -45,6 +45,30 @@ def matched(dumps: Sequence[Dump], job: str, attempt: int) -> Groups:
             for name, ordinal in of_dump.items():
                 communicators[place, name] = group_id(job, attempt, desc, ranks, ordinal)
     return Groups(communicators=communicators, with_pairs=_with_pairs(dumps))
+
+
+def described(dumps: Sequence[tuple[int, Dump]]) -> list[tuple[int, Dump]]:
+    """The dumps with members for the groups that torch has not described (gloo's), by rank.
+
+    All ranks are in the default group. In another one are at least those that have called something on it, by its name,
+    which `new_group` makes alike on all ranks.
+    """
+    callers: dict[str, set[int]] = {}
+    for rank, dump in dumps:
+        for group in dump.groups.values():
+            if not group.ranks:
+                callers.setdefault(group.name, set()).add(rank)
+    everybody = tuple(sorted(rank for rank, _ in dumps))
+
+    def members(group: Group) -> Group:
+        if group.ranks:
+            return group
+        return replace(group, ranks=everybody if is_default(group) else tuple(sorted(callers[group.name])))
+
+    return [
+        (rank, replace(dump, groups={name: members(group) for name, group in dump.groups.items()}))
+        for rank, dump in dumps
+    ]
 
 
 def is_default(group: Group) -> bool:

@@ -10,6 +10,7 @@ from collector.sources.call_files.flight_recorder.dump import Counters, Dump, En
 from collector.sources.call_files.flight_recorder.groups import (
     Groups,
     counters_by_name,
+    described,
     is_default,
     matched,
     world_of,
@@ -47,8 +48,10 @@ def joined(dumps: Sequence[Dump], job: str) -> Joined:
 
     """
     taken, refused = _of_one_job(dumps)
+    told = {rank: {name for name, group in dump.groups.items() if group.ranks} for rank, dump in taken}
+    taken = described(taken)
     groups = matched([dump for _, dump in taken], job, ATTEMPT)
-    files = [_call_file(place, rank, dump, groups, job) for place, (rank, dump) in enumerate(taken)]
+    files = [_call_file(place, rank, dump, groups, job, told[rank]) for place, (rank, dump) in enumerate(taken)]
     return Joined(files=tuple(files), refused=tuple(refused))
 
 
@@ -73,7 +76,7 @@ def _of_one_job(dumps: Sequence[Dump]) -> tuple[list[tuple[int, Dump]], list[Ref
     return sorted(by_rank.items(), key=lambda pair: pair[0]), refused
 
 
-def _call_file(place: int, rank: int, dump: Dump, groups: Groups, job: str) -> CallFile:
+def _call_file(place: int, rank: int, dump: Dump, groups: Groups, job: str, told: set[str]) -> CallFile:
     of_group: dict[str, list[Entry]] = {name: [] for name in dump.groups}
     for one in dump.entries:
         of_group[one.group].append(one)
@@ -145,7 +148,7 @@ def _call_file(place: int, rank: int, dump: Dump, groups: Groups, job: str) -> C
         events=tuple(events),
         world_size=len(world),
         cannot_know=CANNOT_KNOW,
-        notes=(*dump.notes, *_notes(dump, calls, counters, groups, twice)),
+        notes=(*dump.notes, *_notes(dump, calls, counters, groups, twice, told)),
     )
 
 
@@ -172,12 +175,12 @@ def _timeout_s(calls: Settled) -> float | None:
 
 
 def _notes(
-    dump: Dump, calls: dict[str, Settled], counters: dict[str, Counters], groups: Groups, twice: int
+    dump: Dump, calls: dict[str, Settled], counters: dict[str, Counters], groups: Groups, twice: int, told: set[str]
 ) -> Iterator[str]:
     if not dump.entries:
         yield "no call is in it: all that it had launched had ended, or was overwritten"
-    if dump.left_out:
-        yield f"{dump.left_out} calls of groups that it does not describe are left out"
+    if untold := sorted(dump.groups.keys() - told):
+        yield f"it does not say who is in groups {', '.join(untold)[:200]}: those who have called something on them are"
     if unended := sum(of_group.unended for of_group in calls.values()):
         yield f"{unended} calls of batches that are not in it any more, or were not launched yet, do not count as open"
     if nameless := sum(of_group.nameless for of_group in calls.values()):
