@@ -94,7 +94,7 @@ HUNG = ("--since", 50, "--iterations", 90, "--timeout-s", 8)
 MISMATCH = names("hang exit", "H2")
 
 CASES = (
-    Case("slow computation", ("slow", *SLOW), relieved(names("slow", "S1")), survives=True),
+    Case("slow computation", ("slow", *SLOW), names("slow", "S1"), survives=True),
     Case(
         "slow computation, two of eight",
         ("slow", *SLOW, "--extra-ms", 60),
@@ -103,7 +103,7 @@ CASES = (
         n_struck=2,
         survives=True,
     ),
-    Case("slow data loading", ("loads-slowly", *SLOW), relieved(names("slow", "S1")), survives=True, is_short=False),
+    Case("slow data loading", ("loads-slowly", *SLOW), names("slow", "S1"), survives=True, is_short=False),
     Case(
         "long data loading",
         ("loads-long", "--since", 50, "--iterations", 80, "--extra-ms", 8_000),
@@ -116,9 +116,11 @@ CASES = (
         relieved(names("hang", "H1 H3")),
         survives=True,
     ),
-    Case("sys.exit(1)", ("leaves", *HUNG), names("exit", "None", surely=False), suspect_after_s=30.0),
-    Case("an exception", ("raises", *HUNG), names("exit", "None", surely=False), suspect_after_s=30.0, is_short=False),
-    Case("kill -9", ("dies", *HUNG), names("exit", "None")),
+    Case("sys.exit(1)", ("leaves", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0),
+    Case(
+        "an exception", ("raises", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0, is_short=False
+    ),
+    Case("kill -9", ("dies", *HUNG), names("exit", "None H1")),
     Case("skips a call of the world", ("skips", *HUNG, "--place", 1), MISMATCH),
     Case("skips a call of a pair", ("skips", *HUNG, "--place", 0), MISMATCH, is_short=False),
     Case(
