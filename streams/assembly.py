@@ -107,6 +107,7 @@ class RoundGrid:
         self._base: int | None = None  # sequence number of the grid's first line
         self._first_seen = 0
         self._length = 0  # lines in use
+        self._has_new_rows = False  # since rounds were last looked through for complete ones
         self._extras: _Extras | None = None
         self._allocate(64)
 
@@ -177,6 +178,7 @@ class RoundGrid:
         self._start_ns[line, rows.column] = rows.start_ns
         self._end_ns[line, rows.column] = rows.end_ns
         self._signature[line, rows.column] = rows.signature
+        self._has_new_rows = True
         if rows.send_rate is not None and rows.recv_rate is not None and rows.algorithm is not None:
             if self._extras is None:
                 self._extras = self._no_extras(len(self._op))
@@ -186,6 +188,9 @@ class RoundGrid:
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""
+        if not self._has_new_rows:
+            return None
+        self._has_new_rows = False
         return self._close(np.asarray(self._seen[: self._length].all(axis=1), np.bool_))
 
     def close_overdue(

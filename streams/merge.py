@@ -56,6 +56,7 @@ class Merge(Generic[EventT]):
         self._lowest_ns: int | None = None  # of the watermarks, until one that is as low rises
         self._events: list[tuple[int, str, str, EventT]] = []
         self._rounds: list[_Waiting] = []
+        self._first_rounds_ns: int | None = None  # the earliest of them
 
     def expect(self, stream: str) -> None:
         """Wait for a stream from now on."""
@@ -83,7 +84,9 @@ class Merge(Generic[EventT]):
             return
         times_ns = np.maximum(rounds.times_ns, self._watermarks.get(rounds.communicator, -1))
         if len(rounds):
-            self._rounds.append(_Waiting(times_ns, rounds, int(times_ns.min()), int(times_ns.max())))
+            first_ns = int(times_ns.min())
+            self._rounds.append(_Waiting(times_ns, rounds, first_ns, int(times_ns.max())))
+            self._first_rounds_ns = min(first_ns, self._first_rounds_ns or first_ns)
 
     def has_ended(self, stream: str) -> bool:
         """Nothing more can come from a stream."""
@@ -106,7 +109,8 @@ class Merge(Generic[EventT]):
     def first_time_ns(self) -> int | None:
         """The earliest event time that is waiting."""
         times = [self._events[0][0]] if self._events else []
-        return min([*times, *(waiting.first_ns for waiting in self._rounds)], default=None)
+        times += [self._first_rounds_ns] if self._first_rounds_ns is not None else []
+        return min(times, default=None)
 
     def take_events(self, until_ns: int) -> list[EventT]:
         """Events up to `until_ns`, ordered by (time, stream, id); they are removed."""
@@ -130,6 +134,7 @@ class Merge(Generic[EventT]):
                 times_ns = waiting.times_ns[~due]
                 kept.append(_Waiting(times_ns, select(waiting.rounds, ~due), int(times_ns.min()), waiting.last_ns))
         self._rounds = kept
+        self._first_rounds_ns = min((waiting.first_ns for waiting in kept), default=None)
         return sorted(taken, key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
 
 
