@@ -298,7 +298,7 @@ def slow_link(folder: Path, what: str, number: int) -> tuple[Findings, tuple[int
 
 
 def communication(what: str) -> Callable[[Findings, tuple[int, ...]], bool]:
-    """It is the network, and never a rank; the pair of a pipeline is named, of an all_reduce an edge between the hosts."""
+    """It is the network, never a rank: the pair of a pipeline is named, of an all_reduce an edge between the hosts."""
 
     def is_right(findings: Findings, struck: tuple[int, ...]) -> bool:
         links = [tuple(sorted(link)) for finding in findings for link in finding["links"]]
