@@ -254,11 +254,35 @@ def test_a_newer_minor_format_is_read_and_noted(tmp_path):
     assert any("newer" in note for note in read(tmp_path)[0].notes)
 
 
-def test_what_is_no_call_and_what_has_no_group_is_left_out(tmp_path):
-    write_dumps(tmp_path, {0: dump([call(1, 1, name="split", state="scheduled"), call(2, 1, group="77")])})
-    file = read(tmp_path)[0]
-    assert standing(file).open == ()
-    assert any("does not describe" in note for note in file.notes)
+def test_what_is_no_call_is_left_out(tmp_path):
+    write_dumps(tmp_path, {0: dump([call(1, 1, name="split", state="scheduled")])})
+    assert standing(read(tmp_path)[0]).open == ()
+
+
+def test_gloo_describes_no_group_and_retires_what_has_ended(tmp_path):
+    """As torch 2.15 writes them: one nameless group with other ranks' members, every call `scheduled` for ever."""
+
+    def gloo(seq: int, group: str, desc: str, *, retired: bool = True) -> dict:
+        pg_id = 0 if group == "0" else 1
+        fields = {"state": "scheduled", "retired": retired, "pg_id": pg_id, "process_group": (group, desc)}
+        return {**call(10 * seq + pg_id, seq), **fields, "profiling_name": "gloo:all_reduce"}
+
+    dumps = {}
+    for rank in range(4):
+        entries = [gloo(1, "0", "default_pg"), gloo(1, "1" if rank < 2 else "2", "undefined")]
+        if rank != 2:
+            entries.append(gloo(2, "0", "default_pg", retired=False))
+        dumps[rank] = {**dump(entries), "pg_config": {"": {"name": "", "desc": "", "ranks": "[0, 1]"}}}
+    write_dumps(tmp_path, dumps)
+    files = read(tmp_path)
+    assert sorted(files) == [0, 1, 2, 3]
+    members = {
+        event.name: event.members for file in files.values() for event in file.events if isinstance(event, Topology)
+    }
+    assert members["default_pg"] == (0, 1, 2, 3)
+    assert [len(standing(files[rank]).open) for rank in range(4)] == [1, 1, 0, 1]
+    assert standing(files[2]).last_launched == 1
+    assert any("does not say who is in groups" in note for note in files[0].notes)
 
 
 @pytest.mark.parametrize(
