@@ -135,6 +135,8 @@ class Scene:
         What is wrong with a rank's GPU.
     slow_rounds
         What CCL-D's detection says of a communicator.
+    replaying
+        Ranks in communicators whose calls were captured into graphs: they wait for each other in replays, unseen.
 
     """
 
@@ -147,6 +149,7 @@ class Scene:
     connections: Callable[[Sequence[int], int], list[SlowConnection]] = lambda _ranks, _since_ns: []
     ailing: Callable[[int], tuple[str, ...]] = lambda _rank: ()
     slow_rounds: Callable[[str], str] = lambda _communicator: ""
+    replaying: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +355,8 @@ def _weighed(found: Attribution, slow: Sequence[IterationRecord], growth: _Growt
         unseen = (
             f"{lost[at].max():.0%} of the calls of a named rank are lost: what it waited for in them is not seen",
         )
+    if scene.replaying & set(found.culprits):
+        unseen = (*unseen, "whether they wait for a peer in a replayed graph: it would look like their own time")
     ails = {rank: scene.ailing(rank) for rank in found.culprits}
     sentences = tuple(sentence for rank in found.culprits for sentence in ails[rank])
     is_weak = bool(unseen) and not all(ails.values())

@@ -111,6 +111,13 @@ class HangWatch:
             return {}
         return {self._hang.finding.id: max(0, now_ns - self._hang.finding.onset.time_ns) / 1e9}
 
+    def replaying_ranks(self) -> frozenset[int]:
+        """Ranks that share a communicator whose calls went into a CUDA graph."""
+        if not self._standings.blind:
+            return frozenset()
+        channels = (c for c in self._standings.channels if c.communicator in self._standings.blind)
+        return frozenset(rank for channel in channels if len(channel.ranks) > 1 for rank in channel.ranks)
+
     def on_topology(self, topology: Topology) -> None:
         """A communicator of the job."""
         self._standings.on_topology(topology)

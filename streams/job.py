@@ -332,6 +332,7 @@ class JobOperator:
             connections=self._connections.slow_links,
             ailing=self._gpus.ails,
             slow_rounds=self._slow_rounds.said_of,
+            replaying=self._hang.replaying_ranks(),
         )
         found = self._slow.on_iteration(sample, record, scene)
         findings = [event for event in found if isinstance(event, Finding)]

@@ -1,4 +1,4 @@
-"""Over which edge of a ring or a tree a collective does not move, from how many chunks its ranks have sent (CCL-D 4.1.2)."""
+"""Over which edge of a ring or a tree a collective does not move, by what its ranks have sent (CCL-D 4.1.2)."""
 
 from __future__ import annotations
 

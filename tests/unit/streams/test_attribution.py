@@ -203,6 +203,12 @@ def test_a_named_rank_that_has_lost_most_of_its_calls_is_only_suspected() -> Non
     assert found(own={5: 40.0}, lost_share=np.full(N_RANKS, 0.05, np.float32)).verdict == "culprit"
 
 
+def test_a_rank_that_may_wait_in_a_replay_is_only_suspected() -> None:
+    said = found(replace(SCENE, replaying=frozenset({4, 5})), own={5: 40.0})
+    assert (said.verdict, said.culprits) == ("suspected", (5,))
+    assert found(replace(SCENE, replaying=frozenset({8, 9})), own={5: 40.0}).verdict == "culprit"
+
+
 def test_a_communicator_whose_rows_are_lost_is_not_named_for_sure() -> None:
     lost = np.zeros(N_RANKS, np.float32)
     lost[3] = 0.9
