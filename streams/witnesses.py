@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from pacehound.events import GpuReading, HostEvidence, HostSample, HostVitals, ProcessState, RankStack
 
 _OUTSIDE = {"data_loading": "loads data", "storage": "is in storage", "computing": "computes"}
-_FATAL_XIDS = frozenset({31, 43, 45, 46, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95, 109, 119, 120, 136, 140, 143})
-"""XIDs after which the application has lost its GPU or channel (NVIDIA's XID catalogue); 13 may be its own bug too."""
+_FATAL_XIDS = frozenset({31, 43, 46, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95, 109, 119, 120, 136, 140, 143})
+"""XIDs after which the application has lost its GPU or channel (NVIDIA's XID catalogue).
+
+13 may be its own bug too, and 45 is what remains of a process that somebody else has ended.
+"""
 
 
 @dataclass(slots=True)
@@ -40,6 +43,7 @@ class Witnesses:
     kernel_log: dict[str, tuple[str, ...]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     _halted: dict[int, str] = field(default_factory=dict)
+    _first_ecc: dict[str, int] = field(default_factory=dict)
 
     def on_sample(self, sample: HostSample) -> None:
         """The processes of a host."""
@@ -52,8 +56,10 @@ class Witnesses:
             self.host_of.setdefault(process.rank, sample.host)
 
     def on_vitals(self, vitals: HostVitals) -> None:
-        """The hardware of a host."""
+        """The hardware of a host; memory errors that its GPUs had before are nobody's fault now."""
         self.vitals[vitals.host] = vitals
+        for gpu in vitals.gpus:
+            self._first_ecc.setdefault(gpu.uuid, gpu.ecc_uncorrected)
 
     def on_evidence(self, evidence: HostEvidence) -> None:
         """What a host's agent found when it looked closer."""
@@ -88,9 +94,8 @@ class Witnesses:
             rank: words
             for vitals in self.vitals.values()
             for gpu in vitals.gpus
-            if gpu.xid or gpu.ecc_uncorrected
             for rank in gpu.ranks
-            if (words := _failure(gpu, rank))
+            if (words := _failure(gpu, rank, gpu.ecc_uncorrected - self._first_ecc[gpu.uuid]))
         }
 
     def gpu_of(self, rank: int) -> GpuReading | None:
@@ -146,9 +151,9 @@ class Witnesses:
         return f"{who} {how}{': ' + process.detail if process.detail else ''}"
 
 
-def _failure(gpu: GpuReading, rank: int) -> str:
+def _failure(gpu: GpuReading, rank: int, new_errors: int) -> str:
     if gpu.xid in _FATAL_XIDS:
         return f"the GPU of rank {rank} ({gpu.uuid}) has reported XID {gpu.xid}"
-    if gpu.ecc_uncorrected:
-        return f"the GPU of rank {rank} ({gpu.uuid}) has {gpu.ecc_uncorrected} uncorrected memory errors"
+    if new_errors > 0:
+        return f"the GPU of rank {rank} ({gpu.uuid}) has {new_errors} new uncorrected memory errors"
     return ""

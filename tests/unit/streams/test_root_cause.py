@@ -420,6 +420,20 @@ def test_hardware_that_has_failed_names_its_rank():
     assert (found.verdict, found.cause, found.culprits) == ("culprit", "H3", (3,))
 
 
+def test_memory_errors_of_before_accuse_nobody_and_new_ones_do():
+    def errors(count: int) -> HostVitals:
+        gpu = GpuReading(uuid="G", index=0, ranks=(3,), ecc_uncorrected=count)
+        return HostVitals(job="j", attempt=0, time_ns=count, host="h3", gpus=(gpu,))
+
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, call(7), completed=6)
+    stage.witnesses.on_vitals(errors(5))
+    assert stage.cause().verdict == "unknown"
+    stage.witnesses.on_vitals(errors(6))
+    assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (3,))
+
+
 def test_a_silent_host_is_suspected_where_others_wait_for_it_and_its_old_position_is_not_believed():
     stage = Stage()
     stage.at("world", 0, call(3, ns=1), completed=2)  # the last that was heard of rank 0, long ago
