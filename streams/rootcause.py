@@ -84,12 +84,8 @@ def _halted(scene: HangScene) -> RootCause | None:
     """Processes that are stopped or gone, and GPUs that have failed, where anybody waits for them."""
     witnesses, graph = scene.witnesses, scene.graph
     # Whoever has left and is waited for by nobody may have ended; whoever is stopped, or has lost its GPU, has not.
-    halted = set(witnesses.stopped)
-    if witnesses.exited:
-        concerned = {*graph.absent, *graph.idle, *graph.standing}
-        halted |= {
-            rank for rank in witnesses.exited if rank in concerned and witnesses.left_before(rank, scene.frozen_ns)
-        }
+    left = witnesses.exited(scene.frozen_ns) & {*graph.absent, *graph.idle, *graph.standing}
+    halted = witnesses.stopped(scene.frozen_ns) | left
     failed = witnesses.failed_hardware()
     culprits = tuple(sorted({*halted, *failed}))
     if not culprits:

@@ -72,21 +72,20 @@ class Witnesses:
         """What ranks did in an earlier stall says nothing about the next one."""
         self.stacks.clear()
 
-    @property
-    def stopped(self) -> tuple[int, ...]:
-        """Ranks whose process is stopped (SIGSTOP or a debugger)."""
-        return tuple(sorted(rank for rank, state in self._halted.items() if state == "stopped"))
+    def stopped(self, frozen_ns: int | None) -> frozenset[int]:
+        """Ranks whose process was stopped before a time (SIGSTOP): who attaches a debugger to a hang comes later."""
+        return self._halted_before("stopped", frozen_ns)
 
-    @property
-    def exited(self) -> tuple[int, ...]:
-        """Ranks whose process has left."""
-        return tuple(sorted(rank for rank, state in self._halted.items() if state == "exited"))
+    def exited(self, frozen_ns: int | None) -> frozenset[int]:
+        """Ranks whose process left before a time: whoever leaves a job that hangs already is not guilty of it."""
+        return self._halted_before("exited", frozen_ns)
 
-    def left_before(self, rank: int, frozen_ns: int | None) -> bool:
-        """Gone before a time: whoever leaves a job that hangs already is not guilty of it."""
-        process = self.processes.get(rank)
-        has_left = process is not None and process.state == "exited"
-        return has_left and (frozen_ns is None or (process is not None and process.since_ns <= frozen_ns))
+    def _halted_before(self, state: str, frozen_ns: int | None) -> frozenset[int]:
+        return frozenset(
+            rank
+            for rank, halted in self._halted.items()
+            if halted == state and (frozen_ns is None or self.processes[rank].since_ns <= frozen_ns)
+        )
 
     def failed_hardware(self) -> dict[int, str]:
         """Ranks whose GPU has failed, with a sentence."""

@@ -45,6 +45,7 @@ class Stage:
     witnesses: Witnesses = field(default_factory=Witnesses)
     mismatches: dict[tuple[str, int], dict[int, CallSignature]] = field(default_factory=dict)
     iterations: LastIterations | None = None
+    frozen_ns: int | None = None
 
     def __post_init__(self) -> None:
         for name, members in self.groups.items():
@@ -88,6 +89,7 @@ class Stage:
                 witnesses=self.witnesses,
                 mismatches=self.mismatches,
                 iterations=self.iterations,
+                frozen_ns=self.frozen_ns,
             )
         )
 
@@ -111,7 +113,7 @@ def process(stage: Stage, rank: int, state: str, **more) -> None:
             attempt=0,
             time_ns=0,
             host=f"h{rank}",
-            processes=(ProcessState(rank=rank, pid=1, state=state, since_ns=0, **more),),
+            processes=(ProcessState(**{"rank": rank, "pid": 1, "state": state, "since_ns": 0} | more),),
         )
     )
 
@@ -149,6 +151,14 @@ def test_a_halted_process_that_did_not_come_is_the_culprit(state):
     process(stage, 2, state)
     found = stage.cause()
     assert (found.verdict, found.cause, found.culprits) == ("culprit", "H1", (2,))
+
+
+@pytest.mark.parametrize("state", ["stopped", "exited"])
+def test_whoever_is_stopped_or_leaves_once_the_hang_was_said_is_not_guilty_of_it(state):
+    stage = Stage(frozen_ns=500)
+    all_but_one_in(stage, 2)
+    process(stage, 0, state, since_ns=900)
+    assert (stage.cause().verdict, stage.cause().culprits) == ("suspected", (2,))
 
 
 @pytest.mark.parametrize(
