@@ -6,6 +6,7 @@ It takes minutes, so that it does not run unless it is named: `python -m bench r
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -24,6 +25,8 @@ SEEDS = 12 * len(SCENARIOS)
 """Of each row: every scenario comes up twelve times."""
 WORKERS = 2
 PAGE = Path(__file__).parents[1] / "docs" / "scoreboard.md"
+Large = tuple[str, str, bool, str, float, float]
+"""Case, source, whether it must be named, how it ended, seconds to simulate and to judge it."""
 _RIGHT = {True: ("named",), False: ("named", "suspected", "unknown", "nothing", "wrong class")}
 SETTINGS = Settings(hang=replace(HangSettings(), suspect_after_s=SUSPECT_AFTER_S))
 
@@ -50,9 +53,13 @@ def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> 
             scores[source] += VerdictScore(must={outcome: 1}) if must_name else VerdictScore(may={outcome: 1})
             if outcome not in _RIGHT[must_name]:
                 wrong.setdefault((source, name), []).append(seed)
-    large = list(_judge_large()) if is_large else []
-    page = write_to.read_text(encoding="utf-8") if write_to.exists() else ""
-    write_to.write_text(with_section(page, section(scores, seeds, large, wrong)), encoding="utf-8")
+    large: list[Large] = []
+    _write(write_to, section(scores, seeds, large, wrong))
+    for ended in _judge_large() if is_large else ():
+        # Each takes minutes: who stops the run keeps what it has found so far.
+        large.append(ended)
+        print(f"root_cause: {ended}", file=sys.stderr, flush=True)
+        _write(write_to, section(scores, seeds, large, wrong))
     rows = []
     for source, score in scores.items():
         figures = {
@@ -76,6 +83,11 @@ def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> 
     return rows
 
 
+def _write(page: Path, text: str) -> None:
+    before = page.read_text(encoding="utf-8") if page.exists() else ""
+    page.write_text(with_section(before, text), encoding="utf-8")
+
+
 def judge(case: RootCauseCase) -> Outcome:
     """Simulate a case and hand it to the pipeline."""
     return outcome_of(findings_of_job(simulate(case.spec).events(), SETTINGS), case.truth)
@@ -86,7 +98,7 @@ def _judge(task: tuple[str, int]) -> tuple[str, bool, Outcome]:
     return case.name, case.truth.must_name, judge(case)
 
 
-def _judge_large() -> Iterator[tuple[str, str, bool, str, float, float]]:
+def _judge_large() -> Iterator[Large]:
     for case in large_cases():
         begun_s = time.perf_counter()
         events = list(simulate(case.spec).events())
