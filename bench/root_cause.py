@@ -55,10 +55,10 @@ def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> 
                 wrong.setdefault((source, name), []).append(seed)
     large: list[Large] = []
     _write(write_to, section(scores, seeds, large, wrong))
-    for ended in _judge_large() if is_large else ():
+    for judged in _judge_large() if is_large else ():
         # Each takes minutes: who stops the run keeps what it has found so far.
-        large.append(ended)
-        print(f"root_cause: {ended}", file=sys.stderr, flush=True)
+        large.append(judged)
+        print(f"root_cause: {judged}", file=sys.stderr, flush=True)
         _write(write_to, section(scores, seeds, large, wrong))
     rows = []
     for source, score in scores.items():
