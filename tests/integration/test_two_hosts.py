@@ -68,7 +68,7 @@ def test_a_head_node_that_is_away_costs_neither_training_nor_calls(tmp_path: Pat
         peaks = [_peak_mib(agent) for run in made.runs for agent in realjob.agents(run)]
         made.start_head()
         made.wait(300)
-        realjob.until("all iterations", lambda: len(set(_calls_of(made))) == 1 and made.iterations() > 0, 30)
+        realjob.until("all iterations", lambda: len(set(_calls_of(made))) == 1 and made.iterations() > 0, 90)
         calls = calls_are_complete(made, iterations)
         times = realjob.script_steps(steps)[20:]
         print(
