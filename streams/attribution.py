@@ -355,6 +355,9 @@ def _weighed(found: Attribution, slow: Sequence[IterationRecord], growth: _Growt
         unseen = (
             f"{lost[at].max():.0%} of the calls of a named rank are lost: what it waited for in them is not seen",
         )
+    if float(lost[at].max(initial=0.0)) > 0.0 and _share_a_host(found.culprits, scene):
+        # Own times that move together would tell it, but lost calls move them, too.
+        unseen = (*unseen, "whether ranks of one host wait for each other in calls that are not seen: calls were lost")
     if scene.replaying & set(found.culprits):
         unseen = (*unseen, "whether they wait for a peer in a replayed graph: it would look like their own time")
     ails = {rank: scene.ailing(rank) for rank in found.culprits}
@@ -366,6 +369,11 @@ def _weighed(found: Attribution, slow: Sequence[IterationRecord], growth: _Growt
         evidence=(*found.evidence, *sentences),
         unseen=(*found.unseen, *unseen),
     )
+
+
+def _share_a_host(ranks: Sequence[int], scene: Scene) -> bool:
+    hosts = [scene.hosts[rank] for rank in ranks if rank in scene.hosts]
+    return len(set(hosts)) < len(hosts)
 
 
 def _slow_transfers(

@@ -209,6 +209,13 @@ def test_a_rank_that_may_wait_in_a_replay_is_only_suspected() -> None:
     assert found(replace(SCENE, replaying=frozenset({8, 9})), own={5: 40.0}).verdict == "culprit"
 
 
+def test_ranks_of_one_host_are_no_culprits_together_where_calls_were_lost() -> None:
+    lost = np.full(N_RANKS, 0.05, np.float32)
+    own = {4: 40.0, 5: 40.0}
+    assert found(own=own, lost_share=lost).verdict != "culprit"
+    assert found(own={4: 40.0, 9: 40.0}, lost_share=lost).verdict == "culprit"
+
+
 def test_a_communicator_whose_rows_are_lost_is_not_named_for_sure() -> None:
     lost = np.zeros(N_RANKS, np.float32)
     lost[3] = 0.9
