@@ -16,7 +16,7 @@ from pacehound.events import Cost, Decision, Finding, Incident, Instant
 
 WIDTH = 80
 _MOST_RANKS = 12
-_MOST_SENTENCES = 4
+_MOST_SENTENCES = 10
 
 CAUSES = {
     "H1": "did not enter a call that its peers wait in",
