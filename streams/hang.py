@@ -146,12 +146,13 @@ class HangWatch:
         if met.seq in known or len(known) < MAX_MISMATCHES:
             known[met.seq] = met
 
-    def mismatches(self) -> Mapping[tuple[str, int], Mapping[int, CallSignature]]:
-        """The first mismatches of each communicator."""
+    def mismatches(self, since_ns: int | None = None) -> Mapping[tuple[str, int], Mapping[int, CallSignature]]:
+        """The first mismatches of each communicator, all or those since a time."""
         return {
             (communicator, seq): dict(found.called)
             for communicator, rounds in self._mismatches.items()
             for seq, found in rounds.items()
+            if since_ns is None or since_ns <= found.time_ns
         }
 
     def on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
@@ -224,11 +225,10 @@ class HangWatch:
         self._note_standstill(now_ns, min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * step_time_s)), iterations)
         open_for_ns = round(limit_s * 1e9)
         before_ns = now_ns - open_for_ns
-        graph = wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
+        graph = self._graph(open_for_ns)
         stuck = self._stuck(graph, before_ns)
-        processes = self.witnesses.processes.values()
-        n_exited = sum(process.state == "exited" for process in processes)
-        if 2 * n_exited > len(processes) or is_host_late:
+        n_exited = len(self.witnesses.exited(None))
+        if 2 * n_exited > len(self.witnesses.processes) or is_host_late:
             return []  # a job that is being ended has nobody left to wait for
         has_moved = self._advanced_ns > 0
         quiet = bool(has_moved.any()) and bool((self._advanced_ns[has_moved] <= before_ns).all())
@@ -237,7 +237,7 @@ class HangWatch:
             return []
         # Without an open call it is a stall: nobody launches anything any more.
         ranks = stuck or tuple(np.flatnonzero(has_moved).tolist())
-        graph = wait_graph(self._standings, 0, unheard=self.witnesses.unheard())
+        graph = self._graph()
         found = self._root_cause(graph, iterations, frozen_ns=None)
         finding = self._finding(found, graph, now_ns, step, unseen)
         self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
@@ -256,17 +256,12 @@ class HangWatch:
 
     def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:
         """What follows from calls that did not match shortly before a time, if there were any."""
-        recent = {
-            (communicator, seq): dict(found.called)
-            for communicator, rounds in self._mismatches.items()
-            for seq, found in rounds.items()
-            if until_ns - MISMATCH_MATTERS_NS <= found.time_ns
-        }
+        recent = self.mismatches(until_ns - MISMATCH_MATTERS_NS)
         if not recent:
             return None
         return mismatch(
             HangScene(
-                graph=wait_graph(self._standings, 0, unheard=self.witnesses.unheard()),
+                graph=self._graph(),
                 standings=self._standings,
                 witnesses=self.witnesses,
                 mismatches=recent,
@@ -286,16 +281,17 @@ class HangWatch:
         return tuple(standing[~graph.leads_to(self._advanced_ns > before_ns)[standing]].tolist())
 
     def _note_standstill(self, now_ns: int, for_s: float, iterations: LastIterations | None) -> None:
-        if any(process.state == "exited" for process in self.witnesses.processes.values()):
+        if self.witnesses.exited(None):
             return  # evidence freezes at the first exit
         open_for_ns = round(for_s * 1e9)
-        unheard = self.witnesses.unheard()
-        stuck = self._stuck(wait_graph(self._standings, open_for_ns, unheard=unheard), now_ns - open_for_ns)
+        stuck = self._stuck(self._graph(open_for_ns), now_ns - open_for_ns)
         self._standstill = None
         if stuck:
-            graph = wait_graph(self._standings, 0, unheard=unheard)
-            found = self._root_cause(graph, iterations, frozen_ns=None)
+            found = self._root_cause(self._graph(), iterations, frozen_ns=None)
             self._standstill = _Standstill(found, list(stuck), self._counters[list(stuck)])
+
+    def _graph(self, open_for_ns: int = 0) -> WaitGraph:
+        return wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
 
     def _reserve(self, rank: int) -> None:
         missing = rank + 1 - len(self._counters)
@@ -307,7 +303,7 @@ class HangWatch:
         hang = self._hang
         assert hang is not None
         old = hang.finding
-        graph = wait_graph(self._standings, 0, unheard=self.witnesses.unheard())
+        graph = self._graph()
         frozen_ns = old.detected.time_ns if old.detected else None
         found = self._root_cause(graph, iterations, frozen_ns=frozen_ns)
         pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)

@@ -109,18 +109,8 @@ def _unwell(job: _Job) -> Finding | None:
     if not by_detail:
         return None
     ranks = tuple(sorted(rank for of_detail in by_detail.values() for rank in of_detail))
-    return Finding(
-        id=event_id("hang", job.name, job.attempt, "unwell", ranks[0], None),
-        job=job.name,
-        attempt=job.attempt,
-        kind="hang",
-        verdict="unknown",
-        cause=None,
-        candidates=ranks,
-        lasting=True,
-        pages=True,
-        evidence=tuple(f"ranks {', '.join(map(str, of[:16]))}: {detail}" for detail, of in by_detail.items()),
-    )
+    evidence = tuple(f"ranks {', '.join(map(str, of[:16]))}: {detail}" for detail, of in by_detail.items())
+    return _by_hearsay(job, "unwell", ranks, evidence)
 
 
 def _said_to_hang(job: _Job, files: Sequence[CallFile]) -> Finding | None:
@@ -129,8 +119,13 @@ def _said_to_hang(job: _Job, files: Sequence[CallFile]) -> Finding | None:
     if not said:
         return None
     ranks = tuple(sorted({rank for file in said for rank in file.says_hang}))
+    return _by_hearsay(job, "said", ranks, (f"{said[0].format} says of {len(ranks)} ranks that they hang",))
+
+
+def _by_hearsay(job: _Job, how: str, ranks: tuple[int, ...], evidence: tuple[str, ...]) -> Finding:
+    """A hang of which somebody else has told."""
     return Finding(
-        id=event_id("hang", job.name, job.attempt, "said", ranks[0], None),
+        id=event_id("hang", job.name, job.attempt, how, ranks[0], None),
         job=job.name,
         attempt=job.attempt,
         kind="hang",
@@ -139,7 +134,7 @@ def _said_to_hang(job: _Job, files: Sequence[CallFile]) -> Finding | None:
         candidates=ranks,
         lasting=True,
         pages=True,
-        evidence=(f"{said[0].format} says of {len(ranks)} ranks that they hang",),
+        evidence=evidence,
     )
 
 
