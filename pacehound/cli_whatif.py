@@ -1,0 +1,79 @@
+"""`pacehound whatif`: what the stragglers of a traced job cost, and whose fault it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from pacehound.cli_options import json_option, print_json, set_option
+from pacehound.settings import Settings
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("trace", metavar="TRACE", type=_FILE)
+@click.option("--meta", type=_FILE, help="Shape of the job.  [default: meta-NAME.yaml beside trace-NAME.parquet]")
+@click.option(
+    "--fix",
+    "fixes",
+    metavar="WHAT",
+    multiple=True,
+    help="What if this were ideal: worker=DP:PP, dp=DP, stage=PP, stage=last, optype=NAME; may be repeated.",
+)
+@click.option(
+    "--layers-per-stage", type=click.IntRange(2), metavar="N", help="Transformer layers of a stage: how many to move."
+)
+@click.option("--png", metavar="FILE", type=_FILE, help="Draw the heat maps of the workers here.")
+@click.option(
+    "--timeline",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the recorded, the simulated and the ideal timeline for Perfetto into this folder.",
+)
+@set_option
+@json_option
+def whatif(
+    trace: Path,
+    meta: Path | None,
+    fixes: tuple[str, ...],
+    layers_per_stage: int | None,
+    png: Path | None,
+    timeline: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Simulate a job without its stragglers: what they cost, whose fault it is, and what would help.
+
+    TRACE is a parquet file with one row per operation (dp_rank, stage, rank, step, optype, start_ts, duration, seq_id,
+    mc, gmc, mb_id; times in seconds), as NDTimeline and the artifact of ByteDance's what-if paper have them. Exit
+    status 2 when it cannot be made sense of.
+
+    Example: pacehound whatif trace-AR.parquet --fix worker=0:0 --png AR.png --timeline .
+    """
+    from pacehound.report import terminal
+    from pacehound.whatif.answer import whatif_answer
+    from pacehound.whatif.page import print_whatif
+    from pacehound.whatif.perfetto import step_origins_s, write_timeline
+    from pacehound.whatif.picture import draw_workers
+    from streams.whatif.analysis import analyse_file
+    from streams.whatif.timelines import timelines
+
+    Settings.load(os.environ, overrides)
+    found, built = analyse_file(trace, meta, fixes, layers_per_stage)
+    if png is not None:
+        draw_workers(found, png)
+    if timeline is not None:
+        lines = timelines(built)
+        origins_s = step_origins_s(list(lines.values()))
+        for name, line in lines.items():
+            file = timeline / f"{name}-{found.meta.trial_name}.json.gz"
+            write_timeline(line, origins_s, file)
+            click.echo(f"pacehound: wrote {file} ({len(line.steps)} steps); open it in Perfetto", err=True)
+    if as_json:
+        print_json(whatif_answer(found))
+    else:
+        print_whatif(terminal(sys.stdout), found)

@@ -1,0 +1,1 @@
+"""What a what-if analysis found, and how it is told: JSON, a page, pictures, timelines. streams.whatif analyses."""

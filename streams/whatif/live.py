@@ -1,0 +1,177 @@
+"""Operations of sampled steps and the rounds of their collectives, as a trace.
+
+A step begins with its first computation: stages that end theirs early post the first receive of the next step while
+others are still in the one before, and that waiting is no part of it. A send ends when its receive does: that is how a
+device sees it; a host sees only when somebody waits for the send.
+
+Gradients are synchronised by the reductions that begin after a step's last backward pass has, and before its
+optimizer, on a communicator of one stage. Where they begin within that pass (DistributedDataParallel does so), it is
+taken to end with the launch of the last of them: what follows is waiting for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pacehound.calls import OPS
+from pacehound.operations import Operations
+from pacehound.rounds import Rounds
+from streams.whatif import optypes
+from streams.whatif.reader import OpTable, table_of
+
+Int64Array = npt.NDArray[np.int64]
+
+_REDUCTIONS = tuple(OPS.index(name) for name in ("all_reduce", "reduce_scatter"))
+_RECEIVE_OF = {
+    optypes.FORWARD_SEND: (optypes.FORWARD_RECV, 1),
+    optypes.BACKWARD_SEND: (optypes.BACKWARD_RECV, -1),
+}
+_COLUMNS = ("rank", "step", "optype", "stage", "chunk", "micro_batch", "pipeline", "seq", "start_ns", "end_ns")
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Columns of shape `(n_rows,)`."""
+
+    columns: dict[str, Int64Array]
+
+    def __getitem__(self, name: str) -> Int64Array:
+        return self.columns[name]
+
+
+def live_trace(operations: Sequence[Operations], rounds: Sequence[Rounds], name: str) -> OpTable:
+    """The trace of some steps.
+
+    Parameters
+    ----------
+    operations
+        Of all ranks; whole steps.
+    rounds
+        Of the time of these steps; others are left out.
+    name
+        What the trace is called in messages.
+
+    Raises
+    ------
+    InvalidInput
+        A number is beyond what a trace can hold.
+
+    """
+    rows = _Rows(
+        {column: np.concatenate([one.integers(column) for one in operations]).astype(np.int64) for column in _COLUMNS}
+    )
+    _begin_steps(rows)
+    _end_sends(rows)
+    gradients = _gradients(rows, rounds)
+    columns = {column: np.concatenate([rows[column], gradients[column]]) for column in _COLUMNS}
+    n_stages = int(columns["stage"].max()) + 1
+    _, dp_rank = np.unique(columns["pipeline"], return_inverse=True)
+    start_s = (columns["start_ns"] - columns["start_ns"].min()) / 1e9
+    names = pa.DictionaryArray.from_arrays(pa.array(columns["optype"].astype(np.int8)), pa.array(optypes.NAMES))
+    table = pa.table(
+        {
+            "dp_rank": dp_rank,
+            "stage": columns["stage"],
+            "rank": columns["rank"],
+            "step": columns["step"],
+            "optype": names,
+            "start_ts": start_s,
+            "duration": (columns["end_ns"] - columns["start_ns"]) / 1e9,
+            "seq_id": columns["seq"],
+            "mc": columns["chunk"] // n_stages,
+            "gmc": columns["chunk"],
+            "mb_id": columns["micro_batch"],
+        }
+    )
+    return table_of(table, name)
+
+
+def _begin_steps(rows: _Rows) -> None:
+    """No operation starts before the first computation of its step."""
+    steps, at = np.unique(rows["step"], return_inverse=True)
+    begins_ns = np.full(len(steps), np.iinfo(np.int64).max)
+    is_compute = np.isin(rows["optype"], optypes.COMPUTE)
+    np.minimum.at(begins_ns, at[is_compute], rows["start_ns"][is_compute])
+    has_compute = begins_ns[at] < np.iinfo(np.int64).max
+    rows["start_ns"][has_compute] = np.maximum(rows["start_ns"], begins_ns[at])[has_compute]
+    rows["end_ns"][:] = np.maximum(rows["start_ns"], rows["end_ns"])
+
+
+def _end_sends(rows: _Rows) -> None:
+    """Sends end with their receives, where those are known."""
+    _, pipeline = np.unique(rows["pipeline"], return_inverse=True)
+    _, step = np.unique(rows["step"], return_inverse=True)
+    n_steps, n_chunks, n_mb = int(step.max()) + 1, int(rows["chunk"].max()) + 3, int(rows["micro_batch"].max()) + 2
+
+    def keys(chosen: npt.NDArray[np.bool_], towards: int) -> Int64Array:
+        place = (pipeline[chosen] * n_steps + step[chosen]) * n_chunks + rows["chunk"][chosen] + 1 + towards
+        found: Int64Array = place * n_mb + rows["micro_batch"][chosen] + 1
+        return found
+
+    for send, (receive, towards) in _RECEIVE_OF.items():
+        is_send, is_receive = rows["optype"] == send, rows["optype"] == receive
+        if not is_send.any() or not is_receive.any():
+            continue
+        received, ends_ns = keys(is_receive, 0), rows["end_ns"][is_receive]
+        order = np.argsort(received)
+        received, ends_ns = received[order], ends_ns[order]
+        sent = keys(is_send, towards)
+        at = np.minimum(np.searchsorted(received, sent), len(received) - 1)
+        # A clock that is behind must not make it end before it began.
+        end_ns = np.maximum(np.minimum(ends_ns[at], rows["end_ns"][is_send]), rows["start_ns"][is_send])
+        rows["end_ns"][is_send] = np.where(received[at] == sent, end_ns, rows["end_ns"][is_send])
+
+
+def _gradients(rows: _Rows, rounds: Sequence[Rounds]) -> _Rows:
+    """Reductions between the last backward pass and the optimizer of a rank's step, as operations."""
+    found: dict[str, list[Any]] = {column: [] for column in _COLUMNS}
+    stage_of = dict(zip(rows["rank"].tolist(), rows["stage"].tolist(), strict=True))
+    calls = _reductions(rounds, stage_of)
+    for rank in np.unique(rows["rank"]).tolist():
+        if rank not in calls:
+            continue
+        arrivals_ns, ends_ns = calls[rank]
+        is_rank = rows["rank"] == rank
+        for step in np.unique(rows["step"][is_rank]).tolist():
+            is_step = is_rank & (rows["step"] == step)
+            backwards = np.flatnonzero(is_step & (rows["optype"] == optypes.BACKWARD_COMPUTE))
+            optimizer = np.flatnonzero(is_step & (rows["optype"] == optypes.OPTIMIZER))
+            if not len(backwards) or not len(optimizer):
+                continue
+            last = backwards[np.argmax(rows["start_ns"][backwards])]
+            is_in = (arrivals_ns >= rows["start_ns"][last]) & (arrivals_ns <= rows["start_ns"][optimizer[0]])
+            n = int(is_in.sum())
+            if not n:
+                continue
+            rows["end_ns"][last] = min(rows["end_ns"][last], arrivals_ns[is_in].max())
+            for column in ("rank", "step", "stage", "chunk", "pipeline"):
+                found[column] += [int(rows[column][last])] * n
+            found["optype"] += [optypes.GRADS_SCATTER] * n
+            found["micro_batch"] += [-1] * n
+            found["seq"] += range(n)
+            found["start_ns"] += arrivals_ns[is_in].tolist()
+            found["end_ns"] += ends_ns[is_in].tolist()
+    return _Rows({column: np.array(values, dtype=np.int64) for column, values in found.items()})
+
+
+def _reductions(rounds: Sequence[Rounds], stage_of: dict[int, int]) -> dict[int, tuple[Int64Array, Int64Array]]:
+    """Arrivals and ends of each rank's reductions on communicators of one stage, in order; only whole ones."""
+    gathered: dict[int, list[tuple[int, int]]] = {}
+    for one in rounds:
+        if one.is_pair or len({stage_of.get(rank, -1) for rank in one.ranks}) > 1:
+            continue
+        is_whole = np.isin(one.op, _REDUCTIONS) & (one.arrival_ns > 0).all(axis=1) & (one.end_ns > 0).all(axis=1)
+        for at, rank in enumerate(one.ranks):
+            pairs = zip(one.arrival_ns[is_whole, at].tolist(), one.end_ns[is_whole, at].tolist(), strict=True)
+            gathered.setdefault(rank, []).extend(pairs)
+    calls = {}
+    for rank, pairs_ns in gathered.items():
+        ordered = np.array(sorted(set(pairs_ns)), dtype=np.int64).reshape(-1, 2)
+        calls[rank] = ordered[:, 0], ordered[:, 1]
+    return calls

@@ -1,0 +1,93 @@
+"""A few workers are slow: much of the slowdown goes if they are as fast as the others (section 5.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.whatif.result import Pattern
+from streams.whatif.metrics import slowest_workers
+from streams.whatif.patterns.case import EXPLAINS, Case
+from streams.whatif.patterns.changes import balanced, slow_workers, sped_up
+
+BoolArray = npt.NDArray[np.bool_]
+
+LEAST_SHARE = 0.5
+"""Of the slowdown, as in the paper."""
+SLOWER = 1.05
+"""Than the same stage of the other DP ranks, or its stage and not the worker is to blame."""
+CLEARLY_SLOWER = 1.2
+"""The same where micro-batches are unequal: medians of some dozens of them differ, too."""
+MOST_WORKERS = 0.1
+"""Share of all workers that are a few."""
+
+
+def single_worker(case: Case) -> Pattern | None:
+    """The slowest 3 % of the workers, where they explain most of the slowdown and differ from their DP peers.
+
+    M_W does not see slow workers that are more than 3 %, nor who always is slow where micro-batches are unequal and
+    everybody is in turn. There, workers whose usual compute is longer count by what goes with them once micro-batches
+    are alike.
+    """
+    share = case.found.slowest_workers
+    if share.removed >= LEAST_SHARE:
+        is_slow = slowest_workers(case.found.cells, case.found.ranks) & _differs(case)
+        fixed_s, score = case.original_s * share.fixed_s / share.original_s, share.removed
+        said = f"M_W = {share.removed:.3f}: so much of the slowdown goes if these workers are as fast as the others"
+    else:
+        is_slow = slow_workers(case, CLEARLY_SLOWER)
+        if not 0 < is_slow.sum() <= max(MOST_WORKERS * is_slow.size, 1):
+            return None
+        alike_s = balanced(case, case.job.own_s)
+        fixed_s = case.step_time_s(sped_up(case, case.job.own_s, is_slow))
+        both = case.removed(case.step_time_s(sped_up(case, alike_s, is_slow)))
+        score = both - case.removed(case.step_time_s(alike_s))
+        if score < EXPLAINS:
+            return None
+        said = f"{score:.0%} of the slowdown goes with them, once micro-batches are alike"
+    if not is_slow.any():
+        return None
+    names, lines = _described(case, is_slow)
+    return Pattern(
+        name="single worker",
+        evidence=(*lines, said),
+        remedies=(
+            case.remedy(f"repair or replace the host of {names}: check clocks, heat, PCIe, neighbours", fixed_s),
+        ),
+        score=score,
+    )
+
+
+def _differs(case: Case) -> BoolArray:
+    """Workers that are slower than their peers, shape `(n_stages, n_dp)`.
+
+    Nobody shares the work of a worker without DP peers: there, any stage but the last counts, for a slow last stage is
+    told as such.
+    """
+    by_worker = case.found.by_worker
+    n_stages, n_dp = by_worker.shape
+    if n_dp == 1:
+        return np.repeat(np.arange(n_stages)[:, None] < n_stages - 1, n_dp, axis=1)
+    return slow_workers(case, SLOWER) | (by_worker >= SLOWER) & (
+        by_worker >= SLOWER * np.median(by_worker, axis=1, keepdims=True)
+    )
+
+
+def _described(case: Case, is_slow: BoolArray) -> tuple[str, list[str]]:
+    """Their names, and a line about each of the first few."""
+    found, usual_s = case.found, case.compute_s()
+    others_s, peers = np.median(usual_s, axis=2, keepdims=True), "the same stage of the other DP ranks"
+    if case.job.n_dp == 1:
+        others_s, peers = np.median(usual_s, axis=1, keepdims=True), "the other stages"
+    ratios = usual_s / others_s
+    names, lines = [], []
+    for stage, dp in np.argwhere(is_slow)[:4]:
+        names.append(f"dp {dp} stage {stage} (rank {found.ranks[dp, stage]})")
+        in_steps = np.mean(found.by_worker_per_step[:, stage, dp] == found.by_worker_per_step.max(axis=(1, 2)))
+        lines.append(
+            f"{names[-1]} alone makes steps x{found.by_worker[stage, dp]:.3f}; its forward takes "
+            f"x{ratios[0, stage, dp]:.2f} and its backward x{ratios[1, stage, dp]:.2f} of {peers}; it is the slowest "
+            f"worker in {in_steps:.0%} of the steps"
+        )
+    more = f" and {int(is_slow.sum()) - len(names)} more" if is_slow.sum() > len(names) else ""
+    return ", ".join(names) + more, lines
