@@ -6,7 +6,8 @@
  * readable after the writer has died, at any instruction.
  *
  * The layout is shared by pacehound/instrument/ring.py (Python writer), pacehound/instrument/native/c10d_hooks.cpp
- * (C++ writer), collector/sources/rings.py (reader) and, later, the NCCL shim. All integers are little-endian.
+ * (C++ writer), collector/native/shim_ring.c (the NCCL shim) and collector/sources/rings.py (reader). The shim's files
+ * are `<pid>-<tid>-s<n>.ring`, those of the NCCL profiler plugin `<pid>-<tid>-p<n>.ring`, for all may be in one process. All integers are little-endian.
  * Times are CLOCK_MONOTONIC nanoseconds; the agent maps them to Unix time by one clock pair per host and job.
  *
  * Writing record i (i counts from 0, slot = i % capacity):
@@ -23,7 +24,7 @@
 #include <stdint.h>
 
 #define PH_RING_MAGIC 0x31474e5248434150ull /* "PACHRNG1" as little-endian bytes */
-#define PH_RING_VERSION 1u
+#define PH_RING_VERSION 2u /* 2: PH_PLACE and PH_LOCAL_PEER; a reader of 1 would take a peer for a world rank */
 #define PH_RING_HEADER_BYTES 4096u
 #define PH_RECORD_BYTES 128u
 #define PH_TEXT_BYTES 96u
@@ -60,6 +61,9 @@ enum ph_record_kind {
     PH_MARKER = 5,   /* optimizer step, checkpoint, evaluation */
     PH_EXIT = 6,     /* the process is about to leave: text says why ("" in good order, else the exception) */
     PH_DESTROY = 7,  /* a communicator is gone; calls still open on it are given up */
+    PH_PLACE = 8,    /* after a PH_GROUP in place of PH_MEMBERS, by a source that is told nobody's place but its own:
+                        the members are known when all of them have said theirs */
+    PH_OPERATION = 9, /* an operation of a training step that was recorded for what-if; the handle is zero */
 };
 
 enum ph_call_flags {
@@ -67,6 +71,7 @@ enum ph_call_flags {
     PH_FAILED = 2,    /* completed with an error */
     PH_ASYNC = 4,     /* the caller did not wait in the call itself */
     PH_END_BOUND = 8, /* end_ns is an upper bound (seen only when the caller waited) */
+    PH_LOCAL_PEER = 16, /* peer is a rank within the communicator, not a world rank */
 };
 
 enum ph_marker {
@@ -92,13 +97,16 @@ struct ph_record {
             uint8_t op, dtype, redop, direction;
             uint8_t flags, source; /* position in SOURCES of pacehound/calls.py */
             uint16_t channels;
-            int32_t peer;          /* world rank of the peer (p2p) or the root (rooted operations), else -1 */
-            uint32_t reserved;
+            int32_t peer;          /* world rank of the peer (p2p) or the root (rooted operations), else -1; PH_LOCAL_PEER */
+            uint8_t algorithm, protocol; /* positions in ALGORITHMS and PROTOCOLS of pacehound/codes.py; profiler only */
+            uint16_t reserved;
             int64_t seq;           /* per communicator; p2p: per (communicator, peer, direction) */
             int64_t count;         /* elements; -1 unknown */
             uint64_t launch_ns, start_ns, end_ns; /* 0: not known (yet) */
             uint64_t stream, group;
             int64_t send_count, recv_count; /* -1 unknown */
+            float send_rate, recv_rate;     /* transfers per millisecond that saw any; only in a PH_COMPLETE of the
+                                               profiler plugin, NaN unknown; others leave here what was there */
         } call;
         struct { /* PH_GROUP; PH_MEMBERS uses n_members (in this record) and members */
             uint64_t created_ns;
@@ -112,6 +120,10 @@ struct ph_record {
             int32_t n_members;
             int32_t members[23];
         } members;
+        struct { /* PH_PLACE */
+            int32_t n_members;
+            int32_t index; /* this rank's rank within the communicator */
+        } place;
         struct { /* PH_MARKER */
             uint64_t time_ns;
             int64_t step; /* optimizer steps of this rank before this one, from 0 */
@@ -123,6 +135,16 @@ struct ph_record {
             uint32_t failed; /* 0 in good order */
             char text[84];
         } exit;
+        struct { /* PH_OPERATION */
+            uint64_t start_ns, end_ns;
+            int64_t step;        /* optimizer steps of this rank before it */
+            int32_t optype;      /* position in OPTYPES of pacehound/operations.py */
+            int32_t stage;       /* of this rank in its pipeline */
+            int32_t chunk;       /* model chunk: the stage as the whole model counts, virtual ones included */
+            int32_t micro_batch; /* -1: of the whole step */
+            int32_t pipeline;    /* the lowest world rank of its pipeline; its own where there is none */
+            int32_t seq;         /* among the operations of its type in the step */
+        } operation;
         uint8_t bytes[PH_TEXT_BYTES];
     };
 };

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pacehound.instrument.recorder import Recorder
     from pacehound.instrument.torch_markers import Markers
+    from pacehound.instrument.torch_ops import StepOperations
 
 
 def start() -> None:
@@ -22,14 +23,21 @@ def start() -> None:
     run_dir = os.environ.get("PACEHOUND_RUN_DIR")
     if run_dir:
         instrument = _Process(run_dir)
-        AfterImport(
-            {
-                "torch.distributed.distributed_c10d": instrument.c10d,
-                "torch.serialization": instrument.serialization,
-                "torch.distributed.checkpoint.state_dict_saver": instrument.checkpoint,
-                "torch.nn.parallel.distributed": instrument.data_parallel,
+        functions = {
+            "torch.distributed.distributed_c10d": instrument.c10d,
+            "torch.serialization": instrument.serialization,
+            "torch.distributed.checkpoint.state_dict_saver": instrument.checkpoint,
+            "torch.nn.parallel.distributed": instrument.data_parallel,
+        }
+        every = os.environ.get("PACEHOUND_OPS_EVERY_STEPS", "0")
+        if every.isdigit() and int(every):
+            functions |= {
+                "torch.optim.optimizer": lambda module: instrument.operations(every).optimizers(module),
+                "torch.autograd": lambda module: instrument.operations(every).autograd(module),
+                "torch.distributed.pipelining.stage": lambda module: instrument.operations(every).stages(module),
+                "torch.distributed.pipelining.schedules": lambda module: instrument.operations(every).schedules(module),
             }
-        ).install()
+        AfterImport(functions).install()
 
 
 class _Process:
@@ -38,6 +46,7 @@ class _Process:
     def __init__(self, run_dir: str) -> None:
         self._run_dir = run_dir
         self._parts: tuple[Recorder, Markers] | None = None
+        self._operations: StepOperations | None = None
 
     def c10d(self, module: ModuleType) -> None:
         from pacehound.instrument import readers
@@ -62,6 +71,14 @@ class _Process:
     def data_parallel(self, module: ModuleType) -> None:
         wrapper = module.DistributedDataParallel
         wrapper.train = self._made()[1].switching(wrapper.train)
+
+    def operations(self, every: str) -> StepOperations:
+        if self._operations is None:
+            from pacehound.instrument.torch_ops import StepOperations
+
+            self._operations = StepOperations(self._made()[0], int(every))
+            os.register_at_fork(after_in_child=self._operations.after_fork)
+        return self._operations
 
     def _made(self) -> tuple[Recorder, Markers]:
         if self._parts is None:

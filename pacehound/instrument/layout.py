@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 MAGIC = 0x31474E5248434150
-VERSION = 1
+VERSION = 2
 HEADER_BYTES = 4096
 RECORD_BYTES = 128
 MEMBERS_PER_RECORD = 23
@@ -15,9 +15,9 @@ EXIT_TEXT_BYTES = 84
 WRITTEN_OFFSET = 128
 CLOSED_OFFSET = 136
 
-GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY = 1, 2, 3, 4, 5, 6, 7
+GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY, PLACE, OPERATION = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
-CAPTURED, FAILED, ASYNC, END_BOUND = 1, 2, 4, 8
+CAPTURED, FAILED, ASYNC, END_BOUND, LOCAL_PEER = 1, 2, 4, 8, 16
 
 OPTIMIZER_STEP, CHECKPOINT_BEGIN, CHECKPOINT_END, EVALUATION_BEGIN, EVALUATION_END = 0, 1, 2, 3, 4
 
@@ -39,7 +39,11 @@ GROUP_RECORD = struct.Struct(_HEAD + f"QiiiBBHI{NAME_BYTES}s")
 MEMBERS_RECORD = struct.Struct(_HEAD + f"i{MEMBERS_PER_RECORD}i")
 MARKER_RECORD = struct.Struct(_HEAD + "QqII")
 """time_ns, step, marker, ordinal"""
+PLACE_RECORD = struct.Struct(_HEAD + "ii")
+"""n_members, index"""
 EXIT_RECORD = struct.Struct(_HEAD + f"QI{EXIT_TEXT_BYTES}s")
 """time_ns, failed, text"""
+OPERATION_RECORD = struct.Struct(_HEAD + "QQq6i")
+"""start_ns, end_ns, step, optype, stage, chunk, micro_batch, pipeline, seq"""
 EMPTY_RECORD = struct.Struct(_HEAD)
 """PH_DESTROY has no body."""

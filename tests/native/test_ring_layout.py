@@ -30,7 +30,11 @@ int main(void) {
     AT("end_ns", ph_record, call.end_ns); AT("recv_count", ph_record, call.recv_count);
     AT("timeout_ms", ph_record, group.timeout_ms); AT("name", ph_record, group.name);
     AT("is_world", ph_record, group.is_world); AT("members", ph_record, members.members);
+    AT("place", ph_record, place.index);
     AT("step", ph_record, marker.step); AT("ordinal", ph_record, marker.ordinal);
+    AT("operation.start_ns", ph_record, operation.start_ns); AT("operation.step", ph_record, operation.step);
+    AT("operation.optype", ph_record, operation.optype); AT("operation.pipeline", ph_record, operation.pipeline);
+    AT("operation.seq", ph_record, operation.seq); printf("PH_OPERATION=%d\n", PH_OPERATION);
     AT("failed", ph_record, exit.failed); AT("text", ph_record, exit.text);
     printf("sizeof name=%zu\nsizeof text=%zu\n", sizeof(((struct ph_record *)0)->group.name),
            sizeof(((struct ph_record *)0)->exit.text));
@@ -96,6 +100,8 @@ def test_records_agree_field_by_field(from_c: dict[str, int]) -> None:
     assert from_c["sizeof name"] == layout.NAME_BYTES
     members = layout.MEMBERS_RECORD.pack(2, 0, handle, 1, 0x51515151, *[0] * 22)
     assert offset(members, b"\x51" * 4) == from_c["members"]
+    place = layout.PLACE_RECORD.pack(8, 0, handle, 1, 0x51515151)
+    assert offset(place, b"\x51" * 4) == from_c["place"]
     marker = layout.MARKER_RECORD.pack(5, 0, handle, 0, 0x61, 0, 0x71)
     assert offset(marker, b"\x61") == from_c["step"]
     assert offset(marker, b"\x71") == from_c["ordinal"]
@@ -109,6 +115,19 @@ def test_record_kinds_and_flags_have_the_numbers_of_the_header() -> None:
     header = (NATIVE / "ring.h").read_text()
     named = {name: int(value) for name, value in re.findall(r"\bPH_([A-Z_]+) = (\d+)", header)}
     names = "GROUP MEMBERS LAUNCH COMPLETE MARKER EXIT DESTROY CAPTURED FAILED ASYNC END_BOUND NONE SEND RECV"
+    names += " PLACE LOCAL_PEER"
     markers = "OPTIMIZER_STEP CHECKPOINT_BEGIN CHECKPOINT_END EVALUATION_BEGIN EVALUATION_END"
     for name in f"{names} {markers}".split():
         assert getattr(layout, name) == named[name], name
+
+
+def test_operations_agree_field_by_field(from_c: dict[str, int]) -> None:
+    operation = layout.OPERATION_RECORD.pack(
+        layout.OPERATION, 0, bytes(16), 0x31313131, 0, 0x32323232, 0x33333333, 0, 0, 0, 0x34343434, 0x35353535
+    )
+    assert from_c["PH_OPERATION"] == layout.OPERATION
+    assert offset(operation, b"\x31" * 4) == from_c["operation.start_ns"]
+    assert offset(operation, b"\x32" * 4) == from_c["operation.step"]
+    assert offset(operation, b"\x33" * 4) == from_c["operation.optype"]
+    assert offset(operation, b"\x34" * 4) == from_c["operation.pipeline"]
+    assert offset(operation, b"\x35" * 4) == from_c["operation.seq"]

@@ -35,7 +35,7 @@ def test_a_full_ring_overwrites_its_oldest_records_and_the_stamps_tell(tmp_path:
 def test_the_header_names_the_process(tmp_path: Path) -> None:
     ring(tmp_path)
     fields = layout.HEADER.unpack_from((tmp_path / "1-1-0.ring").read_bytes())
-    assert fields[:6] == (layout.MAGIC, 1, 4096, 128, 4, os.getpid())
+    assert fields[:6] == (layout.MAGIC, 2, 4096, 128, 4, os.getpid())
     assert fields[7] == process_start_ticks() > 0
     assert fields[8:12] == (3, 1, 8, 2)
 

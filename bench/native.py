@@ -1,0 +1,112 @@
+"""The NCCL shim: nanoseconds that it adds to a call, what a ring carries, and what the agent costs with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from collector.sources.rings import RingReader
+from pacehound.clock import ClockPair
+from pacehound.instrument import shim
+
+SOURCES = Path(__file__).with_name("native_calls")
+CALLS, REPEATS = 200_000, 15
+RANKS, CALLS_PER_S, AGENT_S = 8, 1_000, 10
+
+
+def run() -> list[dict[str, Any]]:
+    """One row per case and figure; none where there is no compiler."""
+    if shim.reason_unavailable():
+        print(f"bench: no NCCL shim: {shim.reason_unavailable()}", file=sys.stderr)
+        return []
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        program = _build(Path(folder))
+        return [*_added(program, Path(folder)), *_throughput(program, Path(folder)), *_agent(program, Path(folder))]
+
+
+def _build(folder: Path) -> Path:
+    compiler = shim.compiler()
+    assert compiler is not None
+    common = [compiler, "-std=gnu11", "-O2", f"-I{shim.SOURCES}"]
+    nccl, program = folder / "libnccl.so.2", folder / "calls"
+    for command in (
+        [*common, "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", str(SOURCES / "nothing.c"), "-o", str(nccl)],
+        [*common, str(SOURCES / "calls.c"), str(nccl), "-Wl,-rpath,$ORIGIN", "-o", str(program)],
+    ):
+        subprocess.run(command, check=True)
+    return program
+
+
+def _environment(run_dir: Path | None, **more: str) -> dict[str, str]:
+    folder = {} if run_dir is None else {"PACEHOUND_RUN_DIR": str(run_dir), "PACEHOUND_JOB": "bench"}
+    return {**os.environ, **folder, **more}
+
+
+def _measured(program: Path, environ: Mapping[str, str]) -> dict[str, float]:
+    command = [str(program), str(CALLS), str(REPEATS)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def _added(program: Path, folder: Path) -> list[dict[str, Any]]:
+    library = shim.build()
+    run_dir = folder / "run"
+    run_dir.mkdir()
+    bare = _measured(program, _environment(None))
+    idle = _measured(program, shim.preloaded(_environment(None), library))
+    watched = _measured(program, shim.preloaded(_environment(run_dir), library))
+    rows = []
+    for figure in ("a call", "a group of two calls"):
+        for case, measured in (("bare", bare), ("loaded, not asked to write", idle), ("watched", watched)):
+            value = measured[figure] - (0.0 if case == "bare" else bare[figure])
+            said = figure if case == "bare" else f"{figure}, added"
+            rows.append({"case": case, "figure": said, "value": value, "unit": "ns"})
+    rows.append({"case": "of which", "figure": "reading the clock", "value": watched["the clock"], "unit": "ns"})
+    return rows
+
+
+def _throughput(program: Path, folder: Path) -> list[dict[str, Any]]:
+    (path,) = (folder / "run" / "rings").iterdir()
+    best_s, records = float("inf"), 0
+    for _ in range(REPEATS):
+        reader = RingReader(path)
+        begun = time.perf_counter()
+        records = len(reader.read().records)
+        best_s = min(best_s, time.perf_counter() - begun)
+        reader.close()
+    return [{"case": "a full ring", "figure": "read", "value": records / best_s, "unit": "records/s"}]
+
+
+def _agent(program: Path, folder: Path) -> list[dict[str, Any]]:
+    """CPU and memory of an agent, in a process of its own, that reads 8 ranks of 1,000 calls a second each."""
+    run_dir = folder / "agent"
+    run_dir.mkdir()
+    clock = ClockPair.read()
+    job = {"job": "bench", "host": "bench", "clock": {"monotonic_ns": clock.monotonic_ns, "unix_ns": clock.unix_ns}}
+    (run_dir / "job.json").write_text(json.dumps(job))
+    command = [str(program), str(CALLS_PER_S * (AGENT_S + 3)), "1", str(1_000_000 // CALLS_PER_S), str(RANKS)]
+    ranks = []
+    for rank in range(RANKS):
+        environ = _environment(run_dir, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS))
+        ranks.append(subprocess.Popen([*command, str(rank)], env=shim.preloaded(environ, shim.build())))
+    try:
+        watch = [sys.executable, "-m", "bench.native_calls.agent", str(run_dir), str(AGENT_S)]
+        done = subprocess.run(watch, capture_output=True, text=True, check=True)
+    finally:
+        for process in ranks:
+            process.wait()
+    figures = json.loads(done.stdout)
+    case = f"agent, {RANKS} ranks x {CALLS_PER_S} calls/s"
+    return [
+        {"case": case, "figure": "CPU", "value": figures["cpu_share"] * 100, "unit": "% of a core"},
+        {"case": case, "figure": "memory", "value": figures["memory_bytes"] / 1e6, "unit": "MB"},
+        {"case": case, "figure": "calls sent", "value": figures["calls_per_s"], "unit": "calls/s"},
+    ]

@@ -1,0 +1,162 @@
+"""NCCL's profiler plugin: where its build lies, and how it is made (`python -m pacehound.instrument.profiler`).
+
+A library of its own beside the shim's, of the files with `profiler` in their names and those that both need. NCCL loads
+it when NCCL_PROFILER_PLUGIN says so, and takes the newest interface of it that both know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pacehound.instrument import shim
+
+NAME = "libnccl-profiler-pacehound.so"
+VARIABLE = "NCCL_PROFILER_PLUGIN"
+SHARED = ("blake2b.c", "shim_process.c", "shim_ring.c")
+FLAGS = (*shim.FLAGS, "-DPH_PROFILER")
+_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_BUILD_TIMEOUT_S = 120
+
+
+def sources() -> list[Path]:
+    """The C files, sorted; none where they are not installed."""
+    own = shim.SOURCES.glob("*profiler*.c")
+    return sorted([*own, *(path for name in SHARED if (path := shim.SOURCES / name).is_file())])
+
+
+def path() -> Path:
+    """Where the build of these sources belongs."""
+    digest = hashlib.blake2b(digest_size=8)
+    for source in sorted([*sources(), *shim.SOURCES.glob("*.h")]):
+        digest.update(source.read_bytes())
+    digest.update(" ".join(FLAGS).encode())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "pacehound" / f"profiler-{digest.hexdigest()}" / NAME
+
+
+def find() -> Path | None:
+    """The build, where there is one."""
+    try:
+        built = path()
+    except (OSError, RuntimeError):  # no home
+        return None
+    return built if built.is_file() else None
+
+
+def reason_unavailable() -> str | None:
+    """Why the plugin cannot be used here; None where it is built or can be."""
+    if not sources():
+        return f"{shim.SOURCES} holds no C files; install pacehound again"
+    reason = shim.reason_unavailable()
+    return None if reason is None or (find() is not None and "compiler" in reason) else reason
+
+
+def build() -> Path:
+    """Compile the plugin, see whether it loads, and put it where `find` looks. Takes a second.
+
+    Raises
+    ------
+    RuntimeError
+        It cannot be built here, or the compiler failed; says which.
+
+    """
+    reason = reason_unavailable()
+    if reason is not None:
+        raise RuntimeError(f"the NCCL profiler plugin cannot be built: {reason}")
+    target = path()
+    if target.is_file():
+        return target
+    used = shim.compiler()
+    assert used is not None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / NAME
+        command = [used, *FLAGS, *map(str, sources()), "-o", str(made), "-Wl,-z,defs", "-ldl", "-lpthread", "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S)
+        if done.returncode != 0:
+            errors = [line for line in done.stderr.splitlines() if "error" in line.lower()][:3]
+            raise RuntimeError(f"compiling the NCCL profiler plugin failed: {' | '.join(errors) or done.stderr[-200:]}")
+        refusal(made, 0)
+        made.replace(target)
+    return target
+
+
+def refusal(library: Path, version: int) -> str | None:
+    """Why the plugin does no work with a version of NCCL, None where it does; said by the plugin itself.
+
+    Parameters
+    ----------
+    library
+        The build.
+    version
+        As `ncclGetVersion` gives it: 10000 * major + 100 * minor + patch, 0 where it is not known.
+
+    Raises
+    ------
+    RuntimeError
+        The library does not load.
+
+    """
+    program = "import ctypes,sys; f=ctypes.CDLL(sys.argv[1]).pacehound_profiler_refusal; f.restype=ctypes.c_char_p;"
+    program += "print((f(int(sys.argv[2])) or b'').decode())"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program, str(library), str(version)], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"the NCCL profiler plugin does not load: {done.stderr.strip()[-200:]}")
+    return done.stdout.strip() or None
+
+
+def installed_nccl() -> int | None:
+    """The version of the NCCL package that is installed beside us, as `ncclGetVersion` would say it."""
+    for name in _PACKAGES:
+        try:
+            parts = re.match(r"(\d+)\.(\d+)\.(\d+)", importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if parts is not None:
+            major, minor, patch = map(int, parts.groups())
+            return 10000 * major + 100 * minor + patch
+    return None
+
+
+def is_somebody_elses(value: str) -> bool:
+    """Whether NCCL_PROFILER_PLUGIN names a plugin that is not ours.
+
+    >>> is_somebody_elses("inspector"), is_somebody_elses(""), is_somebody_elses(f"/cache/{NAME}")
+    (True, False, False)
+    """
+    return bool(value) and Path(value).name != NAME
+
+
+def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
+    """`environ` with the plugin in it.
+
+    Raises
+    ------
+    ValueError
+        The user has a plugin there: NCCL loads one only, and theirs is not ours to replace.
+
+    """
+    theirs = environ.get(VARIABLE, "")
+    if is_somebody_elses(theirs):
+        raise ValueError(
+            f"{VARIABLE}={theirs} is set, NCCL loads one profiler plugin only, and yours is left alone; "
+            f"unset it, or use --nccl shim"
+        )
+    return {**environ, VARIABLE: str(library)}
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{build()}\n")
+    except (RuntimeError, OSError) as error:
+        sys.exit(f"pacehound: {error}")

@@ -1,0 +1,145 @@
+"""The NCCL shim: where its build lies, and how it is made (`python -m pacehound.instrument.shim`, `make native`).
+
+It is a library of its own, in C, that the dynamic loader puts before NCCL (LD_PRELOAD). It needs a C compiler and
+nothing else: no torch, no CUDA, no NCCL. A build belongs to one source, which is in its path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+NAME = "libpacehound_nccl.so"
+SOURCES = Path(__file__).resolve().parents[2] / "collector" / "native"
+PRELOAD = "LD_PRELOAD"
+_BUILD_TIMEOUT_S = 120
+
+# -z nodelete: threads keep destructors of ours, so the library must outlive a dlclose. initial-exec: the state of a
+# thread is one load away.
+FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-ftls-model=initial-exec",
+    "-Wl,-z,nodelete",
+    "-Wl,-z,now",
+)
+
+
+def sources() -> list[Path]:
+    """The C files, sorted, without those of the profiler plugin; none where they are not installed."""
+    return sorted(path for path in SOURCES.glob("*.c") if "profiler" not in path.name)
+
+
+def path() -> Path:
+    """Where the build of these sources belongs."""
+    digest = hashlib.blake2b(digest_size=8)
+    for source in sorted([*sources(), *SOURCES.glob("*.h")]):
+        digest.update(source.read_bytes())
+    digest.update(" ".join(FLAGS).encode())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "pacehound" / f"shim-{digest.hexdigest()}" / NAME
+
+
+def find() -> Path | None:
+    """The build, where there is one."""
+    try:
+        built = path()
+    except (OSError, RuntimeError):  # no home
+        return None
+    return built if built.is_file() else None
+
+
+def reason_unavailable() -> str | None:
+    """Why the shim cannot be used here; None where it is built or can be."""
+    if not sys.platform.startswith("linux") or sys.byteorder != "little":
+        return "it needs Linux on a little-endian machine"
+    if not sources():
+        return f"{SOURCES} holds no C files; install pacehound again"
+    if find() is None and compiler() is None:
+        return "no C compiler; install gcc or clang, or name one in CC"
+    return None
+
+
+def compiler() -> str | None:
+    """The C compiler that is used."""
+    return next(
+        (found for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (found := shutil.which(name))),
+        None,
+    )
+
+
+def build() -> Path:
+    """Compile the shim, see whether it loads, and put it where `find` looks. Takes a second.
+
+    Raises
+    ------
+    RuntimeError
+        It cannot be built here, the compiler failed, or a process with it does not start; says which.
+
+    """
+    reason = reason_unavailable()
+    if reason is not None:
+        raise RuntimeError(f"the NCCL shim cannot be built: {reason}")
+    target = path()
+    if target.is_file():
+        return target
+    used = compiler()
+    assert used is not None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / NAME
+        command = [used, *FLAGS, *map(str, sources()), "-o", str(made), "-ldl", "-lpthread"]
+        _run(command, "compiling the NCCL shim", os.environ)
+        # The loader only warns about what it cannot preload.
+        warned = _run([sys.executable, "-S", "-c", ""], "starting a process with it", preloaded(os.environ, made))
+        if "cannot be preloaded" in warned:
+            raise RuntimeError(f"the NCCL shim cannot be preloaded: {warned.strip()[:200]}")
+        made.replace(target)
+    return target
+
+
+def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
+    """`environ` with the shim before everything else that it preloads.
+
+    Raises
+    ------
+    ValueError
+        The library's path cannot be said in LD_PRELOAD, whose entries end at a space or a colon.
+
+    Examples
+    --------
+    >>> preloaded({"LD_PRELOAD": "/a.so"}, Path("/s/libpacehound_nccl.so"))["LD_PRELOAD"]
+    '/s/libpacehound_nccl.so:/a.so'
+
+    """
+    if any(mark in str(library) for mark in " :\t\n"):
+        raise ValueError(f"LD_PRELOAD takes no path with a space or a colon: {str(library)!r}; set XDG_CACHE_HOME")
+    others = [
+        entry for entry in environ.get(PRELOAD, "").replace(" ", ":").split(":") if entry and Path(entry).name != NAME
+    ]
+    return {**environ, PRELOAD: ":".join([str(library), *others])}
+
+
+def _run(command: list[str], what: str, environ: Mapping[str, str]) -> str:
+    clean = {key: value for key, value in environ.items() if key != "PACEHOUND_RUN_DIR"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, env=clean)
+    if done.returncode != 0:
+        errors = [line for line in done.stderr.splitlines() if "error" in line.lower()] or done.stderr.splitlines()[-3:]
+        raise RuntimeError(f"{what} failed (exit status {done.returncode}): {' | '.join(errors[:3])}")
+    return done.stderr
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{build()}\n")
+    except (RuntimeError, ValueError, OSError) as error:
+        sys.exit(f"pacehound: {error}")

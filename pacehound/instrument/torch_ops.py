@@ -1,0 +1,298 @@
+"""Operations of sampled training steps, for what-if: computes of micro-batches, sends and receives, the optimizer.
+
+A script stays as it is. Where it has a pipeline schedule of `torch.distributed.pipelining`, its stages say which
+micro-batch they compute, and its schedule which tensors it sends: both are wrapped. Where it has none, each backward
+pass is seen at `torch.autograd.backward`, and what lies between two of them (or before the first one) counts as
+forward: data loading is in it. Collectives are seen as calls already (`torch_c10d`), and joined to these operations
+by the streams.
+
+Times are those of the host's clock. On a GPU launches end long before their kernels do, so there nothing is recorded,
+and a note says so. A step with a backward pass that its schedule splits in two (zero bubble) is not recorded either.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from typing import Any
+
+from pacehound.instrument import layout
+from pacehound.instrument.recorder import Recorder
+
+_NO_HANDLE = bytes(16)
+
+# Positions in OPTYPES of pacehound/operations.py.
+FORWARD, BACKWARD = 0, 1
+FORWARD_SEND, FORWARD_RECV, BACKWARD_SEND, BACKWARD_RECV = 2, 3, 4, 5
+OPTIMIZER = 12
+
+
+class _Op:
+    """One operation of the step that is being recorded; `end_ns` is 0 while it goes on."""
+
+    __slots__ = ("chunk", "end_ns", "micro_batch", "n_open", "optype", "pipeline", "stage", "start_ns")
+
+    def __init__(self, optype: int, place: tuple[int, int, int], micro_batch: int, start_ns: int) -> None:
+        self.optype = optype
+        self.stage, self.chunk, self.pipeline = place
+        self.micro_batch = micro_batch
+        self.start_ns = start_ns
+        self.end_ns = 0
+        self.n_open = 0  # tensors under way
+
+
+class StepOperations:
+    """Records every so many steps of this process.
+
+    Parameters
+    ----------
+    every
+        Optimizer steps from one recorded step to the next; the first step, which sets things up, is never recorded.
+
+    """
+
+    def __init__(self, recorder: Recorder, every: int) -> None:
+        self._recorder = recorder
+        self._every = every
+        self._step = 0
+        self._optimizer: weakref.ref[Any] | None = None
+        self._is_refused = False
+        self._thread = 0
+        self._is_recording = False
+        self._has_pipeline = False
+        self._micro_batches = 0
+        self._after_ns = 0
+        self._ops: list[_Op] = []
+        self._places: dict[int, tuple[int, int, int]] = {}
+        self._asked: dict[int, tuple[_Op, Any]] = {}
+        self._awaited: dict[int, list[_Op]] = {}
+
+    # What is wrapped.
+
+    def optimizers(self, module: Any) -> None:
+        """Of `torch.optim.optimizer`: they end steps."""
+        module.register_optimizer_step_pre_hook(self._before_optimizer)
+        module.register_optimizer_step_post_hook(self._after_optimizer)
+
+    def autograd(self, module: Any) -> None:
+        """Of `torch.autograd`: backward passes of scripts without a pipeline."""
+        module.backward = self._seeing(module.backward, self._backward)
+
+    def stages(self, module: Any) -> None:
+        """Of `torch.distributed.pipelining.stage`: computes, and which tensors are whose."""
+        stage = module._PipelineStageBase
+        stage.forward_one_chunk = self._seeing(stage.forward_one_chunk, self._stage_forward)
+        stage.backward_one_chunk = self._seeing(stage.backward_one_chunk, self._stage_backward)
+        for name, optype in (
+            ("get_fwd_recv_ops", FORWARD_RECV),
+            ("get_fwd_send_ops", FORWARD_SEND),
+            ("get_bwd_recv_ops", BACKWARD_RECV),
+            ("get_bwd_send_ops", BACKWARD_SEND),
+        ):
+            setattr(stage, name, self._seeing(getattr(stage, name), functools.partial(self._transfers, optype)))
+
+    def schedules(self, module: Any) -> None:
+        """Of `torch.distributed.pipelining.schedules`: when tensors are sent, and waited for."""
+        module._batch_p2p = self._seeing(module._batch_p2p, self._launch)
+        module._wait_batch_p2p = self._seeing(module._wait_batch_p2p, self._wait)
+        schedule = module._PipelineSchedule
+        schedule._maybe_compute_loss = self._seeing(schedule._maybe_compute_loss, self._loss)
+
+    def after_fork(self) -> None:
+        """In a forked child: the step is the parent's."""
+        self._forget()
+
+    def _seeing(self, function: Any, ours: Any) -> Any:
+        """`function`, handed to `ours` in steps that are recorded. What fails in `ours` must not fail in the script."""
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_recording or threading.get_ident() != self._thread or not self._recorder.is_on:
+                return function(*args, **kwargs)
+            return ours(function, *args, **kwargs)
+
+        return call
+
+    # Computes.
+
+    def _stage_forward(self, function: Any, stage: Any, micro_batch: int, *args: Any, **kwargs: Any) -> Any:
+        op = self._begin(FORWARD, stage, micro_batch) if stage.has_backward else None
+        result = function(stage, micro_batch, *args, **kwargs)
+        _end(op)
+        return result
+
+    def _stage_backward(self, function: Any, stage: Any, micro_batch: int, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs.get("full_backward", True):
+            self._refuse("the pipeline's schedule splits its backward passes; what-if has no model of that")
+            return function(stage, micro_batch, *args, **kwargs)
+        op = self._begin(BACKWARD, stage, micro_batch)
+        self._has_pipeline = True
+        result = function(stage, micro_batch, *args, **kwargs)
+        _end(op)
+        return result
+
+    def _loss(self, function: Any, schedule: Any, stage: Any, *args: Any, **kwargs: Any) -> Any:
+        """The loss is part of the last stage's forward pass: what makes that stage the slow one, often."""
+        result = function(schedule, stage, *args, **kwargs)
+        if stage.is_last and self._ops and self._ops[-1].optype == FORWARD:
+            _end(self._ops[-1])
+        return result
+
+    def _backward(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """A backward pass outside of any pipeline, and the forward pass before it."""
+        if self._has_pipeline:  # it is a stage's, and seen there
+            return function(*args, **kwargs)
+        place = (0, 0, self._recorder.rank)
+        forward = _Op(FORWARD, place, self._micro_batches, self._after_ns)
+        _end(forward)
+        backward = _Op(BACKWARD, place, self._micro_batches, forward.end_ns)
+        self._ops += [forward, backward]
+        self._micro_batches += 1
+        result = function(*args, **kwargs)
+        _end(backward)
+        self._after_ns = backward.end_ns
+        return result
+
+    def _begin(self, optype: int, stage: Any, micro_batch: int) -> _Op | None:
+        try:
+            op = _Op(optype, self._place(stage), micro_batch, time.monotonic_ns())
+        except Exception as error:
+            self._fail("an operation", error)
+            return None
+        self._ops.append(op)
+        return op
+
+    def _place(self, stage: Any) -> tuple[int, int, int]:
+        """Stage, model chunk, and the lowest rank of the pipeline, by which pipelines are told from each other."""
+        place = self._places.get(id(stage))
+        if place is None:
+            import torch.distributed as dist
+
+            ranks = dist.get_process_group_ranks(stage.group or dist.group.WORLD)
+            place = self._places[id(stage)] = (stage.group_rank, stage.stage_index, min(ranks))
+        return place
+
+    # Sends and receives.
+
+    def _transfers(self, optype: int, function: Any, stage: Any, micro_batch: int) -> Any:
+        """The schedule asks a stage what to send or to receive for a micro-batch: soon it will."""
+        p2p_ops = function(stage, micro_batch)
+        try:
+            if p2p_ops:
+                op = _Op(optype, self._place(stage), micro_batch, 0)
+                for one in p2p_ops:
+                    self._asked[id(one)] = op, one  # kept alive, or its id would be somebody else's
+        except Exception as error:
+            self._fail("a transfer", error)
+        return p2p_ops
+
+    def _launch(self, function: Any, p2p_ops: list[Any], *args: Any, **kwargs: Any) -> Any:
+        if len({id(one.group) for one in p2p_ops}) != 1:
+            return function(p2p_ops, *args, **kwargs)  # none, or it calls itself with one group at a time
+        now_ns = time.monotonic_ns()
+        works = function(p2p_ops, *args, **kwargs)
+        try:
+            is_each = len(works) == len(p2p_ops)  # else they were coalesced into one
+            for at, one in enumerate(p2p_ops):
+                op = self._asked.pop(id(one), (None, None))[0]
+                if op is None:
+                    continue
+                if not op.start_ns:
+                    op.start_ns = now_ns
+                    self._ops.append(op)
+                op.n_open += 1
+                self._awaited.setdefault(id(works[at if is_each else 0]), []).append(op)
+        except Exception as error:
+            self._fail("a launch", error)
+        return works
+
+    def _wait(self, function: Any, works: list[Any]) -> Any:
+        for work in works:
+            function([work])
+            for op in self._awaited.pop(id(work), ()):
+                op.n_open -= 1
+                _end(op)
+
+    # Steps.
+
+    def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not (self._is_recording and self._recorder.is_on and self._ends_steps(optimizer)):
+            return
+        last = next((op for op in reversed(self._ops) if op.optype == BACKWARD), None)
+        if last is not None:
+            place = (last.stage, last.chunk, last.pipeline)
+            self._ops.append(_Op(OPTIMIZER, place, -1, time.monotonic_ns()))
+
+    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self._recorder.is_on or not self._ends_steps(optimizer):
+            return
+        try:
+            if self._is_recording:
+                if self._ops:
+                    _end(self._ops[-1])
+                self._write()
+            self._step += 1
+            self._forget()
+            self._is_recording = not self._is_refused and self._step % self._every == 0
+            if self._is_recording:
+                if not all(p.is_cpu for group in optimizer.param_groups for p in group["params"][:1]):
+                    self._refuse("the job computes on a device whose clock is not read yet; what-if sees jobs on CPUs")
+                self._thread = threading.get_ident()
+                self._after_ns = time.monotonic_ns()
+        except Exception as error:
+            self._fail("the end of a step", error)
+
+    def _ends_steps(self, optimizer: Any) -> bool:
+        """The first optimizer of a process that makes a step ends all of its steps."""
+        if self._optimizer is None:
+            self._optimizer = weakref.ref(optimizer)
+        return self._optimizer() is optimizer
+
+    def _write(self) -> None:
+        """The step is over: number its operations and write them; not those whose end nobody saw."""
+        numbers: dict[tuple[int, int], int] = {}
+        for op in sorted(self._ops, key=lambda op: op.start_ns):
+            key = op.optype, op.stage
+            seq = numbers[key] = numbers.get(key, -1) + 1
+            if not op.end_ns or op.n_open:
+                continue
+            self._recorder.write(
+                layout.OPERATION_RECORD,
+                layout.OPERATION,
+                _NO_HANDLE,
+                op.start_ns,
+                op.end_ns,
+                self._step,
+                op.optype,
+                op.stage,
+                op.chunk,
+                op.micro_batch,
+                op.pipeline,
+                seq,
+            )
+
+    def _forget(self) -> None:
+        self._is_recording = False
+        self._has_pipeline = False
+        self._micro_batches = 0
+        self._after_ns = 0
+        self._ops = []
+        self._places = {}
+        self._asked = {}
+        self._awaited = {}
+
+    def _refuse(self, why: str) -> None:
+        """Record nothing any more, and say why; the calls are seen all the same."""
+        self._forget()
+        self._is_refused = True
+        self._recorder.note(f"no operations for what-if: {why}")
+
+    def _fail(self, where: str, error: BaseException) -> None:
+        self._refuse(f"error of ours in {where}: {type(error).__name__}: {error}")
+
+
+def _end(op: _Op | None) -> None:
+    if op is not None:
+        op.end_ns = time.monotonic_ns()

@@ -1,0 +1,35 @@
+"""The stub NCCL, built once per session, and a folder in shared memory per test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.native import stub_jobs
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> stub_jobs.Built:
+    if stub_jobs.COMPILER is None:
+        pytest.skip("no C compiler")
+    return stub_jobs.build(tmp_path_factory.mktemp("stub"))
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    yield from stub_jobs.tmpfs()
+
+
+@pytest.fixture
+def new_job(built: stub_jobs.Built, shared_folder: Path) -> Iterator[Callable[..., stub_jobs.Job]]:
+    made: list[stub_jobs.Job] = []
+
+    def make(world: int | None = None, **environ: str) -> stub_jobs.Job:
+        made.append(stub_jobs.Job(built, shared_folder / str(len(made)), world, environ=environ))
+        return made[-1]
+
+    yield make
+    for job in made:
+        job.stop()

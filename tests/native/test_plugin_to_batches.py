@@ -1,0 +1,81 @@
+"""What the profiler plugin writes becomes CallBatches by way of the agent, with device times, counts and rates."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collector.agent import Agent
+from collector.outbox import Outbox
+from collector.run_folder import RunFolder
+from pacehound.calls import CallBatch, Sees
+from pacehound.events import Progress, Topology
+from pacehound.settings import Settings
+from tests.fakes.courier import DirectCourier, Door
+from tests.native import plugin_jobs, stub_jobs
+from tests.native.plugin_jobs import JOB, Plugin, PluginJob
+
+UNIX_AHEAD_NS = 10**18
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
+    if stub_jobs.COMPILER is None:
+        pytest.skip("no C compiler")
+    plugin_jobs.skip_where_memory_is_short()
+    return plugin_jobs.build(tmp_path_factory.mktemp("plugin"))
+
+
+def script(rank: int, n_calls: int) -> list[str]:
+    lines = [f"init c abcdef12 2 {rank} world"]
+    for n in range(n_calls):
+        algorithm = "TREE" if n % 2 else "RING"
+        lines += ["group g c", f"coll x c g AllReduce 1024 ncclFloat32 1 {n} 0 {algorithm} LL", "stop x", "stop g"]
+        lines += ["kernel k c x 0 n", "op s c x 0 1 2 1", "op r c x 0 1 1 0"]
+        lines += ["step t c s 0", "stop t", "sleep 1500", "step t c s 1", "stop t", "step u c r 0", "stop u"]
+        lines += ["stop s", "stop r", "kstop k n"]
+    lines += ["group g c", f"p2p p c g {'Recv' if rank else 'Send'} 8 ncclInt8 {1 - rank} 1", "stop p"]
+    return [*lines, "kernel k c p 0 n", "kstop k n", "final c"]
+
+
+@pytest.mark.parametrize("api", [4, 5, 6])
+def test_two_ranks_end_to_end(plugin: Plugin, tmp_path: Path, api: int) -> None:
+    n_calls = 20
+    for rank in (0, 1):
+        PluginJob(plugin, tmp_path, rank).play(script(rank, n_calls), api=api)
+    clock = {"monotonic_ns": 0, "unix_ns": UNIX_AHEAD_NS}
+    (tmp_path / "run" / "job.json").write_text(json.dumps({"job": JOB, "host": "node-1", "clock": clock}))
+    settings, door = Settings.load({}, []), Door()
+    folder = RunFolder(tmp_path / "run")
+    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
+    agent = Agent(folder, outbox, DirectCourier(door), settings)
+    now_ns = time.monotonic_ns()
+    for step in range(4):
+        agent.step(now_ns + step * 2_000_000_000)
+    agent.let_go()
+    outbox.close()
+
+    assert {(topology.members, topology.is_world, topology.backend) for topology in door.of(Topology)} == {
+        ((0, 1), True, "nccl")
+    }
+    batches = door.of(CallBatch)
+    assert {(batch.source, batch.sees, batch.dropped) for batch in batches} == {("profiler", Sees.ALL, 0)}
+    rows = [row for batch in batches for row in batch.rows.to_pylist()]
+    reduced = [row for row in rows if row["op"] == "all_reduce"]
+    assert sorted((row["rank"], row["seq"]) for row in reduced) == [(r, s) for r in (0, 1) for s in range(n_calls)]
+    for row in reduced:
+        assert UNIX_AHEAD_NS < row["launch_ns"] <= row["start_ns"] < row["end_ns"]
+        assert row["end_ns"] - row["start_ns"] > 1_400_000
+        assert (row["send_count"], row["recv_count"], row["recv_rate"]) == (2, 1, 1.0)
+        assert row["send_rate"] in (1.0, 2.0)
+        assert (row["algorithm"], row["protocol"]) == ("tree" if row["seq"] % 2 else "ring", "ll")
+    pairs = [(row["rank"], row["op"], row["peer"], row["direction"], row["seq"]) for row in rows if row["peer"] >= 0]
+    assert sorted(pairs) == [(0, "send", 1, "send", 0), (1, "recv", 0, "recv", 0)]
+    assert all(np.isnan(row["send_rate"]) and row["send_count"] == -1 for row in rows if row["peer"] >= 0)
+    last = {progress.communicator: progress for progress in door.of(Progress)}
+    assert all(progress.sees_completion and progress.dropped_total == 0 for progress in last.values())
+    assert all(rank.last_completed == n_calls - 1 for progress in last.values() for rank in progress.ranks)

@@ -1,0 +1,156 @@
+"""What is seen of a script's backward passes, stages and transfers; torch itself is not needed for that."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pacehound.instrument import layout
+from pacehound.instrument.torch_ops import BACKWARD, FORWARD, FORWARD_SEND, OPTIMIZER, StepOperations
+
+
+class Recorder:
+    """Keeps what would be written."""
+
+    def __init__(self):
+        self.rank, self.is_on = 3, True
+        self.rows, self.notes = [], []
+
+    def write(self, record, kind, handle, *fields):
+        record.pack(kind, self.rank, handle, *fields)
+        assert kind == layout.OPERATION
+        self.rows.append(fields)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+class Optimizer:
+    def __init__(self, is_cpu=True):
+        self.param_groups = [{"params": [SimpleNamespace(is_cpu=is_cpu)]}]
+
+
+class Script:
+    """A process with our functions in place of torch's."""
+
+    def __init__(self, every=2, optimizer=None):
+        self.recorder = Recorder()
+        self.operations = StepOperations(self.recorder, every)
+        self.optimizer = optimizer or Optimizer()
+        hooks = []
+        self.operations.optimizers(
+            SimpleNamespace(
+                register_optimizer_step_pre_hook=hooks.append, register_optimizer_step_post_hook=hooks.append
+            )
+        )
+        self.before, self.after = hooks
+        self.autograd = SimpleNamespace(backward=lambda *tensors: "gradients")
+        self.operations.autograd(self.autograd)
+        self.schedules = SimpleNamespace(
+            _batch_p2p=lambda ops, desc=None: [object() for _ in ops],
+            _wait_batch_p2p=lambda works: None,
+            _PipelineSchedule=type("Schedule", (), {"_maybe_compute_loss": lambda *_: None}),
+        )
+        self.operations.schedules(self.schedules)
+        names = ("forward_one_chunk", "backward_one_chunk", "get_fwd_recv_ops", "get_bwd_recv_ops", "get_bwd_send_ops")
+        functions = dict.fromkeys(names, lambda *args, **kwargs: [])
+        functions["get_fwd_send_ops"] = lambda *_: [SimpleNamespace(group="g"), SimpleNamespace(group="g")]
+        stage = type("Stage", (), functions)
+        self.operations.stages(SimpleNamespace(_PipelineStageBase=stage))
+        self.stage = stage()
+        self.stage.has_backward, self.stage.is_last = True, False
+        self.operations._place = lambda stage: (1, 1, 2)
+
+    def step(self, optimizer=None):
+        self.before(optimizer or self.optimizer, (), {})
+        self.after(optimizer or self.optimizer, (), {})
+
+    def seen(self):
+        """Step, type, stage, micro-batch, pipeline and number of what was written."""
+        return [(row[2], row[3], row[4], row[6], row[7], row[8]) for row in self.recorder.rows]
+
+
+def test_one_step_in_so_many_is_recorded_and_never_the_first():
+    script = Script(every=2)
+    for _ in range(5):
+        assert script.autograd.backward("loss") == "gradients"
+        script.step()
+    assert {row[0] for row in script.seen()} == {2, 4}
+
+
+def test_without_a_pipeline_each_backward_pass_ends_a_micro_batch():
+    script = Script(every=1)
+    script.step()
+    script.autograd.backward("loss")
+    script.autograd.backward("loss")
+    script.step()
+    assert script.seen() == [
+        (1, FORWARD, 0, 0, 3, 0),
+        (1, BACKWARD, 0, 0, 3, 0),
+        (1, FORWARD, 0, 1, 3, 1),
+        (1, BACKWARD, 0, 1, 3, 1),
+        (1, OPTIMIZER, 0, -1, 3, 0),
+    ]
+    times = [(row[0], row[1]) for row in script.recorder.rows]
+    assert all(start <= end for start, end in times)
+    assert times[0][1] == times[1][0], "forward ends where backward begins"
+
+
+def test_a_transfer_of_two_tensors_is_one_operation_that_ends_with_the_last_wait():
+    script = Script(every=1)
+    script.step()
+    script.stage.forward_one_chunk(0)
+    works = script.schedules._batch_p2p(script.stage.get_fwd_send_ops(0))
+    script.schedules._wait_batch_p2p(works)
+    unwaited = script.schedules._batch_p2p(script.stage.get_fwd_send_ops(1))
+    script.schedules._wait_batch_p2p(unwaited[:1])
+    script.stage.backward_one_chunk(0)
+    script.step()
+    assert script.seen() == [
+        (1, FORWARD, 1, 0, 2, 0),
+        (1, FORWARD_SEND, 1, 0, 2, 0),
+        (1, BACKWARD, 1, 0, 2, 0),
+        (1, OPTIMIZER, 1, -1, 2, 0),
+    ]
+
+
+def test_steps_end_with_the_first_optimizer_alone():
+    script = Script(every=1)
+    script.step()
+    other = Optimizer()
+    script.autograd.backward("loss")
+    script.step(other)
+    assert script.recorder.rows == []
+    script.step()
+    assert {row[0] for row in script.seen()} == {1}
+
+
+@pytest.mark.parametrize("why", ["device", "split"])
+def test_what_cannot_be_seen_is_said_and_nothing_recorded(why):
+    script = Script(every=1, optimizer=Optimizer(is_cpu=why != "device"))
+    script.step()
+    if why == "split":
+        script.stage.backward_one_chunk(0, full_backward=False)
+    script.autograd.backward("loss")
+    script.step()
+    script.autograd.backward("loss")
+    script.step()
+    assert script.recorder.rows == []
+    (note,) = script.recorder.notes
+    assert "what-if" in note
+
+
+def test_an_error_of_the_script_stays_its_own():
+    script = Script(every=1)
+
+    def broken(*_):
+        raise RuntimeError("the script's")
+
+    script.autograd.backward = broken
+    script.operations.autograd(script.autograd)
+    script.step()
+    with pytest.raises(RuntimeError, match="the script's"):
+        script.autograd.backward("loss")
+    script.step()
+    assert BACKWARD not in {row[1] for row in script.seen()}
