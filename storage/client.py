@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import logging
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,26 +12,30 @@ from typing import Any
 
 import pyarrow as pa
 
-from pacehound.errors import InvalidInput, Unavailable
+from pacehound.errors import InvalidInput
+from storage.address import DATABASE, ServerAddress, server_address
+from storage.engine_errors import engine_errors
 from storage.migrate import migrate
 from storage.ownership import Ownership
 from storage.statements import only_reads
-
-DATABASE = "pacehound"
 
 # A store stands beside a training job on a small machine as often as on one of its own.
 _ENGINE_SETTINGS = {"max_threads": 2, "max_insert_threads": 1}
 
 # The pipeline may live in this process: a question must not take its memory.
 MAX_ANSWER_BYTES = 256 * 1024**2
+_TOO_LARGE = 396  # ClickHouse's TOO_MANY_ROWS_OR_BYTES
 _READER_LIMITS = {"max_memory_usage": 1024**3, "max_result_bytes": MAX_ANSWER_BYTES}
+
+# A server that does not let us in within this does not answer; a migration of a large table may take long.
+_CONNECT_S, _ANSWER_S = 5, 300
 
 # A block of rows with hostile times may span more than 100 days; that must cost time, not the rows.
 _INSERT_SETTINGS = {"max_partitions_per_insert_block": 0}
 
 
 class Store:
-    """The tables of `migrations/`, migrated and ready.
+    """The tables of `migrations/`, migrated and ready: embedded (`open`) or on a server (`connect`).
 
     Writes go through one handle of the engine and reads through another, read-only one, so that a long question
     does not hold up the writer. Safe to use from several threads; each handle serves one call at a time.
@@ -42,13 +46,18 @@ class Store:
         Two clickhouse-connect clients of the same database.
     ownership
         Released on `close`; `None` for a server.
+    server
+        Where the clients are connected to; `None` for the embedded engine.
 
     """
 
-    def __init__(self, writer: Any, reader: Any, ownership: Ownership | None = None) -> None:
+    def __init__(
+        self, writer: Any, reader: Any, ownership: Ownership | None = None, server: ServerAddress | None = None
+    ) -> None:
         self._writer = writer
         self._reader = reader
         self._ownership = ownership
+        self._server = server
         migrate(self)
         self._reader.set_client_setting("readonly", "1")
 
@@ -73,7 +82,7 @@ class Store:
         ownership = Ownership(directory)
         clients: list[Any] = []
         try:
-            with _own_job_control(), _engine_errors(f"the store {directory} does not open"):
+            with _own_job_control(), engine_errors(f"the store {directory} does not open"):
                 # Here, because the engine takes half a second to import and only those who open a store need it.
                 from clickhouse_connect import get_client
 
@@ -93,6 +102,41 @@ class Store:
             ownership.release()
             raise
 
+    @classmethod
+    def connect(cls, url: str, user: str = "", password: str = "") -> Store:
+        """Connect to a ClickHouse server over HTTP; its database is made, or brought to this version, where needed.
+
+        Parameters
+        ----------
+        url
+            `http(s)://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`; with https, certificates are checked.
+        user, password
+            Where the URL has none.
+
+        Raises
+        ------
+        InvalidInput
+            The URL is none, the login is refused, or a newer version wrote the database.
+        Unavailable
+            The server does not answer.
+
+        """
+        address = server_address(url, user, password)
+        clients: list[Any] = []
+        try:
+            with engine_errors("the store does not open", server=address):
+                writer = _http_client(address, {})
+                clients.append(writer)
+                if not int(writer.command(f"EXISTS DATABASE {address.database}")):
+                    writer.command(f"CREATE DATABASE IF NOT EXISTS {address.database}")
+                writer.database = address.database
+                clients.append(_http_client(address, _READER_LIMITS, address.database))
+            return cls(clients[0], clients[1], server=address)
+        except BaseException:
+            for client in clients:
+                client.close()
+            raise
+
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """The answer to one question, as a table.
 
@@ -110,19 +154,32 @@ class Store:
 
         """
         statement = only_reads(sql)
-        with _engine_errors("the query failed", InvalidInput):
+        with engine_errors("the query failed", InvalidInput, server=self._server):
             try:
                 table: pa.Table = self._reader.query_arrow(statement, parameters=dict(parameters or {}))
-            except (pa.ArrowException, OSError) as error:
-                # Over the limit chDB ends the answer in its middle instead of saying so.
-                raise InvalidInput(
-                    f"the answer broke off; most likely it is larger than {MAX_ANSWER_BYTES // 1024**2} MiB:"
-                    " select fewer columns or rows"
-                ) from error
+            except Exception as error:
+                # Over the limit chDB ends the answer in its middle instead of saying so; a server says it.
+                broke_off = self._server is None and isinstance(error, (pa.ArrowException, OSError))
+                if broke_off or getattr(error, "code", None) == _TOO_LARGE:
+                    raise InvalidInput(
+                        f"the answer {'broke off; most likely it ' if broke_off else ''}is larger than"
+                        f" {MAX_ANSWER_BYTES // 1024**2} MiB: select fewer columns or rows"
+                    ) from error
+                raise
         return table
 
-    def insert(self, table: str, rows: pa.Table) -> None:
+    def insert(self, table: str, rows: pa.Table, token: str = "") -> None:
         """Append rows; when it returns they survive a kill of this process.
+
+        Parameters
+        ----------
+        table
+            Where to.
+        rows
+            All of them arrive, or none does; over midnight (UTC) those of one day may arrive without the others.
+        token
+            Names these very rows. The table, and every table that a materialized view fills from it, drops rows of
+            a token that it has seen among its last ones (`non_replicated_deduplication_window`). Empty: none.
 
         Raises
         ------
@@ -132,12 +189,13 @@ class Store:
         """
         if rows.num_rows == 0:
             return
-        with _engine_errors(f"{rows.num_rows} rows were not written to {table}"):
-            self._writer.insert_arrow(table, rows, settings=dict(_INSERT_SETTINGS))
+        settings = {**_INSERT_SETTINGS, "insert_deduplication_token": token} if token else dict(_INSERT_SETTINGS)
+        with engine_errors(f"{rows.num_rows} rows were not written to {table}", server=self._server):
+            self._writer.insert_arrow(table, rows, settings=settings)
 
     def command(self, sql: str) -> None:
         """Run a statement that answers nothing (migrations)."""
-        with _engine_errors("a statement failed"):
+        with engine_errors("a statement failed", server=self._server):
             self._writer.command(sql)
 
     def close(self) -> None:
@@ -156,6 +214,26 @@ class Store:
         self.close()
 
 
+def _http_client(address: ServerAddress, settings: Mapping[str, Any], database: str | None = None) -> Any:
+    from clickhouse_connect import get_client
+
+    # It warns of every try that failed; whoever asked gets the error and says what comes of it.
+    logging.getLogger("clickhouse_connect.driver._backend.http_sync").setLevel(logging.ERROR)
+    return get_client(
+        interface=address.scheme,
+        host=address.host,
+        port=address.port,
+        username=address.user,
+        password=address.password,
+        database=database,
+        settings=dict(settings),
+        connect_timeout=_CONNECT_S,
+        send_receive_timeout=_ANSWER_S,
+        # Several threads share a client, which a session does not allow.
+        autogenerate_session_id=False,
+    )
+
+
 @contextmanager
 def _own_job_control() -> Iterator[None]:
     """Keep Ctrl-Z working: the engine installs a handler for SIGTSTP that swallows it."""
@@ -166,30 +244,3 @@ def _own_job_control() -> Iterator[None]:
         # Python sets handlers from its main thread only; elsewhere the engine's handler stays.
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTSTP, before)
-
-
-@contextmanager
-def _engine_errors(what: str, kind: type[Unavailable] | type[InvalidInput] = Unavailable) -> Iterator[None]:
-    """Translate what the engine and its client raise, in one place."""
-    try:
-        yield
-    except ImportError as error:
-        raise Unavailable(f"{what}: {error}; install pacehound[embedded]") from error
-    except Exception as error:
-        if not _is_engine_error(error):
-            raise
-        raise kind(f"{what}: {_first_sentence(error)}") from error
-
-
-def _is_engine_error(error: Exception) -> bool:
-    # The client's errors, what Arrow says of an answer that is none, and a full disk.
-    module = type(error).__module__
-    return module.startswith("clickhouse_connect") or isinstance(error, (pa.ArrowException, OSError))
-
-
-def _first_sentence(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    first = text.replace(" FORMAT Arrow", "").splitlines()[0]
-    # The engine wraps its own words once per layer: Code: 47. DB::Exception: Code: 47. … (version …). (NAME)
-    words = re.sub(r"Code: \d+\. DB::Exception: |\(version [^)]*\)\.? ?", "", first)
-    return re.sub(r"(\. \(\w+\))(?: ?\(\w+\)| ?\. \(\w+\))+$", r"\1", words.strip())

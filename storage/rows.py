@@ -27,10 +27,12 @@ from pacehound.events import (
     IterationSample,
     Markers,
     NicReading,
+    Notification,
     ProcessState,
     RankStack,
     SocketReading,
     Topology,
+    WhatIfPrice,
 )
 from pacehound.routing import Event
 from storage import schemas
@@ -77,10 +79,14 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
             return [(schemas.GROUP_OUTLIERS, _plain(event, schemas.GROUP_OUTLIERS) | _named(event))]
         case Finding():
             return [(schemas.FINDINGS, _finding(event))]
+        case WhatIfPrice():
+            return [(schemas.PRICES, row) for row in _prices(event)]
         case Incident():
             return [(schemas.INCIDENTS, _incident(event))]
         case Decision():
             return [(schemas.DECISIONS, _plain(event, schemas.DECISIONS) | _named(event))]
+        case Notification():
+            return [(schemas.NOTIFICATIONS, _plain(event, schemas.NOTIFICATIONS) | {"sent_ns": event.time_ns})]
         case DeadLetter():
             return [(schemas.DEAD_LETTERS, _dead_letter(event))]
         case _:
@@ -116,13 +122,16 @@ def calls_table(batches: Sequence[CallBatch]) -> pa.Table:
         if pa.types.is_dictionary(field.type)
         else joined.column(field.name)
         for field in schemas.CALL_TABLE
-        if field.name != "host"
+        if field.name not in ("host", "ordinal")
     ]
+    lengths = [len(batch) for batch in batches]
     hosts = sorted({batch.host for batch in batches})
-    codes = np.repeat([hosts.index(batch.host) for batch in batches], [len(batch) for batch in batches])
+    place = {host: code for code, host in enumerate(hosts)}
+    codes = np.repeat([place[batch.host] for batch in batches], lengths)
     columns.append(
         pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(hosts))])
     )
+    columns.append(pa.chunked_array([np.repeat(np.array([batch.ordinal for batch in batches], np.int64), lengths)]))
     # One chunk: the engine reads a file of many small chunks several times slower.
     return pa.Table.from_arrays(columns, schema=schemas.CALL_TABLE).combine_chunks()
 
@@ -300,6 +309,22 @@ def _incident(incident: Incident) -> Row:
         "ranks": incident.cost.ranks,
         "gpu_hours": incident.cost.gpu_hours,
     }
+
+
+def _prices(price: WhatIfPrice) -> list[Row]:
+    """One row per fix; the window stands in each."""
+    window = _plain(price, schemas.PRICES) | {"world_size": price.ranks}
+    return [
+        {
+            **window,
+            "what": fix.what,
+            "name": fix.name,
+            "ranks": list(fix.ranks),
+            "step_time_s": fix.step_time_s,
+            "gain": fix.gain,
+        }
+        for fix in price.fixes
+    ]
 
 
 def _dead_letter(letter: DeadLetter) -> Row:

@@ -11,7 +11,11 @@ TOPOLOGY, HOST_SAMPLES, MARKERS = "stored_topology", "stored_host_samples", "sto
 HOST_VITALS, HOST_EVIDENCE = "stored_host_vitals", "stored_host_evidence"
 ITERATIONS, CHANGEPOINTS, GROUP_OUTLIERS = "stored_iterations", "stored_changepoints", "stored_group_outliers"
 FINDINGS, INCIDENTS, DECISIONS = "stored_findings", "stored_incidents", "stored_decisions"
+PRICES = "stored_prices"
 NOTIFICATIONS, DEAD_LETTERS = "stored_notifications", "stored_dead_letters"
+
+CUTS, CALL_MINUTES = "stored_cuts", "stored_call_minutes"
+INCIDENT_CALLS, INCIDENT_WINDOWS = "stored_incident_calls", "stored_incident_windows"
 
 _TEXT, _INT, _RANK, _REAL, _BOOL = pa.string(), pa.int64(), pa.int32(), pa.float64(), pa.bool_()
 _RANKS, _TEXTS = pa.list_(pa.int32()), pa.list_(pa.string())
@@ -22,7 +26,7 @@ _JOB = [("job", _TEXT), ("attempt", _RANK)]
 _NAME = pa.dictionary(pa.int32(), pa.string())
 CALL_TABLE = pa.schema(
     [pa.field(f.name, _NAME if pa.types.is_dictionary(f.type) else f.type) for f in CALL_SCHEMA]
-    + [pa.field("host", _NAME)]
+    + [pa.field("host", _NAME), pa.field("ordinal", _INT)]
 )
 
 ROW_TABLES: dict[str, pa.Schema] = {
@@ -152,6 +156,28 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("event", _TEXT),
         ]
     ),
+    PRICES: pa.schema(
+        [
+            *_JOB,
+            ("first_step", _INT),
+            ("last_step", _INT),
+            ("n_steps", _RANK),
+            ("what", _TEXT),
+            ("name", _TEXT),
+            ("ranks", _RANKS),
+            ("step_time_s", _REAL),
+            ("gain", _REAL),
+            ("recorded_s", _REAL),
+            ("original_s", _REAL),
+            ("ideal_s", _REAL),
+            ("slowdown", _REAL),
+            ("waste", _REAL),
+            ("discrepancy", _REAL),
+            ("world_size", _RANK),
+            ("patterns", _TEXTS),
+            ("time_ns", _INT),
+        ]
+    ),
     FINDINGS: pa.schema(
         [
             ("id", _TEXT),
@@ -230,3 +256,26 @@ ROW_TABLES: dict[str, pa.Schema] = {
         ]
     ),
 }
+
+CUT_TABLE = pa.schema([("log", _TEXT), ("topic", _TEXT), ("partition", _RANK), ("first", _INT), ("last", _INT)])
+WINDOW_TABLE = pa.schema([("incident", _TEXT), ("version", _INT), ("first_ns", _INT), ("last_ns", _INT)])
+
+IDENTITY: dict[str, tuple[str, ...]] = {
+    CALLS: ("job", "attempt", "communicator", "source", "rank", "seq", "peer", "direction"),
+    BATCHES: ("job", "attempt", "host", "communicator", "source", "ordinal"),
+    TOPOLOGY: ("job", "attempt", "communicator", "host", "host_ranks"),
+    HOST_SAMPLES: ("job", "attempt", "host", "rank", "pid", "time_ns"),
+    HOST_VITALS: ("job", "attempt", "host", "kind", "name", "ranks", "time_ns"),
+    HOST_EVIDENCE: ("job", "attempt", "host", "rank", "pid", "time_ns"),
+    MARKERS: ("job", "attempt", "host", "rank", "name", "step", "time_ns"),
+    ITERATIONS: ("job", "attempt", "communicator", "step"),
+    CHANGEPOINTS: ("job", "attempt", "series", "event_id"),
+    GROUP_OUTLIERS: ("job", "attempt", "communicator", "event_id"),
+    FINDINGS: ("job", "attempt", "id", "version"),
+    INCIDENTS: ("job", "attempt", "id", "version"),
+    DECISIONS: ("job", "attempt", "incident", "event_id"),
+    PRICES: ("job", "attempt", "first_step", "last_step", "what", "name"),
+    NOTIFICATIONS: ("incident", "state"),
+    DEAD_LETTERS: ("source_topic", "partition", "offset", "event_id", "payload_hash"),
+}
+"""What makes a row the same row: the ORDER BY of its table."""

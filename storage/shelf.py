@@ -1,0 +1,116 @@
+"""What was read of a partition and is not in the store; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pacehound.bus import Message, Place
+from storage.blocks import Block, Span, cut, proposed
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """One partition.
+
+    Attributes
+    ----------
+    messages
+        In order; none of them is written, as far as this writer knows.
+    since_s
+        When the oldest of them was read.
+    begun
+        The last offset that some writer has decided about; `None` before the ledger was asked. A block that begins
+        behind it was never begun by anybody.
+    decided
+        The block to write next, once that was decided.
+    has_failed
+        A try at it was cut off: it may be in the store, wholly or in part.
+
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    since_s: float = 0.0
+    begun: int | None = None
+    decided: Span | None = None
+    has_failed: bool = False
+
+    def is_repeat(self, first: int) -> bool:
+        """May a block that begins at `first` be in the store already?"""
+        return self.has_failed or self.begun is None or first <= self.begun
+
+
+class Shelf:
+    """Messages by partition, from the poll to the store."""
+
+    def __init__(self) -> None:
+        self._held: dict[Place, Held] = {}
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        return sum(len(held.messages) for held in self._held.values())
+
+    def __getitem__(self, place: Place) -> Held:
+        return self._held[place]
+
+    def put(self, messages: Iterable[Message], now_s: float) -> None:
+        """Take what was polled.
+
+        A reader that begins again at an earlier offset (a bus that was asked anew) replaces what was held of that
+        partition.
+        """
+        for message in messages:
+            held = self._held.setdefault((message.topic, message.partition), Held())
+            if held.messages and message.offset <= held.messages[-1].offset:
+                self._empty(held)
+                held.begun, held.decided, held.has_failed = None, None, False
+            if not held.messages:
+                held.since_s = now_s
+            held.messages.append(message)
+            self.held_bytes += len(message.value)
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """These partitions belong to somebody else now."""
+        for place in places:
+            held = self._held.pop(place, None)
+            if held is not None:
+                self._empty(held)
+
+    def unasked(self) -> dict[Place, int]:
+        """Partitions of which the ledger has not been asked yet, with their first offset."""
+        return {p: held.messages[0].offset for p, held in self._held.items() if held.begun is None and held.messages}
+
+    def ready(self, now_s: float, flush_s: float) -> dict[Place, Span]:
+        """The next block of each partition that has one, as decided or else as proposed."""
+        spans = {}
+        for place, held in self._held.items():
+            span = held.decided or proposed(held.messages, is_due=now_s - held.since_s >= flush_s)
+            if span is not None:
+                spans[place] = span
+        return spans
+
+    def block(self, place: Place, span: Span) -> Block | None:
+        """The messages of `span`; `None` while its last one has not been read."""
+        parts = cut(self._held[place].messages, span)
+        return parts[0] if parts else None
+
+    def done(self, place: Place, block: Block, now_s: float) -> None:
+        """A block is in the store."""
+        held = self._held[place]
+        held.messages = held.messages[len(block.messages) :]
+        held.decided, held.has_failed, held.since_s = None, False, now_s
+        self.held_bytes -= sum(len(m.value) for m in block.messages)
+
+    @property
+    def waits_for_more(self) -> bool:
+        """Somebody else has cut a block that is longer than what was read of it."""
+        return any(h.decided and h.messages and h.messages[-1].offset < h.decided.last for h in self._held.values())
+
+    def know(self, begun: Mapping[Place, int]) -> None:
+        """What the ledger says of partitions."""
+        for place, last in begun.items():
+            self._held[place].begun = last
+
+    def _empty(self, held: Held) -> None:
+        self.held_bytes -= sum(len(m.value) for m in held.messages)
+        held.messages = []

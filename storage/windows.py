@@ -1,0 +1,91 @@
+"""The raw calls around an incident, kept when all other raw calls have expired."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+
+from pacehound.events import Incident
+from pacehound.settings import StoreSettings
+from storage import schemas
+from storage.client import Store
+
+SECOND_NS = 1_000_000_000
+AROUND_NS = 60 * SECOND_NS
+"""Before the onset, and after the detection."""
+_LAST_NS = (1 << 63) - 1
+
+# Calls reach the store a flush after they reach the bus, and one more try later when something goes wrong.
+_ARRIVED_AFTER_FLUSHES = 3
+
+
+def window_of(incident: Incident) -> tuple[int, int]:
+    """From 60 s before the first onset to 60 s after the last detection, in nanoseconds of event time.
+
+    A finding that has no onset counts from its detection, one without both from when the incident was opened.
+    """
+    instants = [(f.onset or f.detected, f.detected or f.onset) for f in incident.findings]
+    first = [onset.time_ns for onset, _ in instants if onset is not None]
+    last = [detected.time_ns for _, detected in instants if detected is not None]
+    begins_ns = min([*first, incident.opened_ns])
+    ends_ns = max([*last, incident.opened_ns])
+    return max(begins_ns - AROUND_NS, 0), min(max(ends_ns, 0) + AROUND_NS, _LAST_NS)
+
+
+def keep_due_windows(store: Store, now_ns: int, settings: StoreSettings) -> int:
+    """Copy the window of every version of an incident that has none yet and is old enough; returns how many.
+
+    Each is copied once. A copy that is cut off, or done by two writers at the same time, is made again: the same call
+    of the same incident is one row.
+
+    Parameters
+    ----------
+    store
+        Has the incidents and the calls.
+    now_ns
+        Unix time. A window waits until the seconds after the detection have been stored.
+    settings
+        Incidents older than the raw calls have nothing to copy.
+
+    Raises
+    ------
+    Unavailable
+        The store does not answer.
+
+    """
+    wait_ns = AROUND_NS + int(_ARRIVED_AFTER_FLUSHES * settings.flush_s * SECOND_NS)
+    sql = """
+        SELECT event FROM incidents
+        WHERE (id, version) NOT IN (SELECT incident, version FROM incident_windows)
+            AND toUnixTimestamp64Milli(stored_at) * 1000000 <= {until_ns:Int64}
+            AND toUnixTimestamp64Milli(stored_at) * 1000000 > {since_ns:Int64}
+        ORDER BY id, version
+    """
+    since_ns = now_ns - settings.raw_calls_hours * 3600 * SECOND_NS
+    events = store.query(sql, {"until_ns": now_ns - wait_ns, "since_ns": since_ns}).column("event").to_pylist()
+    for event in events:
+        incident = msgspec.json.decode(event, type=Incident)
+        _keep(store, incident, *window_of(incident))
+    return len(events)
+
+
+def _keep(store: Store, incident: Incident, first_ns: int, last_ns: int) -> None:
+    names = ", ".join(f"`{name}`" for name in schemas.CALL_TABLE.names)
+    # No token: a SELECT may come in other blocks the next time, and a token would drop what belongs to them.
+    store.command(
+        f"INSERT INTO {schemas.INCIDENT_CALLS} (incident, {names}) SETTINGS max_partitions_per_insert_block = 0"
+        f" SELECT {_quoted(incident.id)}, {names} FROM calls"
+        f" WHERE job = {_quoted(incident.job)} AND attempt = {incident.attempt}"
+        f" AND time >= fromUnixTimestamp64Nano({first_ns}) AND time <= fromUnixTimestamp64Nano({last_ns})"
+    )
+    row = {"incident": incident.id, "version": incident.version, "first_ns": first_ns, "last_ns": last_ns}
+    store.insert(schemas.INCIDENT_WINDOWS, pa.Table.from_pylist([row], schema=schemas.WINDOW_TABLE))
+
+
+def _quoted(text: str) -> str:
+    r"""A literal of SQL; what is inside is somebody's job name.
+
+    >>> print(_quoted("it's"))
+    'it\'s'
+    """
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
