@@ -5,13 +5,20 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := pacehound collector streams storage alerts actuators simulator bench tests examples
 
-.PHONY: demo test check prove bench format clean
+# A whole Kafka broker, for the tests: the version stands in tests/kafka/pom.xml.
+COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
+
+.PHONY: demo test check prove bench kafka native format clean
 
 demo: $(VENV)/.embedded
 	$(BIN)/pacehound demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+ifneq ($(and $(shell command -v java),$(shell command -v mvn)),)
+	$(MAKE) kafka
+endif
+	$(BIN)/python -m pytest -n 2 tests/unit tests/contract
+	$(BIN)/python -m pytest tests/native tests/integration # these mind what else the machine does
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
@@ -25,12 +32,23 @@ prove: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
 
+kafka: .kafka/.fetched
+
+.kafka/.fetched: tests/kafka/pom.xml
+	mvn --quiet --batch-mode --file tests/kafka/pom.xml $(COPY_JARS) -DoutputDirectory=$(CURDIR)/.kafka/jars
+	touch $@
+
+# The NCCL shim and the profiler plugin, for `pacehound run --nccl …`; they need a C compiler and say so where there is none.
+native: $(VENV)/.embedded
+	$(BIN)/python -m pacehound.instrument.shim
+	$(BIN)/python -m pacehound.instrument.profiler
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .kafka build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
@@ -38,12 +56,13 @@ $(BIN)/uv:
 
 # What the embedded pipeline needs: no torch, no compiler.
 $(VENV)/.embedded: $(BIN)/uv pyproject.toml constraints.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[collector,embedded]'
-	$(BIN)/python -c "from streams.level_series import warm_up; warm_up()" # compiles the detectors, half a minute
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[collector,embedded]'
+	# Compiles the detectors and the what-if analysis, half a minute.
+	$(BIN)/python -c "from streams import level_series; from streams.whatif import warm; level_series.warm_up(); warm.warm_up()"
 	touch $@
 
 # With torch, the test tools and the C++ hooks.
 $(VENV)/.dev: $(VENV)/.embedded
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[collector,embedded,dev]'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[collector,embedded,engine,dev]'
 	-$(BIN)/python -m pacehound.instrument.build # without a compiler the Python hooks do the same, more slowly
 	touch $@

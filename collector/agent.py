@@ -1,4 +1,4 @@
-"""The node agent: one daemon per host and run. It reads what the ranks write, and sends it to a head node.
+"""The node agent: one daemon per host and run. It reads what the ranks write, and sends it to a head node or Kafka.
 
 Ranks and agent share nothing but files: a rank never waits for the agent, and the agent survives any rank. Every
 `flush_s` one transaction saves the new messages together with the state they came from (collector/outbox.py).
@@ -12,14 +12,16 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
+from collector.blindness import BlindWatch
 from collector.delivery import Courier, Delivery, Sender, ThreadCourier
 from collector.host_processes import HostProcesses, KnownProcess
 from collector.ledger import Ledger, LedgerState
+from collector.operations import operations_of
 from collector.outbox import Kind, Outbox, Outgoing
 from collector.processes import PROC
 from collector.ring_set import Refused, RingSet
@@ -30,7 +32,10 @@ from collector.witness import Witness, open_witness
 from pacehound import codec
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.calls import CallBatch
+from pacehound.errors import InvalidInput
 from pacehound.events import HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
+from pacehound.kafka_address import is_kafka, kafka_servers
+from pacehound.operations import Operations
 from pacehound.routing import host_stream
 from pacehound.settings import Settings
 
@@ -51,7 +56,7 @@ ORPHANED_NS = 10_000_000_000
 _PROGRESS_ROOM_BYTES = 64 * 1024
 
 
-Said = Topology | CallBatch | Markers | Progress | HostSample | HostVitals | HostEvidence
+Said = Topology | CallBatch | Markers | Progress | HostSample | HostVitals | HostEvidence | Operations
 
 
 class AgentState(msgspec.Struct, kw_only=True):
@@ -83,7 +88,7 @@ class Agent:
     outbox
         Where messages wait; its state is where this agent goes on.
     courier
-        Takes them to the head node.
+        Takes them to the receiver.
     settings
         `agent.*` are used.
     proc
@@ -118,6 +123,7 @@ class Agent:
         self.ledger = Ledger(self._job.job, self._job.host, self._job.clock, state.ledger)
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
         self._witness = witness
+        self._blindness = BlindWatch(proc)
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
         self.has_closed = state.has_closed
         self._intakes: list[Intake] = []
@@ -245,14 +251,16 @@ class Agent:
         )
         messages = [_outgoing(event) for event in settled]
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
-        seen = self._seen()
+        operations = operations_of(intakes, job=self._job.job, host=self._job.host, clock=self._job.clock)
+        seen = [*self._seen(), *map(_outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
         for communicator, lost in self._outbox.make_room(coming_bytes).items():
             self.ledger.note_dropped(communicator, lost.calls, lost.reported)
-            self._say_once("the head node is away too long: the oldest calls are dropped and counted")
+            self._say_once("the receiver is away too long: the oldest calls are dropped and counted")
         unix_ns = self._job.clock.to_unix_ns(now_ns)
         promised = self.ledger.promise(promise_ns)
-        samples = self.processes.samples(self._job.job, self._job.host, unix_ns, closed_why)
+        unseen = self._blindness.look(self.processes.alive(), self.ledger.callers, now_ns)
+        samples = self.processes.samples(self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen)
         messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if not self._outbox.is_saved:
@@ -312,11 +320,11 @@ def _outgoing(event: Said) -> Outgoing:
         kind = "progress"
     elif isinstance(event, HostSample) and not event.closed:
         kind = "host"
-    elif isinstance(event, (HostVitals, HostEvidence)):
+    elif isinstance(event, (HostVitals, HostEvidence, Operations)):
         kind = "witness"
     elif isinstance(event, Markers):
         kind = "markers"
-    if isinstance(event, (HostSample, HostVitals, HostEvidence)):
+    if isinstance(event, (HostSample, HostVitals, HostEvidence, Operations)):
         stream = host_stream(event.job, event.host)
     else:
         stream = event.communicator
@@ -334,9 +342,9 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
     run_dir
         The run folder (collector/run_folder.py).
     endpoint, headers
-        The head node, as in `pacehound.bus.otlp`.
+        The head node, as in `pacehound.bus.otlp`; or Kafka, as in `pacehound.kafka_address`, which takes no headers.
     settings
-        `agent.*` and `hang.suspect_after_s` are used.
+        `agent.*` and `hang.suspect_after_s` are used; with Kafka `kafka.*`, except `kafka.servers`, too.
 
     Returns
     -------
@@ -346,12 +354,12 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
     Raises
     ------
     InvalidInput
-        The folder is no run folder, another agent is at work in it, or the endpoint is no URL.
+        The folder is no run folder, another agent is at work in it, or the endpoint cannot be used.
 
     """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line per request
     folder = RunFolder(run_dir)
-    sender: Sender = OtlpProducer(endpoint, headers)
+    sender = open_sender(endpoint, headers, settings)
     folder.job()
     folder.lock()
     outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
@@ -378,6 +386,27 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 0
+
+
+def open_sender(endpoint: str, headers: Mapping[str, str], settings: Settings) -> Sender:
+    """Who takes messages to `endpoint`.
+
+    Raises
+    ------
+    InvalidInput
+        The endpoint or a setting for it cannot be used, or the package for it is not installed.
+
+    """
+    if not is_kafka(endpoint):
+        return OtlpProducer(endpoint, headers)
+    servers = kafka_servers(endpoint)
+    try:
+        from pacehound.bus.kafka_sender import KafkaSender
+    except ImportError as error:
+        raise InvalidInput(
+            f"Kafka needs a package that is not here: pip install 'pacehound[kafka]' ({error})"
+        ) from error
+    return KafkaSender(replace(settings.kafka, servers=servers), "pacehound-agent")
 
 
 def _watch(agent: Agent, asked_to_stop: threading.Event, poll_s: float) -> None:
@@ -413,4 +442,4 @@ def _deliver_the_rest(agent: Agent, courier: ThreadCourier) -> None:
         agent.delivery.step(now_ns)
         courier.arrived.wait(0.05)
     if not agent.delivery.is_done:
-        logger.warning("the head node is away: some messages stay in the outbox")
+        logger.warning("the receiver is away: some messages stay in the outbox")

@@ -136,12 +136,15 @@ class Lane(msgspec.Struct, array_like=True):
 
 
 class PendingGroup(msgspec.Struct):
-    """A PH_GROUP record whose PH_MEMBERS are still to come."""
+    """A PH_GROUP record whose PH_MEMBERS are still to come; or, with `index`, the other ranks' PH_PLACE."""
 
     record: bytes
     rank: int
     attempt: int
     members: list[int]
+    index: int = -1
+    is_gone: bool = False
+    """The rank has destroyed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +155,14 @@ class Joined:
     communicator: Communicator
 
 
+UNPLACED_NS = 10_000_000_000
+"""Ranks of one host make a communicator at the same time: who has not said its place by then is on another host."""
+FORGET_NS = 60_000_000_000
+"""By then nothing of a communicator that is gone waits any more."""
+
+
 class GroupReader:
-    """Puts PH_GROUP and PH_MEMBERS records together, per rank and handle.
+    """Puts the records of a group together: PH_GROUP and PH_MEMBERS per rank and handle, or PH_PLACE over all ranks.
 
     Parameters
     ----------
@@ -165,8 +174,8 @@ class GroupReader:
     def __init__(self, pending: dict[bytes, PendingGroup] | None = None) -> None:
         self.pending = pending if pending is not None else {}
 
-    def take(self, record: Records, attempt: int) -> Joined | None:
-        """One record of either kind, shape `(1,)`; the group, once it is complete.
+    def take(self, record: Records, attempt: int) -> list[Joined]:
+        """One record of these kinds, shape `(1,)`; who has joined, once all members are known.
 
         Raises
         ------
@@ -175,22 +184,66 @@ class GroupReader:
 
         """
         prefix = record.view(rings.CALL)[0]
-        rank = int(prefix["rank"])
-        key = bytes(prefix["handle"]) + rank.to_bytes(4, "little")
-        if int(prefix["kind"]) == rings.GROUP:
+        kind, rank = int(prefix["kind"]), int(prefix["rank"])
+        handle = bytes(prefix["handle"])
+        key = handle + rank.to_bytes(4, "little")
+        if kind == rings.GROUP:
             self.pending[key] = PendingGroup(record.tobytes(), rank, attempt, [])
-        elif key in self.pending:
-            body = record.view(rings.MEMBERS_BODY)[0]
-            count = min(max(int(body["n_members"]), 0), rings.MEMBERS_PER_RECORD)
-            self.pending[key].members += [int(member) for member in body["members"][:count]]
         group = self.pending.get(key)
         if group is None:
-            return None
-        wanted = _n_members(group)
-        if len(group.members) < wanted:
-            return None
+            return []
+        if kind == rings.PLACE:
+            index, size = int(record.view(rings.PLACE_BODY)[0]["index"]), _n_members(group)
+            if not 0 <= index < size:
+                del self.pending[key]
+                raise InvalidEvent(f"rank {rank} says it has place {index} in a communicator of {size}")
+            group.index = index
+            return self._all_placed(handle)
+        if kind == rings.MEMBERS:
+            body = record.view(rings.MEMBERS_BODY)[0]
+            count = min(max(int(body["n_members"]), 0), rings.MEMBERS_PER_RECORD)
+            group.members += [int(member) for member in body["members"][:count]]
+        if len(group.members) < _n_members(group):
+            return []
         del self.pending[key]
-        return _joined(group)
+        return [_joined(group)]
+
+    def unplaced(self, now_ns: int) -> set[bytes]:
+        """Handles of communicators whose other members are on other hosts: nobody here can say who they are."""
+        for key, group in list(self.pending.items()):
+            if group.is_gone and _created_ns(group) + FORGET_NS < now_ns:
+                del self.pending[key]
+        return {
+            key[:16]
+            for key, group in self.pending.items()
+            if group.index >= 0 and _created_ns(group) + UNPLACED_NS < now_ns
+        }
+
+    def leave(self, handle: bytes, rank: int) -> None:
+        """A rank has destroyed a communicator, whether its members ever were known or not."""
+        group = self.pending.get(handle + rank.to_bytes(4, "little"))
+        if group is not None:
+            group.is_gone = True
+
+    def _all_placed(self, handle: bytes) -> list[Joined]:
+        placed = {key: group for key, group in self.pending.items() if key[:16] == handle and group.index >= 0}
+        members = [group.rank for group in sorted(placed.values(), key=lambda group: group.index)]
+        wanted = _n_members(next(iter(placed.values())))
+        if len(members) < wanted:
+            return []
+        for key, group in placed.items():
+            group.members = members
+            del self.pending[key]
+        if sorted(group.index for group in placed.values()) != list(range(wanted)):
+            raise InvalidEvent(
+                f"ranks {members} say that they have places {[group.index for group in placed.values()]} "
+                f"in a communicator of {wanted}"
+            )
+        return [_joined(group) for group in placed.values()]
+
+
+def _created_ns(group: PendingGroup) -> int:
+    return int(frombuffer(group.record, rings.GROUP_BODY)[0]["created_ns"])
 
 
 def _n_members(group: PendingGroup) -> int:

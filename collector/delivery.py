@@ -1,4 +1,4 @@
-"""Sends what the outbox holds, in a thread of its own, so that a head node that is slow or away delays nothing else."""
+"""Sends what the outbox holds, in a thread of its own, so that a receiver that is slow or away delays nothing else."""
 
 from __future__ import annotations
 
@@ -185,12 +185,12 @@ class DeliveryCounts:
 
 
 class Delivery:
-    """Takes messages from the outbox to the head node, in order, one request at a time.
+    """Takes messages from the outbox to the receiver (a head node, Kafka), in order, one request at a time.
 
     Parameters
     ----------
     outbox
-        Where they wait until the head node has acknowledged them.
+        Where they wait until the receiver has acknowledged them.
     courier
         Carries the requests.
 
@@ -223,11 +223,11 @@ class Delivery:
             self._outbox.release()
             self._backoff.failed(now_ns, outcome.retry_after_s)
             if not self._is_away:
-                logger.warning("the head node does not take messages, they wait: %s", outcome.reason)
+                logger.warning("the receiver does not take messages, they wait: %s", outcome.reason)
             self._is_away = True
             return
         if self._is_away:
-            logger.info("the head node takes messages again")
+            logger.info("the receiver takes messages again")
             self._is_away = False
         self._backoff.succeeded()
         if outcome.result == "refused" and outcome.messages > 1:
@@ -240,7 +240,7 @@ class Delivery:
             self._say_once("a message was refused for good and is dropped", outcome.reason)
         if outcome.rejected:
             self.counts.rejected_records += outcome.rejected
-            self._say_once("the head node has rejected records", outcome.reason)
+            self._say_once("the receiver has rejected records", outcome.reason)
         self._outbox.acknowledge(outcome.last)
         if outcome.last >= self._singly_to:
             self._singly_to = 0

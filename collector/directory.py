@@ -8,6 +8,7 @@ import numpy.typing as npt
 from collector import rows as call_rows
 from collector.communicators import Communicator, sees
 from collector.rows import Int64Array
+from collector.sources import rings
 from collector.sources.rings import Records
 from pacehound.calls import SOURCES, Sees
 from pacehound.errors import InvalidEvent
@@ -84,6 +85,23 @@ class Directory:
     def has_left(self, numbers: Int64Array, records: Records) -> BoolArray:
         """Which records are of a rank that has left their communicator."""
         return _is_in(_pairs_of(numbers, records), self._pairs([known.left for known in self.known]))
+
+    def name_peers(self, numbers: Int64Array, records: Records) -> BoolArray:
+        """Turn peers that count within their communicator into world ranks, in place; which of the records cannot be.
+
+        `records` are viewed as `CALL` and all of known communicators. A record that was turned says so no more.
+        """
+        is_wrong = np.zeros(len(records), np.bool_)
+        is_local = (records["flags"] & rings.LOCAL_PEER) != 0
+        for number in np.unique(numbers[is_local]).tolist():
+            members = np.array(self.known[number].members, np.int32)
+            at = np.flatnonzero(is_local & (numbers == number))
+            peers = records["peer"][at]
+            has_place = (peers >= 0) & (peers < len(members))
+            is_wrong[at[~has_place]] = True
+            records["peer"][at[has_place]] = members[peers[has_place]]
+        records["flags"][is_local] &= np.uint8(~rings.LOCAL_PEER & 0xFF)
+        return is_wrong
 
     def sees_end(self, numbers: Int64Array, records: Records) -> BoolArray:
         """Which records are of a source that sees when a call ends."""

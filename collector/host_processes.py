@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -129,7 +130,15 @@ class HostProcesses:
         """(attempt, rank) of all processes."""
         return {(process.attempt, process.rank) for process in self._known.values() if process.rank >= 0}
 
-    def samples(self, job: str, host: str, now_unix_ns: int, closed_why: str = "") -> list[HostSample]:
+    def samples(
+        self,
+        job: str,
+        host: str,
+        now_unix_ns: int,
+        closed_why: str = "",
+        *,
+        unseen: Mapping[int, tuple[str, ...]] | None = None,
+    ) -> list[HostSample]:
         """One sample per attempt that is not over; an attempt that a later one has replaced is closed when all left.
 
         Parameters
@@ -138,6 +147,8 @@ class HostProcesses:
             As in the events.
         closed_why
             Not empty: the job has ended, and this is how.
+        unseen
+            By pid: libraries whose calls are not seen (collector/blindness.py).
 
         """
         attempts = {process.attempt for process in self._known.values()}
@@ -146,7 +157,10 @@ class HostProcesses:
         latest = max(attempts, default=0)
         sampled = []
         for attempt in sorted(attempts - self._closed):
-            processes = [p for p in self._known.values() if p.attempt == attempt and p.rank >= 0]
+            processes = sorted(
+                (p for p in self._known.values() if p.attempt == attempt and p.rank >= 0),
+                key=lambda p: (p.rank, p.pid),
+            )
             is_replaced = attempt != latest and all(p.state == "exited" for p in processes)
             why = closed_why or ("job ended" if is_replaced else "")
             if why:
@@ -157,7 +171,7 @@ class HostProcesses:
                     attempt=attempt,
                     time_ns=now_unix_ns,
                     host=host,
-                    processes=tuple(_state(p) for p in sorted(processes, key=lambda p: (p.rank, p.pid))),
+                    processes=tuple(_state(p, (unseen or {}).get(p.pid, ())) for p in processes),
                     closed=bool(why),
                     closed_why=why,
                 )
@@ -177,7 +191,7 @@ def _trust_its_own_word(process: KnownProcess) -> None:
         process.exit_code = int(process.said_failed)
 
 
-def _state(process: KnownProcess) -> ProcessState:
+def _state(process: KnownProcess, unseen: tuple[str, ...]) -> ProcessState:
     return ProcessState(
         rank=process.rank,
         pid=process.pid,
@@ -186,4 +200,5 @@ def _state(process: KnownProcess) -> ProcessState:
         exit_code=process.exit_code,
         signal=process.signal,
         detail=process.detail,
+        unseen=unseen,
     )

@@ -67,12 +67,17 @@ class LedgerCounts:
     unmatched: int = 0
     late_rows: int = 0
     lost_records: int = 0
+    unplaced: int = 0
     reasons: list[str] = field(default_factory=list)
 
     def refuse(self, reason: str, count: int = 1) -> None:
         """Count records that make no sense; the first few reasons are kept for the log."""
         self.refused += count
-        if len(self.reasons) < 20:
+        self.say(reason)
+
+    def say(self, reason: str) -> None:
+        """Keep a sentence for the log, one of the first few."""
+        if len(self.reasons) < 20 and reason not in self.reasons:
             self.reasons.append(reason)
 
 
@@ -110,6 +115,15 @@ class Ledger:
     def communicators(self) -> Sequence[Communicator]:
         """Every communicator joined so far, in the order in which they were first seen."""
         return self._directory.known
+
+    def callers(self) -> dict[tuple[int, int], set[int]]:
+        """By (attempt, rank): the backends (positions in `BACKENDS`) on which a call of it was seen."""
+        seen: dict[tuple[int, int], set[int]] = {}
+        for lane in self._lanes:
+            number, rank, _, _ = call_rows.pair_of_lane(lane)
+            known = self._directory.known[number]
+            seen.setdefault((known.attempt, rank), set()).add(known.backend)
+        return seen
 
     def state(self) -> LedgerState:
         """What must be saved together with the events given out so far."""
@@ -227,10 +241,10 @@ class Ledger:
 
     def _take_groups(self, batch: Batch, kinds: npt.NDArray[np.uint8]) -> None:
         has_joined = False
-        for at in np.flatnonzero((kinds == rings.GROUP) | (kinds == rings.MEMBERS)).tolist():
+        is_group = np.isin(kinds, (rings.GROUP, rings.MEMBERS, rings.PLACE))
+        for at in np.flatnonzero(is_group).tolist():
             try:
-                joined = self._groups.take(batch.records[at : at + 1], int(batch.attempts[at]))
-                if joined is not None:
+                for joined in self._groups.take(batch.records[at : at + 1], int(batch.attempts[at])):
                     joined.communicator.first_ordinal = self._first_ordinal
                     has_joined |= self._directory.join(joined.communicator, joined.rank)
             except InvalidEvent as error:
@@ -252,8 +266,13 @@ class Ledger:
         calls["source"] = np.where(calls["source"] < len(SOURCES), calls["source"], 0)
         numbers = self._directory.numbers(calls)
         has_joined = self._directory.has_joined(numbers, calls)
-        must_wait[at[~has_joined]] = True
+        must_wait[at[~has_joined & ~self._is_unplaced(calls, now_ns)]] = True
         at, calls, numbers = at[has_joined], calls[has_joined], numbers[has_joined]
+        is_wrong = self._directory.name_peers(numbers, calls)
+        if is_wrong.any():
+            self.counts.refuse(f"{_describe(calls[is_wrong][0])}: no such peer", int(is_wrong.sum()))
+            at, calls, numbers = at[~is_wrong], calls[~is_wrong], numbers[~is_wrong]
+        raw[at] = calls.view(rings.RAW)
         if len(calls) == 0:
             return call_rows.no_rows(), np.empty(0, np.int64)
         is_launch = calls["kind"] == rings.LAUNCH
@@ -282,6 +301,20 @@ class Ledger:
         of_rows = np.concatenate((of_rows, numbers[alone]))
         self._note_completions(call_rows.lane_numbers(of_rows, rows), rows)
         return np.concatenate((final, rows)), np.concatenate((numbers[is_final], of_rows))
+
+    def _is_unplaced(self, calls: Records, now_ns: int) -> BoolArray:
+        """Which calls are on a communicator that spans hosts and of which nobody here knows the members."""
+        handles = self._groups.unplaced(now_ns)
+        is_unplaced: BoolArray = np.isin(
+            calls["handle_high"], np.frombuffer(b"".join(handle[:8] for handle in handles), np.uint64)
+        )
+        if is_unplaced.any():
+            self.counts.unplaced += int(is_unplaced.sum())
+            self.counts.say(
+                f"{len(handles)} communicators span hosts and only NCCL knows their members: "
+                "what the NCCL shim sees of them is left out"
+            )
+        return is_unplaced
 
     def _note_sources(self, numbers: Int64Array, calls: Records, is_launch: BoolArray) -> None:
         is_captured = is_launch & ((calls["flags"] & rings.CAPTURED) != 0)
@@ -375,6 +408,8 @@ class Ledger:
                 self._open.doubt(ranks, _first_time(intake.records, now_ns))
 
     def _note_left(self, destroyed: set[tuple[bytes, int]], gone: set[tuple[int, int]]) -> None:
+        for handle, rank in destroyed:
+            self._groups.leave(handle, rank)
         for known in self._directory.known:
             for rank in known.host_ranks:
                 has_left = (known.handle, rank) in destroyed or (known.attempt, rank) in gone

@@ -7,8 +7,8 @@ machine could lose it, and that ends the job too. When the file cannot be writte
 in memory, says so, and writes everything again once it can.
 
 Beyond `max_bytes` room is made in this order: progress that a later one of the same communicator supersedes, the
-oldest vitals and evidence (they explain what the rest shows), the oldest calls, and when nothing else is left the
-oldest host samples and markers. Topology and closing messages stay.
+oldest vitals, evidence and operations (they explain what the rest shows), the oldest calls, and when nothing else is
+left the oldest host samples and markers. Topology and closing messages stay.
 """
 
 from __future__ import annotations

@@ -14,11 +14,14 @@ from collector.sources import rings
 from collector.sources.rings import CALL, Records
 from pacehound.calls import DTYPES, OPS, REDOPS, SOURCES, CallBatch
 from pacehound.clock import ClockPair
+from pacehound.codes import ALGORITHMS, PROTOCOLS
 
 ROWS_PER_BATCH = 1450
-"""About 64 KB of Arrow columns: what the stream processors take best (DESIGN section 9)."""
+"""Eight ranks with 125 calls each fit into one batch: 117 KB of message, 9 KB under zstd (docs/volume.md)."""
 
 Int64Array = npt.NDArray[np.int64]
+
+_PROFILER = SOURCES.index("profiler")
 
 _PEER_BITS, _RANK_BITS, _DIRECTION_BITS = 20, 20, 2
 COMMUNICATOR_SHIFT = _PEER_BITS + _RANK_BITS + _DIRECTION_BITS
@@ -83,6 +86,8 @@ def completed_rows(launches: Records, completes: Records) -> Records:
     for name in ("send_count", "recv_count"):
         rows[name] = np.where(completes[name] >= 0, completes[name], launches[name])
     rows["channels"] = np.maximum(launches["channels"], completes["channels"])
+    for name in ("send_rate", "recv_rate"):
+        rows[name] = completes[name]
     return rows
 
 
@@ -161,6 +166,12 @@ def _columns(rows: Records, offset_ns: int) -> dict[str, npt.NDArray[Any]]:
     for name in ("stream", "group"):
         columns[name] = rows[name].astype(np.int64)  # a pointer above 2**63 keeps its bits
     columns["captured"] = (rows["flags"] & rings.CAPTURED) != 0
+    if len(rows) and int(rows["source"][0]) == _PROFILER:  # others leave these bytes as they were
+        for name, texts in (("algorithm", np.array(ALGORITHMS)), ("protocol", np.array(PROTOCOLS))):
+            columns[name] = texts[np.where(rows[name] < len(texts), rows[name], 0)]
+        for name in ("send_rate", "recv_rate"):
+            rate = rows[name].astype(np.float64)
+            columns[name] = np.where(np.isfinite(rate) & (rate >= 0), rate, np.nan)
     return columns
 
 

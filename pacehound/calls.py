@@ -95,6 +95,7 @@ _DEFAULTS: dict[str, object] = {
     "captured": False,
 }
 _CODED = {"op": OPS, "dtype": DTYPES, "redop": REDOPS, "direction": DIRECTIONS}
+_DICTIONARIES = {name: pa.array(values) for name, values in _CODED.items()}
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -230,6 +231,9 @@ class CallBatch:
         (unknown).
         """
         column = self.rows.column(name)
+        if column.dictionary.equals(_DICTIONARIES[name]):
+            own: npt.NDArray[np.int8] = column.indices.to_numpy(zero_copy_only=False)
+            return own
         known = {value: code for code, value in enumerate(_CODED[name])}
         table = np.array([known.get(value, 0) for value in column.dictionary.to_pylist()], np.int8)
         if len(table) == 0:

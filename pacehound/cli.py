@@ -6,7 +6,8 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,8 +15,10 @@ from typing import Any, TypeVar
 import click
 
 from pacehound import __version__
+from pacehound.cli_options import json_option, print_json, set_option
+from pacehound.cli_whatif import whatif
 from pacehound.errors import InvalidInput, PacehoundError, StoreOwned
-from pacehound.events import Finding
+from pacehound.events import DeadLetter, Finding
 from pacehound.head.siblings import SIBLINGS, prefer_ours
 from pacehound.scoreboard import Row
 from pacehound.settings import Settings
@@ -45,10 +48,6 @@ store_option = click.option(
     callback=_absolute,
     help="Folder of the history.  [default: pacehound in your XDG data home]",
 )
-set_option = click.option(
-    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a setting; may be repeated."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object on stdout.")
 
 
 class Commands(click.Group):
@@ -74,7 +73,18 @@ def pacehound() -> None:
 
 @pacehound.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--job", help="Name of the job, the same on all its hosts.  [default: the scheduler's or torchrun's id]")
-@click.option("--endpoint", metavar="URL", help="Send to this OTLP/HTTP receiver (`pacehound up`, any Collector).")
+@click.option(
+    "--endpoint",
+    metavar="URL",
+    help="Send to this OTLP/HTTP receiver (`pacehound up`, any Collector), or to Kafka: kafka://HOST:PORT[,HOST:PORT].",
+)
+@click.option(
+    "--nccl",
+    type=click.Choice(["shim", "profiler"]),
+    help="Watch NCCL itself, too: shim, a library before NCCL that sees every call (LD_PRELOAD); profiler, a plugin "
+    "that sees kernels and network transfers (NCCL_PROFILER_PLUGIN; NCCL 2.28 to 2.30). Built at first use; needs a C "
+    "compiler.",
+)
 @store_option
 @set_option
 @json_option
@@ -83,6 +93,7 @@ def run(
     command: tuple[str, ...],
     job: str | None,
     endpoint: str | None,
+    nccl: str | None,
     store: Path,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -91,14 +102,16 @@ def run(
 
     Exit status, signals, standard input and output are those of COMMAND. Without --endpoint a head node is started on
     this machine, or the one that owns the store is used. Incidents are summarised on stderr at the end; with --json
-    they are the last line on stdout.
+    they are the last line on stdout. (With --endpoint they are where the receiver keeps them.)
 
     Example: pacehound run -- torchrun --nproc-per-node 4 train.py
     """
     from pacehound.launcher.entry import check_command, run_command
 
     check_command(command)
-    code = run_command(command, job=job, endpoint=endpoint, store=store, overrides=overrides, as_json=as_json)
+    code = run_command(
+        command, job=job, endpoint=endpoint, nccl=nccl, store=store, overrides=overrides, as_json=as_json
+    )
     sys.exit(code)
 
 
@@ -152,7 +165,7 @@ def ready_words(url: str, token: str) -> str:
 
 @pacehound.command(hidden=True)
 @click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
-@click.option("--endpoint", metavar="URL", required=True, help="Where to send.")
+@click.option("--endpoint", metavar="URL", required=True, help="Where to send: http(s)://… or kafka://HOST:PORT.")
 @click.option("--lifeline-fd", type=int, help="A pipe that closes when `pacehound run` is gone.")
 @set_option
 def agent(run_dir: Path, endpoint: str, lifeline_fd: int | None, overrides: tuple[str, ...]) -> None:
@@ -240,7 +253,11 @@ def sql(statement: str, store: Path, overrides: tuple[str, ...], as_json: bool) 
 
 
 @pacehound.command()
-@click.option("--build", is_flag=True, help="Compile the detectors and, for the torch installed here, the C++ hooks.")
+@click.option(
+    "--build",
+    is_flag=True,
+    help="Compile the detectors, the NCCL shim and, for the torch installed here, the C++ hooks.",
+)
 @store_option
 @set_option
 @json_option
@@ -248,18 +265,50 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
     """Say what works on this host, what does not, and how to fix it."""
     import msgspec
 
-    from pacehound.doctor import build_fast_path, compile_detectors, examine, print_checks
+    from pacehound.doctor import build_fast_path, build_shim, compile_detectors, examine, print_checks
     from pacehound.report import terminal
 
     Settings.load(os.environ, overrides)
     if build:
         compile_detectors(terminal(sys.stderr))
+        build_shim(terminal(sys.stderr))
         build_fast_path(terminal(sys.stderr))
     checks = examine(store)
     if as_json:
         print_json({"schema": 1, "checks": msgspec.to_builtins(checks)})
     else:
         print_checks(terminal(sys.stdout), checks)
+
+
+@pacehound.command()
+@store_option
+@set_option
+def writer(store: Path, overrides: tuple[str, ...]) -> None:
+    """Write what is on Kafka into the history: a ClickHouse server (store.url), or the folder --store.
+
+    Any number of them share the work on a server; a folder belongs to one. Each can be killed at any moment.
+
+    Example: pacehound writer --set kafka.servers=broker:9092 --set store.url=http://clickhouse:8123/pacehound
+    """
+    from storage.process import run as run_writer
+
+    log_to_stderr()
+    run_writer(Settings.load(os.environ, overrides), store)
+
+
+@pacehound.command()
+@set_option
+def streams(overrides: tuple[str, ...]) -> None:
+    """Run a worker of the streams on Kafka: name slow and hung ranks of all jobs.
+
+    Any number of them share the work; each can be killed at any moment. The topics must be there (`pacehound topics`).
+
+    Example: pacehound streams --set kafka.servers=broker:9092
+    """
+    from streams.process import run as run_streams
+
+    log_to_stderr()
+    sys.exit(run_streams(Settings.load(os.environ, overrides)))
 
 
 @pacehound.command()
@@ -342,6 +391,9 @@ def analyze(
     else:
         print_analysis(terminal(sys.stdout), analysis)
     sys.exit(0 if sources or calls else 2)
+
+
+pacehound.add_command(whatif)
 
 
 @pacehound.command()
@@ -482,6 +534,207 @@ def _score_root_causes(n_seeds: int, is_whole: bool, settings: Settings) -> list
 
 
 @pacehound.command()
+@set_option
+def topics(overrides: tuple[str, ...]) -> None:
+    """Create the topics on Kafka that are missing and check those that are there, then end.
+
+    Every process does the same when it starts; run this first where only one account may create topics.
+    """
+    from pacehound.bus.kafka_topics import ensure_topics
+    from pacehound.topics import TOPICS
+
+    settings = Settings.load(os.environ, overrides).kafka
+    ensure_topics(settings)
+    click.echo(f"pacehound: {len(TOPICS)} topics of {settings.prefix}* are as they should be", err=True)
+
+
+@pacehound.command()
+@set_option
+def alerts(overrides: tuple[str, ...]) -> None:
+    """Tell people of the incidents on Kafka, once per state of each, until stopped."""
+    from alerts.service import run as run_alerts
+
+    log_to_stderr()
+    run_alerts(Settings.load(os.environ, overrides))
+
+
+@pacehound.command()
+@set_option
+def actuators(overrides: tuple[str, ...]) -> None:
+    """Decide what would be done about the incidents on Kafka, once each, until stopped; nothing is done."""
+    from actuators.service import run as run_actuators
+
+    log_to_stderr()
+    run_actuators(Settings.load(os.environ, overrides))
+
+
+@pacehound.command()
+@click.option("--ranks", type=click.IntRange(8), default=8, show_default=True, help="Ranks of a job, a multiple of 4.")
+@click.option("--iterations", type=click.IntRange(120), default=600, show_default=True, help="Steps of a job.")
+@click.option("--jobs", type=click.IntRange(0), default=1, show_default=True, help="How many, in turn; 0: without end.")
+@click.option("--name", default="simulated", show_default=True, help="What the names of the jobs begin with.")
+@click.option("--fast", is_flag=True, help="As fast as Kafka takes it, as if the job had just ended.")
+@set_option
+def simulate(ranks: int, iterations: int, jobs: int, name: str, fast: bool, overrides: tuple[str, ...]) -> None:
+    """Put simulated training jobs on Kafka, in real time: a slow rank, a slow link, a healthy one, and so on.
+
+    They look to the pipeline as jobs do whose hosts run an agent.
+    """
+    from itertools import count, islice
+
+    from pacehound.bus.kafka import KafkaProducer
+    from pacehound.bus.kafka_topics import ensure_topics
+    from pacehound.engine.feed import feed
+    from pacehound.engine.process import started, when_available
+    from simulator.demo_load import demo_job
+    from simulator.job import simulate as simulated
+
+    log_to_stderr()
+    if ranks % 4:
+        raise InvalidInput(f"--ranks {ranks} is no multiple of 4")
+    settings = Settings.load(os.environ, overrides)
+    with started("simulate", settings) as process:
+        if not when_available(process, lambda: ensure_topics(settings.kafka, timeout_s=10.0)):
+            return
+        producer = KafkaProducer(settings.kafka, "simulate")
+        try:
+            for number in islice(count(), jobs or None):
+                start_s = process.clock.now_ns() // 10**9
+                spec = demo_job(
+                    number,
+                    name=f"{name}-{start_s}-{number}",
+                    ranks=ranks,
+                    iterations=iterations,
+                    start_unix_ns=start_s * 10**9,
+                )
+                simulation = simulated(spec)
+                if fast:
+                    duration_s = int(simulation.iteration_times_s.sum()) + 1
+                    simulation = simulated(replace(spec, start_unix_ns=(start_s - duration_s) * 10**9))
+                sent = feed(
+                    simulation.events(),
+                    producer,
+                    process.clock,
+                    process.pulse,
+                    process.stopping,
+                    is_paced=not fast,
+                )
+                producer.flush(60.0)
+                click.echo(f"pacehound: {spec.job}: {sent} events", err=True)
+                if process.stopping.is_set():
+                    return
+        finally:
+            producer.close()
+
+
+@pacehound.command()
+@set_option
+@json_option
+def status(overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show the health of the pipeline: topics and lag from Kafka, and what its processes say (`telemetry.targets`)."""
+    from pacehound.clock import SystemClock
+    from pacehound.engine.status import status_answer
+    from pacehound.engine.survey import print_status, survey
+    from pacehound.report import terminal
+
+    found = survey(Settings.load(os.environ, overrides), SystemClock())
+    if as_json:
+        print_json(status_answer(found))
+    else:
+        print_status(terminal(sys.stdout), found)
+
+
+@pacehound.group(name="dead-letters")
+def dead_letters() -> None:
+    """See what could not be processed, and try it again.
+
+    The letters are read from Kafka where kafka.servers is set, else from the store.
+    """
+
+
+@dead_letters.command(name="list")
+@click.option("--topic", help="Only those of this topic.")
+@store_option
+@set_option
+@json_option
+def list_letters(topic: str | None, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """List them, the oldest first."""
+    from pacehound.clock import SystemClock
+    from pacehound.engine.dead_letters import letters_answer, listed
+    from pacehound.engine.letters_page import print_letters
+    from pacehound.report import terminal
+
+    with dead_letters_of(Settings.load(os.environ, overrides), store) as letters:
+        found = [one for one in listed(letters()) if topic in (None, one.source_topic)]
+    if as_json:
+        print_json(letters_answer(found))
+    else:
+        print_letters(terminal(sys.stdout), found, SystemClock().now_ns())
+
+
+@dead_letters.command(name="show")
+@click.argument("letter_id", metavar="ID")
+@store_option
+@set_option
+@json_option
+def show_letter(letter_id: str, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show everything about one; the beginning of its id is enough."""
+    from pacehound.engine.dead_letters import chosen, letter_answer
+    from pacehound.engine.letters_page import print_letter
+    from pacehound.report import terminal
+
+    with dead_letters_of(Settings.load(os.environ, overrides), store) as letters:
+        found = chosen(letters, letter_id)
+    if as_json:
+        print_json({"schema": 1, "letters": [letter_answer(letter) for letter in found]})
+    else:
+        for letter in found:
+            print_letter(terminal(sys.stdout), letter)
+
+
+@dead_letters.command(name="replay")
+@click.argument("letter_ids", metavar="[ID]…", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every one that has not been replayed.")
+@set_option
+@json_option
+def replay_letters(letter_ids: tuple[str, ...], is_all: bool, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Put them on the topics that they came from again, and mark them as replayed. Needs Kafka."""
+    from pacehound.bus.kafka import KafkaProducer
+    from pacehound.clock import SystemClock
+    from pacehound.engine.dead_letters import kafka_letters, letters_answer
+    from pacehound.engine.dead_letters import replay as replay_dead_letters
+
+    if bool(letter_ids) == is_all:
+        raise InvalidInput("say which: the beginnings of their ids, or --all")
+    kafka = Settings.load(os.environ, overrides).kafka
+    producer = KafkaProducer(kafka, "dead-letters")
+    try:
+        done = replay_dead_letters(
+            lambda: kafka_letters(kafka), letter_ids, is_all, producer, now_ns=SystemClock().now_ns()
+        )
+    finally:
+        producer.close()
+    if as_json:
+        print_json(letters_answer(done))
+    else:
+        click.echo(f"replayed {len(done)} dead letter{'' if len(done) == 1 else 's'}")
+
+
+@contextmanager
+def dead_letters_of(settings: Settings, store: Path) -> Iterator[Callable[[], Iterable[DeadLetter]]]:
+    """Where they are: on Kafka, else in the store."""
+    from pacehound.engine.dead_letters import STORED_LETTERS, kafka_letters, stored_letters
+
+    if settings.kafka.servers:
+        yield lambda: kafka_letters(settings.kafka)
+        return
+    from pacehound.embedded import history
+
+    with history(store) as answers:
+        yield lambda: stored_letters(answers.sql(STORED_LETTERS))
+
+
+@pacehound.command()
 @json_option
 def version(as_json: bool) -> None:
     """Print the version."""
@@ -498,13 +751,6 @@ def log_to_stderr() -> None:
     )
     for name in ("pacehound", *SIBLINGS):
         logging.getLogger(name).setLevel(logging.INFO)
-
-
-def print_json(answer: dict[str, Any]) -> None:
-    """One JSON object on stdout."""
-    import msgspec
-
-    click.echo(msgspec.json.encode(answer).decode())
 
 
 def main() -> None:

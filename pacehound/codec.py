@@ -8,6 +8,7 @@ message again (protobuf merges repeated fields), which is how an HTTP request ca
 
 from __future__ import annotations
 
+import struct
 from typing import Any, get_args
 
 import msgspec
@@ -18,17 +19,30 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData, ResourceLogs
 
 from pacehound import events
+from pacehound.arrow_body import is_compressed
 from pacehound.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, UnknownSchema
 from pacehound.finite import unfit_field
+from pacehound.operations import OPERATION_SCHEMA, Operations
 from pacehound.rounds import Rounds
 from pacehound.routing import Event
 
 SCHEMA_VERSION = 1
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
+MAX_RECORDS = 100_000
+"""More records in one message than anybody sends; each that cannot be read would be a dead letter of its own."""
+
+MAX_NAME_CHARS = 1_024
+"""Names become keys of messages, and of what is kept about them."""
+
+MIN_ROW_BYTES = 16
+"""No row of calls or rounds takes less: columns that stand for more rows than they hold are not unpacked."""
+
 CALLS_EVENT = "pacehound.calls"
 ROUNDS_EVENT = "pacehound.rounds"
+OPERATIONS_EVENT = "pacehound.operations"
+_ARROW_EVENTS = (CALLS_EVENT, ROUNDS_EVENT, OPERATIONS_EVENT)
 _JSON_EVENTS: dict[str, type] = {
     "pacehound.topology": events.Topology,
     "pacehound.progress": events.Progress,
@@ -44,10 +58,13 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.changepoint": events.Changepoint,
     "pacehound.group_outlier": events.GroupOutlier,
     "pacehound.finding": events.Finding,
+    "pacehound.what_if": events.WhatIfPrice,
     "pacehound.incident": events.Incident,
     "pacehound.decision": events.Decision,
+    "pacehound.notification": events.Notification,
     "pacehound.dead_letter": events.DeadLetter,
 }
+_NAMES = ("job", "host", "communicator", "stream", "source_topic")
 _NAME_OF = {kind: name for name, kind in _JSON_EVENTS.items()}
 
 # What reading a hostile body can raise in the libraries below. Arrow reports most of a broken IPC stream as OSError.
@@ -62,6 +79,8 @@ _UNREADABLE = (
     IndexError,
     AttributeError,
     OverflowError,
+    struct.error,
+    RecursionError,  # brackets within brackets
 )
 
 # A body written by these settings is the same on every machine and Arrow version that reads it.
@@ -97,6 +116,10 @@ def encode(event: Event) -> bytes:
         _encode_calls(event, record)
     elif isinstance(event, Rounds):
         _encode_rounds(event, record)
+    elif isinstance(event, Operations):
+        record.event_name = OPERATIONS_EVENT
+        record.time_unix_nano = max(event.time_ns, 0)
+        record.body.bytes_value = _write_arrow(event.rows)
     else:
         if unfit := unfit_field(event):
             raise ValueError(f"{type(event).__name__} of job {event.job!r}: {unfit} is no finite number")
@@ -138,6 +161,9 @@ def records_of(message: bytes) -> list[tuple[ResourceLogs, LogRecord]]:
         data = LogsData.FromString(message)
     except DecodeError as error:
         raise MalformedMessage(f"not an OTLP logs message ({len(message)} bytes): {error}") from error
+    n_records = sum(len(scope.log_records) for r in data.resource_logs for scope in r.scope_logs)
+    if n_records > MAX_RECORDS:
+        raise MalformedMessage(f"a message of {n_records} log records; at most {MAX_RECORDS} are taken")
     found = [(r, record) for r in data.resource_logs for scope in r.scope_logs for record in scope.log_records]
     if not found:
         raise MalformedMessage(f"an OTLP message of {len(message)} bytes without any log record")
@@ -157,7 +183,7 @@ def single(resource_logs: ResourceLogs, record: LogRecord) -> bytes:
 def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
     """One log record as an event; errors as in `decode`."""
     name = record.event_name
-    if name not in _JSON_EVENTS and name not in (CALLS_EVENT, ROUNDS_EVENT):
+    if name not in _JSON_EVENTS and name not in _ARROW_EVENTS:
         raise UnknownSchema(f"event name {name!r} is not one of Pacehound's")
     attributes = {kv.key: kv.value for kv in record.attributes}
     version = attributes.get("pacehound.schema", AnyValue()).int_value
@@ -166,12 +192,15 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
     try:
         if name in _JSON_EVENTS:
             event: Event = msgspec.json.decode(record.body.bytes_value, type=_JSON_EVENTS[name])
-            return event
+            _check_numbers(event)
+            return _named(event)
         resource = {kv.key: kv.value for kv in resource_logs.resource.attributes}
         table = _read_arrow(record.body.bytes_value)
         if name == CALLS_EVENT:
-            return _decode_calls(resource, attributes, table)
-        return _decode_rounds(resource, attributes, table)
+            return _named(_decode_calls(resource, attributes, table))
+        if name == OPERATIONS_EVENT:
+            return _named(_decode_operations(resource, table))
+        return _named(_decode_rounds(resource, attributes, table))
     except RejectedMessage:
         raise
     except msgspec.ValidationError as error:
@@ -181,6 +210,30 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
         raise MalformedMessage(f"{name}: {error}") from error
     except _UNREADABLE as error:
         raise MalformedMessage(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def _named(event: Event) -> Event:
+    """The event, if its names are none that nobody can pass on.
+
+    Raises
+    ------
+    InvalidEvent
+        A name is too long for a key.
+
+    """
+    for name in _NAMES:
+        value = getattr(event, name, "")
+        if len(value) > MAX_NAME_CHARS:
+            raise InvalidEvent(f"the {name} has {len(value)} characters; at most {MAX_NAME_CHARS} are taken")
+    return event
+
+
+def _check_numbers(event: Event) -> None:
+    """JSON has no largest number; what passes the event on has."""
+    for name in ("time_ns", "attempt"):
+        number = getattr(event, name)
+        if not -(1 << 63) <= number < 1 << 63:
+            raise InvalidEvent(f"{name} is {number}, which is no 64-bit integer")
 
 
 def _encode_calls(batch: CallBatch, record: LogRecord) -> None:
@@ -221,6 +274,8 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
         raise InvalidEvent(f"calls batch says it has {count} rows and has {len(batch)}")
     for name, constant in (("job", batch.job), ("communicator", batch.communicator), ("source", batch.source)):
         column = rows.column(name)
+        if len(column.dictionary) == 1 and column.dictionary[0].as_py() == constant:
+            continue
         used = set(column.dictionary.take(column.indices.unique()).to_pylist()) if len(batch) else set()
         if used - {constant}:
             raise InvalidEvent(f"calls batch of {name} {constant!r} has rows of {sorted(used - {constant})}")
@@ -231,20 +286,32 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
     return batch
 
 
-def _conform(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _decode_operations(resource: dict[str, AnyValue], rows: pa.RecordBatch) -> Operations:
+    return Operations(
+        job=_text(resource, "pacehound.job"),
+        attempt=_integer(resource, "pacehound.attempt"),
+        host=_text(resource, "host.name"),
+        rows=_conform(rows, OPERATION_SCHEMA, "operation"),
+    )
+
+
+def _conform(rows: pa.RecordBatch, schema: pa.Schema = CALL_SCHEMA, what: str = "call") -> pa.RecordBatch:
     """Columns in the order of this version; unknown ones are ignored, nulls and missing ones refused."""
-    missing = [spec.name for spec in CALL_SCHEMA if spec.name not in rows.schema.names]
+    if rows.schema.equals(schema) and not any(column.null_count for column in rows.columns):
+        return rows
+    names = set(rows.schema.names)
+    missing = [spec.name for spec in schema if spec.name not in names]
     if missing:
-        raise MalformedMessage(f"call columns {missing} are missing")
+        raise MalformedMessage(f"{what} columns {missing} are missing")
     arrays = []
-    for spec in CALL_SCHEMA:
+    for spec in schema:
         array = rows.column(spec.name)
+        if array.null_count:  # before the cast: a column of nulls takes no bytes, however long it is
+            raise MalformedMessage(f"{what} column {spec.name!r} has {array.null_count} nulls")
         if array.type != spec.type:
             array = array.cast(spec.type)
-        if array.null_count:
-            raise MalformedMessage(f"call column {spec.name!r} has {array.null_count} nulls")
         arrays.append(array)
-    conformed = pa.RecordBatch.from_arrays(arrays, schema=CALL_SCHEMA)
+    conformed = pa.RecordBatch.from_arrays(arrays, schema=schema)
     conformed.validate(full=True)  # dictionary indices out of range would read foreign memory later
     return conformed
 
@@ -286,7 +353,10 @@ def _decode_rounds(resource: dict[str, AnyValue], attributes: dict[str, AnyValue
     ranks = tuple(v.int_value for v in attributes["pacehound.ranks"].array_value.values)
 
     def grid(name: str, kind: type[np.generic] = np.int64) -> Any:
-        flat = rows.column(name).flatten().to_numpy(zero_copy_only=False).astype(kind, copy=False)
+        column = rows.column(name)
+        if not pa.types.is_fixed_size_list(column.type) or not pa.types.is_primitive(column.type.value_type):
+            raise MalformedMessage(f"rounds column {name!r} holds {column.type}, not as many numbers for each round")
+        flat = column.flatten().to_numpy(zero_copy_only=False).astype(kind, copy=False)
         return flat.reshape(rows.num_rows, len(ranks))
 
     def algorithm() -> Any:
@@ -321,11 +391,15 @@ def _write_arrow(rows: pa.RecordBatch) -> bytes:
 
 
 def _read_arrow(body: bytes) -> pa.RecordBatch:
+    if is_compressed(body):
+        raise MalformedMessage("an Arrow body is compressed; send it plain, the bus compresses it")
     with pa.ipc.open_stream(body) as reader:
         batches = list(reader)
     if len(batches) != 1:
         raise MalformedMessage(f"an Arrow body holds {len(batches)} record batches, not one")
     batch: pa.RecordBatch = batches[0]
+    if batch.num_rows * MIN_ROW_BYTES > len(body):
+        raise MalformedMessage(f"an Arrow body of {len(body)} bytes says it has {batch.num_rows} rows")
     batch.validate(full=True)
     return batch
 
@@ -356,4 +430,4 @@ def _integer(attributes: dict[str, AnyValue], key: str) -> int:
     return number
 
 
-assert set(_JSON_EVENTS.values()) | {CallBatch, Rounds} == set(get_args(Event)), "an event has no encoding"
+assert set(_JSON_EVENTS.values()) | {CallBatch, Operations, Rounds} == set(get_args(Event)), "an event has no encoding"

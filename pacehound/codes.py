@@ -41,5 +41,7 @@ DTYPES = (
 )
 DTYPE_BYTES = (0, 1, 1, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 8, 16)
 REDOPS = ("unknown", "sum", "prod", "min", "max", "avg", "premul_sum", "band", "bor", "bxor")
+ALGORITHMS = ("", "ring", "tree", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+PROTOCOLS = ("", "ll", "ll128", "simple")
 DIRECTIONS = ("none", "send", "recv")
 SOURCES = ("unknown", "c10d", "shim", "profiler", "flight_recorder", "ras", "inspector", "kineto", "otlp", "simulator")

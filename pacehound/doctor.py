@@ -53,6 +53,8 @@ def examine(store: Path) -> list[Check]:
         ("python", check_python),
         ("torch hooks", check_torch),
         ("fast path", check_fast_path),
+        ("NCCL shim", check_shim),
+        ("NCCL profiler", check_profiler),
         ("shared memory", check_shared_memory),
         ("process watching", check_pidfd),
         ("stacks", check_stacks),
@@ -132,6 +134,72 @@ def check_fast_path() -> Check:
         detail="not built yet; Python hooks are used (some microseconds per call)",
         fix="pacehound doctor --build",
     )
+
+
+def check_shim() -> Check:
+    """The library before NCCL, for jobs whose calls the hooks do not see."""
+    shim = importlib.import_module("pacehound.instrument.shim")
+    reason = shim.reason_unavailable()
+    if reason:
+        return Check(
+            name="NCCL shim",
+            result="limited",
+            detail=f"{reason}; `run --nccl shim` does not work",
+            fix="install gcc or clang" if "compiler" in reason else "",
+        )
+    found = shim.find()
+    if found is None:
+        return Check(
+            name="NCCL shim", result="ok", detail="not built yet; `run --nccl shim` or `doctor --build` builds it"
+        )
+    return Check(name="NCCL shim", result="ok", detail=f"built: {found}; used by `run --nccl shim`")
+
+
+def check_profiler() -> Check:
+    """The plugin in NCCL, which sees when kernels begin and end; and whether the NCCL installed here is one for it."""
+    profiler = importlib.import_module("pacehound.instrument.profiler")
+
+    def limited(detail: str, fix: str = "") -> Check:
+        return Check(name="NCCL profiler", result="limited", detail=detail, fix=fix)
+
+    def ok(detail: str) -> Check:
+        return Check(name="NCCL profiler", result="ok", detail=detail)
+
+    reason = profiler.reason_unavailable()
+    if reason:
+        fix = "install gcc or clang" if "compiler" in reason else ""
+        return limited(f"{reason}; `run --nccl profiler` does not work", fix)
+    theirs = os.environ.get(profiler.VARIABLE, "")
+    if profiler.is_somebody_elses(theirs):
+        return limited(
+            f"{profiler.VARIABLE}={theirs} is set, and NCCL loads one plugin only",
+            f"unset {profiler.VARIABLE} for `run --nccl profiler`",
+        )
+    found = profiler.find()
+    if found is None:
+        return ok("not built yet; `run --nccl profiler` or `doctor --build` builds it")
+    version = profiler.installed_nccl()
+    if version is None:
+        return ok(f"built: {found}; which NCCL a job uses is not known here: the plugin looks, and says if it refuses")
+    said = f"NCCL {version // 10000}.{version // 100 % 100}.{version % 100}"
+    refused = profiler.refusal(found, version)
+    if refused:
+        return limited(f"{said}, which is installed here, is refused: {refused}")
+    return ok(f"built: {found}; works with {said}, which is installed here; used by `run --nccl profiler`")
+
+
+def build_shim(console: Console) -> None:
+    """Build the NCCL shim and the profiler plugin where that is possible; nothing where it is not."""
+    for route in ("shim", "profiler"):
+        module = importlib.import_module(f"pacehound.instrument.{route}")
+        if module.reason_unavailable():
+            continue
+        with console.status(f"building the NCCL {route} (C, a second)"):
+            try:
+                found = module.build()
+            except (RuntimeError, OSError) as error:
+                raise Unavailable(str(error)) from error
+        console.print(f"built: {found}")
 
 
 def check_shared_memory(folder: Path = Path("/dev/shm")) -> Check:
@@ -312,13 +380,14 @@ def check_port(port: int = OTLP_PORT) -> Check:
 
 
 def compile_detectors(console: Console) -> None:
-    """Compile the detectors of the head now, so that its first job does not wait for it; nothing without a head."""
+    """Compile the detectors and the what-if analysis now, so that nobody waits for it; nothing without a head."""
     try:
-        series = importlib.import_module("streams.level_series")
+        compiled = [importlib.import_module(name) for name in ("streams.level_series", "streams.whatif.warm")]
     except ImportError:
         return
     with console.status("compiling the detectors (once per version, half a minute)"):
-        series.warm_up()
+        for module in compiled:
+            module.warm_up()
 
 
 def build_fast_path(console: Console) -> None:

@@ -99,9 +99,12 @@ def open_parts(settings: Settings, folder: Path) -> Parts:
     from alerts.app import make_alerts
     from streams.level_series import warm_up
     from streams.pipeline import Pipeline
+    from streams.whatif import warm
 
     # Half a minute where nobody has compiled them yet: it must not begin with the first job's first iteration.
     threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
+    if settings.ops.every_steps:
+        threading.Thread(target=warm.warm_up, name="warm-up-what-if", daemon=True).start()
     store = SiblingStore(folder)
     try:
         actuators = Actuators(decided=store.decisions())

@@ -16,6 +16,9 @@ from pacehound.identity import event_id
 NEVER = -1
 """The sequence number of a rank that has launched, or completed, nothing yet."""
 
+MAX_WORLD_RANKS = 1 << 20
+"""No job has more; what is kept about a communicator grows with its largest rank."""
+
 UNTOLD = -2
 """Stands where the source does not say how far a rank is: no number, and no less than any other."""
 
@@ -54,6 +57,10 @@ class Topology:
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
+        if self.world_size > MAX_WORLD_RANKS:
+            raise InvalidEvent(f"a world of {self.world_size} ranks; at most {MAX_WORLD_RANKS} can be watched")
+        if not self.members:
+            raise InvalidEvent(f"communicator {self.name!r} has no members")
         _check_ranks("members", self.members, self.world_size)
         strangers = sorted(set(self.host_ranks) - set(self.members))
         if strangers:
@@ -268,6 +275,8 @@ class ProcessState:
         When it was first seen in this state.
     detail
         The exception that ended it, as far as the process itself could say.
+    unseen
+        Communication libraries that are at work in it and none of whose calls has been seen for a while.
 
     """
 
@@ -278,6 +287,7 @@ class ProcessState:
     exit_code: int | None = None
     signal: int | None = None
     detail: str = ""
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -660,13 +670,88 @@ class Finding:
         return event_id("finding", self.id, self.version)
 
 
+FixKind = Literal["worker", "stage", "optype"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixPrice:
+    """What a job would gain if one part of it were as the rest.
+
+    Attributes
+    ----------
+    what, name
+        `worker` (its DP rank and stage), `stage` or `optype`, and which.
+    ranks
+        World ranks of the part; empty for an operation type.
+    step_time_s
+        Mean simulated step time with it.
+    gain
+        Relative reduction of the mean step time: the share of the job's GPU-hours that it would give back.
+
+    """
+
+    what: FixKind
+    name: str
+    ranks: tuple[int, ...]
+    step_time_s: float
+    gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfPrice:
+    """What the stragglers of a job cost it in a window of sampled steps (the what-if analysis, live).
+
+    Attributes
+    ----------
+    first_step, last_step, n_steps
+        The window; sampled steps are not consecutive.
+    ranks
+        World size.
+    recorded_s, original_s, ideal_s
+        Mean step times: as recorded; simulated as it was, without launch delays; simulated without stragglers.
+    slowdown, waste
+        Original over ideal, and the share of the GPU-hours that is lost by it.
+    discrepancy
+        How far the simulated original lies from what was recorded; beyond 0.05 the rest should not be believed.
+    fixes
+        What fixing one part would give back, the best first.
+    patterns
+        Known causes that the window shows.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    first_step: int
+    last_step: int
+    n_steps: int
+    ranks: int
+    recorded_s: float
+    original_s: float
+    ideal_s: float
+    slowdown: float
+    waste: float
+    discrepancy: float
+    fixes: tuple[FixPrice, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+    def identity(self) -> str:
+        """Names (job, attempt, window)."""
+        return event_id("what-if", self.job, self.attempt, self.first_step, self.last_step)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What an incident has cost so far: excess time x ranks."""
+    """What an incident has cost so far: excess time x ranks.
+
+    `what_if` is the price of the job's stragglers in the last window of sampled steps, where operations are recorded.
+    """
 
     excess_s: float = 0.0
     ranks: int = 0
     gpu_hours: float = 0.0
+    what_if: WhatIfPrice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -691,6 +776,25 @@ class Incident:
     def identity(self) -> str:
         """Names the incident and its version."""
         return event_id("incident", self.id, self.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """Somebody has been told of a state of an incident: whoever tells the next time knows it from here.
+
+    `idempotency_key` is the one that the receiver was shown.
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    incident: str
+    state: IncidentState
+    idempotency_key: str
+
+    def identity(self) -> str:
+        """Names (incident, state)."""
+        return event_id("notification", self.incident, self.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -729,7 +833,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message that could not be processed: its bytes, where it stood, and why."""
+    """A message that could not be processed: its bytes, where it stood, and why.
+
+    Attributes
+    ----------
+    key
+        Its key; bytes of a foreign key that are no UTF-8 are replaced.
+    replayed_ns
+        When its bytes were put on their topic again; 0 while they were not. A letter that was replayed is said once
+        more, with this set.
+
+    """
 
     source_topic: str
     partition: int
@@ -740,6 +854,8 @@ class DeadLetter:
     payload: bytes = field(repr=False)
     job: str = ""
     attempt: int = 0
+    key: str = ""
+    replayed_ns: int = 0
 
     def identity(self) -> str:
         """Names (topic, partition, offset)."""

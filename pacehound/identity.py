@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections.abc import Sequence
+from typing import Literal
 
 _DIGEST_BYTES = 16  # the size of an OpenTelemetry trace id, so that a round's id can be one
 
@@ -58,3 +60,47 @@ def round_trace_id(communicator: str, seq: int, source: int = -1, destination: i
     the collectives, so the two world ranks are part of the hash there.
     """
     return digest("round", communicator, seq, source, destination)
+
+
+def nccl_communicator_id(job: str, attempt: int, unique_id: bytes) -> bytes:
+    """The id of a communicator that NCCL made from a unique id, which all of its ranks are given.
+
+    The NCCL shim computes the same 16 bytes in C (collector/native/shim_comms.c).
+
+    Parameters
+    ----------
+    job, attempt
+        As in `communicator_id`.
+    unique_id
+        The 128 bytes of `ncclUniqueId`; the first, where there are several.
+
+    """
+    return _nccl_digest("nccl init", job, attempt, unique_id)
+
+
+def nccl_child_id(
+    job: str, attempt: int, parent: bytes, kind: Literal["split", "shrink"], ordinal: int, what: Sequence[int]
+) -> bytes:
+    """The id of a communicator that was made of another one; nobody but its parent's members has to agree.
+
+    Parameters
+    ----------
+    job, attempt
+        As in `communicator_id`.
+    parent
+        The parent's id.
+    kind
+        How it was made.
+    ordinal
+        How many splits (or shrinks) of the parent came before, those with no colour too.
+    what
+        The colour, or the ranks that are left out, in order.
+
+    """
+    packed = struct.pack(f"<I{len(what)}i", ordinal, *(sorted(what) if kind == "shrink" else what))
+    return _nccl_digest(f"nccl {kind}", job, attempt, parent + packed)
+
+
+def _nccl_digest(kind: str, job: str, attempt: int, rest: bytes) -> bytes:
+    head = kind.encode() + b"\0" + job.encode()[:255] + b"\0" + struct.pack("<I", attempt)
+    return hashlib.blake2b(head + rest, digest_size=_DIGEST_BYTES).digest()

@@ -12,10 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pacehound.events import Cost, Decision, Finding, Incident, Instant
+from pacehound.events import Cost, Decision, Finding, Incident, Instant, WhatIfPrice
+from pacehound.whatif.result import LEAST_SLOWDOWN_TOLD, MOST_DISCREPANCY
 
 WIDTH = 80
 _MOST_RANKS = 12
+_NEARLY_ALL = 0.9
 _MOST_SENTENCES = 10
 
 CAUSES = {
@@ -148,7 +150,32 @@ def cost_words(cost: Cost) -> str:
     if not cost.excess_s and not cost.gpu_hours:
         return ""
     hours = f"{cost.gpu_hours:.1f}" if cost.gpu_hours >= 1 else f"{cost.gpu_hours:.2g}"
-    return f"{seconds_words(cost.excess_s)} lost by each of {cost.ranks} ranks = {hours} GPU-hours"
+    lost = f"{seconds_words(cost.excess_s)} lost by each of {cost.ranks} ranks = {hours} GPU-hours"
+    return f"{lost}; {price_words(cost.what_if)}" if cost.what_if is not None else lost
+
+
+def price_words(price: WhatIfPrice) -> str:
+    """What the stragglers of a window take, and what the best fix would give back.
+
+    >>> from pacehound import events
+    >>> price_words(WhatIfPrice(job="j", attempt=0, time_ns=0, first_step=8, last_step=64, n_steps=8, ranks=4,
+    ...     recorded_s=2.0, original_s=1.98, ideal_s=1.5, slowdown=1.32, waste=0.242, discrepancy=0.01,
+    ...     fixes=(events.FixPrice(what="stage", name="1", ranks=(2, 3), step_time_s=1.39, gain=0.298),
+    ...            events.FixPrice(what="worker", name="dp 0, stage 1", ranks=(2,), step_time_s=1.4, gain=0.293),)))
+    'in steps 8 to 64, worker dp 0, stage 1 (rank 2) as the others are would give back 29 % of the GPU-hours'
+    """
+    window = f"in steps {price.first_step} to {price.last_step}"
+    if price.discrepancy > MOST_DISCREPANCY:
+        return f"{window}, the simulation is {price.discrepancy:.0%} off: it prices nothing"
+    best_gain = max((fix.gain for fix in price.fixes), default=0.0)
+    if best_gain < LEAST_SLOWDOWN_TOLD - 1:
+        return f"{window}, no single worker, stage or operation type explains it"
+    # A stage gives back what its slow worker does: the smallest part that explains nearly all of it is named.
+    enough = [fix for fix in price.fixes if fix.gain >= _NEARLY_ALL * best_gain]
+    best = min(enough, key=lambda fix: (len(fix.ranks) or price.ranks, -fix.gain))
+    who = f" ({ranks_words(best.ranks)})" if best.ranks else ""
+    as_what = "as the others are" if best.what != "optype" else "without its stragglers"
+    return f"{window}, {best.what} {best.name}{who} {as_what} would give back {100 * best.gain:.0f} % of the GPU-hours"
 
 
 def decision_words(decision: Decision) -> str:

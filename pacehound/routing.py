@@ -17,12 +17,15 @@ from pacehound.events import (
     IterationSample,
     JobHistory,
     Markers,
+    Notification,
     Progress,
     SignatureMismatch,
     Tick,
     Topology,
     Watermark,
+    WhatIfPrice,
 )
+from pacehound.operations import Operations
 from pacehound.rounds import Rounds
 
 Event = (
@@ -35,6 +38,7 @@ Event = (
     | HostVitals
     | HostEvidence
     | JobHistory
+    | Operations
     | Rounds
     | SignatureMismatch
     | Watermark
@@ -42,8 +46,10 @@ Event = (
     | Changepoint
     | GroupOutlier
     | Finding
+    | WhatIfPrice
     | Incident
     | Decision
+    | Notification
     | DeadLetter
 )
 
@@ -69,17 +75,21 @@ def route(event: Event) -> tuple[topics.Topic, str]:
             return (topics.HOSTS if is_host else topics.CALLS), event.stream
         case HostSample() | HostVitals() | HostEvidence():
             return topics.HOSTS, host_stream(event.job, event.host)
+        case Operations():
+            return topics.OPS, host_stream(event.job, event.host)
         case JobHistory():
             return topics.HOSTS, event.job
         case Rounds() | SignatureMismatch() | Watermark():
             return topics.ROUNDS, event.job
         case IterationSample():
             return topics.ITERATIONS, event.job
-        case Changepoint() | GroupOutlier() | Finding():
+        case Changepoint() | GroupOutlier() | Finding() | WhatIfPrice():
             return topics.FINDINGS, event.job
         case Incident():
             return topics.INCIDENTS, event.job
         case Decision():
             return topics.DECISIONS, event.job
+        case Notification():
+            return topics.NOTIFICATIONS, event.job
         case DeadLetter():
             return topics.DEAD_LETTERS, event.source_topic

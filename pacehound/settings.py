@@ -59,7 +59,31 @@ class AgentSettings:
     flush_s: float = 1.0
     """Batches are cut after this at the latest, and progress is sent this often."""
     max_backlog_bytes: int = 64 * 1024 * 1024
-    """Held while the head node is away; beyond it the oldest calls are dropped and counted."""
+    """Held while the head node or Kafka is away; beyond it the oldest calls are dropped and counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpsSettings:
+    """Operations of training steps (forward, backward, send, receive), which the what-if analysis simulates."""
+
+    every_steps: int = 0
+    """One step in so many is recorded; 0: none."""
+    window_steps: int = 8
+    """Recorded steps per analysis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """Where Kafka is, for the processes that use it."""
+
+    servers: str = ""
+    """HOST:PORT of some brokers, separated by commas."""
+    prefix: str = "pacehound."
+    """What the names of all topics and consumer groups begin with, for a cluster that others use too."""
+    client_file: str = ""
+    """A file of librdkafka settings, a `key=value` per line: SASL, TLS. Empty: plain text."""
+    replication: int = 1
+    """Copies of each partition of the topics that are created; 3 where there are as many brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +92,46 @@ class AlertSettings:
 
     webhook_url: str = ""
     """An incident is posted here as JSON, once per state; empty: nobody."""
+    alertmanager_url: str = ""
+    """A Prometheus Alertmanager, as in `http://HOST:9093`; for `pacehound alerts`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Where the history goes, how soon, and how long it is kept."""
+
+    url: str = ""
+    """A ClickHouse server, as in `https://HOST:8443/pacehound`; empty: the embedded engine, in this process."""
+    user: str = ""
+    """Who logs in there, where the URL does not say; empty: `default`."""
+    password: str = field(default="", repr=False)
+    """Better given by its variable than on a command line, which everybody on the host can read."""
+    flush_s: float = 2.0
+    """A message of a quiet partition is written after this at the latest; a busy one fills its block sooner."""
+    max_held_bytes: int = 256 * 1024 * 1024
+    """Message bytes read and not yet written; beyond it the writer reads no more."""
+    raw_calls_hours: int = 48
+    """Every call of every rank; the largest table by far."""
+    host_days: int = 30
+    """Samples of processes, GPUs and links, and markers."""
+    window_days: int = 180
+    """The calls around incidents, stacks and kernel logs."""
+    rollup_days: int = 400
+    """Calls per minute, iterations, topology."""
+    dead_letter_days: int = 30
+    """What could not be processed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """What the processes say of themselves, and to whom."""
+
+    listen: str = ""
+    """HOST:PORT where Prometheus metrics and the health are served; empty: nowhere."""
+    targets: str = ""
+    """URLs of other processes' metrics, separated by commas, for `pacehound status`."""
+    traces_endpoint: str = ""
+    """Base URL of an OTLP/HTTP receiver of our own traces; empty: none are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +147,11 @@ class Settings:
     slow: SlowSettings = field(default_factory=SlowSettings)
     stream: StreamSettings = field(default_factory=StreamSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    ops: OpsSettings = field(default_factory=OpsSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     @classmethod
     def load(cls, environ: Mapping[str, str], overrides: Iterable[str] = ()) -> Settings:
@@ -117,15 +185,25 @@ class Settings:
         )
 
     def as_overrides(self) -> list[str]:
-        """What differs from the defaults, as `key=value`, to hand to a process that this one starts."""
+        """What differs from the defaults, as `key=value`, to hand to a process that this one starts.
+
+        Passwords are left out: everybody on the host can read a command line.
+        """
         defaults = Settings()
         changed = []
         for key in known_keys():
             component, name = key.split(".")
+            if not _field(component, name).repr:
+                continue
             value = getattr(getattr(self, component), name)
             if value != getattr(getattr(defaults, component), name):
                 changed.append(f"{key}={value}")
         return changed
+
+
+def _field(component: str, name: str) -> dataclasses.Field[Any]:
+    kind = typing.get_type_hints(Settings)[component]
+    return next(one for one in dataclasses.fields(kind) if one.name == name)
 
 
 def known_keys() -> dict[str, type]:
@@ -138,7 +216,7 @@ def known_keys() -> dict[str, type]:
 
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
-_POSITIVE = ("_s", "_bytes", "min_change")
+_POSITIVE = ("_s", "_bytes", "_hours", "_days", "min_change", "window_steps")
 
 
 def _parse(key: str, text: str, kind: type | types.UnionType) -> Any:

@@ -39,16 +39,35 @@ class Topic:
 CALLS = Topic(name="calls", key="communicator", partitions=32, retention_s=6 * HOUR_S)
 TOPOLOGY = Topic(name="topology", key="communicator", partitions=8, retention_s=None)
 HOSTS = Topic(name="hosts", key="job and host", partitions=8, retention_s=DAY_S)
+OPS = Topic(name="ops", key="job and host", partitions=8, retention_s=DAY_S)
 ROUNDS = Topic(name="rounds", key="job", partitions=8, retention_s=6 * HOUR_S)
 ITERATIONS = Topic(name="iterations", key="job", partitions=8, retention_s=DAY_S)
 FINDINGS = Topic(name="findings", key="job", partitions=8, retention_s=30 * DAY_S)
 INCIDENTS = Topic(name="incidents", key="job", partitions=8, retention_s=30 * DAY_S)
 DECISIONS = Topic(name="decisions", key="job", partitions=8, retention_s=30 * DAY_S)
+SNAPSHOTS = Topic(name="snapshots", key="partition and key of its state", partitions=8, retention_s=None)
+# Kept longer than the incidents it speaks of, and not compacted: a key is written about once, so that compaction would
+# remove nothing and the topic grow for ever. Partitions and key are those of the incidents: who gets a partition of
+# these reads the same one of those, and knows what was told.
+NOTIFICATIONS = Topic(name="notifications", key="job", partitions=INCIDENTS.partitions, retention_s=60 * DAY_S)
 DEAD_LETTERS = Topic(name="dead-letters", key="source topic", partitions=4, retention_s=30 * DAY_S)
 
 TOPICS = {
     topic.name: topic
-    for topic in (CALLS, TOPOLOGY, HOSTS, ROUNDS, ITERATIONS, FINDINGS, INCIDENTS, DECISIONS, DEAD_LETTERS)
+    for topic in (
+        CALLS,
+        TOPOLOGY,
+        HOSTS,
+        OPS,
+        ROUNDS,
+        ITERATIONS,
+        FINDINGS,
+        INCIDENTS,
+        DECISIONS,
+        NOTIFICATIONS,
+        SNAPSHOTS,
+        DEAD_LETTERS,
+    )
 }
 
 

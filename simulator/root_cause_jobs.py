@@ -53,6 +53,8 @@ from simulator.spec import JobSpec
 SUSPECT_AFTER_S = 3.0
 """`hang.suspect_after_s` for these jobs: they hang for `HANG_S` and no longer, to be simulated quickly."""
 HANG_S = 12.0
+LARGE_HANG_S = 20.0
+"""Ten iterations must fit in after a dump, too, before a hang is one: at 4,096 ranks they take four seconds."""
 
 WORLD_SIZES = (16, 64)
 STEPS_BEFORE_HANG = (18, 26)
@@ -254,7 +256,7 @@ def _gone_host(draw: _Draw) -> _Injected:
 
 def _slow_compute(draw: _Draw) -> _Injected:
     ranks = draw.ranks()
-    slow = SlowCompute(ranks=ranks, factor=float(draw.rng.uniform(1.6, 2.5)), from_step=draw.step)
+    slow = SlowCompute(ranks=ranks, factor=_factor(draw, 1.6, 2.5), from_step=draw.step)
     if not draw.has_times:
         mark = _may("no device start and end: neither arrivals nor transfers are seen, so no S1 to S3")
     elif draw.hides_peers():
@@ -263,6 +265,15 @@ def _slow_compute(draw: _Draw) -> _Injected:
         mark = _must(_NAMED, "its own time grows while everybody else waits for it, and starts and ends are seen")
     has_vitals = draw.chance() and draw.source.run_ahead_calls > 0  # a rank on gloo has no GPU that could be hot
     return _Injected(faults=(slow,), cause="S1", culprits=ranks, changes={"has_vitals": has_vitals}, mark=mark)
+
+
+def _factor(draw: _Draw, low: float, high: float) -> float:
+    """How much longer a slow rank computes, for the iteration to grow by more than the tenth that counts as slow.
+
+    With more stages than micro-batches, bubbles hide that share of a stage's delay.
+    """
+    hidden = max(1.0, draw.layout.pp / draw.base.micro_batches)
+    return 1.0 + (float(draw.rng.uniform(low, high)) - 1.0) * hidden
 
 
 def _link_mark(draw: _Draw, link: tuple[int, int], kind: CommunicatorKind, size: int) -> _Mark:
@@ -375,7 +386,7 @@ def _slow_both(draw: _Draw) -> _Injected | None:
     if not links or draw.base.overlaps:
         return None
     link = draw.one(links)
-    factor = float(draw.rng.uniform(1.8, 2.2))
+    factor = _factor(draw, 1.8, 2.2)
     faults = (
         SlowCompute(ranks=(link[0],), factor=factor, from_step=draw.step),
         _slow_link(draw, link, "dp", (factor - 1.0) * _compute_s(draw)),
@@ -650,7 +661,8 @@ def large_cases() -> Iterator[RootCauseCase]:
         first = (100_000 + 100 * index) * len(names) + names.index(name)
         seeds = range(first, first + 100 * len(names), len(names))
         drawn = (case_of(source, seed, _LARGE) for seed in seeds)
-        yield next(case for case in drawn if case.truth.must_name == (name not in _NOBODYS))
+        case = next(case for case in drawn if case.truth.must_name == (name not in _NOBODYS))
+        yield replace(case, spec=replace(case.spec, hang_s=LARGE_HANG_S))
 
 
 _NOBODYS = ("symmetric hang", "pauses")

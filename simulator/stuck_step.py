@@ -63,26 +63,22 @@ def slot_of(program: StageProgram, kind: CommunicatorKind, nth: int) -> int:
     return slots[nth]
 
 
-def play(
-    spec: JobSpec,
-    programs: list[StageProgram],
-    steps: list[Step],
-    fault: LastStep,
-    now: FloatArray,
-    compute: list[FloatArray],
-    transfer_s: list[FloatArray],
-    arrival: list[FloatArray],
-    end: list[FloatArray],
-) -> None:
-    """Fill `arrival` and `end`, per stage of shape `(n_slots, dp, tp)`; what never happens stays infinite.
+class Play:
+    """One step, rank by rank; `run` fills `arrival` and `end`.
 
-    `now` is when each rank begins, shape `(pp, dp, tp)`; `compute` and `transfer_s` are durations per stage, of shapes
-    `(n_computations, dp, tp)` and `(n_slots, dp, tp)`.
+    Parameters
+    ----------
+    spec, programs, steps, fault
+        The job, its stages' programs and their order, and what goes wrong.
+    now
+        When each rank begins, shape `(pp, dp, tp)`.
+    compute, transfer_s
+        Durations per stage, of shapes `(n_computations, dp, tp)` and `(n_slots, dp, tp)`.
+    arrival, end
+        Per stage of shape `(n_slots, dp, tp)`, written to; what never happens stays infinite.
+
     """
-    _Play(spec, programs, steps, fault, now, compute, transfer_s, arrival, end).run()
 
-
-class _Play:
     def __init__(
         self,
         spec: JobSpec,

@@ -24,7 +24,7 @@ from simulator.links import TransferTimes, transfer_times
 from simulator.load import expert_load
 from simulator.program import Action, Slot, StageProgram, Step, build
 from simulator.spec import JobSpec
-from simulator.stuck_step import LastStep, play
+from simulator.stuck_step import LastStep, Play
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -178,7 +178,7 @@ class _Iteration:
             self._run_together(steps, compute, arrival, end, noise, spread)
             return
         transfer_s = [self._transfer_s(stage, noise[stage]) for stage in range(layout.pp)]
-        play(self._spec, self._programs, steps, last, self.now, compute, transfer_s, arrival, end)
+        Play(self._spec, self._programs, steps, last, self.now, compute, transfer_s, arrival, end).run()
         self.now = np.full_like(self.now, np.inf)
 
     def _transfer_s(self, stage: int, noise: FloatArray) -> FloatArray:

@@ -47,8 +47,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.seq)
 
-    def take(self, index: npt.NDArray[np.int64] | BoolArray) -> Rows:
-        """The rows at `index`."""
+    def take(self, index: npt.NDArray[np.int64] | BoolArray | slice) -> Rows:
+        """The rows at `index`; of a slice, views."""
         columns: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         taken: dict[str, Any] = {name: None if values is None else values[index] for name, values in columns.items()}
         return Rows(**taken)
@@ -160,17 +160,14 @@ class RoundGrid:
         self._first_seen = min(self._first_seen, low)
         line = rows.seq - base
         late = line < 0
-        late[~late] = self._closed[line[~late]]
-        self.late_rows += int(late.sum())
-        rows, line = rows.take(~late), line[~late]
-        # Of two rows for one (round, rank) in the same batch the first counts.
-        flat = line * self.n_ranks + rows.column
-        _, first = np.unique(flat, return_index=True)
-        fresh = np.zeros(len(rows), np.bool_)
-        fresh[first] = True
-        fresh &= ~self._seen[line, rows.column]
-        self.duplicate_rows += int((~fresh).sum())
-        rows, line = rows.take(fresh), line[fresh]
+        late |= self._closed[np.maximum(line, 0)]
+        if late.any():
+            self.late_rows += int(late.sum())
+            rows, line = rows.take(~late), line[~late]
+        fresh = self._fresh(line, rows.column)
+        if fresh is not None:
+            self.duplicate_rows += int((~fresh).sum())
+            rows, line = rows.take(fresh), line[fresh]
         self._seen[line, rows.column] = True
         self._op[line] = rows.op
         self._size_bytes[line] = np.maximum(self._size_bytes[line], rows.size_bytes)
@@ -185,6 +182,19 @@ class RoundGrid:
             self._extras.send_rate[line, rows.column] = rows.send_rate
             self._extras.recv_rate[line, rows.column] = rows.recv_rate
             self._extras.algorithm[line] = rows.algorithm
+
+    def _fresh(self, line: Int64Array, column: Int64Array) -> BoolArray | None:
+        """Which rows are the first for their (round, rank); `None` where all are, as nearly always."""
+        seen = self._seen[line, column]
+        flat = line * self.n_ranks + column
+        ordered = np.sort(flat)
+        if not seen.any() and not (ordered[1:] == ordered[:-1]).any():
+            return None
+        # Of two in the same batch the first counts.
+        _, first = np.unique(flat, return_index=True)
+        fresh = np.zeros(len(line), np.bool_)
+        fresh[first] = True
+        return fresh & ~seen
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""

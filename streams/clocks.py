@@ -5,7 +5,7 @@ its ranks end together. A host's end minus the median end of the round is how fa
 rank noticed. Rooted operations, sends, all_to_all and reduce_scatter are not like this: a rank may leave them early.
 
 There is one offset per *host*. A rank that always ends late beside its neighbours on the same host is a slow rank,
-and an offset of its own would hide it: what remains per rank is evidence (`residuals_ns`).
+and an offset of its own would hide it.
 """
 
 from __future__ import annotations
@@ -141,17 +141,6 @@ class HostClocks:
         if self._offsets is None:
             self._offsets = self._solve()
         return self._offsets
-
-    def residuals_ns(self, rounds: Rounds) -> dict[int, float]:
-        """Per rank, how much later than the median of a round's ranks it ends on its host's clock: median over rounds.
-
-        What is left when the hosts' offsets are taken off: a rank that notices ends late, or a clock of its own.
-        """
-        seen = np.where(rounds.end_ns > 0, rounds.end_ns - self.offsets().of(rounds.ranks)[None, :], 0)
-        base = rounds.end_ns.max(axis=1, keepdims=True)
-        relative = np.where(rounds.end_ns > 0, seen - base, np.nan)
-        behind = _nanmedian(relative - _nanmedian(relative, axis=1)[:, None], axis=0)
-        return dict(zip(rounds.ranks, behind.tolist(), strict=True))
 
     def _prepare(self, rounds: Rounds) -> _Compared | None:
         names = [self._host_of.get(rank, "") for rank in rounds.ranks]

@@ -7,6 +7,7 @@ of the log; what goes out is in event time up to the watermark that follows it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,7 @@ class _Host:
     promised_ns: int = -1
     closed: bool = False
     left_out: bool = False
+    said: Progress | None = None
     progress: dict[int, RankProgress] = field(default_factory=dict)
 
 
@@ -86,6 +88,7 @@ class CommunicatorOperator:
         self._lookup[list(self.members)] = np.arange(len(self.members))
         self._hosts: dict[str, _Host] = {}
         self._claimed: dict[int, str] = {}
+        self._gone: set[int] = set()  # ranks of hosts that are closed
         self._collectives = RoundGrid(len(self.members))
         self._pairs: dict[tuple[int, int], RoundGrid] = {}
         self._sees = Sees.ALL
@@ -133,9 +136,13 @@ class CommunicatorOperator:
         ranks = frozenset(topology.host_ranks)
         if known is None:
             self._hosts[topology.host] = _Host(ranks)
+        elif ranks <= known.ranks:
+            self._count("repeated_topology", 1)  # sent twice: it must not open again what is closed
+            return []
         else:
             known.ranks |= ranks
             known.closed = False
+            self._gone -= known.ranks
         return [topology]
 
     def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
@@ -173,17 +180,18 @@ class CommunicatorOperator:
             self._collectives.add(rows)
             return []
         self._collectives.add(rows.take(~is_pair))
-        source = np.where(direction == _SEND, rank, peer)
-        destination = np.where(direction == _SEND, peer, rank)
         width = len(self._lookup)
-        key = source * width + destination
-        for pair_key in np.unique(key[is_pair]):
-            pair = (int(pair_key) // width, int(pair_key) % width)
-            chosen = is_pair & (key == pair_key)
-            grid = self._pairs.setdefault(pair, RoundGrid(2))
-            part = rows.take(chosen)
-            side = np.where(direction[chosen] == _RECV, 1, 0).astype(np.int64)
-            grid.add(replace(part, column=side))
+        key = np.where(direction == _SEND, rank * width + peer, peer * width + rank)
+        sides = replace(rows, column=np.where(direction == _RECV, 1, 0).astype(np.int64))
+        # Rows of one pair lie side by side in this order, and within a pair as they were.
+        chosen = np.flatnonzero(is_pair)
+        order = chosen[np.argsort(key[chosen], kind="stable")]
+        in_order, keys = sides.take(order), key[order]
+        cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
+        for first, after in pairwise(cuts):
+            sender, receiver = divmod(int(keys[first]), width)
+            grid = self._pairs.setdefault((sender, receiver), RoundGrid(2))
+            grid.add(in_order.take(slice(first, after)))
         return []
 
     def on_markers(self, markers: Markers) -> list[StageOneEvent]:
@@ -193,9 +201,9 @@ class CommunicatorOperator:
         strangers = sorted(set(markers.ranks) - set(self.members))
         if strangers:
             raise InvalidEvent(f"markers of ranks {strangers}, outside the world of {len(self.members)} ranks")
-        self._iterations.add(markers)
-        has_pauses = any(name != OPTIMIZER_STEP for name in markers.names)
-        return [markers] if has_pauses else []
+        used = self._iterations.add(markers)
+        has_pauses = any(name != OPTIMIZER_STEP for name in used.names)
+        return [used] if has_pauses else []
 
     def on_progress(self, progress: Progress) -> list[StageOneEvent]:
         """A host promises that all its rows up to a time have been sent: rounds may close."""
@@ -205,17 +213,28 @@ class CommunicatorOperator:
         strangers = [p.rank for p in progress.ranks if p.rank not in self._column]
         if strangers:
             raise InvalidEvent(f"progress of ranks {strangers}, which are no members of {progress.communicator}")
+        if progress == host.said:  # sent twice: later stages have it
+            return [*self._advance(), *self._watermark()]
         if progress.time_ns < host.promised_ns:
             self._count("backward_progress", 1)
             if not progress.closed:
                 return []
+        # Where a host's last promise lay beyond the watermark, others hold it back. Looking at all of them at each
+        # promise of each would take hosts squared.
+        holds_back = self._watermark_ns < 0 or host.promised_ns <= self._watermark_ns
+        may_rise = holds_back or host.left_out or progress.closed != host.closed
+        host.said = progress
         host.promised_ns = max(host.promised_ns, progress.time_ns)
         host.left_out = False
         host.closed = progress.closed
+        if progress.closed:
+            self._gone |= host.ranks
+        else:
+            self._gone -= host.ranks
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
         mismatches = self._open_mismatches(progress)
-        return [*mismatches, *self._advance(), progress, *self._watermark()]
+        return [*mismatches, *self._advance(may_rise=may_rise), progress, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
@@ -225,13 +244,9 @@ class CommunicatorOperator:
                 host.left_out = True
         return [*self._advance(), *self._watermark()]
 
-    def silent_hosts(self) -> tuple[str, ...]:
-        """Hosts that were left out because they have not been heard of for longer than the lateness."""
-        return tuple(sorted(name for name, host in self._hosts.items() if host.left_out and not host.closed))
-
-    def _advance(self) -> list[StageOneEvent]:
+    def _advance(self, *, may_rise: bool = True) -> list[StageOneEvent]:
         """Rounds and iterations that are over. What is waited for is looked at anew when the watermark has risen."""
-        watermark_ns = self._current_watermark_ns()
+        watermark_ns = self._current_watermark_ns() if may_rise else self._watermark_ns
         has_risen = watermark_ns > self._watermark_ns or watermark_ns < 0
         self._watermark_ns = max(self._watermark_ns, watermark_ns)
         running, running_seq = self._running() if has_risen else (_NO_RANKS, _NO_SEQS)
@@ -245,8 +260,7 @@ class CommunicatorOperator:
                     events.append(self._rounds(ranks, is_pair, part))
                     events += self._mismatches(part)
         if self._iterations is not None:
-            gone = frozenset(rank for host in self._hosts.values() if host.closed for rank in host.ranks)
-            events += self._iterations.close(self._watermark_ns, gone)
+            events += self._iterations.close(self._watermark_ns, self._gone)
         return events
 
     def _close_overdue(

@@ -17,7 +17,7 @@ _MARK = b"streams.compiled"
 
 
 def _cache_folder() -> Path:
-    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))]
     digest = hashlib.sha256(b"".join(source for source in sources if _MARK in source)).hexdigest()[:16]
     home = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(home) if home.startswith("/") else Path.home() / ".cache") / "pacehound" / f"compiled-{digest}"

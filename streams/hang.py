@@ -193,6 +193,7 @@ class HangWatch:
         unseen: tuple[str, ...],
         iterations: LastIterations | None = None,
         is_host_late: bool = False,
+        finished_ns: int = 0,
     ) -> list[Finding]:
         """Look at the open calls at a fixed multiple of event time.
 
@@ -214,6 +215,8 @@ class HangWatch:
             The last rounds, where iterations are known.
         is_host_late
             A host has not spoken for a while and is not silent for good: what it last said may be out of date.
+        finished_ns
+            When the first rank ended the last iteration that all have ended: what was said before is out of date.
 
         """
         limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
@@ -222,16 +225,17 @@ class HangWatch:
         limit_s = max(limit_s, min(SURVIVED_FACTOR * self._survived_s, self._settings.page_after_s))
         if self._hang is not None:
             return self._look_again(now_ns, unseen, iterations)
-        self._note_standstill(now_ns, min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * step_time_s)), iterations)
+        standstill_s = min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * step_time_s))
+        self._note_standstill(now_ns, standstill_s, finished_ns, iterations)
         open_for_ns = round(limit_s * 1e9)
         before_ns = now_ns - open_for_ns
         graph = self._graph(open_for_ns)
-        stuck = self._stuck(graph, before_ns)
+        stuck = self._stuck(graph, before_ns, finished_ns)
         n_exited = len(self.witnesses.exited(None))
         if 2 * n_exited > len(self.witnesses.processes) or is_host_late:
             return []  # a job that is being ended has nobody left to wait for
         has_moved = self._advanced_ns > 0
-        quiet = bool(has_moved.any()) and bool((self._advanced_ns[has_moved] <= before_ns).all())
+        quiet = bool(has_moved.any()) and max(int(self._advanced_ns.max()), finished_ns) <= before_ns
         is_leaving = n_exited > 0 or self._has_closed
         if not stuck and (not quiet or is_leaving or step is None):
             return []
@@ -250,9 +254,11 @@ class HangWatch:
         whose call timed out, and its calls are given up when it leaves: what they were must be known already.
         """
         known = self._standstill
-        if known is None or bool((self._counters[known.ranks] > known.counters).any()):
+        if known is None:
             return None
-        return known.found
+        moved = np.array(known.ranks)[self._counters[known.ranks] > known.counters]
+        # Whose call has timed out gives it up: that is no progress.
+        return known.found if set(moved.tolist()) <= set(self.witnesses.exited(None)) else None
 
     def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:
         """What follows from calls that did not match shortly before a time, if there were any."""
@@ -269,22 +275,33 @@ class HangWatch:
             )
         )
 
-    def _stuck(self, graph: WaitGraph, before_ns: int) -> tuple[int, ...]:
+    def _stuck(self, graph: WaitGraph, before_ns: int, finished_ns: int) -> tuple[int, ...]:
         """Ranks in calls that have not moved for so long and wait for nobody who has.
 
-        Whoever is waited for by somebody that goes on may be late, but does not hang.
+        Whoever is waited for by somebody that goes on may be late, but does not hang. Nor does who has ended an
+        iteration since its host last spoke of its calls: hosts speak once a second, and many iterations fit in.
         """
         if not graph:
             return ()
         standing = np.array(graph.standing)
         self._reserve(int(standing.max()))
-        return tuple(standing[~graph.leads_to(self._advanced_ns > before_ns)[standing]].tolist())
+        told_ns = np.zeros(len(self._counters), np.int64)
+        ranks = self._standings.column("rank")
+        is_known = ranks < len(told_ns)
+        np.maximum.at(told_ns, ranks[is_known], self._standings.column("told_ns")[is_known])
+        goes_on = graph.leads_to(self._advanced_ns > before_ns)[standing]
+        return tuple(standing[~goes_on & (told_ns[standing] >= finished_ns)].tolist())
 
-    def _note_standstill(self, now_ns: int, for_s: float, iterations: LastIterations | None) -> None:
+    def _note_standstill(self, now_ns: int, for_s: float, finished_ns: int, iterations: LastIterations | None) -> None:
         if self.witnesses.exited(None):
             return  # evidence freezes at the first exit
+        known = self._standstill
+        if known is not None:
+            moved = self._counters[known.ranks] > known.counters
+            if moved.any() and not moved.all():
+                return  # who left a call in which its peers still stand has given it up, and is about to leave
         open_for_ns = round(for_s * 1e9)
-        stuck = self._stuck(self._graph(open_for_ns), now_ns - open_for_ns)
+        stuck = self._stuck(self._graph(open_for_ns), now_ns - open_for_ns, finished_ns)
         self._standstill = None
         if stuck:
             found = self._root_cause(self._graph(), iterations, frozen_ns=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pacehound.events import Cost, Finding, Incident
+from pacehound.events import Cost, Finding, Incident, WhatIfPrice
 from pacehound.identity import event_id
 
 QUIET_NS = 10_000_000_000
@@ -22,6 +22,7 @@ class _Open:
     incident: Incident
     relieved_ns: int | None
     excess_s: dict[str, float]  # by finding
+    price: WhatIfPrice | None = None  # of the last window of recorded steps since it opened
 
     @property
     def total_s(self) -> float:
@@ -94,6 +95,16 @@ class IncidentBook:
                 incidents.append(self._next(entry, now_ns, "open", entry.incident.findings))
         return incidents
 
+    def on_price(self, price: WhatIfPrice) -> list[Incident]:
+        """What the job's stragglers cost in the last window of recorded steps: open slowdowns are told with it."""
+        told = []
+        for entry in self._open:
+            is_slow = any(finding.kind == "slow" for finding in entry.incident.findings)
+            if is_slow and entry.relieved_ns is None:
+                entry.price = price
+                told.append(self._next(entry, price.time_ns, "open", entry.incident.findings))
+        return told
+
     def on_end(self, now_ns: int, why: str, ongoing_s: Mapping[str, float]) -> list[Incident]:
         """The job has ended: nothing stays open."""
         closed = []
@@ -122,7 +133,7 @@ class IncidentBook:
             state="relieved" if state == "relieved" else "open",
             opened_ns=old.opened_ns,
             findings=findings,
-            cost=self._cost(entry.total_s),
+            cost=self._cost(entry.total_s, entry.price),
         )
         return entry.incident
 
@@ -140,11 +151,11 @@ class IncidentBook:
             closed_ns=now_ns,
             closed_why=why,
             findings=old.findings,
-            cost=self._cost(entry.total_s),
+            cost=self._cost(entry.total_s, entry.price),
         )
 
-    def _cost(self, excess_s: float) -> Cost:
-        return Cost(excess_s=excess_s, ranks=self.ranks, gpu_hours=excess_s * self.ranks / 3600.0)
+    def _cost(self, excess_s: float, price: WhatIfPrice | None = None) -> Cost:
+        return Cost(excess_s=excess_s, ranks=self.ranks, gpu_hours=excess_s * self.ranks / 3600.0, what_if=price)
 
 
 def _concerns_somebody(finding: Finding) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from pacehound.events import (
     CHECKPOINT_BEGIN,
@@ -29,7 +31,7 @@ class IterationTracker:
     incomplete
         Iterations that were closed although ranks had not reported them.
     backward
-        Markers whose step or time went backwards on their rank; they are not used.
+        Markers whose step or time went backwards on their rank (they were sent twice); they are not used.
 
     """
 
@@ -40,18 +42,27 @@ class IterationTracker:
         self._members = members
         self._lateness_ns = lateness_ns
         self._open: dict[int, dict[int, int]] = {}  # step -> rank -> time
+        self._first_ns: dict[int, int] = {}  # of the open steps
         self._previous: dict[int, tuple[int, int]] = {}  # rank -> step and end of the iteration before
         self._last_marker: dict[int, tuple[int, int]] = {}
+        self._last_pause_ns: dict[tuple[int, str], int] = {}  # by rank and name
         self._planned: dict[str, int] = {}  # what is going on now -> how many ranks are in it
         self._planned_since_last: set[str] = set()
         self.incomplete = 0
         self.backward = 0
 
-    def add(self, markers: Markers) -> None:
-        """Take in a host's markers, in order."""
+    def add(self, markers: Markers) -> Markers:
+        """Take in a host's markers, in order; those that were used."""
+        used = []
         for rank, name, step, time_ns in zip(
             markers.ranks, markers.names, markers.steps, markers.times_ns, strict=True
         ):
+            if name != OPTIMIZER_STEP:
+                # One that is sent twice must not begin a pause that nothing ends.
+                if time_ns <= self._last_pause_ns.get((rank, name), -1):
+                    self.backward += 1
+                    continue
+                self._last_pause_ns[rank, name] = time_ns
             if name == OPTIMIZER_STEP:
                 last_step, last_ns = self._last_marker.get(rank, (-1, 0))
                 if step <= last_step or time_ns < last_ns:
@@ -59,6 +70,7 @@ class IterationTracker:
                     continue
                 self._last_marker[rank] = (step, time_ns)
                 self._open.setdefault(step, {})[rank] = time_ns
+                self._first_ns[step] = min(time_ns, self._first_ns.get(step, time_ns))
             elif name in _PLANNED:
                 what = _PLANNED[name]
                 self._planned[what] = self._planned.get(what, 0) + 1
@@ -67,8 +79,13 @@ class IterationTracker:
                 what = _PLANNED_ENDS[name]
                 self._planned_since_last.add(what)
                 self._planned[what] = max(0, self._planned.get(what, 0) - 1)
+            used.append((rank, name, step, time_ns))
+        if len(used) == len(markers.ranks):
+            return markers
+        ranks, names, steps, times_ns = zip(*used, strict=True) if used else ((), (), (), ())
+        return replace(markers, ranks=ranks, names=names, steps=steps, times_ns=times_ns)
 
-    def close(self, watermark_ns: int, gone: frozenset[int] = frozenset()) -> list[IterationSample]:
+    def close(self, watermark_ns: int, gone: AbstractSet[int] = frozenset()) -> list[IterationSample]:
         """Iterations that are over by `watermark_ns`, oldest first.
 
         Parameters
@@ -83,14 +100,17 @@ class IterationTracker:
         expected = len(self._members)
         for step in sorted(self._open):
             ends = self._open[step]
-            waiting = expected - len(ends) - sum(1 for rank in gone if rank not in ends)
-            first_ns = min(ends.values())
-            if waiting > 0 and (first_ns + self._lateness_ns > watermark_ns or not self._passed(step, ends)):
+            waiting = expected - len(ends)
+            if waiting and gone:
+                waiting -= len(gone - ends.keys())
+            if waiting > 0 and (
+                self._first_ns[step] + self._lateness_ns > watermark_ns or not self._passed(step, ends)
+            ):
                 break
             if len(ends) < expected:
                 self.incomplete += 1
             samples.append(self._sample(step, ends))
-            del self._open[step]
+            del self._open[step], self._first_ns[step]
         return samples
 
     def _passed(self, step: int, ends: dict[int, int]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from pacehound.events import (
     CHECKPOINT_BEGIN,
     CHECKPOINT_END,
@@ -22,11 +24,13 @@ from pacehound.events import (
     SignatureMismatch,
     Topology,
     Watermark,
+    WhatIfPrice,
 )
+from pacehound.operations import Operations
 from pacehound.rounds import Rounds
 from pacehound.routing import host_stream
 from pacehound.settings import Settings
-from streams.attribution import Scene
+from streams.attribution.scene import Scene
 from streams.clocks import HostClocks
 from streams.communicator import StageOneEvent
 from streams.connections import ConnectionBook
@@ -37,16 +41,29 @@ from streams.gpu_state import GpuStates
 from streams.hang import MIN_ITERATIONS, HangWatch
 from streams.incidents import IncidentBook
 from streams.merge import CLOSED_NS, Merge
+from streams.price_watch import PriceWatch
 from streams.rates import RateBook
 from streams.recurring import RecurringIterations
+from streams.repeats import Repeats
 from streams.rootcause import RootCause
 from streams.silence import SilenceWatch
 from streams.slow import SlowWatch
 from streams.slow_rounds import SlowRounds
 from streams.transfers import TransferBook
+from streams.unseen_calls import UnseenCalls
 
-_Merged = IterationSample | Progress | Topology | Markers | SignatureMismatch | HostSample | HostVitals | HostEvidence
-StageTwoEvent = IterationSample | Changepoint | GroupOutlier | Finding | Incident
+_Merged = (
+    IterationSample
+    | Progress
+    | Topology
+    | Markers
+    | SignatureMismatch
+    | HostSample
+    | HostVitals
+    | HostEvidence
+    | Operations
+)
+StageTwoEvent = IterationSample | Changepoint | GroupOutlier | Finding | WhatIfPrice | Incident
 
 _CLOCK_JUMP_TICKS = 3_600
 """Every host speaks once a second; where nobody has for so many ticks a clock has jumped, and time jumps with it."""
@@ -55,6 +72,9 @@ _PATIENCE_NS = 30_000_000_000
 """Recurring calls count as iterations when their period has held for so long and no optimizer step been seen."""
 
 _BEFORE_FIRST_NS = 60_000_000_000
+
+_REMEMBERED_IDS = 256
+"""Of events that a host may send twice: more than one has on its way."""
 
 _LATE_NS = 2_500_000_000
 """A host speaks once a second; what one that is so late has said last need not hold any more."""
@@ -83,6 +103,7 @@ class JobOperator:
         self._rounds_before: list[Rounds] = []  # and those from which these were left when it began
         self._communicators: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._heard_ns: dict[str, int] = {}
+        self._repeats = Repeats()
         self._hosts: set[str] = set()
         self._host_ranks: dict[str, tuple[int, ...]] = {}
         self._dropped: dict[tuple[str, str], int] = {}
@@ -110,9 +131,17 @@ class JobOperator:
         self._ended: list[Finding] = []  # of iterations that are none any more
         self._hang = HangWatch(job, attempt, settings.hang)
         self._silence = SilenceWatch(job, attempt)
+        self._unseen_calls = UnseenCalls(job, attempt)
         self._exits = ExitWatch(job, attempt)
+        self._operation_ids: deque[str] = deque(maxlen=_REMEMBERED_IDS)
+        self._prices = PriceWatch(job, attempt, settings.ops.window_steps)
         self._book = IncidentBook(job, attempt)
         self.ended = False
+
+    @property
+    def repeated_host_events(self) -> int:
+        """How many samples, vitals and evidences came again, and were not used."""
+        return self._repeats.count
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -140,7 +169,7 @@ class JobOperator:
 
     def on_host(self, sample: HostSample) -> list[StageTwoEvent]:
         """The processes of one host."""
-        if self._world is None and not sample.processes:
+        if self._repeats.is_one(sample) or (self._world is None and not sample.processes):
             return []
         stream = host_stream(self.job, sample.host)
         self._merge.push(stream, sample)
@@ -149,7 +178,14 @@ class JobOperator:
 
     def on_witness(self, event: HostVitals | HostEvidence) -> None:
         """What a host has to say besides its calls and processes; no time passes with it."""
-        self._merge.push(host_stream(self.job, event.host), event)
+        if not self._repeats.is_one(event):
+            self._merge.push(host_stream(self.job, event.host), event)
+
+    def on_operations(self, event: Operations) -> None:
+        """Operations of recorded steps of one host; no time passes with them."""
+        if event.identity() not in self._operation_ids:
+            self._operation_ids.append(event.identity())
+            self._merge.push(host_stream(self.job, event.host), event)
 
     def on_history(self, history: JobHistory) -> None:
         """What earlier runs of the job did."""
@@ -230,6 +266,7 @@ class JobOperator:
                         self._closed_hosts[event.host] = event.closed_why
                     self._hang.on_host(event)
                     self._exits.on_host(event)
+                    self._unseen_calls.on_host(event)
                 case HostVitals():
                     self._connections.on_vitals(event)
                     self._gpus.on_vitals(event)
@@ -238,6 +275,8 @@ class JobOperator:
                     self._hang.on_host(event)
                 case SignatureMismatch():
                     self._hang.on_mismatch(event)
+                case Operations():
+                    self._prices.on_operations(event)
                 case Markers():
                     self._on_pauses(event)
                 case IterationSample() if self._counts(event):
@@ -251,6 +290,7 @@ class JobOperator:
         silent = self._silent_hosts(until_ns)
         self._hang.witnesses.silent = frozenset(silent)
         findings = self._silence.on_tick(until_ns, self._step, silent, self._host_ranks)
+        findings += self._unseen_calls.on_tick(until_ns, self._step)
         findings += self._hang.on_tick(
             until_ns,
             step=self._step,
@@ -264,6 +304,7 @@ class JobOperator:
                 for host, heard_ns in self._heard_ns.items()
                 if host not in silent and host not in self._closed_hosts
             ),
+            finished_ns=min(self._previous.ends_ns) if self._previous is not None else 0,
         )
         findings += self._exits.on_tick(
             until_ns,
@@ -276,6 +317,10 @@ class JobOperator:
         findings += self._slow_rounds.on_tick(until_ns, self._communicators, has_iterations=self._iteration_count > 0)
         events += self._note(findings, until_ns)
         self._was_hung = self._was_hung or self._hang.is_hung
+        for rounds in arrived:  # after the operations: the very first of them say that rounds are to be kept
+            self._prices.on_rounds(rounds)
+        for price in self._prices.on_tick(until_ns, self._world_size):
+            events += [price, *self._book.on_price(price)]
         return [*events, *self._book.on_tick(until_ns, self._ongoing_s(until_ns))]
 
     def _on_pauses(self, markers: Markers) -> None:

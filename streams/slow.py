@@ -1,6 +1,6 @@
 """Slow iterations of one job: when they began, who makes them slow, when they end.
 
-The changepoint detector says *that* the level of the iteration time has changed; attribution.py says *who* did it,
+The changepoint detector says *that* the level of the iteration time has changed; `attribution` says *who* did it,
 from what is kept here of every iteration.
 """
 
@@ -14,7 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pacehound.events import Changepoint, EarlierRun, Finding, GroupOutlier, Instant, IterationSample
-from streams.attribution import MIN_ITERATIONS, Attribution, Int64Array, IterationRecord, Scene, attribute
+from streams.attribution.attribute import MIN_ITERATIONS, attribute
+from streams.attribution.records import Int64Array, IterationRecord
+from streams.attribution.scene import Scene
+from streams.attribution.verdict import Attribution
 from streams.changepoint import Change
 from streams.critical_path import Charges, RoundIndex, Stretch, TransferKey
 from streams.history import planned_by
@@ -182,6 +185,8 @@ class SlowWatch:
             said = self._with(finding, found, scene, version=0)
             self._episode = _Episode(said, change.step, change.before_s, record.step + MIN_ITERATIONS, found)
             return [said]
+        if change is not None and change.kind == "worse":
+            episode.found = _joined(episode.found, self.attribute(change.step, scene))
         episode.said = self._with(finding, episode.found, scene, version=episode.said.version + 1)
         if finding.relief is not None:
             self._episode = None
@@ -192,7 +197,9 @@ class SlowWatch:
         episode = self._episode
         assert episode is not None
         slow_steps = record.step - episode.onset_step
-        episode.next_look = record.step + max(MIN_ITERATIONS, slow_steps // 2)
+        # Where nobody is named yet, the next reading of a network or a device may tell: agents send one in seconds.
+        is_named = bool(episode.found.culprits or episode.found.links)
+        episode.next_look = record.step + (max(MIN_ITERATIONS, slow_steps // 2) if is_named else MIN_ITERATIONS)
         if slow_steps > HISTORY - BASELINE:
             return []  # the quiet iterations are being forgotten: the answer would only get worse
         found = self.attribute(episode.onset_step, scene)
@@ -280,6 +287,27 @@ class SlowWatch:
             after_s=change.after_s,
             probability=change.probability,
         )
+
+
+def _joined(before: Attribution, worse: Attribution) -> Attribution:
+    """What is to be said when a slow stretch has become slower still: the second fault may have another reason.
+
+    Of the same class both are named; where the first look named nobody, the second one counts.
+    """
+    if not (worse.culprits or worse.links):
+        return before
+    if not (before.culprits or before.links):
+        return worse
+    if before.cause != worse.cause:
+        return before
+    return replace(
+        before,
+        verdict="culprit" if before.verdict == worse.verdict == "culprit" else "suspected",
+        culprits=tuple(sorted({*before.culprits, *worse.culprits})),
+        links=tuple(sorted({*before.links, *worse.links})),
+        evidence=tuple(dict.fromkeys((*before.evidence, *worse.evidence))),
+        unseen=tuple(dict.fromkeys((*before.unseen, *worse.unseen))),
+    )
 
 
 def _without_spikes(records: list[IterationRecord]) -> list[IterationRecord]:

@@ -19,6 +19,9 @@ _BY_FILE = (
     ("horovod", re.compile(r"horovod.*mpi_lib.*\.so")),
 )
 _NCCL = re.compile(r"lib[nr]ccl\.so")
+# NCCL's own shared memory, and plugins that it loads with its first communicator: it is at work there, linked
+# statically or not. torch loads libnccl.so itself in every process, which says nothing; its kernels are not in the map.
+_NCCL_AT_WORK = re.compile(r"/dev/shm/nccl-\w+|.*/lib[nr]ccl-(net|tuner|profiler)[^/]*\.so")
 
 
 def unseen_libraries(pid: int, proc: Path = PROC) -> tuple[str, ...]:
@@ -28,6 +31,31 @@ def unseen_libraries(pid: int, proc: Path = PROC) -> tuple[str, ...]:
     except OSError:
         return ()
     return named(text)
+
+
+def at_work(pid: int, proc: Path = PROC) -> tuple[str, ...] | None:
+    """Libraries that communicate in a process, NCCL among them, sorted; `None` where its map cannot be read."""
+    try:
+        return at_work_in((proc / str(pid) / "maps").read_text(errors="replace"))
+    except OSError:
+        return None
+
+
+def at_work_in(maps: str) -> tuple[str, ...]:
+    r"""The same from the text of /proc/PID/maps.
+
+    >>> at_work_in("7f00 rw-s 0 00:19 7 /dev/shm/nccl-x7QpLw (deleted)\n7f01 r-xp 0 08:01 9 /opt/lib/libmpi.so.40\n")
+    ('mpi', 'nccl')
+    >>> at_work_in("7f00 r-xp 0 08:01 9 /torch/lib/libnccl.so.2\n")
+    ()
+    """
+    found = {name for name in named(maps) if not name.startswith("nccl (")}
+    for line in maps.splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and _NCCL_AT_WORK.match(fields[5]):
+            found.add("nccl")
+            break
+    return tuple(sorted(found))
 
 
 def named(maps: str) -> tuple[str, ...]:

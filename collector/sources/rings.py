@@ -22,13 +22,13 @@ import numpy.typing as npt
 from pacehound.errors import RejectedMessage
 
 RING_MAGIC = 0x31474E5248434150
-RING_VERSION = 1
+RING_VERSION = 2
 HEADER_BYTES = 4096
 RECORD_BYTES = 128
 MAX_CAPACITY = 1 << 22
 
-GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY = range(1, 8)
-CAPTURED, FAILED, ASYNC, END_BOUND = 1, 2, 4, 8
+GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY, PLACE, OPERATION = range(1, 10)
+CAPTURED, FAILED, ASYNC, END_BOUND, LOCAL_PEER = 1, 2, 4, 8, 16
 MEMBERS_PER_RECORD = 23
 
 _HEADER = struct.Struct("<QIIIIIIQiiiiQ")
@@ -55,6 +55,8 @@ CALL = _layout(
     ("source", "u1", 37),
     ("channels", "<u2", 38),
     ("peer", "<i4", 40),
+    ("algorithm", "u1", 44),
+    ("protocol", "u1", 45),
     ("seq", "<i8", 48),
     ("count", "<i8", 56),
     ("launch_ns", "<u8", 64),
@@ -64,6 +66,8 @@ CALL = _layout(
     ("group", "<u8", 96),
     ("send_count", "<i8", 104),
     ("recv_count", "<i8", 112),
+    ("send_rate", "<f4", 120),
+    ("recv_rate", "<f4", 124),
 )
 GROUP_BODY = _layout(
     *_PREFIX,
@@ -77,8 +81,21 @@ GROUP_BODY = _layout(
     ("name", "V68", 60),
 )
 MEMBERS_BODY = _layout(*_PREFIX, ("n_members", "<i4", 32), ("members", f"({MEMBERS_PER_RECORD},)<i4", 36))
+PLACE_BODY = _layout(*_PREFIX, ("n_members", "<i4", 32), ("index", "<i4", 36))
 MARKER_BODY = _layout(
     *_PREFIX, ("time_ns", "<u8", 32), ("step", "<i8", 40), ("marker", "<u4", 48), ("ordinal", "<u4", 52)
+)
+OPERATION_BODY = _layout(
+    *_PREFIX,
+    ("start_ns", "<u8", 32),
+    ("end_ns", "<u8", 40),
+    ("step", "<i8", 48),
+    ("optype", "<i4", 56),
+    ("stage", "<i4", 60),
+    ("chunk", "<i4", 64),
+    ("micro_batch", "<i4", 68),
+    ("pipeline", "<i4", 72),
+    ("seq", "<i4", 76),
 )
 EXIT_BODY = _layout(*_PREFIX, ("time_ns", "<u8", 32), ("failed", "<u4", 40), ("text", "V84", 44))
 

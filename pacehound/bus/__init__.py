@@ -7,6 +7,9 @@ from typing import Protocol
 
 from pacehound.topics import Topic
 
+Place = tuple[str, int]
+"""A topic's name (without prefix) and a partition."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -17,6 +20,7 @@ class Message:
     partition: int
     offset: int
     value: bytes = field(repr=False)
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Producer(Protocol):

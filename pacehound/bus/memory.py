@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
-from pacehound.bus import Message
+from pacehound.bus import Message, Place
 from pacehound.errors import BusFull
 from pacehound.topics import Topic, partition_of
 
@@ -39,7 +39,7 @@ class MemoryBus:
         self._arrived = threading.Condition(self._lock)
         self._log: deque[tuple[int, Message]] = deque()  # (position, message), oldest first
         self._next_position = 0
-        self._offsets: dict[tuple[str, int], int] = {}
+        self._offsets: dict[Place, int] = {}
         self._consumers: list[MemoryConsumer] = []
 
     @property

@@ -16,12 +16,13 @@ from pacehound.bus import Message
 from pacehound.calls import CallBatch
 from pacehound.errors import InvalidInput, RejectedMessage
 from pacehound.events import HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
+from pacehound.operations import Operations
 from pacehound.recording import Recording, RecordingWriter
 
 logger = logging.getLogger(__name__)
 
 _Key = tuple[str, int, str, str]  # job, attempt, host, communicator
-_FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence
+_FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
 
 
 class Introductions:
@@ -50,7 +51,7 @@ class Introductions:
 
     def missing_before(self, event: _FromHost) -> bytes | None:
         """The introduction to repeat before `event`, once per life of this head; usually none."""
-        if isinstance(event, (Topology, HostSample, HostVitals, HostEvidence)):
+        if isinstance(event, (Topology, HostSample, HostVitals, HostEvidence, Operations)):
             return None
         key = (event.job, event.attempt, event.host, event.communicator)
         if key in self._made:

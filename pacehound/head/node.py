@@ -12,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from pacehound import codec, topics
+from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus
 from pacehound.calls import CallBatch
 from pacehound.clock import Clock, SystemClock
+from pacehound.engine.letters import letter_of
 from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
 from pacehound.events import (
-    DeadLetter,
     Decision,
     HostEvidence,
     HostSample,
@@ -42,6 +43,7 @@ from pacehound.metric_names import (
     RECORDS_ACCEPTED,
     RECORDS_REJECTED,
 )
+from pacehound.operations import Operations
 from pacehound.recording import RecordingWriter
 from pacehound.routing import Event, route
 from pacehound.settings import Settings
@@ -55,8 +57,8 @@ _DOOR_SHARE = 0.75
 _SETTLE_POLL_S = 0.02
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
-FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence
-SENT_BY_HOSTS = (CallBatch, Topology, Progress, Markers, HostSample, HostVitals, HostEvidence)
+FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
+SENT_BY_HOSTS = (CallBatch, Topology, Progress, Markers, HostSample, HostVitals, HostEvidence, Operations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,15 +289,9 @@ class Head:
 
     def _reject(self, payload: bytes, error: RejectedMessage) -> None:
         self._dead_letters += 1
-        letter = DeadLetter(
-            source_topic="otlp",
-            partition=0,
-            offset=self._dead_letters,
-            time_ns=self._clock.now_ns(),
-            error=type(error).__name__,
-            reason=str(error),
-            payload=payload,
-        )
+        # It came through the door and stands nowhere: a number of ours is its place.
+        refused = Message(topic="otlp", key="", partition=0, offset=self._dead_letters, value=payload)
+        letter = letter_of(refused, error, self._clock.now_ns())
         self.bus.publish(*route(letter), codec.encode(letter))
         self.telemetry.add(RECORDS_REJECTED, error=type(error).__name__)
 

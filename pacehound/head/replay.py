@@ -12,8 +12,9 @@ from rich.console import Console
 from pacehound import codec
 from pacehound.bus import Message
 from pacehound.calls import CallBatch
+from pacehound.engine.letters import letter_of
 from pacehound.errors import RejectedMessage
-from pacehound.events import DeadLetter, Incident
+from pacehound.events import Incident
 from pacehound.head.parts import Pipeline
 from pacehound.report import print_incidents
 from pacehound.rounds import Rounds
@@ -27,15 +28,7 @@ def replayed(messages: Iterable[Message], pipeline: Pipeline) -> Iterator[Event]
             for event in codec.decode(message.value):
                 yield from pipeline.on_event(event)
         except RejectedMessage as error:
-            yield DeadLetter(
-                source_topic=message.topic,
-                partition=message.partition,
-                offset=message.offset,
-                time_ns=0,
-                error=type(error).__name__,
-                reason=str(error),
-                payload=message.value,
-            )
+            yield letter_of(message, error, now_ns=0)
 
 
 def write_events(events: Iterable[Event], file: TextIO) -> None:

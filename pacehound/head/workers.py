@@ -16,8 +16,9 @@ from pacehound import codec, topics
 from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus, MemoryConsumer
 from pacehound.clock import Clock
+from pacehound.engine.letters import letter_of
 from pacehound.errors import BusFull, MalformedMessage, RejectedMessage, Unavailable
-from pacehound.events import DeadLetter, Incident, Tick
+from pacehound.events import Incident, Tick
 from pacehound.head.parts import Parts, Pipeline, Store
 from pacehound.head.silence import Silence
 from pacehound.metric_names import (
@@ -94,7 +95,7 @@ class PipelineWorker(Worker):
         telemetry: Telemetry,
         recording: RecordingWriter | None = None,
     ) -> None:
-        super().__init__("pipeline", bus.subscribe([topics.CALLS, topics.HOSTS]), 16, telemetry)
+        super().__init__("pipeline", bus.subscribe([topics.CALLS, topics.HOSTS, topics.OPS]), 16, telemetry)
         self._bus = bus
         self._pipeline: Pipeline = parts.pipeline
         self._decide = parts.decide
@@ -136,12 +137,12 @@ class PipelineWorker(Worker):
                 results += self._pipeline.on_event(event)
         except RejectedMessage as error:
             self._telemetry.add(PIPELINE_REJECTED, error=type(error).__name__)
-            results.append(self._dead_letter(message, error))
+            results.append(letter_of(message, error, self._clock.now_ns()))
         except Exception as error:
             # A fault of ours: it must neither stop the watching nor disappear.
             logger.exception("the pipeline failed on a message", extra={"key": message.key, "offset": message.offset})
             self._telemetry.add(PIPELINE_FAILURES)
-            results.append(self._dead_letter(message, error))
+            results.append(letter_of(message, error, self._clock.now_ns()))
         for incident in [event for event in results if isinstance(event, Incident)]:
             results += self._decisions(incident)
         for event in results:
@@ -155,17 +156,6 @@ class PipelineWorker(Worker):
             logger.exception("no decision could be made", extra={"incident": incident.id})
             self._telemetry.add(PIPELINE_FAILURES)
             return []
-
-    def _dead_letter(self, message: Message, error: Exception) -> DeadLetter:
-        return DeadLetter(
-            source_topic=message.topic,
-            partition=message.partition,
-            offset=message.offset,
-            time_ns=self._clock.now_ns(),
-            error=type(error).__name__,
-            reason=str(error),
-            payload=message.value,
-        )
 
     def _publish(self, event: Event) -> None:
         topic, key = route(event)

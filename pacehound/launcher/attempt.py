@@ -1,10 +1,16 @@
-"""Asks whoever will receive a run's events which attempt of its job it is. Never an error, never for long."""
+"""Which attempt of its job a run is: whoever receives its events is asked. Never an error, never for long.
+
+Kafka cannot be asked: it keeps what it is given and knows nothing of jobs, and the job's hosts must get one answer
+although none of them has heard of another. What they do share is what the scheduler says, so there its count of
+restarts is taken.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -16,9 +22,13 @@ from pacehound.head.client import HeadClient
 from pacehound.launcher.destination import Destination
 
 ATTEMPT_PATH = "/v1/attempt"
+RESTARTS_WITHIN = 1_000
+"""Where the scheduler counts, each of its restarts has room for so many of torchrun's, which are added to it."""
+
 WITHIN_S = 2.0
 """The command waits no longer than this for an answer."""
 
+_RESTARTS = "SLURM_RESTART_COUNT"
 _PAUSE_S = 0.2
 _HIGHEST = 2**30  # a ring's header has 32 bits for it, and restarts are added
 _TRY_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
@@ -55,6 +65,26 @@ def ask_store(client: HeadClient | None, store: Path, job: str, host: str) -> in
         except (PacehoundError, ValueError, KeyError, TypeError):
             pass  # it is ending, too busy, or of another version: what it noted will do
     return _fitting(next_attempt(store, job))
+
+
+def scheduled_attempt(environ: Mapping[str, str]) -> int:
+    """The attempt of a run on whose events nobody can be asked, from the scheduler's count of restarts.
+
+    torchrun's own restarts (TORCHELASTIC_RESTART_COUNT) are added in the training processes, which alone know them:
+    without room between two counts, the second run's first attempt would be the first run's second one.
+
+    Examples
+    --------
+    >>> scheduled_attempt({"SLURM_RESTART_COUNT": "2"}), scheduled_attempt({})
+    (2000, 0)
+
+    """
+    return _fitting(int(environ[_RESTARTS]) * RESTARTS_WITHIN) if counts_restarts(environ) else 0
+
+
+def counts_restarts(environ: Mapping[str, str]) -> bool:
+    """Whether the scheduler says how often it has restarted the job."""
+    return environ.get(_RESTARTS, "").isdecimal()
 
 
 def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -> int | None:

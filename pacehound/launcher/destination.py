@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from pacehound.errors import InvalidInput
+from pacehound.kafka_address import SCHEME, is_kafka, kafka_servers
 from pacehound.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, bearer, parse_headers
 
 PROTOCOL_VARIABLE = "OTEL_EXPORTER_OTLP_PROTOCOL"
@@ -15,10 +16,15 @@ TOKEN_VARIABLE = "PACEHOUND_TOKEN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """An OTLP/HTTP receiver: its base URL and the headers it wants."""
+    """An OTLP/HTTP receiver: its base URL and the headers it wants. Or Kafka, as `kafka://HOST:PORT`."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_kafka(self) -> bool:
+        """Nobody is there who could be asked."""
+        return is_kafka(self.url)
 
 
 def chosen_destination(endpoint: str | None, environ: Mapping[str, str]) -> Destination | None:
@@ -27,17 +33,21 @@ def chosen_destination(endpoint: str | None, environ: Mapping[str, str]) -> Dest
     Raises
     ------
     InvalidInput
-        The endpoint is no http(s) URL, or the headers for it are no pairs. (Variables that speak of gRPC are left
-        alone: they are not meant for us.)
+        The endpoint is neither an http(s) URL nor kafka://HOST:PORT, or the headers for it are no pairs. (Variables
+        that speak of gRPC are left alone: they are not meant for us.)
 
     """
     if endpoint is None:
         endpoint = environ.get(ENDPOINT_VARIABLE, "")
         if not endpoint or environ.get(PROTOCOL_VARIABLE, "").lower() == "grpc":
             return None
+    elif is_kafka(endpoint):
+        return Destination(url=SCHEME + kafka_servers(endpoint))
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput(f"endpoint {endpoint!r} is no URL of an OTLP/HTTP receiver; write http://HOST:4318")
+        raise InvalidInput(
+            f"endpoint {endpoint!r} is no URL of an OTLP/HTTP receiver; write http://HOST:4318, or kafka://HOST:9092"
+        )
     headers = parse_headers(environ.get(HEADERS_VARIABLE, ""))
     if token := environ.get(TOKEN_VARIABLE, ""):
         headers |= bearer(token)

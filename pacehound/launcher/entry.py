@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import secrets
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pacehound.errors import InvalidInput
+from pacehound.errors import InvalidInput, InvalidSetting, Unavailable
+from pacehound.launcher.attempt import counts_restarts
 from pacehound.launcher.command import CannotStart, leave_like
 from pacehound.launcher.destination import chosen_destination
 from pacehound.launcher.job import given_name, job_name
 from pacehound.launcher.supervise import Ended, supervise
 from pacehound.launcher.watch import Outcome, Plan, Watch
 from pacehound.settings import Settings
+from pacehound.topics import INCIDENTS
 
 
 def run_command(
@@ -28,18 +32,29 @@ def run_command(
     store: Path,
     overrides: Sequence[str],
     as_json: bool,
+    nccl: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> int:
     """Run `command` watched, say what was seen, and return its exit status (or die by its signal).
+
+    With `nccl` = `shim`, NCCL's own functions are watched too, through LD_PRELOAD; with `profiler`, its kernels and
+    network transfers, through NCCL_PROFILER_PLUGIN.
 
     Raises
     ------
     InvalidInput
         A setting or the endpoint is wrong: said before the command starts.
+    Unavailable
+        The shim or the plugin was asked for and cannot be had here.
 
     """
     settings = Settings.load(environ, overrides)
+    with_nccl = watching_nccl(nccl, environ)
     destination = chosen_destination(endpoint, environ)
+    incidents_topic = ""
+    if destination is not None and destination.is_kafka:
+        settings = for_a_helper(settings)
+        incidents_topic = settings.kafka.prefix + INCIDENTS.name
     name = job_name(job, environ, command, time.time(), secrets.token_hex(2))
 
     def plan() -> Plan:
@@ -57,8 +72,13 @@ def run_command(
 
         # A name that was made up for this run has no earlier one.
         attempt = watch.attempt() if given_name(job, environ, command) else 0
+        if incidents_topic and given_name(job, {}, command) and not counts_restarts(environ):
+            say(
+                f"Kafka cannot be asked which run of job {name} this is, it counts as the first: name each run "
+                "differently, or a later one is taken for the rest of this one"
+            )
         instrumented: Mapping[str, str] = environment(watch.run_dir.path, name, environ, attempt)
-        return instrumented
+        return with_nccl({**instrumented, "PACEHOUND_OPS_EVERY_STEPS": str(settings.ops.every_steps)})
 
     try:
         ended = supervise(command, plan, instrument, say)
@@ -66,10 +86,30 @@ def run_command(
         say(str(error))
         return error.exit_status
     try:
-        _summarise(ended, name, as_json)
+        _summarise(ended, name, incidents_topic, as_json)
     except Exception as error:
         say(f"no summary ({type(error).__name__}: {error})")
     return leave_like(ended.status)
+
+
+def watching_nccl(route: str | None, environ: Mapping[str, str]) -> Callable[[Mapping[str, str]], Mapping[str, str]]:
+    """What puts the route that was asked for into an environment; what it needs is built now.
+
+    Raises
+    ------
+    Unavailable
+        It cannot be had here; says why.
+
+    """
+    if route is None:
+        return lambda instrumented: instrumented
+    module = importlib.import_module(f"pacehound.instrument.{route}")
+    try:
+        library = module.build()
+        module.preloaded(environ, library)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise Unavailable(f"--nccl {route}: {error}") from error
+    return lambda instrumented: module.preloaded(instrumented, library)
 
 
 def say(line: str) -> None:
@@ -94,7 +134,24 @@ def check_command(command: Sequence[str]) -> None:
         raise InvalidInput("no command; write pacehound run -- torchrun … train.py")
 
 
-def _summarise(ended: Ended, job: str, as_json: bool) -> None:
+def for_a_helper(settings: Settings) -> Settings:
+    """The settings as a process can use them that works in another directory.
+
+    Raises
+    ------
+    InvalidSetting
+        There is no such client file.
+
+    """
+    if not settings.kafka.client_file:
+        return settings
+    path = Path(settings.kafka.client_file).expanduser().absolute()
+    if not path.is_file():
+        raise InvalidSetting(f"kafka.client_file={settings.kafka.client_file!r}: there is no such file")
+    return replace(settings, kafka=replace(settings.kafka, client_file=str(path)))
+
+
+def _summarise(ended: Ended, job: str, incidents_topic: str, as_json: bool) -> None:
     outcome = ended.outcome
     if as_json:
         _print_json(ended, job)
@@ -104,6 +161,8 @@ def _summarise(ended: Ended, job: str, as_json: bool) -> None:
         say(f"job {job}: not everything that was seen had been processed when the command ended")
     if outcome.sent_to:
         say(f"job {job}: sent to {outcome.sent_to}")
+        if incidents_topic:
+            say(f"job {job}: its incidents come out of the topic {incidents_topic}, and into the store fed from it")
         return
     if not outcome.incidents:
         say(f"job {job}: no incident")

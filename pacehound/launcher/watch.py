@@ -15,7 +15,7 @@ from pacehound.errors import PacehoundError, Unavailable
 from pacehound.events import Decision, Incident
 from pacehound.head.client import HeadClient
 from pacehound.head.owner import announced
-from pacehound.launcher.attempt import ask_endpoint, ask_store
+from pacehound.launcher.attempt import ask_endpoint, ask_store, scheduled_attempt
 from pacehound.launcher.command import Status
 from pacehound.launcher.destination import TOKEN_VARIABLE, Destination
 from pacehound.launcher.kept import Kept
@@ -89,11 +89,14 @@ class Watch:
     def attempt(self) -> int:
         """Which attempt of its job this run is, so that its events differ from those of an earlier run of that name.
 
-        Takes 2 s at most. Who does not get an answer in that time counts as the first.
+        Takes 2 s at most. Who does not get an answer in that time counts as the first. Kafka is not asked, see
+        `pacehound.launcher.attempt`.
         """
         plan = self._plan
         if plan.destination is None:
             return ask_store(self._client, plan.store, plan.job, plan.host)
+        if plan.destination.is_kafka:
+            return scheduled_attempt(plan.environ)
         found = ask_endpoint(plan.destination, plan.job, plan.host)
         if found is None:
             self._say(

@@ -1,6 +1,7 @@
 """One example of every event, and call batches, for tests downstream of the streams."""
 
 import numpy as np
+import pyarrow as pa
 
 from pacehound.calls import DTYPE_CODE, OP_CODE, CallBatch, Sees
 from pacehound.events import (
@@ -9,6 +10,7 @@ from pacehound.events import (
     DeadLetter,
     Decision,
     Finding,
+    FixPrice,
     GpuReading,
     GroupOutlier,
     HostEvidence,
@@ -19,6 +21,7 @@ from pacehound.events import (
     IterationSample,
     Markers,
     NicReading,
+    Notification,
     OpenCall,
     ProcessState,
     Progress,
@@ -28,7 +31,9 @@ from pacehound.events import (
     Tick,
     Topology,
     Watermark,
+    WhatIfPrice,
 )
+from pacehound.operations import OPERATION_SCHEMA, Operations
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_790_000_000 * SECOND_NS
@@ -97,8 +102,18 @@ def incident(**changes):
     return Incident(**(fields | changes))
 
 
+def operations(n=3, host="node0", job="j"):
+    """The first operations of a rank."""
+    columns = dict.fromkeys(OPERATION_SCHEMA.names, np.zeros(n, np.int64))
+    columns |= {"start_ns": START_NS + np.arange(n), "end_ns": START_NS + np.arange(n) + 1, "seq": np.arange(n)}
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(columns[f.name], f.type) for f in OPERATION_SCHEMA], schema=OPERATION_SCHEMA
+    )
+    return Operations(job=job, attempt=0, host=host, rows=rows)
+
+
 def one_of_each():
-    """An example of every event that is neither a CallBatch nor Rounds, by its class name."""
+    """An example of every event that is no CallBatch, no Rounds and no Operations."""
     same = {"job": "j", "attempt": 0, "time_ns": START_NS}
     open_call = OpenCall(seq=7, op="all_reduce", count=4, dtype="float32", launch_ns=START_NS)
     return [
@@ -126,6 +141,20 @@ def one_of_each():
             names=("optimizer_step", "optimizer_step"),
             steps=(5, 5),
             times_ns=(START_NS, START_NS + 10),
+        ),
+        WhatIfPrice(
+            **same,
+            first_step=3,
+            last_step=24,
+            n_steps=8,
+            ranks=4,
+            recorded_s=1.3,
+            original_s=1.3,
+            ideal_s=1.0,
+            slowdown=1.3,
+            waste=0.23,
+            discrepancy=0.01,
+            fixes=(FixPrice(what="worker", name="dp 0, stage 1", ranks=(2,), step_time_s=1.1, gain=0.15),),
         ),
         Tick(**same, stream="c0"),
         HostSample(
@@ -189,6 +218,7 @@ def one_of_each():
             price_s=0.0,
             loss_s=4.5,
         ),
+        Notification(**same, incident="i0", state="open", idempotency_key="k"),
         DeadLetter(
             source_topic="calls",
             partition=3,

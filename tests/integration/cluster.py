@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import netns
-import realjob
+
+from bench.rig import realjob
 
 PORT = 4318
 MASTER_PORT = 29_511

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from bench.rig import broker as kafka_broker
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
+
+
+def pytest_collection_modifyitems(items):
+    """What is marked `kafka` runs wherever a broker can, and always in CI."""
+    reason = kafka_broker.why_not()
+    if reason and os.environ.get("CI") != "true":
+        for item in items:
+            if item.get_closest_marker("kafka"):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +35,12 @@ def product(product_root, tmp_path):
 
     (tmp_path / "home").mkdir()
     return Product(product_root, tmp_path / "home")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    """A real Kafka broker for a module; each of its tests has a prefix of its own."""
+    made = kafka_broker.Broker(tmp_path_factory.mktemp("kafka"))
+    made.start()
+    yield made
+    made.stop()

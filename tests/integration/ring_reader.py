@@ -45,7 +45,7 @@ def read(path: Path) -> RingFile:
     data = path.read_bytes()
     header = HEADER.unpack_from(data)
     assert header[0] == int.from_bytes(b"PACHRNG1", "little")
-    assert header[1:4] == (1, 4096, 128)
+    assert header[1:4] == (2, 4096, 128)
     capacity = header[4]
     assert len(data) == 4096 + 128 * capacity
     written, closed = struct.unpack_from("<QI", data, 128)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import realjob
+
+from bench.rig import realjob
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import realjob
 
+from bench.rig import realjob
 from collector.evidence import pyspy
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

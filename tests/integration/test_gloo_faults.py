@@ -20,8 +20,9 @@ from typing import Any
 
 import netns
 import pytest
-import realjob
 from cluster import cluster
+
+from bench.rig import realjob
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import realjob
 
+from bench.rig import realjob
 from pacehound.codec import decode, encode
 from pacehound.recording import Recording
 from pacehound.settings import Settings

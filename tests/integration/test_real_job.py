@@ -10,7 +10,8 @@ import signal
 from pathlib import Path
 
 import pytest
-import realjob
+
+from bench.rig import realjob
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

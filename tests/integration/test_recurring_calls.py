@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import realjob
 
+from bench.rig import realjob
 from pacehound import codec
 from pacehound.calls import CallBatch
 from pacehound.events import IterationSample, Markers, Progress
@@ -86,8 +86,8 @@ def samples_of(events: list[Event] | Iterator[Event]) -> tuple[list[IterationSam
     pipeline, samples, period = Pipeline(Settings()), [], None
     for event in events:
         samples += [out for out in pipeline.on_event(event) if isinstance(out, IterationSample)]
-        for job in pipeline._jobs.values():
-            period = job._recurring.period if job._recurring is not None else None
+        for attempt in (attempt for job in pipeline._jobs.values() for attempt in job.attempts.values()):
+            period = attempt._recurring.period if attempt._recurring is not None else None
     return samples, period
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import netns
 import pytest
-import realjob
 from cluster import Cluster, cluster
+
+from bench.rig import realjob
 
 pytestmark = [
     pytest.mark.integration,

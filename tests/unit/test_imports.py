@@ -10,17 +10,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator")
-FRONT_DOORS = {"pacehound/cli.py", "pacehound/embedded.py"}
+FRONT_DOORS = {"pacehound/cli.py", "pacehound/cli_whatif.py", "pacehound/embedded.py"}
 
 # Heavy or optional libraries, and the only places that may name them; nobody imports them when a package is imported.
 CONFINED = {
     "torch": ("pacehound/instrument/", "pacehound/doctor.py", "actuators/validation/", "bench/"),
     "cvxpy": ("actuators/",),
-    "faust": ("streams/app.py",),
+    "faust": ("streams/app.py", "streams/kafka_client.py"),
+    "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
     "pynvml": ("collector/",),
     "chdb": ("storage/",),
     "clickhouse_connect": ("storage/",),
-    "matplotlib": ("pacehound/analysis/picture.py",),
+    "matplotlib": ("pacehound/analysis/picture.py", "pacehound/whatif/picture.py"),
 }
 
 

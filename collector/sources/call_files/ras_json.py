@@ -18,7 +18,7 @@ from typing import Any
 from collector.sources.call_files.content import whole_content
 from collector.sources.call_files.functions import function_topology
 from collector.sources.call_files.plain_json import document
-from collector.sources.call_files.reading import Joined, Refusal
+from collector.sources.call_files.reading import Joined, each_alone
 from collector.sources.call_files.refusal import RefusedFile
 from collector.sources.call_files.values import MAX_RANK, entry, items, table, text, truth, whole
 from collector.sources.call_files.world_ranks import Places, world_by_process
@@ -125,13 +125,7 @@ def stamp_ns(stamp: str) -> int:
 
 def joined(answers: Sequence[Answer], job: str) -> Joined:
     """The call file of each answer; every one speaks for the whole job."""
-    files, refused = [], []
-    for answer in answers:
-        try:
-            files.append(_call_file(answer, job))
-        except RefusedFile as error:
-            refused.append(Refusal(path=answer.path, reason=str(error)))
-    return Joined(files=tuple(files), refused=tuple(refused))
+    return each_alone(answers, lambda answer: _call_file(answer, job))
 
 
 def _call_file(answer: Answer, job: str) -> CallFile:

@@ -15,7 +15,7 @@ from collector.sources.call_files.content import whole_content
 from collector.sources.call_files.functions import function_topology
 from collector.sources.call_files.ras_json import CANNOT_KNOW as OF_RAS
 from collector.sources.call_files.ras_json import SNAPSHOT
-from collector.sources.call_files.reading import Joined, Refusal
+from collector.sources.call_files.reading import Joined, each_alone
 from collector.sources.call_files.refusal import RefusedFile
 from collector.sources.call_files.values import MAX_RANK, printable
 from pacehound.call_file import CallFile, FileEvent
@@ -143,13 +143,7 @@ def _take_rank(section: Section, kind: str, rank: int, said: str, about: str) ->
 
 def joined(answers: Sequence[Answer], job: str) -> Joined:
     """The call file of each answer; every one speaks for the whole job."""
-    files, refused = [], []
-    for answer in answers:
-        try:
-            files.append(_call_file(answer, job))
-        except RefusedFile as error:
-            refused.append(Refusal(path=answer.path, reason=str(error)))
-    return Joined(files=tuple(files), refused=tuple(refused))
+    return each_alone(answers, lambda answer: _call_file(answer, job))
 
 
 def _call_file(answer: Answer, job: str) -> CallFile:

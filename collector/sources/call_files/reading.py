@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
+from collector.sources.call_files.refusal import RefusedFile
 from pacehound.call_file import CallFile
+
+
+class ReadFile(Protocol):
+    """What a reader made of one file."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        ...
+
+
+ReadFileT = TypeVar("ReadFileT", bound=ReadFile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +37,14 @@ class Joined:
 
     files: tuple[CallFile, ...] = ()
     refused: tuple[Refusal, ...] = ()
+
+
+def each_alone(read: Iterable[ReadFileT], call_file: Callable[[ReadFileT], CallFile]) -> Joined:
+    """The call file of each, where every one speaks for the whole job; one that is refused keeps no other from it."""
+    files, refused = [], []
+    for one in read:
+        try:
+            files.append(call_file(one))
+        except RefusedFile as error:
+            refused.append(Refusal(path=one.path, reason=str(error)))
+    return Joined(files=tuple(files), refused=tuple(refused))

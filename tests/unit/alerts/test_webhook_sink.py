@@ -40,7 +40,7 @@ def test_a_notice_is_one_post_of_json_with_its_key():
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [(200, "delivered"), (301, "refused"), (400, "refused"), (404, "refused"), (410, "refused"), (429, "unavailable"),
-     (408, "unavailable"), (500, "unavailable"), (503, "unavailable")],
+     (408, "unavailable"), (425, "unavailable"), (500, "unavailable"), (503, "unavailable")],
 )  # fmt: skip
 def test_an_answer_says_whether_to_try_again(status, outcome):
     headers = {"Location": "https://elsewhere.example"} if status == 301 else {}

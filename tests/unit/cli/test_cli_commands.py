@@ -16,7 +16,11 @@ from pacehound.head.siblings import SIBLINGS, prefer_ours
 
 
 def all_commands():
-    return sorted(cli.pacehound.commands.items())
+    commands = dict(cli.pacehound.commands)
+    for name, group in cli.pacehound.commands.items():
+        if isinstance(group, click.Group):
+            commands |= {f"{name} {inner}": command for inner, command in group.commands.items()}
+    return sorted(commands.items())
 
 
 @pytest.mark.parametrize(("name", "command"), all_commands())
@@ -25,16 +29,30 @@ def test_every_command_and_option_has_help(name, command):
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
             assert parameter.help, f"{name} {parameter.opts}"
-    shown = CliRunner().invoke(cli.pacehound, [name, "--help"])
+    shown = CliRunner().invoke(cli.pacehound, [*name.split(), "--help"])
     assert shown.exit_code == 0
     assert command.help.split("\n")[0].split()[0] in shown.output
 
 
 def test_every_command_that_answers_takes_json_and_those_with_settings_take_set():
-    commands = cli.pacehound.commands
-    for name in ("run", "demo", "incidents", "sql", "doctor", "replay", "analyze", "version"):
+    commands = dict(all_commands())
+    letters = ("dead-letters list", "dead-letters show", "dead-letters replay")
+    for name in (
+        "run",
+        "demo",
+        "incidents",
+        "sql",
+        "doctor",
+        "replay",
+        "analyze",
+        "whatif",
+        "version",
+        "status",
+        *letters,
+    ):
         assert "--json" in {opt for p in commands[name].params for opt in p.opts}
-    for name in ("run", "up", "agent", "demo", "incidents", "sql", "doctor", "replay", "analyze"):
+    on_kafka = ("topics", "alerts", "actuators", "simulate", "streams", "writer", "status", *letters)
+    for name in ("run", "up", "agent", "demo", "incidents", "sql", "doctor", "replay", "analyze", "whatif", *on_kafka):
         assert "--set" in {opt for p in commands[name].params for opt in p.opts}
     for name in ("run", "up", "demo", "incidents", "sql", "doctor"):
         assert "--store" in {opt for p in commands[name].params for opt in p.opts}

@@ -373,9 +373,9 @@ def test_of_a_compressed_file_that_ends_early_the_beginning_is_read():
     ("data", "said"),
     [
         (b"", "empty"),
-        (gzip.compress(b""), "empty"),
+        (gzip.compress(b"", mtime=0), "empty"),
         (bytes(range(256)) * 500, "binary"),
-        (gzip.compress(bytes(range(256)) * 500), "binary"),
+        (gzip.compress(bytes(range(256)) * 500, mtime=0), "binary"),
         (b"\x1f\x8bnot really", "cannot be read"),
         (b"loss: 3\nloss: 2\n", "known are Megatron"),
         (b"step,loss\n1,3.0\n", "no column step_time_s"),

@@ -9,10 +9,13 @@ import stat
 import pytest
 
 from pacehound.errors import InvalidInput
+from pacehound.launcher.attempt import scheduled_attempt
 from pacehound.launcher.destination import Destination, chosen_destination
+from pacehound.launcher.entry import for_a_helper
 from pacehound.launcher.job import job_name
 from pacehound.launcher.run_dir import RunDir, write_ended
 from pacehound.otlp_headers import format_headers, parse_headers
+from pacehound.settings import Settings
 
 TORCHRUN = ["torchrun", "--nproc-per-node", "4", "train.py", "--lr", "1"]
 
@@ -39,6 +42,34 @@ def test_an_endpoint_on_the_command_line_wins_over_the_environment():
     environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://other:4318", "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}
     assert chosen_destination("http://head:4318/", environ) == Destination(url="http://head:4318", headers={"a": "b"})
     assert chosen_destination(None, environ).url == "http://other:4318"
+
+
+def test_kafka_is_an_endpoint_without_headers_and_nobody_to_ask():
+    destination = chosen_destination("kafka://a:9092, b:9093/", {"PACEHOUND_TOKEN": "s3cret"})
+    assert destination == Destination(url="kafka://a:9092,b:9093")
+    assert destination.is_kafka
+    assert not chosen_destination("http://kafka:4318", {}).is_kafka
+    with pytest.raises(InvalidInput, match="HOST:PORT"):
+        chosen_destination("kafka://a", {})
+
+
+@pytest.mark.parametrize(
+    ("environ", "attempt"),
+    [({}, 0), *(({"SLURM_RESTART_COUNT": count}, attempt) for count, attempt in (("0", 0), ("3", 3000), ("x", 0)))],
+)
+def test_over_kafka_the_scheduler_counts_and_leaves_room_for_torchrun_s_own_restarts(environ, attempt):
+    assert scheduled_attempt(environ) == attempt
+    later = scheduled_attempt({"SLURM_RESTART_COUNT": "1"})
+    assert later > scheduled_attempt({}) + 100  # restarts of torchrun within the first run
+
+
+def test_a_client_file_is_handed_on_as_a_process_elsewhere_finds_it(tmp_path, monkeypatch):
+    (tmp_path / "client.properties").write_text("sasl.mechanism=PLAIN\n")
+    monkeypatch.chdir(tmp_path)
+    settings = for_a_helper(Settings.load({}, ["kafka.client_file=client.properties"]))
+    assert settings.as_overrides() == [f"kafka.client_file={tmp_path / 'client.properties'}"]
+    with pytest.raises(InvalidInput, match="no such file"):
+        for_a_helper(Settings.load({}, ["kafka.client_file=other"]))
 
 
 def test_without_any_endpoint_or_with_one_for_grpc_the_head_is_ours():

@@ -1,10 +1,12 @@
 """Hypothesis strategies for every event of the pipeline."""
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from pacehound import events
 from pacehound.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
+from pacehound.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.rounds import Rounds
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -94,6 +96,18 @@ def rounds(draw):
 
 
 @st.composite
+def operations(draw):
+    natural = st.integers(0, 2**31 - 1)
+    columns = {"optype": st.integers(0, len(OPTYPES) - 1), "start_ns": INT64, "end_ns": INT64}
+    columns |= dict.fromkeys(("stage", "chunk", "seq"), st.integers(0, LARGEST_NUMBER - 1))
+    columns["micro_batch"] = st.integers(-1, LARGEST_NUMBER - 1)
+    n = draw(st.integers(1, 5))
+    arrays = [pa.array(draw(_columns_of(n, columns.get(f.name, natural))), f.type) for f in OPERATION_SCHEMA]
+    rows = pa.RecordBatch.from_arrays(arrays, schema=OPERATION_SCHEMA)
+    return Operations(job=draw(TEXT), attempt=draw(INT32), host=draw(TEXT), rows=rows)
+
+
+@st.composite
 def topologies(draw):
     world_size = draw(st.integers(1, 64))
     members = draw(st.lists(st.integers(0, world_size - 1), min_size=1, unique=True))
@@ -144,6 +158,7 @@ def findings(draw):
 
 st.register_type_strategy(CallBatch, call_batches())
 st.register_type_strategy(Rounds, rounds())
+st.register_type_strategy(Operations, operations())
 st.register_type_strategy(events.Topology, topologies())
 st.register_type_strategy(events.Markers, markers())
 st.register_type_strategy(events.Finding, findings())
@@ -151,7 +166,7 @@ st.register_type_strategy(events.Finding, findings())
 
 def event_of(kind):
     """A strategy for one kind of event, with every field of it drawn."""
-    if kind in (CallBatch, Rounds, events.Topology, events.Markers, events.Finding):
+    if kind in (CallBatch, Operations, Rounds, events.Topology, events.Markers, events.Finding):
         return st.from_type(kind)
     if kind is events.Progress:
         open_calls = st.lists(st.builds(events.OpenCall), max_size=2).map(tuple)

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from pacehound.events import GpuReading, HostVitals
-from streams.attribution import Attribution, IterationRecord, Scene, attribute
+from streams.attribution.attribute import attribute
+from streams.attribution.records import IterationRecord
+from streams.attribution.scene import Scene
+from streams.attribution.verdict import Attribution
 from streams.clocks import ClockOffsets
 from streams.connections import SlowConnection
 from streams.critical_path import Charges, TransferKey
@@ -96,6 +99,30 @@ def test_clocks_that_could_have_made_the_growth_weaken_a_pair_and_nothing_else()
     assert any("clocks" in sentence for sentence in said.unseen)
     assert found(scene, own={5: 40.0}).verdict == "culprit"
     assert found(scene, transfers={"two": 40.0}).verdict == "culprit"
+
+
+@pytest.mark.parametrize(("others_ms", "links"), [(0.5, ((0, 8),)), (5.0, ())], ids=["alone", "in a crowd"])
+def test_a_link_that_explains_a_third_is_named_only_if_it_stands_out_among_its_kind(
+    others_ms: float, links: tuple[tuple[int, int], ...]
+) -> None:
+    keys: dict[TransferKey, int] = {**KEYS, (4, 12): 6, (12, 4): 7}
+    ways = {(0, 8): 6.0, (8, 0): 6.0, (2, 8): others_ms, (4, 12): others_ms}
+
+    def made(n: int, first: int, grown: dict[tuple[int, int], float]) -> list[IterationRecord]:
+        return [
+            replace(
+                record,
+                step_time_s=record.step_time_s + (0.036 if grown else 0.0),
+                transfer_ns=np.array([5 * MS + MS * grown.get(key, 0.0) for key in keys], np.float32),
+                charges=Charges(record.charges.ranks, {k: round(5 * MS + MS * grown.get(k, 0.0)) for k in keys}),
+            )
+            for record in records(n, first=first)
+        ]
+
+    said = attribute(made(20, 100, ways), made(60, 0, {}), keys, SCENE)
+    assert said.links == links
+    assert said.verdict in ("suspected", "unknown")
+    assert bool(links) or "no link stands apart" in " ".join(said.evidence)
 
 
 def test_several_slow_links_that_meet_in_one_rank_are_told_as_its_network_interface() -> None:

@@ -59,14 +59,11 @@ def test_offsets_of_hosts_come_out_of_the_ends_and_are_known_to_microseconds() -
     assert offsets.uncertainty_between_ns(2, 3) == 0.0
 
 
-def test_a_rank_that_notices_every_end_late_does_not_move_its_host_and_shows_as_a_residual() -> None:
+def test_a_rank_that_notices_every_end_late_does_not_move_its_host() -> None:
     followed = clocks()
-    block = barriers(20, {"a": 0.0, "b": 10.0, "c": 0.0}, late={3: 4.0})
-    followed.add(block)
+    followed.add(barriers(20, {"a": 0.0, "b": 10.0, "c": 0.0}, late={3: 4.0}))
     offsets = followed.offsets()
     assert abs(int(offsets.of(2) - offsets.of(0)) - 10 * MS) <= 2 * MS
-    residuals = followed.residuals_ns(block)
-    assert residuals[3] - residuals[2] == pytest.approx(4 * MS, abs=1)
 
 
 def test_a_drifting_clock_is_followed_and_its_drift_is_in_the_uncertainty() -> None:

@@ -93,13 +93,15 @@ class Job:
             )
         )
 
-    def progress(self, second: int, launched_ns: dict[int, int], completed: int = 6) -> None:
-        """Ranks that wait in call 7 since a time; the others have completed `completed`."""
+    def progress(
+        self, second: int, launched_ns: dict[int, int], completed: int = 6, gave_up: tuple[int, ...] = ()
+    ) -> None:
+        """Ranks wait in call 7 since a time, of some it has failed; the others have completed `completed`."""
         ranks = tuple(
             RankProgress(
                 rank=rank,
-                last_launched=7 if rank in launched_ns else completed,
-                last_completed=completed,
+                last_launched=7 if rank in launched_ns or rank in gave_up else completed,
+                last_completed=7 if rank in gave_up else completed,
                 open=(OpenCall(seq=7, op="all_reduce", count=8, dtype="float32", launch_ns=launched_ns[rank]),)
                 if rank in launched_ns
                 else (),
@@ -140,6 +142,17 @@ def test_what_is_known_of_a_standstill_outlasts_the_ranks_that_leave(stuck: Job)
     for second in (6, 7):
         stuck.progress(second, {1: SECOND_NS})
         stuck.tick(second)
+    found = stuck.watch.standstill()
+    assert found is not None
+    assert found.culprits == (2,)
+
+
+def test_whose_call_has_timed_out_and_who_leaves_for_it_is_not_the_one_who_held_the_job_up(stuck: Job) -> None:
+    """Between the two it is in no call and its peers still wait: it looks as if it had not entered."""
+    for second in (6, 7, 8):
+        stuck.progress(second, {1: SECOND_NS, 3: SECOND_NS}, gave_up=(0,))
+        stuck.tick(second)
+    stuck.watch.on_host(sample(8 * SECOND_NS, rank0=1))
     found = stuck.watch.standstill()
     assert found is not None
     assert found.culprits == (2,)

@@ -36,7 +36,8 @@ def samples_of(simulation, monkeypatch):
     pipeline, samples, recurring = Pipeline(Settings()), [], None
     for event in without_steps(simulation):
         samples += [out for out in pipeline.on_event(event) if isinstance(out, IterationSample)]
-        recurring = next((job._recurring for job in pipeline._jobs.values()), recurring)
+        attempts = (attempt for job in pipeline._jobs.values() for attempt in job.attempts.values())
+        recurring = next((attempt._recurring for attempt in attempts), recurring)
     return samples, recurring
 
 

@@ -53,6 +53,16 @@ def test_a_slow_tensor_parallel_rank_is_named_and_its_pipeline_and_replicas_are_
     assert set(said.victims) == set(range(16)) - set(culprits)
 
 
+def test_a_fault_that_comes_into_a_slow_stretch_is_named_too() -> None:
+    everybody = SlowCompute(ranks=tuple(range(16)), factor=1.3, from_step=ONSET)
+    second = SlowCompute(ranks=(6,), factor=2.2, from_step=ONSET + 30)
+    said = found(everybody, second, source=C10D_GLOO, iterations=ONSET + 60, seed=2)
+    assert said is not None
+    assert said.onset is not None
+    assert said.onset.step == ONSET
+    assert (said.verdict, said.cause, said.culprits) == ("culprit", "S1", (6,))
+
+
 def test_it_is_named_with_clocks_apart_and_lost_rows() -> None:
     said = found(
         slow_rank(9), source=DEVICE_TIMES, clock_offsets_ms=OFFSETS_MS, dropped_fraction=0.05, ranks_per_host=4, seed=5

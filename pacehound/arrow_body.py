@@ -1,0 +1,70 @@
+"""Whether the columns of an Arrow IPC stream are compressed, seen before anything is unpacked.
+
+Ours never are: the bus compresses. A few kilobytes of a foreign producer may unpack to more than a machine has, and
+Arrow has no bound for that.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+
+_ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+# Places of the fields in Arrow's Message.fbs; a union takes two, its kind and its value.
+_HEADER_KIND, _HEADER = 1, 2
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_DATA_OF_DICTIONARY = 1
+_COMPRESSION = 3
+
+
+def is_compressed(body: bytes) -> bool:
+    """Whether a stream has a batch with compressed buffers.
+
+    Raises
+    ------
+    pyarrow.ArrowException, OSError, struct.error
+        The bytes are no stream.
+
+    Examples
+    --------
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema([("n", pa.int64())])) as writer:
+    ...     writer.write_batch(pa.record_batch({"n": [1]}))
+    >>> is_compressed(sink.getvalue().to_pybytes())
+    False
+
+    """
+    if _ZSTD not in body and _LZ4 not in body:
+        return False  # every compressed buffer begins with one of them: what is plain need not be looked through
+    messages = pa.ipc.MessageReader.open_stream(body)
+    return any(_has_compression(message.metadata.to_pybytes()) for message in messages)
+
+
+def _has_compression(metadata: bytes) -> bool:
+    root = struct.unpack_from("<I", metadata)[0]
+    kind_at = _field(metadata, root, _HEADER_KIND)
+    header_at = _field(metadata, root, _HEADER)
+    kind = metadata[kind_at] if kind_at else 0
+    if not header_at or kind not in (_DICTIONARY_BATCH, _RECORD_BATCH):
+        return False
+    batch = _table(metadata, header_at)
+    if kind == _DICTIONARY_BATCH:
+        data_at = _field(metadata, batch, _DATA_OF_DICTIONARY)
+        if not data_at:
+            return False
+        batch = _table(metadata, data_at)
+    return _field(metadata, batch, _COMPRESSION) != 0
+
+
+def _field(metadata: bytes, table: int, number: int) -> int:
+    """Where a field of a table stands (FlatBuffers); 0 where it is left out."""
+    vtable = table - struct.unpack_from("<i", metadata, table)[0]
+    n_bytes = struct.unpack_from("<H", metadata, vtable)[0]
+    at = 4 + 2 * number
+    offset = struct.unpack_from("<H", metadata, vtable + at)[0] if at + 2 <= n_bytes else 0
+    return table + int(offset) if offset else 0
+
+
+def _table(metadata: bytes, at: int) -> int:
+    return at + int(struct.unpack_from("<I", metadata, at)[0])

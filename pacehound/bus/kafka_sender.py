@@ -1,0 +1,158 @@
+"""The agent's way to Kafka: takes encoded messages, finds where each belongs, and waits until all are acknowledged.
+
+Nothing waits here between two calls of `send`: what was not acknowledged in time is given up, and whoever holds the
+messages (the agent's outbox) sends them again. Some of them may have arrived all the same, so a reader can meet a
+stretch of a stream twice, from its first message on and in order. Stage one uses it once, and the store goes by a row's
+identity.
+
+A producer that has given something up is not used again. librdkafka can drop what waits (purge), but afterwards new
+messages on the same producer were lost, or came with a gap before them, when the broker had stood still (in
+two of four runs). Closing the connection leaves the broker with whole requests in order, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
+
+from pacehound import codec, topics
+from pacehound.bus.kafka import KafkaProducer, client_config
+from pacehound.bus.kafka_topics import ensure_topics
+from pacehound.bus.otlp import Receipt
+from pacehound.errors import InvalidInput, MalformedMessage, Unavailable
+from pacehound.routing import host_stream
+from pacehound.settings import KafkaSettings
+from pacehound.topics import Topic
+
+ACKNOWLEDGED_WITHIN_S = 5.0
+MAX_WAITING_BYTES = 32 * 1024 * 1024
+"""More than any request: the agent hands over 2 MB at a time, or one message."""
+
+_TOPOLOGY = "pacehound.topology"
+_ON_A_COMMUNICATOR = {_TOPOLOGY, "pacehound.progress", "pacehound.markers"}
+_ON_A_HOST = {"pacehound.host", "pacehound.vitals", "pacehound.evidence"}
+
+
+class _Place(msgspec.Struct):
+    """What routing needs of a JSON body; msgspec skips the rest without making objects of it."""
+
+    communicator: str = ""
+    job: str = ""
+    host: str = ""
+
+
+def places(message: bytes) -> list[tuple[tuple[Topic, ...], str, bytes]]:
+    """For each event of a message: the topics it goes to, its key there, and its own bytes.
+
+    The same as `routing.route` says of the decoded event, without decoding it: a batch of calls is not looked into,
+    its key stands in the attributes.
+
+    Raises
+    ------
+    MalformedMessage
+        It is no message of ours, or of a kind that no agent sends.
+
+    """
+    records = codec.records_of(message)
+    return [
+        (*_place(resource, record), message if len(records) == 1 else codec.single(resource, record))
+        for resource, record in records
+    ]
+
+
+def _place(resource: ResourceLogs, record: LogRecord) -> tuple[tuple[Topic, ...], str]:
+    name = record.event_name
+    if name == codec.CALLS_EVENT:
+        for attribute in record.attributes:
+            if attribute.key == "pacehound.communicator":
+                return (topics.CALLS,), attribute.value.string_value
+        raise MalformedMessage(f"{name} without the attribute 'pacehound.communicator'")
+    if name == codec.OPERATIONS_EVENT:
+        named = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
+        return (topics.OPS,), host_stream(named.get("pacehound.job", ""), named.get("host.name", ""))
+    if name not in _ON_A_COMMUNICATOR and name not in _ON_A_HOST:
+        raise MalformedMessage(f"event {name!r} is none that an agent sends to Kafka")
+    try:
+        place = msgspec.json.decode(record.body.bytes_value, type=_Place)
+    except msgspec.DecodeError as error:
+        raise MalformedMessage(f"{name}: {error}") from error
+    if name in _ON_A_HOST:
+        return (topics.HOSTS,), host_stream(place.job, place.host)
+    # `calls` has it in order with the calls it explains, `topology` keeps the last one of each communicator.
+    return ((topics.CALLS, topics.TOPOLOGY) if name == _TOPOLOGY else (topics.CALLS,)), place.communicator
+
+
+class KafkaSender:
+    """Sends messages to Kafka; one request at a time, each call waits for the acknowledgements.
+
+    Not thread-safe. The topics are made, or looked at, before the first message.
+
+    Parameters
+    ----------
+    settings
+        `kafka.*`; `servers` says where.
+    name
+        This client, in the broker's logs.
+    acknowledged_within_s
+        How long `send` waits.
+
+    Raises
+    ------
+    InvalidSetting
+        No broker is named, or the client file cannot be used.
+
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, name: str, *, acknowledged_within_s: float = ACKNOWLEDGED_WITHIN_S
+    ) -> None:
+        self._settings = settings
+        self._within_s = acknowledged_within_s
+        self._name = name
+        self._producer: KafkaProducer | None = None
+        client_config(settings)
+
+    def send(self, messages: Sequence[bytes]) -> Receipt:
+        """Put messages on their topics, in order.
+
+        Raises
+        ------
+        Unavailable
+            Not everything was acknowledged in time. Send all of it again.
+        RejectedMessage
+            One of them will never be taken: it is too large, or no message of ours.
+
+        """
+        placed = [
+            (topic, key, value) for message in messages for where, key, value in places(message) for topic in where
+        ]
+        producer = self._producer or self._connected()
+        outcomes: list[str] = []
+        try:
+            for topic, key, value in placed:
+                producer.publish(topic, key, value, outcomes.append)
+            producer.flush(self._within_s)
+            if len(outcomes) < len(placed) or any(outcomes):
+                failed = next(filter(None, outcomes), "nothing heard of some")
+                raise Unavailable(f"Kafka at {self._settings.servers} did not take every message: {failed}")
+        except Exception:
+            self._producer = None
+            producer.close(0.0)
+            raise
+        return Receipt()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._producer is not None:
+            self._producer.close(0.0)
+
+    def _connected(self) -> KafkaProducer:
+        """A new producer, once a broker answers: while none does, there is nothing that could pile up."""
+        try:
+            ensure_topics(self._settings, (topics.CALLS, topics.TOPOLOGY, topics.HOSTS, topics.OPS), self._within_s)
+        except InvalidInput as error:  # a cluster that is set up for another version: keep the messages meanwhile
+            raise Unavailable(str(error)) from error
+        self._producer = KafkaProducer(self._settings, self._name, max_bytes=MAX_WAITING_BYTES)
+        return self._producer

@@ -1,0 +1,90 @@
+"""The topics of `pacehound.topics` on a Kafka cluster: made once, and looked at before anything is put there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.cimpl import NewTopic
+
+from pacehound.bus.kafka import client_config, max_bytes
+from pacehound.bus.kafka_errors import Heard, code_of
+from pacehound.errors import InvalidInput
+from pacehound.settings import KafkaSettings
+from pacehound.topics import TOPICS, Topic
+
+COMPACTED_SEGMENT_BYTES = 16 * 1024 * 1024
+"""Only closed segments are compacted: small ones, so that what is read at a restart stays small."""
+
+
+def ensure_topics(settings: KafkaSettings, topics: Iterable[Topic] = TOPICS.values(), timeout_s: float = 30.0) -> None:
+    """Create the topics that are missing, and check the partitions of those that are there.
+
+    Safe to run from several processes at once.
+
+    Raises
+    ------
+    Unavailable
+        No broker answers within `timeout_s`, or it refuses.
+    InvalidInput
+        A topic has another number of partitions: keys would move, and events lose their order.
+
+    """
+    wanted = {settings.prefix + topic.name: topic for topic in topics}
+    heard = Heard()
+    admin = heard.client(client_config(settings))
+    try:
+        there = admin.list_topics(timeout=timeout_s).topics
+        missing = [name for name in wanted if name not in there]
+        if missing:
+            made = admin.create_topics(
+                [_new(name, wanted[name], settings) for name in missing], operation_timeout=timeout_s
+            )
+            for future in made.values():
+                try:
+                    future.result()
+                except KafkaException as error:
+                    if code_of(error) != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+        found = admin.list_topics(timeout=timeout_s).topics
+    except KafkaException as error:
+        raise heard.unavailable(admin, settings.servers, error) from error
+    for name, topic in wanted.items():
+        partitions = len(found[name].partitions) if name in found else topic.partitions
+        if partitions not in (0, topic.partitions):  # 0: made a moment ago, the broker has not heard of it
+            raise InvalidInput(
+                f"topic {name} has {partitions} partitions, this version needs {topic.partitions}; "
+                "set kafka.prefix to another one: growth is a new generation of the topics"
+            )
+
+
+def log_name(settings: KafkaSettings, topic: Topic = TOPICS["calls"], timeout_s: float = 30.0) -> str:
+    """What tells the offsets of these topics from those of others: the topic's own id, which a new one does not share.
+
+    Raises
+    ------
+    Unavailable
+        No broker answers within `timeout_s`, or the topic is not there.
+
+    """
+    heard = Heard()
+    admin = heard.client(client_config(settings))
+    name = settings.prefix + topic.name
+    try:
+        described = admin.describe_topics(TopicCollection([name]), request_timeout=timeout_s)[name].result()
+    except KafkaException as error:
+        raise heard.unavailable(admin, settings.servers, error) from error
+    return f"{settings.prefix}{described.topic_id}"
+
+
+def _new(name: str, topic: Topic, settings: KafkaSettings) -> NewTopic:
+    config = {"max.message.bytes": str(max_bytes(topic)), "compression.type": "producer"}
+    if topic.retention_s is None:
+        config |= {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(COMPACTED_SEGMENT_BYTES),
+            "min.cleanable.dirty.ratio": "0.2",
+        }
+    else:
+        config["retention.ms"] = str(topic.retention_s * 1000)
+    return NewTopic(name, topic.partitions, settings.replication, config=config)

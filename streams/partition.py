@@ -1,0 +1,454 @@
+"""The state of one partition of a topic: which messages it has taken in, and what follows from that.
+
+Pure: no clock, no bus. The shell (`app.py`) feeds it messages, sends on what comes out, and keeps its snapshots.
+
+Why nothing is lost and nothing counts twice, whatever dies, and whoever wakes up again:
+
+- What comes out depends on the log alone. Whoever takes in the same messages sends the same outputs.
+- Every output of a key carries the key's name, when its state began, and a number. Stage two takes exactly the next
+  number of each key and drops every other one: repeats, and what lies behind a gap (it will be sent again).
+- A snapshot says which offset it covers, for the partition and for each key. What a key's snapshot covers is skipped;
+  a message that lies behind the next one is refused, and the shell goes back. A snapshot is written when everything
+  that came out before it is in the log.
+- Of several snapshots of a key the one that covers most counts. An owner that was replaced and wakes up can only write
+  one that is right, and does so under a name of its own. What it relied on may have been removed by its successor:
+  then the marker that covers most of those that are complete counts.
+
+Snapshots are pickles: whoever may write the topic of the snapshots may run code in a worker.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from pacehound import __version__
+from pacehound.bus import Message
+from pacehound.errors import MalformedMessage
+
+CHUNK_BYTES = 512 * 1024
+"""A snapshot is written in pieces of this size: brokers take messages of 1 MB by default."""
+
+REMEMBERED = 1_000
+"""Closed keys whose repeats are still recognised: what an agent sends twice may come when all is over."""
+
+MARKER = "\0partition"
+"""The key under which a partition's own snapshot stands."""
+
+
+class KeyOperator(Protocol):
+    """What works on the events of one key."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing new is to come."""
+        ...
+
+    def shed(self) -> None:
+        """It is closed: keep what tells a repeat, and nothing else."""
+        ...
+
+
+OperatorT = TypeVar("OperatorT", bound=KeyOperator)
+
+
+@dataclass(slots=True)
+class KeyState(Generic[OperatorT]):
+    """One key: its operator, what it covers, and how many outputs it has had.
+
+    Attributes
+    ----------
+    began
+        Offset of the first message: a state that was lost and begun anew begins later.
+    covered
+        Offset of the last message that it has taken in.
+    sent
+        How many outputs there were.
+    taken
+        By sender: when its state began, and how many of its outputs were taken in here.
+
+    """
+
+    operator: OperatorT
+    began: int
+    covered: int
+    sent: int = 0
+    taken: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Which output of which key this is.
+
+    >>> Stamp.of((Stamp(stream="calls/c", began=4, number=7).header(),))
+    Stamp(stream='calls/c', began=4, number=7)
+    """
+
+    stream: str
+    began: int
+    number: int
+
+    def header(self) -> tuple[str, bytes]:
+        """As a header of a message."""
+        return ("output", f"{self.began} {self.number} {self.stream}".encode())
+
+    @classmethod
+    def of(cls, headers: Iterable[tuple[str, bytes]]) -> Stamp | None:
+        """The stamp of a message; `None` for one that no stage has sent.
+
+        Raises
+        ------
+        MalformedMessage
+            It has a stamp that cannot be read: whether it was taken in before cannot be told.
+
+        """
+        for name, value in headers:
+            if name != "output":
+                continue
+            try:
+                began, number, stream = value.decode().split(" ", 2)
+                stamp = cls(stream=stream, began=int(began), number=int(number))
+            except ValueError:
+                stamp = None
+            if stamp is None or stamp.began < 0 or stamp.number < 0:
+                raise MalformedMessage(
+                    f"the header {name!r} is {value[:60]!r}; it should hold two numbers from 0 on and a stream's name"
+                )
+            return stamp
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Messages are missing before this one: go back to `wanted`."""
+
+    wanted: int
+
+
+class Partition(Generic[OperatorT]):
+    """One partition, and the keys that live on it.
+
+    Parameters
+    ----------
+    topic, number
+        Which partition.
+    make
+        A new operator for a key.
+    is_stamped
+        Messages are outputs of another stage, with its stamps. Elsewhere a header of that name is somebody else's.
+
+    """
+
+    def __init__(self, topic: str, number: int, make: Callable[[str], OperatorT], *, is_stamped: bool = True) -> None:
+        self.topic = topic
+        self.number = number
+        self._make = make
+        self._is_stamped = is_stamped
+        self.keys: dict[str, KeyState[OperatorT]] = {}
+        self.next_offset = 0
+        self._marked = 0  # where the last snapshot, or the log, says to go on
+        self._dirty: set[str] = set()
+        self._closed: dict[str, None] = {}  # in the order in which they were closed
+        self._slots: dict[str, int] = {}  # of the last snapshot of each key
+        self._superseded: tuple[bytes, ...] = ()  # records that the next snapshot replaces
+        self.repeats = 0
+        self.behind_gap = 0
+
+    def admit(self, message: Message) -> KeyState[OperatorT] | Gap | None:
+        """The state that takes this message in; `None` if it has been taken in before or is not the next one.
+
+        The caller works on it and then calls `done`.
+
+        Raises
+        ------
+        MalformedMessage
+            It is the next one, and its stamp cannot be read: set it aside.
+
+        """
+        if message.offset < self.next_offset:
+            self.repeats += 1
+            return None
+        if message.offset > self.next_offset:
+            return Gap(wanted=self.next_offset)
+        self.next_offset = message.offset + 1
+        state = self.keys.get(message.key)
+        if state is not None and message.offset <= state.covered:
+            self.repeats += 1
+            return None
+        if state is None:
+            state = KeyState(self._make(message.key), began=message.offset, covered=message.offset)
+        if self._is_stamped and not self._is_next(state, Stamp.of(message.headers)):
+            return None
+        state.covered = message.offset
+        return state
+
+    def stamp(self, key: str, state: KeyState[OperatorT]) -> Stamp:
+        """For the next output of a key."""
+        state.sent += 1
+        return Stamp(stream=f"{self.topic}/{key}", began=state.began, number=state.sent - 1)
+
+    def done(self, key: str, state: KeyState[OperatorT]) -> None:
+        """A message has been worked on: keep the state; of the closed ones those that were closed last."""
+        self._dirty.add(key)
+        self.keys[key] = state
+        self._closed.pop(key, None)
+        if not state.operator.is_closed:
+            return
+        state.operator.shed()
+        self._closed[key] = None
+        while len(self._closed) > REMEMBERED:
+            oldest = next(iter(self._closed))
+            del self._closed[oldest], self.keys[oldest]
+            self._dirty.add(oldest)
+
+    def _is_next(self, state: KeyState[OperatorT], stamp: Stamp | None) -> bool:
+        if stamp is None:
+            return True
+        began, taken = state.taken.get(stamp.stream, (-1, 0))
+        if stamp.began > began:
+            began, taken = stamp.began, 0
+        if stamp.began < began or stamp.number < taken:
+            self.repeats += 1
+            return False
+        if stamp.number > taken:
+            self.behind_gap += 1
+            return False
+        state.taken[stamp.stream] = (began, taken + 1)
+        return True
+
+    def snapshot(self, owner: str) -> Snapshot | None:
+        """What has changed since the last one; nothing if nothing has.
+
+        Messages that have changed no key (they were set aside, or had come before) move the partition on all the same.
+
+        `owner` is the name of whoever owns the partition now; nobody else has ever had it.
+
+        Two slots take turns, so that a snapshot that is broken off in the middle has overwritten nothing: the next
+        one of a key is made when the one before is whole.
+        """
+        if not self._dirty and self.next_offset == self._marked:
+            return None
+        records: list[tuple[bytes, bytes]] = []
+        superseded = list(self._superseded)
+        self._superseded = ()
+
+        def write(key: str, covered: int, body: bytes) -> None:
+            slot = self._slots[key] = 1 - self._slots.get(key, 1)
+            pieces = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+            for index, piece in enumerate(pieces):
+                name = record_key(self.topic, self.number, f"{owner}.{slot}", index, key)
+                records.append((name, f"{covered} {len(pieces)} ".encode() + piece))
+
+        for key in sorted(self._dirty):
+            if key in self.keys:
+                write(key, self.keys[key].covered, pickle.dumps((__version__, self.keys[key]), protocol=5))
+            elif key in self._slots:
+                del self._slots[key]
+                superseded += [record_key(self.topic, self.number, f"{owner}.{slot}", 0, key) for slot in (0, 1)]
+        self._dirty = set()
+        known = {key: state.covered for key, state in self.keys.items()}
+        self._marked = self.next_offset
+        covered = self.next_offset - 1
+        write(MARKER, covered, pickle.dumps((__version__, (covered, known)), protocol=5))
+        return Snapshot(covered=covered, records=tuple(records), superseded=tuple(superseded))
+
+    def restore(self, oldest: int, found: Found | None = None) -> None:
+        """Go on where the snapshots end, or begin where the log begins.
+
+        Parameters
+        ----------
+        oldest
+            Offset of the first message that is still there: without it a gap before the first message that is
+            delivered could not be told.
+        found
+            What was read of the snapshots.
+
+        Raises
+        ------
+        LostState
+            There are snapshots, and none of them is complete and whole, or another version has written them.
+
+        """
+        self.next_offset = self._marked = oldest
+        if found is None:
+            return
+        self._superseded = found.records
+        if not found.markers:
+            return
+        known: dict[str, tuple[int, KeyState[OperatorT]]] = {}
+        for key, bodies in found.keys.items():
+            for covered, body in bodies:
+                state, _ = _unpickled(body)
+                if isinstance(state, KeyState):
+                    known[key] = (covered, state)
+                    break  # one that cannot be read does not stand before one that can
+        reasons = []
+        for body in found.markers:
+            marker, problem = _unpickled(body)
+            if not _is_marker(marker):
+                reasons.append(problem)
+                continue
+            covered, least = marker
+            # One that has woken up may have written a marker over snapshots that its successor had already removed.
+            short = [key for key, at in least.items() if key not in known or known[key][0] < at]
+            if short:
+                reasons.append(f"the snapshot that covers {covered} lacks {', '.join(short[:4])}")
+                continue
+            # What is not in the marker and covers more was written for a later one that never came.
+            self.keys = {key: state for key, (at, state) in known.items() if key in least or at > covered}
+            closed = [key for key, state in self.keys.items() if state.operator.is_closed]
+            self._closed = dict.fromkeys(sorted(closed, key=lambda key: self.keys[key].covered))
+            self.next_offset = self._marked = covered + 1
+            self._dirty = set(self.keys)
+            return
+        raise LostState(f"{self.topic}/{self.number}: {'; '.join(reasons)}")
+
+
+def _unpickled(body: bytes) -> tuple[Any, str]:
+    """What this version has written down; `None` for anything else, and what that is."""
+    try:
+        version, state = pickle.loads(body)
+    except Exception:  # broken pickles raise whatever they like
+        return None, "bytes that are no snapshot"
+    if version != __version__:
+        return None, f"a snapshot was written by version {version}, this is {__version__}"
+    return state, "a snapshot of something else"
+
+
+def _is_marker(state: Any) -> bool:
+    match state:
+        case (int(), dict() as least):
+            return all(isinstance(key, str) and isinstance(at, int) for key, at in least.items())
+    return False
+
+
+class LostState(Exception):
+    """Snapshots are incomplete or of another version: going on with them would be guessing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What is to be written down of a partition.
+
+    Attributes
+    ----------
+    covered
+        Everything up to this offset need not be read again once the records are written.
+    records
+        Keys and values for the compacted topic, in order: the marker is the last.
+    superseded
+        Keys of records that may be removed when the others are written.
+
+    """
+
+    covered: int
+    records: tuple[tuple[bytes, bytes], ...]
+    superseded: tuple[bytes, ...]
+
+
+def record_key(topic: str, partition: int, slot: str, piece: int, key: str) -> bytes:
+    """The key of a piece of a snapshot on the compacted topic.
+
+    The owner's name is part of the slot, so that one that was replaced does not overwrite its successor's.
+    """
+    return f"{topic} {partition} {slot} {piece} {key}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The snapshots of a partition.
+
+    Attributes
+    ----------
+    markers
+        The partition's own, whole ones, the one that covers most first.
+    keys
+        By key, its whole snapshots and what each covers, the one that covers most first.
+    records
+        The keys of all records.
+
+    """
+
+    markers: tuple[bytes, ...]
+    keys: Mapping[str, tuple[tuple[int, bytes], ...]]
+    records: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A record of the compacted topic: a piece of the snapshot of a key."""
+
+    slot: str
+    key: str
+    index: int
+    covered: int
+    n_pieces: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class SnapshotReader:
+    """Puts snapshots together from the records of the compacted topic, in their order.
+
+    Attributes
+    ----------
+    strangers
+        Records that are no part of any snapshot.
+
+    Examples
+    --------
+    >>> reader = SnapshotReader()
+    >>> reader.add(record_key("calls", 3, "1.0", 0, "c"), b"7 1 state")
+    >>> reader.of("calls", 3).keys
+    {'c': ((7, b'state'),)}
+
+    """
+
+    strangers: int = 0
+    _records: dict[tuple[str, int], dict[bytes, _Piece]] = field(default_factory=dict)
+    """By partition and key."""
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        """The next record."""
+        try:
+            topic, number, slot, piece, name = key.decode().split(" ", 4)
+            place, index = (topic, int(number)), int(piece)
+            covered, n_pieces, body = value.split(b" ", 2) if value else (b"0", b"1", b"")
+            part = _Piece(slot, name, index, int(covered), int(n_pieces), body)
+        except ValueError:
+            self.strangers += 1
+            return
+        records = self._records.setdefault(place, {})
+        if not value:
+            records.pop(key, None)
+            return
+        records[key] = part
+
+    def of(self, topic: str, partition: int) -> Found:
+        """The snapshots of a partition that are whole."""
+        records = self._records.get((topic, partition), {})
+        snapshots: dict[tuple[str, str], dict[int, _Piece]] = {}
+        for piece in records.values():
+            snapshots.setdefault((piece.slot, piece.key), {})[piece.index] = piece
+        markers: list[tuple[int, bytes]] = []
+        keys: dict[str, list[tuple[int, bytes]]] = {}
+        for (_, name), pieces in snapshots.items():
+            if 0 not in pieces:
+                continue
+            covered, n_pieces = pieces[0].covered, pieces[0].n_pieces
+            if not 1 <= n_pieces <= len(pieces):
+                continue
+            whole = [pieces[at] for at in range(n_pieces) if at in pieces]
+            bodies = [piece.body for piece in whole if (piece.covered, piece.n_pieces) == (covered, n_pieces)]
+            if len(bodies) < n_pieces:
+                continue
+            found = markers if name == MARKER else keys.setdefault(name, [])
+            found.append((covered, b"".join(bodies)))
+        # Of two that cover the same the one whose key was written later counts.
+        return Found(
+            tuple(body for _, body in sorted(markers, key=lambda marker: -marker[0])),
+            {key: tuple(sorted(bodies, key=lambda body: body[0])[::-1]) for key, bodies in keys.items()},
+            tuple(records),
+        )

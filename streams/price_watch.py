@@ -1,0 +1,139 @@
+"""Sampled steps of a job -> what its stragglers cost, window by window."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+
+from pacehound.events import WhatIfPrice
+from pacehound.finite import unfit_field
+from pacehound.operations import Operations
+from pacehound.rounds import Rounds
+from streams.merge import select
+from streams.whatif import optypes
+from streams.whatif.analysis import analyse, build
+from streams.whatif.live import live_trace
+from streams.whatif.prices import prices
+
+MAX_BLOCKS_OF_ROUNDS = 20_000
+MAX_ROWS = 400_000
+"""Operations held; a window that would take more is looked at with fewer steps."""
+
+
+class PriceWatch:
+    """The operations of one attempt of a job, until there are enough whole steps for an analysis.
+
+    A step is whole when every rank has told of its optimizer, which comes last. Nothing is kept of a job that tells
+    of no operations.
+
+    Parameters
+    ----------
+    window_steps
+        Recorded steps per analysis.
+
+    Attributes
+    ----------
+    refused
+        Windows that could not be made sense of, and why the last one could not.
+
+    """
+
+    def __init__(self, job: str, attempt: int, window_steps: int) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._window_steps = window_steps
+        self._operations: list[Operations] = []
+        self._ended: dict[int, set[int]] = {}  # by step, the ranks whose step is whole
+        self._rounds: deque[Rounds] = deque(maxlen=MAX_BLOCKS_OF_ROUNDS)
+        self._is_told = False
+        self._after_step = -1
+        self.refused: tuple[int, str] = (0, "")
+
+    def on_rounds(self, rounds: Rounds) -> None:
+        """Closed rounds of a communicator."""
+        if self._is_told and not rounds.is_pair:
+            self._rounds.append(rounds)
+
+    def on_operations(self, event: Operations) -> None:
+        """Operations of some ranks. The rounds of the very first ones are gone already: they only begin it."""
+        if not self._is_told:
+            self._is_told = True
+            self._after_step = int(event.integers("step").max())
+        steps, ranks = event.integers("step"), event.integers("rank")
+        if (steps <= self._after_step).all():
+            return
+        self._operations.append(event)
+        is_last = (event.integers("optype") == optypes.OPTIMIZER) & (steps > self._after_step)
+        for step, rank in zip(steps[is_last].tolist(), ranks[is_last].tolist(), strict=True):
+            self._ended.setdefault(step, set()).add(rank)
+
+    def on_tick(self, now_ns: int, world_size: int) -> list[WhatIfPrice]:
+        """What the window cost, if it is full; at most one."""
+        whole = sorted(step for step, ranks in self._ended.items() if len(ranks) >= world_size > 0)
+        is_large = sum(map(len, self._operations)) > MAX_ROWS
+        if len(whole) < self._window_steps and not (is_large and len(whole) > 1):
+            return []
+        steps = whole[: self._window_steps]
+        taken = self._take(steps)
+        rounds = self._take_rounds(taken)
+        try:
+            price = self._price(taken, rounds, now_ns, world_size)
+        except Exception as error:  # what cannot be priced must not cost the job its findings
+            self.refused = (self.refused[0] + 1, f"{type(error).__name__}: {error}")
+            return []
+        if unfit := unfit_field(price):
+            self.refused = (self.refused[0] + 1, f"{unfit} is no finite number")
+            return []
+        return [price]
+
+    def _price(self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int) -> WhatIfPrice:
+        built = build(live_trace(taken, rounds, f"job {self._job}"), Path("live"))
+        found = analyse(built)
+        return WhatIfPrice(
+            job=self._job,
+            attempt=self._attempt,
+            time_ns=now_ns,
+            first_step=int(found.steps.min()),
+            last_step=int(found.steps.max()),
+            n_steps=len(found.steps),
+            ranks=world_size,
+            recorded_s=float(found.recorded_s.mean()),
+            original_s=float(found.original_s.mean()),
+            ideal_s=float(found.ideal_s.mean()),
+            slowdown=found.slowdown,
+            waste=found.waste,
+            discrepancy=found.discrepancy,
+            fixes=prices(built.job, found),
+            patterns=tuple(pattern.name for pattern in found.patterns),
+        )
+
+    def _take(self, steps: list[int]) -> list[Operations]:
+        """The operations of these steps; those of earlier ones, which are not whole, are dropped."""
+        self._after_step = steps[-1]
+        taken, left = [], []
+        for event in self._operations:
+            of_steps = np.isin(event.integers("step"), steps)
+            later = event.integers("step") > self._after_step
+            taken += _rows(event, of_steps)
+            left += _rows(event, later)
+        self._operations = left
+        self._ended = {step: ranks for step, ranks in self._ended.items() if step > self._after_step}
+        return taken
+
+    def _take_rounds(self, taken: list[Operations]) -> list[Rounds]:
+        last_ns = max(event.time_ns for event in taken)
+        due = [rounds for rounds in self._rounds if len(rounds) and int(rounds.times_ns.min()) <= last_ns]
+        left = [select(rounds, rounds.times_ns > last_ns) for rounds in self._rounds if rounds.time_ns > last_ns]
+        self._rounds = deque(left, maxlen=MAX_BLOCKS_OF_ROUNDS)
+        return due
+
+
+def _rows(event: Operations, chosen: np.ndarray) -> list[Operations]:
+    if not chosen.any():
+        return []
+    if chosen.all():
+        return [event]
+    rows = event.rows.take(np.flatnonzero(chosen))
+    return [Operations(job=event.job, attempt=event.attempt, host=event.host, rows=rows)]

@@ -1,0 +1,42 @@
+"""Whatever dies under load, every call and every incident is there once; bench/rig/fault_run.py says how we know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.rig.fault_run import FaultRun
+from bench.soak import soak
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[FaultRun]:
+    made = FaultRun(tmp_path, seed=5)
+    yield made
+    made.stop()
+
+
+@pytest.mark.timeout(900)
+def test_one_fault_of_each_kind_and_a_third_worker_lose_nothing_and_double_nothing(run: FaultRun) -> None:
+    """Killed: a worker, the writer, the broker; stopped for twelve seconds: the agent. Then three workers, and one."""
+    run.start()
+    assert len(list(run.strikes(4))) == 4
+    for n in (3, 1):
+        run.workers_become(n)
+        run.pass_time(10)
+    outcome = run.end()
+    assert outcome.jobs_as_embedded >= 1
+    assert outcome.longest_step_s < 2.0, "the job that is watched must not notice"
+
+
+@pytest.mark.prove
+def test_a_hundred_faults_outages_of_two_minutes_and_workers_that_come_and_go(tmp_path: Path) -> None:
+    """As `python -m bench.soak` does it."""
+    outcome = soak(tmp_path, faults=100, seed=1, outage_s=120.0, rebalances=True)
+    print(*(f"{name}: {value}" for name, value in dataclasses.asdict(outcome).items()), sep="\n")
+    assert outcome.longest_step_s < 2.0
