@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-BENCHMARKS = ("wire", "pipeline", "hooks", "period", "detector", "locate")
-LONG = ("detection", "root_cause")
+BENCHMARKS = ("wire", "pipeline", "hooks", "native", "period", "detector", "locate", "volume", "store", "whatif")
+LONG = ("detection", "root_cause", "engine")
 """Minutes: run only when they are named."""
 
 

@@ -15,7 +15,9 @@ from pacehound.events import OpenCall, Progress, RankProgress, Topology
 from pacehound.rounds import Rounds
 from pacehound.settings import Settings
 from pacehound.topology import Layout
-from streams.attribution import IterationRecord, Scene, attribute
+from streams.attribution.attribute import attribute
+from streams.attribution.records import IterationRecord
+from streams.attribution.scene import Scene
 from streams.clocks import ClockOffsets, HostClocks
 from streams.critical_path import RoundIndex, Stretch, TransferKey
 from streams.hang import HangWatch

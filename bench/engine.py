@@ -1,0 +1,240 @@
+"""The engine on a real broker: calls per second through one worker and into the store, and how late answers are.
+
+It takes minutes, so that it does not run unless it is named: `python -m bench engine`. It needs Java and what
+`make kafka` fetches. Broker, worker, writer and this process share the machine's cores, so that a rate is given per
+second that passed and per second of the worker's own processor time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.rig.broker import Broker, free_ports
+from bench.rig.engine import Engine
+from bench.rig.flushes import flushed_every
+from bench.rig.from_log import ordered
+from pacehound import codec, topics
+from pacehound.bus.kafka import KafkaProducer
+from pacehound.bus.kafka_reader import read_to_end
+from pacehound.bus.kafka_state import kafka_state
+from pacehound.calls import CallBatch
+from pacehound.clock import SystemClock
+from pacehound.engine.feed import due_ns, feed
+from pacehound.engine.pulse import Pulse
+from pacehound.engine.scrape import scrape
+from pacehound.errors import Unavailable
+from pacehound.metric_names import EVENTS_IN, WRITER_ROWS, Metric
+from pacehound.routing import Event
+from pacehound.topology import Layout
+from simulator.faults import SlowCompute
+from simulator.job import simulate
+from simulator.source import DEVICE_TIMES
+from simulator.spec import JobSpec
+from storage import schemas
+from storage.client import Store
+from storage.rows import calls_table
+
+LAYOUTS = {
+    16: (Layout(tp=2, dp=4, pp=2), 1_500),
+    256: (Layout(tp=8, dp=8, pp=4), 100),
+    4_096: (Layout(tp=8, dp=64, pp=8), 5),
+    16_384: (Layout(tp=8, dp=256, pp=8), 1),
+}
+"""By ranks: how they are laid out, and how many iterations they run."""
+
+FLUSHES_S = (1, 8)
+WRITTEN_RANKS, WRITTEN_FLUSH_S = 16, 8
+LATENCY_LAYOUT, LATENCY_ITERATIONS, LATENCY_JOBS = Layout(tp=2, dp=4, pp=2), 300, 2
+STORED_S = "toUnixTimestamp64Milli(stored_at) / 1e3"
+WITHIN_S = 900.0
+LOOK_S = 0.1
+
+
+def run() -> list[dict[str, Any]]:
+    """One row per figure."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        broker = Broker(folder / "kafka")
+        broker.start()
+        try:
+            for ranks in LAYOUTS:
+                # What runs for seconds only cannot be flushed every eight of them.
+                for flush_s in FLUSHES_S if ranks <= 256 else FLUSHES_S[:1]:
+                    rows += _streams(_filled(broker, folder, ranks, flush_s))
+            rows += _writing(_filled(broker, folder, WRITTEN_RANKS, WRITTEN_FLUSH_S, prefix="written"), folder)
+            rows += _latency(broker, folder)
+        finally:
+            broker.stop()
+    return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Filled:
+    """What was put on Kafka before anybody read it."""
+
+    engine: Engine
+    case: str
+    calls: int
+    batches: int
+
+
+def _filled(broker: Broker, folder: Path, ranks: int, flush_s: int, prefix: str = "bench") -> _Filled:
+    layout, iterations = LAYOUTS[ranks]
+    name = f"{prefix}{ranks}x{flush_s}"
+    engine = Engine(broker.settings(f"{name}."), folder / name)
+    sizes: list[int] = []
+
+    def events() -> Iterator[Event]:
+        spec = JobSpec(layout=layout, iterations=iterations, source=DEVICE_TIMES)
+        for event in flushed_every(simulate(spec).events(), flush_s):
+            if isinstance(event, CallBatch):
+                sizes.append(len(event))
+            yield event
+
+    engine.publish(events())
+    case = f"{ranks:,} ranks, flush {flush_s} s, {sum(sizes):,} calls, {np.mean(sizes):.0f} a batch"
+    return _Filled(engine=engine, case=case, calls=sum(sizes), batches=len(sizes))
+
+
+def _streams(filled: _Filled) -> list[dict[str, Any]]:
+    """One worker does both stages of all that is there."""
+    (port,) = free_ports(1)
+    worker = filled.engine.start_worker(f"telemetry.listen=127.0.0.1:{port}")
+    try:
+        begun = _when(worker.pid, lambda: _counted(port, EVENTS_IN, kind="CallBatch") > 0)
+        _when(worker.pid, lambda: _counted(port, EVENTS_IN, kind="CallBatch") >= filled.batches)
+        ended = _when(worker.pid, lambda: _lag(filled.engine, "streams") == 0)
+    finally:
+        filled.engine.stop()
+    wall_s, cpu_s = ended[0] - begun[0], ended[1] - begun[1]
+    return [
+        {"case": filled.case, "figure": "one worker", "value": filled.calls / wall_s, "unit": "calls/s"},
+        {
+            "case": filled.case,
+            "figure": "one worker, per core",
+            "value": filled.calls / cpu_s,
+            "unit": "calls/s",
+        },
+        {"case": filled.case, "figure": "a batch takes", "value": 1e6 * cpu_s / filled.batches, "unit": "us"},
+    ]
+
+
+def _writing(filled: _Filled, folder: Path) -> list[dict[str, Any]]:
+    """A writer puts the same into a store as a bare insert of the same rows does afterwards."""
+    (port,) = free_ports(1)
+    at, engine = folder / "written", filled.engine
+    writer = engine.started("writer", folder / "writer.log", f"telemetry.listen=127.0.0.1:{port}", store=at)
+    try:
+        begun = _when(writer.pid, lambda: _counted(port, WRITER_ROWS, table=schemas.CALLS) > 0)
+        first = _counted(port, WRITER_ROWS, table=schemas.CALLS)
+        ended = _when(writer.pid, lambda: _counted(port, WRITER_ROWS, table=schemas.CALLS) >= filled.calls)
+    finally:
+        writer.terminate()
+        writer.wait(60)
+    rate = (filled.calls - first) / (ended[0] - begun[0])
+    batches: list[CallBatch] = []
+    for message in ordered(read_to_end(engine.settings, topics.CALLS)):
+        batches += [event for event in codec.decode(message.value) if isinstance(event, CallBatch)]
+    with Store.open(folder / "bare") as store:
+        bare_s = 0.0
+        for part in range(0, len(batches), 256):
+            rows = calls_table(batches[part : part + 256])
+            before_s = time.perf_counter()
+            store.insert(schemas.CALLS, rows)
+            bare_s += time.perf_counter() - before_s
+    bare = filled.calls / bare_s
+    return [
+        {"case": filled.case, "figure": "one writer", "value": rate, "unit": "calls/s"},
+        {"case": filled.case, "figure": "bare Arrow insert of the same", "value": bare, "unit": "calls/s"},
+        {"case": filled.case, "figure": "writer of bare insert", "value": 100 * rate / bare, "unit": "%"},
+    ]
+
+
+def _latency(broker: Broker, folder: Path) -> list[dict[str, Any]]:
+    """A job at its own pace: from the end of each call to its row, and from an iteration to the finding it leads to."""
+    engine = Engine(broker.settings("latency."), folder / "latency")
+    at = folder / "late"
+    engine.start_worker()
+    writer = engine.started("writer", folder / "late.log", store=at)
+    try:
+        _when(writer.pid, lambda: _lag(engine, "writer") is not None and _lag(engine, "streams") is not None)
+        start_unix_ns = (int(time.time()) + 5 + LATENCY_JOBS) * 1_000_000_000
+        jobs = [list(simulate(_slow_job(number, start_unix_ns)).events()) for number in range(LATENCY_JOBS)]
+        clock, producer = SystemClock(), KafkaProducer(engine.settings, "simulator")
+        events = heapq.merge(*jobs, key=due_ns)
+        feed(events, producer, clock, Pulse(clock), threading.Event(), is_paced=True)
+        producer.flush(60)
+        producer.close()
+        _when(writer.pid, lambda: _lag(engine, "writer") == 0 and _lag(engine, "streams") == 0)
+    finally:
+        writer.terminate()
+        writer.wait(60)
+        engine.stop()
+    case = f"{LATENCY_JOBS} jobs of {LATENCY_LAYOUT.world_size} ranks, flush 1 s, at their own pace"
+    with Store.open(at) as store:
+        asked = {
+            "call to stored row": "end_ns / 1e9) AS late_s FROM stored_calls WHERE end_ns > 0",
+            "iteration to stored finding": "detected_ns / 1e9) AS late_s FROM stored_findings WHERE version = 0",
+        }
+        return [
+            {"case": case, "figure": f"{what}, {name}", "value": value, "unit": "s"}
+            for what, rest in asked.items()
+            for name, value in zip(
+                ("p50", "p99"),
+                store.query(f"SELECT quantilesExact(0.5, 0.99)({STORED_S} - {rest}").column("late_s")[0].as_py(),
+                strict=True,
+            )
+        ]
+
+
+def _slow_job(number: int, start_unix_ns: int) -> JobSpec:
+    return JobSpec(
+        layout=LATENCY_LAYOUT,
+        iterations=LATENCY_ITERATIONS,
+        source=DEVICE_TIMES,
+        faults=(SlowCompute(ranks=(number,), factor=2.0, from_step=LATENCY_ITERATIONS // 2),),
+        seed=number,
+        job=f"late {number}",
+        start_unix_ns=start_unix_ns,
+    )
+
+
+def _when(pid: int, is_so: Callable[[], bool]) -> tuple[float, float]:
+    """Wait until something is so: when that was, and how much processor time a process had used by then, in seconds."""
+    deadline_s = time.monotonic() + WITHIN_S
+    while not is_so():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"process {pid} has not got there within {WITHIN_S:g} s")
+        time.sleep(LOOK_S)
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return time.monotonic(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _counted(port: int, metric: Metric, **labels: str) -> float:
+    try:
+        samples = scrape(f"127.0.0.1:{port}")
+    except Unavailable:
+        return 0.0
+    return sum(s.value for s in samples if s.name == metric.name and labels.items() <= dict(s.labels).items())
+
+
+def _lag(engine: Engine, group: str) -> int | None:
+    """Messages that a group has not confirmed; nothing before it has members."""
+    try:
+        found = [one for one in kafka_state(engine.settings).groups if one.group == group]
+    except Unavailable:
+        return None
+    if not found or any(one.problem or not one.members for one in found):
+        return None
+    return sum(one.lag for one in found)

@@ -1,0 +1,50 @@
+"""The same events as from agents that flush less often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pacehound.calls import CALL_SCHEMA, CallBatch
+from pacehound.events import Progress
+from pacehound.routing import Event, route
+
+
+def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
+    """Simulated agents flush each second; these do so every `flush_s`: one batch and one promise per stream and host.
+
+    Within a stream every event keeps its place; streams keep no order among each other, as on Kafka.
+    """
+    waiting: dict[tuple[str, str], list[Event]] = {}
+    since_ns: dict[tuple[str, str], int] = {}
+    cuts: dict[tuple[str, str], int] = {}
+    for event in events:
+        host = getattr(event, "host", "")
+        _, key = route(event)
+        stream = (key, host)
+        waiting.setdefault(stream, []).append(event)
+        if not isinstance(event, Progress):
+            continue
+        begun_ns = since_ns.setdefault(stream, event.time_ns)
+        if event.closed or event.time_ns - begun_ns >= (flush_s - 1) * 1_000_000_000:
+            del since_ns[stream]
+            yield from _merged(waiting.pop(stream), stream, cuts)
+    for stream, left in waiting.items():
+        yield from _merged(left, stream, cuts)
+
+
+def _merged(events: list[Event], stream: tuple[str, str], cuts: dict[tuple[str, str], int]) -> Iterator[Event]:
+    batches = [event for event in events if isinstance(event, CallBatch)]
+    promises = [event for event in events if isinstance(event, Progress)]
+    for event in events:
+        if isinstance(event, CallBatch):
+            if event is batches[-1]:
+                rows = pa.Table.from_batches([batch.rows for batch in batches]).unify_dictionaries().combine_chunks()
+                (whole,) = rows.cast(CALL_SCHEMA).to_batches()
+                ordinal = cuts[stream] = cuts.get(stream, -1) + 1
+                dropped = sum(batch.dropped for batch in batches)
+                yield replace(event, rows=whole, ordinal=ordinal, dropped=dropped)
+        elif not isinstance(event, Progress) or event is promises[-1]:
+            yield event

@@ -1,0 +1,126 @@
+"""What must have come of a log: both stages of the streams over everything that stands on Kafka, in one process.
+
+Whatever was killed in the meantime, the log says what the answer is: outputs of stage one follow from the partitions of
+`calls` and `hosts`, those of stage two from the partitions of `rounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pacehound import codec, topics
+from pacehound.bus import Message
+from pacehound.bus.kafka_reader import read_to_end
+from pacehound.events import Incident, Tick
+from pacehound.settings import KafkaSettings, Settings
+from pacehound.topics import Topic
+from streams.partition import Stamp
+from streams.stage_one import StageOne
+from streams.stage_two import StageTwo
+
+Versions = dict[tuple[str, int], Incident]
+"""Incidents by id and version, in the order in which they were said."""
+
+
+@dataclass
+class FromLog:
+    """What follows from a log, and where what stands in it differs from that.
+
+    Attributes
+    ----------
+    incidents
+        What stage two says of the `rounds` that are there.
+    differences
+        Where `rounds` is not what stage one says of `calls` and `hosts`; empty if all is right.
+    ticks
+        By job, how many ticks workers have written.
+
+    """
+
+    incidents: Versions = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+    ticks: dict[str, int] = field(default_factory=dict)
+
+
+def ordered(messages: Iterable[Message]) -> list[Message]:
+    """By partition and offset."""
+    return sorted(messages, key=lambda message: (message.partition, message.offset))
+
+
+def said_incidents(kafka: KafkaSettings) -> Versions:
+    """What stands on the topic of the incidents, each version once.
+
+    Raises
+    ------
+    AssertionError
+        A version came twice with different contents, or behind a later one that was new.
+
+    """
+    found: Versions = {}
+    last: dict[str, int] = {}
+    for message in ordered(read_to_end(kafka, topics.INCIDENTS)):
+        for event in codec.decode(message.value):
+            assert isinstance(event, Incident)
+            known = found.setdefault((event.id, event.version), event)
+            assert known == event, f"version {event.version} of incident {event.id} was said in two ways"
+            if known is event:
+                assert last.get(event.id, -1) == event.version - 1, f"{event.id}: {event.version} after {last}"
+                last[event.id] = event.version
+    return found
+
+
+def from_log(kafka: KafkaSettings, settings: Settings) -> FromLog:
+    """Read everything, and work it out.
+
+    Parameters
+    ----------
+    kafka
+        Where the log is.
+    settings
+        Of the workers.
+
+    """
+    answer = FromLog()
+    wanted: dict[str, list[bytes]] = {}
+    for topic in (topics.CALLS, topics.HOSTS):
+        for stream, body in _stage_one(topic, kafka, settings, answer.ticks):
+            wanted.setdefault(stream, []).append(body)
+    jobs: dict[str, StageTwo] = {}
+    began: dict[str, int] = {}
+    taken: dict[str, int] = {}
+    for message in ordered(read_to_end(kafka, topics.ROUNDS)):
+        stamp = Stamp.of(message.headers)
+        assert stamp is not None, f"a message on rounds without a stamp: {message}"
+        if began.setdefault(stamp.stream, stamp.began) != stamp.began:
+            answer.differences.append(f"{stamp.stream} began at {began[stamp.stream]} and at {stamp.began}")
+        number = taken.get(stamp.stream, 0)
+        if stamp.number != number:
+            continue
+        taken[stamp.stream] = number + 1
+        expected = wanted.get(stamp.stream, [])
+        if number >= len(expected) or expected[number] != message.value:
+            answer.differences.append(f"output {number} of {stamp.stream} is not what follows from its input")
+        stage = jobs.setdefault(message.key, StageTwo(message.key, settings))
+        for event in codec.decode(message.value):
+            for out in stage.on_event(event):
+                if isinstance(out, Incident):
+                    answer.incidents[out.id, out.version] = out
+    for stream, bodies in wanted.items():
+        if taken.get(stream, 0) != len(bodies):
+            answer.differences.append(f"{taken.get(stream, 0)} outputs of {stream} instead of {len(bodies)}")
+    return answer
+
+
+def _stage_one(
+    topic: Topic, kafka: KafkaSettings, settings: Settings, ticks: dict[str, int]
+) -> Iterator[tuple[str, bytes]]:
+    keys: dict[str, StageOne] = {}
+    for message in ordered(read_to_end(kafka, topic)):
+        stage = keys.setdefault(message.key, StageOne(settings))
+        for event in codec.decode(message.value):
+            if isinstance(event, Tick):
+                ticks[event.job] = ticks.get(event.job, 0) + 1
+            results = stage.on_event(event)
+            if results:
+                yield f"{topic.name}/{message.key}", b"".join(codec.encode(result) for result in results)
