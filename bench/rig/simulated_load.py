@@ -34,8 +34,6 @@ class SimulatedLoad:
     ----------
     rows
         By job, how many calls.
-    slow_rank
-        By job, which rank becomes slow.
     incidents
         What one process concludes from the same events.
 
@@ -44,7 +42,6 @@ class SimulatedLoad:
     kafka: KafkaSettings
     seed: int
     rows: Counter[str] = field(default_factory=Counter)
-    slow_rank: dict[str, int] = field(default_factory=dict)
     incidents: Versions = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -74,9 +71,6 @@ class SimulatedLoad:
                 for out in pipeline.on_event(event):
                     if isinstance(out, Incident):
                         self.incidents[out.id, out.version] = out
-            (fault,) = spec.faults
-            assert isinstance(fault, SlowCompute)
-            (self.slow_rank[spec.job],) = fault.ranks
             feed(events, producer, SystemClock(), Pulse(SystemClock(), 1e9), threading.Event(), is_paced=True)
             number += 1
         producer.flush(300)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pacehound import png
 from pacehound.analysis.answer import Source
 from pacehound.analysis.page import shown_log
 from pacehound.analysis.scale import time_words, visible_range
 from pacehound.analysis.strip import rows_within
-from pacehound.errors import InvalidInput
 from pacehound.events import Finding
 from pacehound.steps import FloatArray, StepLog
 
@@ -23,7 +23,6 @@ COLOURS = {"slow": "#d62728", "intermittent": "#ff7f0e", "change": "#1f77b4", "p
 _OTHER = "#9467bd"
 _SERIES, _BASELINE = "#3b4a5a", "#2ca02c"
 _PANEL_INCHES = (11.0, 2.9)
-_DPI = 110
 _MOST_PANELS = 40
 _MOST_DOTS = 60_000
 _THIN = 0.004  # of the run
@@ -43,25 +42,14 @@ def draw(sources: Sequence[Source], file: Path) -> None:
         matplotlib is not installed, or `file` cannot be written.
 
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InvalidInput(
-            f"--png needs matplotlib ({error}); install it with: pip install 'pacehound[draw]'"
-        ) from error
     shown = sources[:_MOST_PANELS]
-    figure = Figure(figsize=(_PANEL_INCHES[0], _PANEL_INCHES[1] * len(shown) + 0.3), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = png.new_figure(_PANEL_INCHES[0], _PANEL_INCHES[1] * len(shown) + 0.3)
     figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]
     for axes, source in zip(figure.subplots(len(shown), 1, squeeze=False)[:, 0], shown, strict=True):
         _panel(axes, source)
     if len(sources) > len(shown):
         figure.supxlabel(f"{len(sources) - len(shown)} more files are not drawn", fontsize=8)
-    try:
-        figure.savefig(file, format="png")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {file}: {error.strerror or error}") from error
+    png.write(figure, file)
 
 
 def _panel(axes: Axes, source: Source) -> None:

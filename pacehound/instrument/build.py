@@ -6,21 +6,18 @@ or by `pacehound doctor`, never inside a training process, which only looks whet
 
 from __future__ import annotations
 
-import hashlib
 import importlib.machinery
 import importlib.metadata
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+from pacehound.instrument import native_build
 
 NAME = "pacehound_c10d_hooks"
 _SOURCE = Path(__file__).resolve().parent / "native" / "c10d_hooks.cpp"
 _RING_H = Path(__file__).resolve().parents[2] / "collector" / "native" / "ring.h"
 _SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
-_BUILD_TIMEOUT_S = 300
 
 
 def path() -> Path:
@@ -34,19 +31,14 @@ def path() -> Path:
         There is no torch.
 
     """
-    digest = hashlib.blake2b(_SOURCE.read_bytes() + _RING_H.read_bytes(), digest_size=8).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = native_build.digest((_SOURCE, _RING_H))
     folder = f"{importlib.metadata.version('torch')}-{sys.implementation.cache_tag}-{digest}"
-    return cache / "pacehound" / folder / f"{NAME}{_SUFFIX}"
+    return native_build.place(folder, f"{NAME}{_SUFFIX}")
 
 
 def find() -> Path | None:
     """The build, where there is one."""
-    try:
-        built = path()
-    except (OSError, RuntimeError, importlib.metadata.PackageNotFoundError):
-        return None
-    return built if built.is_file() else None
+    return native_build.existing(path)
 
 
 def reason_unavailable() -> str | None:
@@ -81,16 +73,13 @@ def build() -> Path:
     reason = reason_unavailable()
     if reason is not None:
         raise RuntimeError(reason)
-    target = path()
-    if target.is_file():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / target.name
-        _run([*_command(), str(_SOURCE), "-o", str(made), *_libraries()], "compiling the native hooks")
-        _run([sys.executable, "-c", _TRY, str(made)], "loading the native hooks")
-        made.replace(target)
-    return target
+    return native_build.made_once(path(), _make)
+
+
+def _make(made: Path) -> None:
+    compile_it = [*_command(), str(_SOURCE), "-o", str(made), *_libraries()]
+    native_build.run(compile_it, "compiling the native hooks")
+    native_build.run([sys.executable, "-c", _TRY, str(made)], "loading the native hooks")
 
 
 _TRY = f"""
@@ -101,9 +90,7 @@ importlib.util.module_from_spec(spec)
 
 
 def _compiler() -> str | None:
-    return next(
-        (found for name in (os.environ.get("CXX"), "g++", "clang++") if name and (found := shutil.which(name))), None
-    )
+    return native_build.program(os.environ.get("CXX"), "g++", "clang++")
 
 
 def _command() -> list[str]:
@@ -129,15 +116,7 @@ def _command() -> list[str]:
 
 
 def _libraries() -> list[str]:
-    from torch.utils import cpp_extension
+    from torch.utils.cpp_extension import library_paths
 
-    folders = [f"-L{folder}" for folder in cpp_extension.library_paths()]
+    folders = [f"-L{folder}" for folder in library_paths()]
     return [*folders, "-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10"]
-
-
-def _run(command: list[str], what: str) -> None:
-    environ = {key: value for key, value in os.environ.items() if key != "PACEHOUND_RUN_DIR"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, env=environ)
-    if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if "error" in line.lower()] or done.stderr.splitlines()[-3:]
-        raise RuntimeError(f"{what} failed (exit status {done.returncode}): {' | '.join(errors[:3])}")

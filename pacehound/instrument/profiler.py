@@ -6,24 +6,20 @@ it when NCCL_PROFILER_PLUGIN says so, and takes the newest interface of it that 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pacehound.instrument import shim
+from pacehound.instrument import native_build, shim
 
 NAME = "libnccl-profiler-pacehound.so"
 VARIABLE = "NCCL_PROFILER_PLUGIN"
 SHARED = ("blake2b.c", "shim_process.c", "shim_ring.c")
 FLAGS = (*shim.FLAGS, "-DPH_PROFILER")
 _PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
-_BUILD_TIMEOUT_S = 120
 
 
 def sources() -> list[Path]:
@@ -34,21 +30,13 @@ def sources() -> list[Path]:
 
 def path() -> Path:
     """Where the build of these sources belongs."""
-    digest = hashlib.blake2b(digest_size=8)
-    for source in sorted([*sources(), *shim.SOURCES.glob("*.h")]):
-        digest.update(source.read_bytes())
-    digest.update(" ".join(FLAGS).encode())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "pacehound" / f"profiler-{digest.hexdigest()}" / NAME
+    digest = native_build.digest(sorted([*sources(), *shim.SOURCES.glob("*.h")]), FLAGS)
+    return native_build.place(f"profiler-{digest}", NAME)
 
 
 def find() -> Path | None:
     """The build, where there is one."""
-    try:
-        built = path()
-    except (OSError, RuntimeError):  # no home
-        return None
-    return built if built.is_file() else None
+    return native_build.existing(path)
 
 
 def reason_unavailable() -> str | None:
@@ -71,22 +59,15 @@ def build() -> Path:
     reason = reason_unavailable()
     if reason is not None:
         raise RuntimeError(f"the NCCL profiler plugin cannot be built: {reason}")
-    target = path()
-    if target.is_file():
-        return target
+    return native_build.made_once(path(), _make)
+
+
+def _make(made: Path) -> None:
     used = shim.compiler()
     assert used is not None
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / NAME
-        command = [used, *FLAGS, *map(str, sources()), "-o", str(made), "-Wl,-z,defs", "-ldl", "-lpthread", "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S)
-        if done.returncode != 0:
-            errors = [line for line in done.stderr.splitlines() if "error" in line.lower()][:3]
-            raise RuntimeError(f"compiling the NCCL profiler plugin failed: {' | '.join(errors) or done.stderr[-200:]}")
-        refusal(made, 0)
-        made.replace(target)
-    return target
+    command = [used, *FLAGS, *map(str, sources()), "-o", str(made), "-Wl,-z,defs", "-ldl", "-lpthread", "-lm"]
+    native_build.run(command, "compiling the NCCL profiler plugin")
+    refusal(made, 0)
 
 
 def refusal(library: Path, version: int) -> str | None:

@@ -6,19 +6,16 @@ nothing else: no torch, no CUDA, no NCCL. A build belongs to one source, which i
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from pacehound.instrument import native_build
 
 NAME = "libpacehound_nccl.so"
 SOURCES = Path(__file__).resolve().parents[2] / "collector" / "native"
 PRELOAD = "LD_PRELOAD"
-_BUILD_TIMEOUT_S = 120
 
 # -z nodelete: threads keep destructors of ours, so the library must outlive a dlclose. initial-exec: the state of a
 # thread is one load away.
@@ -41,21 +38,13 @@ def sources() -> list[Path]:
 
 def path() -> Path:
     """Where the build of these sources belongs."""
-    digest = hashlib.blake2b(digest_size=8)
-    for source in sorted([*sources(), *SOURCES.glob("*.h")]):
-        digest.update(source.read_bytes())
-    digest.update(" ".join(FLAGS).encode())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "pacehound" / f"shim-{digest.hexdigest()}" / NAME
+    digest = native_build.digest(sorted([*sources(), *SOURCES.glob("*.h")]), FLAGS)
+    return native_build.place(f"shim-{digest}", NAME)
 
 
 def find() -> Path | None:
     """The build, where there is one."""
-    try:
-        built = path()
-    except (OSError, RuntimeError):  # no home
-        return None
-    return built if built.is_file() else None
+    return native_build.existing(path)
 
 
 def reason_unavailable() -> str | None:
@@ -71,10 +60,7 @@ def reason_unavailable() -> str | None:
 
 def compiler() -> str | None:
     """The C compiler that is used."""
-    return next(
-        (found for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (found := shutil.which(name))),
-        None,
-    )
+    return native_build.program(os.environ.get("CC"), "cc", "gcc", "clang")
 
 
 def build() -> Path:
@@ -89,22 +75,19 @@ def build() -> Path:
     reason = reason_unavailable()
     if reason is not None:
         raise RuntimeError(f"the NCCL shim cannot be built: {reason}")
-    target = path()
-    if target.is_file():
-        return target
+    return native_build.made_once(path(), _make)
+
+
+def _make(made: Path) -> None:
     used = compiler()
     assert used is not None
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / NAME
-        command = [used, *FLAGS, *map(str, sources()), "-o", str(made), "-ldl", "-lpthread"]
-        _run(command, "compiling the NCCL shim", os.environ)
-        # The loader only warns about what it cannot preload.
-        warned = _run([sys.executable, "-S", "-c", ""], "starting a process with it", preloaded(os.environ, made))
-        if "cannot be preloaded" in warned:
-            raise RuntimeError(f"the NCCL shim cannot be preloaded: {warned.strip()[:200]}")
-        made.replace(target)
-    return target
+    command = [used, *FLAGS, *map(str, sources()), "-o", str(made), "-ldl", "-lpthread"]
+    native_build.run(command, "compiling the NCCL shim")
+    # The loader only warns about what it cannot preload.
+    environ = preloaded(os.environ, made)
+    warned = native_build.run([sys.executable, "-S", "-c", ""], "starting a process with it", environ)
+    if "cannot be preloaded" in warned:
+        raise RuntimeError(f"the NCCL shim cannot be preloaded: {warned.strip()[:200]}")
 
 
 def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
@@ -127,15 +110,6 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
         entry for entry in environ.get(PRELOAD, "").replace(" ", ":").split(":") if entry and Path(entry).name != NAME
     ]
     return {**environ, PRELOAD: ":".join([str(library), *others])}
-
-
-def _run(command: list[str], what: str, environ: Mapping[str, str]) -> str:
-    clean = {key: value for key, value in environ.items() if key != "PACEHOUND_RUN_DIR"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, env=clean)
-    if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if "error" in line.lower()] or done.stderr.splitlines()[-3:]
-        raise RuntimeError(f"{what} failed (exit status {done.returncode}): {' | '.join(errors[:3])}")
-    return done.stderr
 
 
 if __name__ == "__main__":

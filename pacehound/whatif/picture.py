@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.errors import InvalidInput
+from pacehound import png
 from pacehound.whatif.page import HOTTEST
 from pacehound.whatif.result import WhatIf
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
-_DPI = 110
 _MOST_NUMBERS = 16
 """DP ranks and stages, up to which each cell has its number in it."""
 _MOST_STEPS = 200
@@ -32,19 +31,11 @@ def draw_workers(found: WhatIf, file: Path) -> None:
         matplotlib is not installed, or `file` cannot be written.
 
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InvalidInput(
-            f"--png needs matplotlib ({error}); install it with: pip install 'pacehound[draw]'"
-        ) from error
     n_stages, n_dp = found.by_worker.shape
     map_inches = float(np.clip(0.42 * n_stages + 1.0, 1.8, 9.0))
     steps_inches = float(np.clip(0.09 * n_stages * n_dp + 1.2, 2.0, 12.0))
     width = float(np.clip(0.95 * n_dp + 3.0, 8.0, 16.0))
-    figure = Figure(figsize=(width, map_inches + steps_inches), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = png.new_figure(width, map_inches + steps_inches)
     grid = figure.add_gridspec(2, 2, height_ratios=[map_inches, steps_inches])
     first, second = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
     _workers(first, found.cells, "lesser of DP rank and stage (as published)")
@@ -55,10 +46,7 @@ def draw_workers(found: WhatIf, file: Path) -> None:
         f"{found.meta.trial_name}: S = {found.slowdown:.3f}, {found.waste:.0%} of the GPU-hours wasted", fontsize=11
     )
     figure.colorbar(second.images[0], ax=[first, second, below], label="slowdown", extend="both", fraction=0.03)
-    try:
-        figure.savefig(file, format="png")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {file}: {error.strerror or error}") from error
+    png.write(figure, file)
 
 
 def _workers(axes: Axes, cells: FloatArray, title: str) -> None:

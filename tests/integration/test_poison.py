@@ -86,6 +86,7 @@ class Foreigner:
                 "compression.type": "zstd",
                 "message.max.bytes": 200_000_000,
                 "queue.buffering.max.kbytes": 1_000_000,
+                "log_level": 0,  # it may outlive its broker, and every test after it would be told so
             }
         )
 

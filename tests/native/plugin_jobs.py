@@ -34,7 +34,7 @@ def skip_where_memory_is_short() -> None:
 class Plugin:
     """The plugin and a host for it."""
 
-    library: Path
+    built: Path
     host: Path
 
 
@@ -42,11 +42,11 @@ def build(folder: Path, sanitizer: str = "") -> Plugin:
     """Compile both, with a sanitizer in both or in none."""
     extra = [f"-fsanitize={sanitizer}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"] if sanitizer else []
     common = [str(shim.compiler()), "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", *extra]
-    host, library = folder / "plugin_host", folder / profiler.NAME
+    host, built = folder / "plugin_host", folder / profiler.NAME
     run([*common, "-rdynamic", str(HOST), "-o", str(host), "-ldl", "-lpthread"])
     flags = [flag for flag in profiler.FLAGS if not flag.startswith(("-O", "-std"))]
-    run([*common, *flags, *map(str, profiler.sources()), "-o", str(library), "-ldl", "-lpthread", "-lm"])
-    return Plugin(library, host)
+    run([*common, *flags, *map(str, profiler.sources()), "-o", str(built), "-ldl", "-lpthread", "-lm"])
+    return Plugin(built, host)
 
 
 @dataclass
@@ -82,7 +82,7 @@ class PluginJob:
         if self.world is not None:
             env |= {"RANK": str(self.rank), "LOCAL_RANK": str(self.rank), "WORLD_SIZE": str(self.world)}
         done = subprocess.run(
-            [str(self.plugin.host), str(self.plugin.library), str(api), *map(str, paths)],
+            [str(self.plugin.host), str(self.plugin.built), str(api), *map(str, paths)],
             env=env | environ,
             capture_output=True,
             text=True,

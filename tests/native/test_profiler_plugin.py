@@ -255,7 +255,7 @@ def test_nothing_but_nccls_interface_is_exported(plugin: Plugin) -> None:
     tool = shutil.which("nm")
     if tool is None:
         pytest.skip("no nm")
-    listed = subprocess.run([tool, "-D", "--defined-only", plugin.library], capture_output=True, text=True, check=True)
+    listed = subprocess.run([tool, "-D", "--defined-only", plugin.built], capture_output=True, text=True, check=True)
     names = {line.split()[-1] for line in listed.stdout.splitlines()}
     assert names == {*(f"ncclProfiler_v{api}" for api in APIS), "pacehound_profiler_refusal"}
 
