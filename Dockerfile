@@ -25,7 +25,7 @@ RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python -m pip install --no-cache-dir --no-index --find-links /wheels 'pacehound[engine]'
 USER 10001:10001
 # The detectors are compiled here, half a minute, instead of at each start.
-RUN python -c "from streams import level_series; from streams.whatif import warm; level_series.warm_up(); warm.warm_up()"
+RUN python -m streams.warm_up
 EXPOSE 9464
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["pacehound"]

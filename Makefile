@@ -58,7 +58,7 @@ $(BIN)/uv:
 $(VENV)/.embedded: $(BIN)/uv pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[collector,embedded]'
 	# Compiles the detectors and the what-if analysis, half a minute.
-	$(BIN)/python -c "from streams import level_series; from streams.whatif import warm; level_series.warm_up(); warm.warm_up()"
+	$(BIN)/python -m streams.warm_up
 	touch $@
 
 # With torch, the test tools and the C++ hooks.

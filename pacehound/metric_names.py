@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One metric as Prometheus sees it."""
+    """One metric as Prometheus sees it; each is there once, in the table below."""
 
     name: str
     kind: Literal["counter", "gauge"]

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from pacehound.metric_names import METRICS, Metric
 
+_KNOWN = frozenset(METRICS)
+
 
 class Telemetry:
     """The metrics of one process; thread-safe.
@@ -86,11 +88,11 @@ class Telemetry:
 
 
 def _labels(metric: Metric, kind: str, labels: dict[str, str]) -> tuple[str, ...]:
-    if metric not in METRICS or metric.kind != kind:
+    if metric not in _KNOWN or metric.kind != kind:
         raise ValueError(f"{metric.name} is no {kind} of pacehound.metric_names")
-    if tuple(sorted(labels)) != tuple(sorted(metric.labels)):
+    if labels.keys() != set(metric.labels):
         raise ValueError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
-    return tuple(labels[name] for name in metric.labels)
+    return tuple([labels[name] for name in metric.labels])
 
 
 def _escaped(value: str) -> str:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from pacehound.calls import OP_CODE, OPS, Sees
 from pacehound.rounds import Rounds
+from streams import path_walk
 from streams.clocks import ClockOffsets
 from streams.groups import ENDS_FOR_ALL
 
@@ -311,28 +312,30 @@ class RoundIndex:
 
     def walk(self, stretch: Stretch) -> Charges:
         """The charges of an iteration along its critical path."""
-        charged_ranks: dict[int, int] = {}
-        charged_transfers: dict[TransferKey, int] = {}
         if not len(stretch.ranks):
             return Charges({}, {})
-        begins_ns = dict(zip(stretch.ranks.tolist(), stretch.begins_ns.tolist(), strict=True))
         final = int((stretch.ends_ns - self._offsets.of(stretch.ranks)).argmax())
-        rank, now_ns = int(stretch.ranks[final]), int(stretch.ends_ns[final])
-        cursors: dict[int, int] = {}  # entries of a rank from here on have been passed: the walk always ends
-        while True:
-            begin_ns = begins_ns.get(rank, now_ns)
-            low, high = (int(np.searchsorted(self._path_rank, rank, side)) for side in ("left", "right"))
-            place = low + int(np.searchsorted(self._path_end[low:high], now_ns, "right")) - 1
-            place = min(place, cursors.get(rank, place + 1) - 1)
-            if place < low or self._path_end[place] <= begin_ns:
-                _charge(charged_ranks, rank, now_ns - begin_ns)
-                break
-            cursors[rank] = place
-            _charge(charged_ranks, rank, now_ns - int(self._path_end[place]))
-            number = int(self._path_round[place])
-            _charge(charged_transfers, self.keys[int(self._round_key[number])], int(self._transfer_ns[number]))
-            rank, now_ns = int(self._last_rank[number]), int(self._last_start[number])
-        return Charges(charged_ranks, charged_transfers)
+        ranks_ns, keys_ns = np.zeros(len(stretch.ranks), np.int64), np.zeros(len(self.keys), np.int64)
+        path_walk.walk_back(
+            stretch.ranks[final],
+            stretch.ends_ns[final],
+            self._path_rank,
+            self._path_end,
+            self._path_round,
+            self._round_key,
+            self._last_rank,
+            self._last_start,
+            self._transfer_ns,
+            stretch.ranks,
+            stretch.begins_ns,
+            ranks_ns,
+            keys_ns,
+        )
+        charged_ranks, charged_keys = np.flatnonzero(ranks_ns), np.flatnonzero(keys_ns)
+        return Charges(
+            dict(zip(stretch.ranks[charged_ranks].tolist(), ranks_ns[charged_ranks].tolist(), strict=True)),
+            {self.keys[key]: int(keys_ns[key]) for key in charged_keys.tolist()},
+        )
 
     def own_time(self, stretch: Stretch) -> OwnTime:
         """Per rank, the part of its iteration that it spent in no call: its own work, waiting left out.
@@ -347,28 +350,16 @@ class RoundIndex:
 
     def _outside(self, stretch: Stretch, counts: BoolArray) -> Int64Array:
         """Time of each rank that no counting entry covers: one pass over the entries, sorted by (rank, start)."""
-        lengths = stretch.ends_ns - stretch.begins_ns
-        if not len(self._rank) or not len(stretch.ranks):
-            return lengths
-        rank, start, end = self._rank[counts], self._start[counts], self._end[counts]
+        rank, start, end = self._rank, self._start, self._end
         if len(self._lost_rank):
             rank = np.concatenate([rank, self._lost_rank])
             start = np.concatenate([start, self._lost_start])
             end = np.concatenate([end, self._lost_end])
             order = np.lexsort((start, rank))
             rank, start, end = rank[order], start[order], end[order]
-        place = np.minimum(np.searchsorted(stretch.ranks, rank), len(stretch.ranks) - 1)
-        inside = stretch.ranks[place] == rank
-        inside &= (end > stretch.begins_ns[place]) & (end <= stretch.ends_ns[place])
-        place, start, end = place[inside], start[inside], end[inside]
-        # Every rank gets a lane of its own on one axis, so that one running maximum serves all of them.
-        lane = place * (int(lengths.max(initial=0)) + 1)
-        entered = lane + np.maximum(start - stretch.begins_ns[place], 0)
-        left = lane + end - stretch.begins_ns[place]
-        covered_until = np.maximum.accumulate(np.concatenate([[0], left]))[:-1]
-        in_calls = np.maximum(left - np.maximum(entered, covered_until), 0)
-        spent = np.bincount(place, weights=in_calls, minlength=len(lengths)).astype(np.int64)
-        own: Int64Array = lengths - spent
+            counts = np.concatenate([counts, np.ones(len(self._lost_rank), np.bool_)])[order]
+        own: Int64Array = stretch.ends_ns - stretch.begins_ns
+        path_walk.subtract_calls(rank, start, end, counts, stretch.ranks, stretch.begins_ns, stretch.ends_ns, own)
         return own
 
     def transfers(self, stretch: Stretch) -> Transfers:
@@ -402,11 +393,10 @@ class RoundIndex:
 
     def _is_inside(self, stretch: Stretch) -> BoolArray:
         """Rounds of which one rank that was seen in them says, on its own clock, that they ended in the stretch."""
-        if not len(stretch.ranks):
-            return np.zeros(len(self._anchor_rank), np.bool_)
-        place = np.minimum(np.searchsorted(stretch.ranks, self._anchor_rank), len(stretch.ranks) - 1)
-        inside: BoolArray = stretch.ranks[place] == self._anchor_rank
-        inside &= (self._anchor_ns > stretch.begins_ns[place]) & (self._anchor_ns <= stretch.ends_ns[place])
+        inside = np.zeros(len(self._anchor_rank), np.bool_)
+        path_walk.find_inside(
+            self._anchor_rank, self._anchor_ns, stretch.ranks, stretch.begins_ns, stretch.ends_ns, inside
+        )
         return inside
 
 
@@ -416,8 +406,3 @@ def _count(ranks: Int64Array, of: Int64Array) -> Int64Array:
         return np.zeros(len(ranks), np.int64)
     place = np.minimum(np.searchsorted(ranks, of), len(ranks) - 1)
     return np.bincount(place[ranks[place] == of], minlength=len(ranks))
-
-
-def _charge(charges: dict[int, int] | dict[TransferKey, int], key: int | TransferKey, duration_ns: int) -> None:
-    if duration_ns > 0:
-        charges[key] = charges.get(key, 0) + duration_ns  # type: ignore[index, arg-type]
