@@ -69,10 +69,9 @@ class Rounds:
             column = getattr(self, name)
             if column is not None and column.shape != (n_rounds, n_ranks):
                 raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {(n_rounds, n_ranks)}")
-        if n_rounds and (self.op.min() < 0 or self.op.max() >= len(OPS)):
+        if _any_outside(self.op, len(OPS)):
             raise InvalidEvent(f"rounds have an operation code outside 0..{len(OPS) - 1}")
-        algorithm = self.algorithm
-        if algorithm is not None and n_rounds and (algorithm.min() < 0 or algorithm.max() >= len(ALGORITHMS)):
+        if self.algorithm is not None and _any_outside(self.algorithm, len(ALGORITHMS)):
             raise InvalidEvent(f"rounds have an algorithm code outside 0..{len(ALGORITHMS) - 1}")
 
     def __len__(self) -> int:
@@ -95,3 +94,8 @@ class Rounds:
         edge = (int(self.seq[0]), int(self.seq[-1])) if len(self) else ()
         pair = self.ranks if self.is_pair else ()
         return event_id("rounds", self.job, self.attempt, self.communicator, self.source, pair, edge)
+
+
+def _any_outside(codes: npt.NDArray[np.int8], n_codes: int) -> bool:
+    """A code is negative, or `n_codes` or more: read as a byte without a sign, a negative one is 128 or more."""
+    return bool((codes.view(np.uint8) >= n_codes).any())

@@ -29,6 +29,7 @@ from pacehound.rounds import Rounds
 from streams import path_walk
 from streams.clocks import ClockOffsets
 from streams.groups import ENDS_FOR_ALL
+from streams.ordering import order_by
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -187,14 +188,14 @@ class RoundIndex:
         rank, start, end = entries.take("rank"), entries.take("start"), entries.take("end")
         round_of, key_at = entries.take("round"), entries.take("key")
         is_send = entries.take("is_send") > 0
-        order = np.lexsort((end, start, rank))
+        order = order_by(rank, start, end)
         self._rank, self._start, self._end = rank[order], start[order], end[order]
         is_send, round_of, key_at = is_send[order], round_of[order], key_at[order]
         is_pair = np.array([isinstance(key, tuple) for key in self.keys], np.bool_)
         self._is_free_send = is_send & ~self._stands_still()
         self._is_beside = self._runs_beside(key_at, is_pair)
         on_path = np.flatnonzero(~self._is_free_send & ~self._is_beside)
-        by_end = on_path[np.lexsort((round_of[on_path], self._end[on_path], self._rank[on_path]))]
+        by_end = on_path[order_by(self._rank[on_path], self._end[on_path], round_of[on_path])]
         self._path_rank, self._path_end, self._path_round = self._rank[by_end], self._end[by_end], round_of[by_end]
 
     def _add(

@@ -129,17 +129,26 @@ class Merge(Generic[EventT]):
             elif waiting.first_ns > until_ns:
                 kept.append(waiting)
             else:
-                due = waiting.times_ns <= until_ns
+                due, later = _parted(waiting.times_ns, until_ns)
                 taken.append(select(waiting.rounds, due))
-                times_ns = waiting.times_ns[~due]
-                kept.append(_Waiting(times_ns, select(waiting.rounds, ~due), int(times_ns.min()), waiting.last_ns))
+                times_ns = waiting.times_ns[later]
+                kept.append(_Waiting(times_ns, select(waiting.rounds, later), int(times_ns.min()), waiting.last_ns))
         self._rounds = kept
         self._first_rounds_ns = min((waiting.first_ns for waiting in kept), default=None)
         return sorted(taken, key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
 
 
-def select(rounds: Rounds, chosen: np.ndarray) -> Rounds:
-    """Some rounds of a block; `chosen` is a mask of shape `(n_rounds,)`."""
+def _parted(times_ns: np.ndarray, until_ns: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
+    """Which rounds are due, and which are not: slices where the first ones are due, as nearly always."""
+    due = times_ns <= until_ns
+    n_due = int(np.count_nonzero(due))
+    if due[:n_due].all():
+        return slice(n_due), slice(n_due, None)
+    return due, ~due
+
+
+def select(rounds: Rounds, chosen: np.ndarray | slice) -> Rounds:
+    """Some rounds of a block; `chosen` is a mask of shape `(n_rounds,)`, or a slice, which copies nothing."""
     return Rounds(
         job=rounds.job,
         attempt=rounds.attempt,
