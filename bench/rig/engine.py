@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from pathlib import Path
 
 from pacehound import codec
 from pacehound.bus import Message
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
+from pacehound.bus.kafka_sender import joined
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.errors import BusFull
-from pacehound.events import DeadLetter, Finding, Incident, Topology
+from pacehound.events import DeadLetter, Finding, Incident
 from pacehound.routing import Event, route
 from pacehound.settings import KafkaSettings
-from pacehound.topics import DEAD_LETTERS, FINDINGS, INCIDENTS, ITERATIONS, TOPOLOGY
+from pacehound.topics import DEAD_LETTERS, FINDINGS, INCIDENTS, ITERATIONS
 
 RESULTS = (ITERATIONS, FINDINGS, INCIDENTS, DEAD_LETTERS)
 
@@ -62,16 +64,13 @@ class Engine:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("worker*.log")))
 
     def publish(self, events: Iterable[Event], pause: Callable[[], None] = lambda: None) -> None:
-        """Put events on their topics, in order."""
+        """Put events on their topics, in order; what a host says at once of one key is one message, as an agent's."""
         producer = KafkaProducer(self.settings, "simulator")
-        for event in events:
-            places = [route(event)]
-            if isinstance(event, Topology):
-                places.append((TOPOLOGY, event.communicator))
-            for topic, key in places:
+        for _, said in groupby(events, key=lambda event: (route(event), getattr(event, "host", ""))):
+            for topic, key, value in joined([codec.encode(event) for event in said]):
                 while True:
                     try:
-                        producer.publish(topic, key, codec.encode(event))
+                        producer.publish(topic, key, value)
                         break
                     except BusFull:
                         producer.flush(60)

@@ -7,7 +7,7 @@ import pytest
 
 from pacehound import codec
 from pacehound.bus.kafka import message_of
-from pacehound.bus.kafka_sender import places
+from pacehound.bus.kafka_sender import JOINED_BYTES, joined, places
 from pacehound.errors import InvalidSetting, MalformedMessage
 from pacehound.events import HostEvidence, HostVitals, Topology
 from pacehound.kafka_address import is_kafka, kafka_servers
@@ -46,6 +46,25 @@ def test_several_events_in_one_message_part_again(events: list[Event]) -> None:
     placed = places(b"".join(codec.encode(event) for event in few))
     assert [payload for _, _, payload in placed] == [codec.encode(event) for event in few]
     assert [(topics[0], key) for topics, key, _ in placed] == [route(event) for event in few]
+
+
+def test_what_has_one_key_travels_together_and_in_order(events: list[Event]) -> None:
+    said = [event for event in events if not isinstance(event, Topology)]
+    sent = joined([codec.encode(event) for event in said])
+    assert len(sent) == len({route(event) for event in said})
+    for topic, key, value in sent:
+        expected = b"".join(codec.encode(event) for event in said if route(event) == (topic, key))
+        assert value == expected
+
+
+def test_a_message_is_not_joined_beyond_what_every_broker_takes() -> None:
+    said = [
+        codec.encode(HostEvidence(job="j", attempt=0, time_ns=t, host="h", reason="." * 100_000)) for t in range(12)
+    ]
+    large = codec.encode(HostEvidence(job="j", attempt=0, time_ns=99, host="h", reason="." * 2 * JOINED_BYTES))
+    sent = [value for _, _, value in joined([*said, large, said[0]])]
+    assert b"".join(sent) == b"".join([*said, large, said[0]])
+    assert [len(codec.decode(value)) for value in sent] == [5, 5, 2, 1, 1]
 
 
 def test_what_no_agent_sends_is_refused_with_the_reason() -> None:
