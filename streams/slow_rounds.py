@@ -58,6 +58,9 @@ class SlowRound:
     ratio: float
     p: float | None
 
+_SIZE_BITS = 56
+_LARGEST_SIZE = (1 << _SIZE_BITS) - 1
+
 
 @dataclass(slots=True)
 class _Kind:
@@ -107,11 +110,13 @@ class SlowRounds:
         usable = ~is_barrier & (seen.sum(axis=1) >= 2)
         kinds = self._kinds.setdefault(rounds.communicator, {})
         times_ns = rounds.times_ns
-        labels = np.stack([rounds.op.astype(np.int64), rounds.size_bytes], axis=1)[usable]
-        for op, size_bytes in np.unique(labels, axis=0).tolist():
+        # Operation and size as one number, which is sorted many times as fast as rows of two.
+        labels = rounds.op.astype(np.int64) << _SIZE_BITS | np.minimum(rounds.size_bytes, _LARGEST_SIZE)
+        for label in np.unique(labels[usable]).tolist():
+            op, size_bytes = label >> _SIZE_BITS, label & _LARGEST_SIZE
             if (op, size_bytes) not in kinds and len(kinds) >= MAX_KINDS:
                 continue
-            mine = np.flatnonzero(usable & (rounds.op == op) & (rounds.size_bytes == size_bytes))
+            mine = np.flatnonzero(usable & (labels == label))
             kind = kinds.setdefault((op, size_bytes), _Kind(op, size_bytes, int(times_ns[mine[0]])))
             _follow(kind, times_ns[mine], longest[mine].astype(np.float64), shortest[mine].astype(np.float64))
 
