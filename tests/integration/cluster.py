@@ -42,7 +42,7 @@ class Cluster:
                 env=realjob.environment({"PACEHOUND_TOKEN": self.token}),
                 cwd="/",
             )
-        realjob.until("the head node", lambda: (self.store / "head.json").exists(), 30)
+        realjob.until("the head node", lambda: (self.store / "head.json").exists(), 60)
 
     def stop_head(self, number: int = signal.SIGTERM) -> None:
         """End the head node with a signal."""

@@ -46,7 +46,7 @@ def test_two_hosts_of_one_run_agree_and_the_next_run_is_another(tmp_path: Path) 
     with (tmp_path / "head.log").open("wb") as log:
         head = subprocess.Popen(up, stdout=log, stderr=log, env=realjob.environment(), cwd="/")
     try:
-        realjob.until("the head", (store / "head.json").exists, 20)
+        realjob.until("the head", (store / "head.json").exists, 60)
         url = json.loads((store / "head.json").read_text())["url"]
         for _ in range(2):
             hosts = []
@@ -61,7 +61,7 @@ def test_two_hosts_of_one_run_agree_and_the_next_run_is_another(tmp_path: Path) 
             for run in hosts:
                 assert run.wait(40) == 0, run.text()
                 assert "first" not in run.text()
-        rows = realjob.until("the rows of both runs", lambda: all_four(answers.sql(EACH)), 10)
+        rows = realjob.until("the rows of both runs", lambda: all_four(answers.sql(EACH)), 60)
         assert calls_of(rows) == [(0, 0, 6), (0, 1, 6), (1, 0, 6), (1, 1, 6)]
         each = "SELECT attempt, uniqExact(communicator) AS c, uniqExact(host) AS h FROM calls GROUP BY attempt"
         assert {(int(row["c"]), int(row["h"])) for row in answers.sql(each)} == {(1, 2)}

@@ -294,7 +294,7 @@ def slow_link(folder: Path, what: str, number: int) -> tuple[Findings, tuple[int
         sized = (*LINKS[what], "--interface", interface, "--compute-ms", 40)
         made.start_job("narrows", *sized, "--who", 0, script=SCRIPT)
         made.wait()
-        realjob.until("the end of the job", lambda: made.has_ended(), 30)
+        realjob.until("the end of the job", lambda: made.has_ended(), 60)
         return [finding for incident in made.incidents() for finding in incident["findings"]], ()
 
 

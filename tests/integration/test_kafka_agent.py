@@ -174,7 +174,7 @@ def test_an_agent_killed_in_the_middle_sends_the_same_again(
     job = start_job(tmp_path, broker)
     for step in (40, 150):
         job.reach(step)
-        (agent,) = realjob.until("an agent", lambda: realjob.agents(job.run), 30, 0.05)
+        (agent,) = realjob.until("an agent", lambda: realjob.agents(job.run), 60, 0.05)
         os.kill(agent, signal.SIGKILL)
     realjob.until("another agent", lambda: set(realjob.agents(job.run)) - {agent}, 60, 0.1)
     job.end()

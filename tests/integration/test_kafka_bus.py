@@ -35,7 +35,7 @@ def read(consumer: KafkaConsumer, n: int) -> list[tuple[str, bytes]]:
         found.extend((m.key, m.value) for m in consumer.poll(100, 0.1))
         return len(found) >= n
 
-    until(f"{n} messages", enough, 30, 0.0)
+    until(f"{n} messages", enough, 60, 0.0)
     return found
 
 
@@ -132,5 +132,5 @@ def test_what_cannot_be_used_is_said_with_its_value(settings: KafkaSettings, tmp
         except Unavailable as error:
             return "nknown" in str(error)
 
-    until("it is refused", is_refused, 30, 0.0)
+    until("it is refused", is_refused, 60, 0.0)
     consumer.close()

@@ -53,7 +53,7 @@ def test_a_broker_that_stands_still_gets_it_again_from_the_first_on_and_in_order
     assert until("the topics", lambda: taken(sender, before), 60, 0.1) == Receipt()
     os.kill(pid, signal.SIGSTOP)
     try:
-        until("it stands still", lambda: all(state == "T" for state in thread_states(pid)), 30, 0.01)
+        until("it stands still", lambda: all(state == "T" for state in thread_states(pid)), 60, 0.01)
         for _ in range(2):
             with pytest.raises(Unavailable, match=settings.servers):
                 sender.send(held)

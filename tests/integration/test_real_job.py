@@ -84,12 +84,12 @@ def test_a_clean_job_has_no_incident(tmp_path: Path, repeats: int) -> None:
 def stopped_rank(folder: Path, rank: int) -> str:
     """SIGSTOP on one rank, SIGCONT after the verdict."""
     settings = ["hang.suspect_after_s=3"]
-    run = realjob.start(folder, realjob.torchrun("--iterations", 420), settings=settings)
+    run = realjob.start(folder, realjob.torchrun("--iterations", 600), settings=settings)
     try:
         realjob.until("a hundred iterations", lambda: reached(run, 100), 90)
         pid = realjob.rank_pids(run.process.pid)[rank]
         os.kill(pid, signal.SIGSTOP)
-        (incident,) = realjob.until("the verdict", run.incidents, 15)
+        (incident,) = realjob.until("the verdict", run.incidents, 60)
         os.kill(pid, signal.SIGCONT)
         (finding,) = incident["findings"]
         assert (finding["kind"], finding["verdict"], finding["culprits"]) == ("hang", "culprit", [rank]), finding

@@ -41,7 +41,7 @@ def recorded(folder: Path, kind: str, iterations: int) -> list[Event]:
     with (folder / "head.log").open("wb") as log:
         head = subprocess.Popen(up, stdout=log, stderr=log, env=realjob.environment(), cwd="/")
     try:
-        realjob.until("the head", (store / "head.json").exists, 30)
+        realjob.until("the head", (store / "head.json").exists, 60)
         url = json.loads((store / "head.json").read_text())["url"]
         command = [*realjob.TORCHRUN, "--standalone", "--nproc-per-node", "2", str(SCRIPT), kind, str(iterations)]
         run = realjob.start(folder, command, "--endpoint", url)

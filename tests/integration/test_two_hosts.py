@@ -40,7 +40,7 @@ def test_one_job_over_two_hosts_has_the_right_ranks_hosts_and_verdict(tmp_path: 
         made.start_head()
         made.start_job("--iterations", 320, "--slow-rank", 2, "--slow-from", 200, "--slow-by", 0.4)
         made.wait()
-        realjob.until("the end of the job", lambda: [i for i in made.incidents() if i["state"] == "closed"], 20)
+        realjob.until("the end of the job", lambda: [i for i in made.incidents() if i["state"] == "closed"], 60)
         (incident,) = made.incidents()
         (finding,) = incident["findings"]
         assert incident["job"] == "two-hosts"
