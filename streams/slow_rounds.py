@@ -58,6 +58,7 @@ class SlowRound:
     ratio: float
     p: float | None
 
+
 _SIZE_BITS = 56
 _LARGEST_SIZE = (1 << _SIZE_BITS) - 1
 
