@@ -189,6 +189,7 @@ def run_head(
                     doors=doors,
                     ownership=ownership,
                     head=head,
+                    log=head,
                     take_logs=head.ingest,
                     take_spans=span_door(head),
                     telemetry=head.telemetry,

@@ -24,6 +24,9 @@ from pacehound.telemetry import Telemetry
 logger = logging.getLogger(__name__)
 
 PROTOBUF = "application/x-protobuf"
+_STORED_WITHIN_S = 5.0
+"""Half of what an exporter of OpenTelemetry waits, and our agents."""
+_STORED_POLL_S = 0.02
 _RETRY_AFTER_S = 1
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -42,8 +45,23 @@ class Taken(Protocol):
         ...
 
 
+class Log(Protocol):
+    """What has arrived, and how much of it is stored."""
+
+    @property
+    def arrived(self) -> int:
+        """Messages that were taken in."""
+        ...
+
+    @property
+    def stored(self) -> int:
+        """How many of them, from the first on, are stored, or were given up and counted."""
+        ...
+
+
 def make_door(
     *,
+    log: Log,
     take_logs: Callable[[bytes], Taken],
     take_spans: Callable[[bytes], Taken],
     attempt_for: Callable[[Question], int],
@@ -52,8 +70,14 @@ def make_door(
 ) -> web.Application:
     """The web application; `take_logs` and `take_spans` run on one thread, in the order in which requests arrive.
 
+    A request is answered when what it brought is stored: whoever has the answer may forget it, also if this process is
+    killed in the next moment. Where the store takes longer than senders wait, they are answered all the same: sent
+    again it would only become more.
+
     Parameters
     ----------
+    log
+        Tells when that is so.
     take_logs, take_spans
         The body of an export request in; `BusFull` and `RejectedMessage` become 503 and 400.
     attempt_for
@@ -101,11 +125,19 @@ def make_door(
             raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from error
         telemetry.add(DOOR_BYTES, len(body))
         try:
-            return await asyncio.get_running_loop().run_in_executor(thread, take, body)
+            taken = await asyncio.get_running_loop().run_in_executor(thread, take, body)
         except BusFull as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": str(_RETRY_AFTER_S)}) from error
         except RejectedMessage as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
+        await until_stored(log.arrived)
+        return taken
+
+    async def until_stored(position: int) -> None:
+        waited_s = 0.0
+        while log.stored < position and waited_s < _STORED_WITHIN_S:
+            await asyncio.sleep(_STORED_POLL_S)
+            waited_s += _STORED_POLL_S
 
     async def logs(request: web.Request) -> web.Response:
         taken = await export(request, take_logs)

@@ -208,6 +208,16 @@ class Head:
             (self._store_worker, self._alert_worker), deadline_s
         )
 
+    @property
+    def arrived(self) -> int:
+        """How many messages were put on the bus."""
+        return self.bus.position
+
+    @property
+    def stored(self) -> int:
+        """Up to where the store has dealt with them: they are written, or given up and counted."""
+        return self._store_worker.consumer.committed
+
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident of the store."""
         return self.parts.store.incidents(job)

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from pacehound.head.address import Address
 from pacehound.head.desk import Answers, Leases, make_desk
-from pacehound.head.door import Taken, make_door
+from pacehound.head.door import Log, Taken, make_door
 from pacehound.head.owner import Owner, Ownership
 from pacehound.telemetry import Telemetry
 
@@ -53,6 +53,7 @@ async def serve(
     doors: Doors,
     ownership: Ownership,
     head: Answers,
+    log: Log,
     take_logs: Callable[[bytes], Taken],
     take_spans: Callable[[bytes], Taken],
     telemetry: Telemetry,
@@ -75,6 +76,7 @@ async def serve(
     leases = Leases(last_gone)
     door = web.AppRunner(
         make_door(
+            log=log,
             take_logs=take_logs,
             take_spans=take_spans,
             attempt_for=head.attempt_for,

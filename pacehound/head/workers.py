@@ -70,6 +70,7 @@ class Worker(threading.Thread, abc.ABC):
             if stopping and not messages:
                 self.finish()
                 return
+            self.rest(len(messages))
 
     def stop(self) -> None:
         """Finish what is on the bus, then end."""
@@ -78,6 +79,9 @@ class Worker(threading.Thread, abc.ABC):
     @abc.abstractmethod
     def deal_with(self, messages: list[Message]) -> None:
         """Process the next messages (none: time has passed)."""
+
+    def rest(self, n_messages: int) -> None:
+        """Wait before the next messages, after so many."""
 
     def finish(self) -> None:
         """The last thing before the thread ends."""
@@ -207,8 +211,10 @@ class StoreWorker(Worker):
             for message in messages:
                 if len(messages) == 1 or not self._written([message], tries=1):
                     self._telemetry.add(STORE_DROPPED)
-        if 0 < len(messages) < 64:
-            # Few, large inserts cost the training host least; nobody is waiting for these.
+
+    def rest(self, n_messages: int) -> None:
+        """Few, large inserts cost the training host least, and a sender can wait for so long."""
+        if 0 < n_messages < 64:
             self._stopping.wait(0.3)
 
     def _written(self, messages: list[Message], tries: int | None = None) -> bool:

@@ -21,7 +21,7 @@ CONFINED = {
     "pynvml": ("collector/",),
     "chdb": ("storage/",),
     "clickhouse_connect": ("storage/",),
-    "matplotlib": ("pacehound/analysis/picture.py", "pacehound/whatif/picture.py"),
+    "matplotlib": ("pacehound/analysis/picture.py", "pacehound/png.py", "pacehound/whatif/picture.py"),
 }
 
 
