@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.events import OpenCall
 from streams.standings import Standings
 from streams.waits import StuckCall
 
@@ -29,14 +30,32 @@ def stuck_link(standings: Standings, call: StuckCall, host_of: Mapping[int, str]
 
     """
     ranks = standings.channels[call.channel].ranks
-    if len(ranks) == 2:
-        return (ranks[0], ranks[1]), ""
     told = [standings.open_call(call.channel, rank, call.seq) for rank in ranks]
     sent = np.array([-1 if one is None else one.send_count for one in told])
     received = np.array([-1 if one is None else one.recv_count for one in told])
-    if any(one is not None and one.algorithm == "tree" for one in told):
-        return _tree_link(ranks, sent, received, host_of)
-    return _ring_link(ranks, sent, received)
+    algorithms = {one.algorithm for one in told if one is not None}
+    link, words = None, ""
+    if "tree" in algorithms:
+        link, words = _tree_link(ranks, sent, received, host_of)
+    elif algorithms <= {"", "ring"}:  # of others it is not known who sends to whom
+        link, words = _ring_link(ranks, sent, received)
+        if link is not None:
+            words += _stopped(link[0], told[ranks.index(link[0])])
+    return ((ranks[0], ranks[1]) if len(ranks) == 2 else link), words
+
+
+def _stopped(rank: int, sender: OpenCall | None) -> str:
+    """On which channels nothing leaves the sender any more, of those on which it has sent less than on others."""
+    channels = () if sender is None else sender.channels
+    still = [one for one in channels if one.send_rate == 0]
+    if sender is None or not still:
+        return ""
+    most = max(one.send_count for one in channels)
+    behind = [one for one in still if one.send_count < most] or still
+    after_s = max((one.still_since_ns - sender.launch_ns) / 1e9 for one in behind)
+    numbers = ", ".join(str(one.channel) for one in behind)
+    which = f"channel{'s' if len(behind) > 1 else ''} {numbers}"
+    return f"; nothing has left rank {rank} on {which} since {max(after_s, 0.0):.1f} s after it launched the call"
 
 
 def _ring_link(ranks: Sequence[int], sent: Int64Array, received: Int64Array) -> tuple[tuple[int, int] | None, str]:
