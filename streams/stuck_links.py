@@ -40,22 +40,24 @@ def stuck_link(standings: Standings, call: StuckCall, host_of: Mapping[int, str]
     elif algorithms <= {"", "ring"}:  # of others it is not known who sends to whom
         link, words = _ring_link(ranks, sent, received)
         if link is not None:
-            words += _stopped(link[0], told[ranks.index(link[0])])
+            words += _stopped(link[0], told[ranks.index(link[0])], told)
     return ((ranks[0], ranks[1]) if len(ranks) == 2 else link), words
 
 
-def _stopped(rank: int, sender: OpenCall | None) -> str:
-    """On which channels nothing leaves the sender any more, of those on which it has sent less than on others."""
-    channels = () if sender is None else sender.channels
-    still = [one for one in channels if one.send_rate == 0]
-    if sender is None or not still:
+def _stopped(rank: int, sender: OpenCall | None, told: Sequence[OpenCall | None]) -> str:
+    """On which channels nothing leaves the sender any more, of those on which another rank has sent more."""
+    if sender is None:
         return ""
-    most = max(one.send_count for one in channels)
-    behind = [one for one in still if one.send_count < most] or still
-    after_s = max((one.still_since_ns - sender.launch_ns) / 1e9 for one in behind)
+    most: dict[int, int] = {}
+    for channel in (channel for one in told if one is not None for channel in one.channels):
+        most[channel.channel] = max(most.get(channel.channel, -1), channel.send_count)
+    behind = [one for one in sender.channels if one.send_rate == 0 and one.send_count < most[one.channel]]
+    if not behind:
+        return ""
+    after_s = max(0.0, max(one.still_since_ns - sender.launch_ns for one in behind) / 1e9)
     numbers = ", ".join(str(one.channel) for one in behind)
     which = f"channel{'s' if len(behind) > 1 else ''} {numbers}"
-    return f"; nothing has left rank {rank} on {which} since {max(after_s, 0.0):.1f} s after it launched the call"
+    return f"; nothing has left rank {rank} on {which} since {after_s:.1f} s after it launched the call"
 
 
 def _ring_link(ranks: Sequence[int], sent: Int64Array, received: Int64Array) -> tuple[tuple[int, int] | None, str]:
