@@ -13,6 +13,7 @@ from pacehound.calls import Sees
 from pacehound.codes import OPS
 from pacehound.events import (
     CallSignature,
+    ChannelTransfers,
     GpuReading,
     HostEvidence,
     HostSample,
@@ -265,6 +266,28 @@ def test_the_counts_of_a_ring_point_to_the_edge_that_does_not_move():
         stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="ring"), completed=6)
     found = stage.cause()
     assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 2),))
+
+
+def test_the_channel_that_stands_still_is_told_of_the_edge_that_does_not_move():
+    stage = Stage()
+    # Channel 0 is done everywhere; on channel 1 the edge 1 -> 2 is dead.
+    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
+        channels = (
+            ChannelTransfers(channel=0, send_count=20, recv_count=20, send_rate=0.0, recv_rate=0.0, still_since_ns=8),
+            ChannelTransfers(channel=1, send_count=sent, recv_count=received, send_rate=0.0, still_since_ns=2 * 10**9),
+        )
+        stuck = call(7, send_count=20 + sent, recv_count=20 + received, algorithm="ring", channels=channels)
+        stage.at("world", rank, stuck, completed=6)
+    found = stage.cause()
+    assert found.links == ((1, 2),)
+    assert any("nothing has left rank 1 on channel 1 since" in words for words in found.evidence)
+
+
+def test_counts_of_an_algorithm_whose_edges_are_not_known_point_nowhere():
+    stage = Stage()
+    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
+        stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="nvls_tree"), completed=6)
+    assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
 
 
 def test_counts_that_agree_point_nowhere():
