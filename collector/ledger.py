@@ -40,7 +40,6 @@ from pacehound.events import (
 FUTURE_NS = 1_000_000_000
 """A time this far ahead of the clock is no time."""
 FOREVER_NS = 1 << 62
-NOTHING_RUNS: Mapping[Operation, Transfers] = {}
 
 
 class LedgerState(msgspec.Struct, kw_only=True):
@@ -162,7 +161,7 @@ class Ledger:
         gone: Iterable[tuple[int, int]] = (),
         local_ranks: Iterable[tuple[int, int]] = (),
         ended: bool = False,
-        running: Mapping[Operation, Transfers] = NOTHING_RUNS,
+        running: Mapping[Operation, Transfers],
     ) -> list[Topology | CallBatch | Markers]:
         """Take in what was read, and give out what is final now, in the order in which it must be sent.
 
@@ -213,9 +212,7 @@ class Ledger:
         )
         return [*announced, *batches, *markers]
 
-    def promise(
-        self, until_ns: int, now_ns: int = 0, running: Mapping[Operation, Transfers] = NOTHING_RUNS
-    ) -> list[Progress]:
+    def promise(self, until_ns: int, now_ns: int, running: Mapping[Operation, Transfers]) -> list[Progress]:
         """One progress per communicator: every row that ended by `until_ns` has been given out by `settle`.
 
         `running` says how far open calls were at `now_ns`, in monotonic time.

@@ -242,16 +242,18 @@ def _running(
 
 def _channels(transfers: Transfers, clock: ClockPair) -> tuple[ChannelTransfers, ...]:
     """Those that have a part in the network."""
-    columns = zip(transfers.counts, transfers.rates, transfers.still_since_ns, strict=True)
+    columns = zip(transfers.counts, transfers.announced, transfers.rates, transfers.still_since_ns, strict=True)
     return tuple(
         ChannelTransfers(
             channel=channel,
             send_count=counts[0],
             recv_count=counts[1],
+            send_total=announced[0],
+            recv_total=announced[1],
             send_rate=rates[0],
             recv_rate=rates[1],
             still_since_ns=clock.to_unix_ns(still_since_ns),
         )
-        for channel, (counts, rates, still_since_ns) in enumerate(columns)
+        for channel, (counts, announced, rates, still_since_ns) in enumerate(columns)
         if max(counts) >= 0
     )

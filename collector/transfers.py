@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from collector.sources.frames import UNTOLD, Counts, FrameLook, Operation
+from collector.sources.frames import UNTOLD, Counts, FrameLook, Moved, Operation
 
 WINDOW_NS = 100_000_000
 """A rate is over at least this long."""
@@ -22,8 +22,8 @@ class Transfers:
 
     Attributes
     ----------
-    counts
-        Network transfers (sent, received); `UNTOLD` where none was announced.
+    counts, announced
+        Network transfers (sent, received) that are done, and that were announced so far; `UNTOLD` where none were.
     rates
         The same per millisecond, over the last window; `None` before the first one is over, and where nothing is told.
     seen_since_ns
@@ -34,6 +34,7 @@ class Transfers:
     """
 
     counts: Counts
+    announced: Counts
     rates: tuple[tuple[float | None, float | None], ...]
     seen_since_ns: int
     still_since_ns: tuple[int, ...]
@@ -73,16 +74,19 @@ class TransferSampler:
         """
         sampled = {}
         for look in looks:
-            for operation, counts in look.running.items() if look.is_measured else ():
-                sampled[operation] = _next(self._sampled.get(operation), counts, now_ns)
+            for operation, moved in look.running.items() if look.is_measured else ():
+                sampled[operation] = _next(self._sampled.get(operation), moved, now_ns)
         self._sampled = sampled
 
 
-def _next(before: _Sampled | None, counts: Counts, now_ns: int) -> _Sampled:
+def _next(before: _Sampled | None, moved: Moved, now_ns: int) -> _Sampled:
+    counts = moved.done
     if before is None:
         untold = ((None, None),) * len(counts)
         still = (now_ns,) * len(counts)
-        first = Transfers(counts=counts, rates=untold, seen_since_ns=now_ns, still_since_ns=still)
+        first = Transfers(
+            counts=counts, announced=moved.announced, rates=untold, seen_since_ns=now_ns, still_since_ns=still
+        )
         return _Sampled(now=first, window_ns=now_ns, window_counts=counts)
     was = before.now
     still = tuple(
@@ -97,7 +101,9 @@ def _next(before: _Sampled | None, counts: Counts, now_ns: int) -> _Sampled:
             for here, there in zip(counts, window_counts, strict=True)
         )
         window_ns, window_counts = now_ns, counts
-    now = Transfers(counts=counts, rates=rates, seen_since_ns=was.seen_since_ns, still_since_ns=still)
+    now = Transfers(
+        counts=counts, announced=moved.announced, rates=rates, seen_since_ns=was.seen_since_ns, still_since_ns=still
+    )
     return _Sampled(now=now, window_ns=window_ns, window_counts=window_counts)
 
 

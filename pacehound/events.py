@@ -81,6 +81,8 @@ class ChannelTransfers:
         Its number modulo 8: of more channels, those that are equal so are added up.
     send_count, recv_count
         Network chunks sent and received so far; -1 where there are none to be sent or received.
+    send_total, recv_total
+        How many there are to be, as far as was announced.
     send_rate, recv_rate
         Chunks per millisecond in the last tenth of a second; `None` where it is not known.
     still_since_ns
@@ -91,6 +93,8 @@ class ChannelTransfers:
     channel: int
     send_count: int = -1
     recv_count: int = -1
+    send_total: int = -1
+    recv_total: int = -1
     send_rate: float | None = None
     recv_rate: float | None = None
     still_since_ns: int = 0

@@ -30,7 +30,7 @@
 #define PH_FRAME_VERSION 1u
 #define PH_FRAME_BLOCKS 8u
 #define PH_FRAME_CHANNELS 8u
-#define PH_FRAME_UNTOLD (-1) /* no transfer of this operation, channel and direction was announced: not the same as 0 */
+#define PH_FRAME_UNTOLD UINT64_MAX /* no transfer of this operation, channel and direction was announced: not the same as 0 */
 
 /* trace.operation: the number in the low 40 bits, the peer (rank within the communicator) in the next 20, then an enum
  * ph_direction; collectives have neither peer nor direction. */
@@ -60,10 +60,11 @@ struct ph_frame_trace {
     _Atomic uint64_t operation;
 };
 
-/* SendCount and RecvCount (4.1.2) in network transfers ("steps" of NCCL's proxy, a chunk of at most one slot of the
- * connection's buffer each) that are done. The paper counts primitives inside the kernel, which needs a changed NCCL. */
+/* SendCount and RecvCount (4.1.2) in network transfers ("steps" of NCCL's proxy). The paper counts primitives inside the
+ * kernel, which needs a changed NCCL. The low 32 bits are the transfers that are done, the high ones those that were
+ * announced: a channel that has finished can be told from one that has stopped, whatever the others have to do. */
 struct ph_frame_counts {
-    _Atomic int64_t sent, received;
+    _Atomic uint64_t sent, received;
 };
 
 struct ph_frame_block {

@@ -105,7 +105,7 @@ static void *start_op(struct ph_profiled *comm, const struct ph_profile_event *e
     struct ph_transfers *transfers = op->is_send ? &call->sent : &call->received;
     if (transfers->count < 0) transfers->count = 0;
     ph_frame_begin(comm->frame, call);
-    ph_frame_count(comm->frame, call, op->channel, op->is_send, 0);
+    ph_frame_count(comm->frame, call, op, op->n_steps, 0);
     return ph_handle_of(PH_HANDLE_OP, comm, (uint32_t)slot, op->generation, 0);
 }
 
@@ -162,7 +162,7 @@ static void stop_step(struct ph_profiled *comm, struct ph_op *op, uint32_t lane,
     struct ph_call *call = call_of_op(comm, op);
     if (!call) return;
     ph_transfers_add(op->is_send ? &call->sent : &call->received, 1, now_ns);
-    ph_frame_count(comm->frame, call, op->channel, op->is_send, 1);
+    ph_frame_count(comm->frame, call, op, 0, 1);
 }
 
 /* NCCL ends an op when all of its transfers are done: those that it did not tell of were made, nobody knows when. */
@@ -171,7 +171,7 @@ static void stop_op(struct ph_profiled *comm, struct ph_op *op, uint64_t now_ns)
     if (call) {
         if (op->n_done < op->n_steps) {
             (op->is_send ? &call->sent : &call->received)->count += op->n_steps - op->n_done;
-            ph_frame_count(comm->frame, call, op->channel, op->is_send, op->n_steps - op->n_done);
+            ph_frame_count(comm->frame, call, op, 0, op->n_steps - op->n_done);
         }
         if (call->n_open_ops) call->n_open_ops--;
     }

@@ -154,8 +154,8 @@ struct ph_frame *ph_frame_of(int32_t rank);
 /* A call runs: a block for it, where there is one and it was not asked for before. Can't fail. As the two below: with
  * the lock of the call's communicator, and nothing happens without a frame. */
 void ph_frame_begin(struct ph_frame *frame, struct ph_call *call);
-/* `n` more transfers of it are done; 0 says that there will be some. */
-void ph_frame_count(struct ph_frame *frame, const struct ph_call *call, uint8_t channel, bool is_send, int64_t n);
+/* So many more transfers of one of its ops are announced, and done. */
+void ph_frame_count(struct ph_frame *frame, const struct ph_call *call, const struct ph_op *op, int announced, int done);
 /* It is over, or given up: its block may be another's, and holds its counts until then. */
 void ph_frame_end(struct ph_frame *frame, struct ph_call *call);
 void ph_frames_forget(void); /* in a forked child */

@@ -123,15 +123,16 @@ void ph_frame_begin(struct ph_frame *frame, struct ph_call *call) {
     atomic_store_explicit(&frame->header.kernel_index, (uint8_t)at, memory_order_relaxed);
 }
 
-void ph_frame_count(struct ph_frame *frame, const struct ph_call *call, uint8_t channel, bool is_send, int64_t n) {
+void ph_frame_count(struct ph_frame *frame, const struct ph_call *call, const struct ph_op *op, int announced, int done) {
     if (!frame || call->block < 0) return;
     uint16_t known = atomic_load_explicit(&frame->header.n_channels, memory_order_relaxed);
-    while (known <= channel && !atomic_compare_exchange_weak_explicit(&frame->header.n_channels, &known, channel + 1u,
-                                                                      memory_order_relaxed, memory_order_relaxed)) {}
-    struct ph_frame_counts *counts = &frame->blocks[call->block].channels[channel % PH_FRAME_CHANNELS];
-    _Atomic int64_t *count = is_send ? &counts->sent : &counts->received;
-    int64_t before = atomic_load_explicit(count, memory_order_relaxed);
-    atomic_store_explicit(count, (before < 0 ? 0 : before) + n, memory_order_relaxed);
+    while (known <= op->channel && !atomic_compare_exchange_weak_explicit(&frame->header.n_channels, &known, op->channel + 1u,
+                                                                          memory_order_relaxed, memory_order_relaxed)) {}
+    struct ph_frame_counts *counts = &frame->blocks[call->block].channels[op->channel % PH_FRAME_CHANNELS];
+    _Atomic uint64_t *count = op->is_send ? &counts->sent : &counts->received;
+    uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
+    uint64_t more = (uint64_t)(announced > 0 ? announced : 0) << 32 | (uint32_t)(done > 0 ? done : 0);
+    atomic_store_explicit(count, (before == PH_FRAME_UNTOLD ? 0 : before) + more, memory_order_relaxed);
 }
 
 void ph_frame_end(struct ph_frame *frame, struct ph_call *call) {

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.errors import RejectedMessage
 
@@ -22,14 +23,15 @@ HEADER_BYTES, BLOCK_BYTES, FRAME_BYTES = 32, 144, 1184
 BLOCKS = CHANNELS = 8
 SEQ_BITS, PEER_BITS = 40, 20
 MAX_RANK = 1 << 20
-MAX_COUNT = 1 << 40
-"""A trillion transfers in one operation are none: a block that says so is not read."""
+MAX_COUNT = 1 << 31
+"""NCCL announces fewer transfers: a block that says more is not read."""
 NO_PEER = -1
 UNTOLD = -1
+_UNTOLD = (1 << 64) - 1
 
 HEADER = struct.Struct("<QHHiQIBBBB")
 """magic, version, n_channels, rank, counter, unkept, kernel_index, running, mode, reserved"""
-_BLOCK = np.dtype([("communicator", "<u8"), ("operation", "<u8"), ("counts", "<i8", (CHANNELS, 2))])
+_BLOCK = np.dtype([("communicator", "<u8"), ("operation", "<u8"), ("counts", "<u8", (CHANNELS, 2))])
 _NAME = re.compile(r"([1-9]\d{0,9})-(\d{1,20})-(\d{1,7})\.frame")
 
 
@@ -64,7 +66,15 @@ class Operation:
 
 
 Counts = tuple[tuple[int, int], ...]
-"""By channel (modulo 8): network transfers sent and received so far; `UNTOLD` where none was announced."""
+"""By channel (modulo 8): network transfers sent and received; `UNTOLD` where none was announced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The transfers of one operation that are `done`, of those that were `announced`."""
+
+    done: Counts
+    announced: Counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +101,7 @@ class FrameLook:
     n_channels: int
     begun: int
     unkept: int
-    running: dict[Operation, Counts]
+    running: dict[Operation, Moved]
 
 
 def parse(first: bytes, second: bytes) -> FrameLook:
@@ -112,19 +122,27 @@ def parse(first: bytes, second: bytes) -> FrameLook:
         raise UnreadableFrame(f"probing frame version {version}; this build reads version {FRAME_VERSION}")
     if not 0 <= rank < MAX_RANK or n_channels > 256:
         raise UnreadableFrame(f"rank {rank} and {n_channels} channels in the header: no process has these")
-    found: dict[Operation, Counts] = {}
+    found: dict[Operation, Moved] = {}
     if running:
         earlier, later = (np.frombuffer(copy, _BLOCK, offset=HEADER_BYTES) for copy in (first, second))
         is_named = (earlier["communicator"] == later["communicator"]) & (earlier["operation"] == later["operation"])
         is_named &= (later["communicator"] != 0) & ((running >> np.arange(BLOCKS)) & 1).astype(np.bool_)
-        is_named &= ((earlier["counts"] >= UNTOLD) & (earlier["counts"] < MAX_COUNT)).all(axis=(1, 2))
+        counts, is_told = earlier["counts"], earlier["counts"] != np.uint64(_UNTOLD)
+        done = np.where(is_told, counts & np.uint64(0xFFFFFFFF), 0).astype(np.int64)
+        announced = np.where(is_told, counts >> np.uint64(32), 0).astype(np.int64)
+        is_named &= ((done <= announced) & (announced < MAX_COUNT)).all(axis=(1, 2))
+        done[~is_told] = announced[~is_told] = UNTOLD
         for at in np.flatnonzero(is_named).tolist():
             operation = _operation(int(later["communicator"][at]), int(later["operation"][at]), rank)
             if operation is not None:
-                found[operation] = tuple((sent, received) for sent, received in earlier["counts"][at].tolist())
+                found[operation] = Moved(_pairs(done[at]), _pairs(announced[at]))
     return FrameLook(
         rank=rank, is_measured=mode == 1, n_channels=n_channels, begun=counter, unkept=unkept, running=found
     )
+
+
+def _pairs(counts: npt.NDArray[np.int64]) -> Counts:
+    return tuple((sent, received) for sent, received in counts.tolist())
 
 
 def _operation(communicator: int, packed: int, rank: int) -> Operation | None:

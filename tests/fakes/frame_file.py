@@ -9,14 +9,18 @@ from pathlib import Path
 from collector.sources import frames
 from tests.fakes.ring_file import HANDLE
 
+TOTAL = 100
+UNTOLD = (1 << 64) - 1
+
 
 def block(
     seq: int, counts: Mapping[int, tuple[int, int]], *, handle: bytes = HANDLE, peer: int = 0, direction: int = 0
 ) -> bytes:
-    """One block; `counts` by channel, the others are untold."""
+    """One block; what is done by channel, of `TOTAL`; the others are untold."""
     operation = seq | peer << frames.SEQ_BITS | direction << (frames.SEQ_BITS + frames.PEER_BITS)
     flat = [n for channel in range(frames.CHANNELS) for n in counts.get(channel, (-1, -1))]
-    return struct.pack("<8sQ16q", handle[:8], operation, *flat)
+    words = [UNTOLD if n == -1 else TOTAL << 32 | n for n in flat]
+    return struct.pack("<8sQ16Q", handle[:8], operation, *words)
 
 
 def frame_bytes(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collector.sources import frames
-from collector.sources.frames import FrameReader, Operation, UnreadableFrame
+from collector.sources.frames import Counts, FrameLook, FrameReader, Operation, UnreadableFrame
 from collector.transfers import TransferSampler
 from tests.native import plugin_jobs, stub_jobs
 from tests.native.plugin_jobs import Plugin, PluginJob
@@ -31,7 +31,7 @@ int main(void) {
     printf("header=%zu\nblock=%zu\nframe=%zu\n", sizeof(struct ph_frame_header), sizeof(struct ph_frame_block),
            sizeof(struct ph_frame));
     printf("blocks=%u\nchannels=%u\n", PH_FRAME_BLOCKS, PH_FRAME_CHANNELS);
-    printf("seq bits=%d\npeer bits=%d\nuntold=%d\n", PH_FRAME_SEQ_BITS, PH_FRAME_PEER_BITS, PH_FRAME_UNTOLD);
+    printf("seq bits=%d\npeer bits=%d\nuntold=%d\n", PH_FRAME_SEQ_BITS, PH_FRAME_PEER_BITS, (int)PH_FRAME_UNTOLD);
     AT(n_channels); AT(rank); AT(counter); AT(unkept); AT(kernel_index); AT(running); AT(mode);
     return 0;
 }
@@ -52,6 +52,11 @@ def new_job(plugin: Plugin, tmp_path: Path) -> NewJob:
         return PluginJob(of or plugin, tmp_path, rank, world)
 
     return make
+
+
+def done(look: FrameLook) -> dict[Operation, Counts]:
+    """Transfers that are done, of all running calls."""
+    return {operation: moved.done for operation, moved in look.running.items()}
 
 
 def reduce(name: str, seq: int, communicator: str = "c") -> list[str]:
@@ -99,7 +104,9 @@ def test_a_running_call_has_its_counts_by_channel_and_direction(new_job: NewJob,
     assert (look.rank, look.is_measured, look.n_channels, look.begun, look.unkept) == (0, True, 6, 1, 0)
     expected = [NO_CHANNEL] * 8
     expected[0], expected[2], expected[5] = (3, 2), (0, -1), (8, -1)
-    assert look.running == {Operation(int(launch["handle_high"]), 0, 0): tuple(expected)}
+    assert done(look) == {Operation(int(launch["handle_high"]), 0, 0): tuple(expected)}
+    (one,) = look.running.values()
+    assert [one.announced[channel] for channel in (0, 2, 5, 7)] == [(8, 8), (4, -1), (8, -1), NO_CHANNEL]
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -113,7 +120,7 @@ def test_sends_and_receives_are_told_apart_by_peer_and_direction(new_job: NewJob
     (look,) = job.frames()
     counted = {
         (one.seq, one.peer, one.direction): next(count for count in counts if count != NO_CHANNEL)
-        for one, counts in look.running.items()
+        for one, counts in done(look).items()
     }
     assert counted == {(0, 3, 1): (1, -1), (1, 3, 1): (2, -1), (0, 3, 2): (-1, 3), (0, 1, 1): (4, -1)}
 
@@ -126,7 +133,7 @@ def test_rates_follow_the_counts_and_a_channel_that_stands_still_says_so(new_job
     for step in range(10, 40):
         script += [f"step s c x01 {step}", "stop s"]
     job.play(script, api=api)  # the same again, further on: what a later look at one process would have found
-    earlier, later = sorted(job.frames(), key=lambda look: max(look.running.values()))
+    earlier, later = sorted(job.frames(), key=lambda look: max(done(look).values()))
     sampler.look([earlier], second_ns)
     (first,) = sampler.running.values()
     assert first.rates[0] == (None, None)
@@ -148,7 +155,7 @@ def test_a_ninth_call_that_runs_at_once_is_counted_and_a_block_is_free_when_its_
     job.play(script, api=api)
     (look,) = job.frames()
     assert (look.begun, look.unkept) == (9, 1)
-    assert {one.seq: counts[0][0] for one, counts in look.running.items()} == {n: n + 1 for n in range(8)}
+    assert {one.seq: counts[0][0] for one, counts in done(look).items()} == {n: n + 1 for n in range(8)}
 
     job.play([*script, "kstop kx0. n", "stop x0.01", *reduce("y", 9), *moved("y", 0, steps=20, done=11)], api=api)
     look = job.frames()[-1]
@@ -166,7 +173,7 @@ def test_a_call_that_hangs_keeps_its_block_while_others_come_and_go(new_job: New
     job.play(script)
     (look,) = job.frames()
     assert (look.begun, look.unkept) == (51, 0)
-    assert [(one.seq, counts[0]) for one, counts in look.running.items()] == [(0, (5, -1))]
+    assert [(one.seq, counts[0]) for one, counts in done(look).items()] == [(0, (5, -1))]
 
 
 def test_channels_beyond_eight_are_added_to_those_that_are_equal_modulo_eight(new_job: NewJob) -> None:
@@ -176,7 +183,7 @@ def test_channels_beyond_eight_are_added_to_those_that_are_equal_modulo_eight(ne
         script += moved("x", channel, steps=20, done=channel % 7)
     job.play(script)
     (look,) = job.frames()
-    (counts,) = look.running.values()
+    (counts,) = done(look).values()
     assert look.n_channels == 34
     assert counts == (NO_CHANNEL, (1 + 2 + 3 + 5, -1), *[NO_CHANNEL] * 6)
 
@@ -194,14 +201,14 @@ def test_the_counts_of_a_process_that_was_killed_can_be_read(new_job: NewJob) ->
     job.play(["init c abcdef12 2 1 world", *reduce("x", 0), *moved("x", 3, steps=9, done=4), "kill"], dies=True)
     (look,) = job.frames()
     assert look.rank == 1
-    assert [counts[3] for counts in look.running.values()] == [(4, -1)]
+    assert [counts[3] for counts in done(look).values()] == [(4, -1)]
 
 
 def test_a_fork_leaves_its_parents_frame_alone(new_job: NewJob) -> None:
     job = new_job()
     job.play([INIT, *reduce("x", 0), *moved("x", 0, steps=9, done=4), "step s c x01 4", "fork"])
     (look,) = job.frames()
-    assert [counts[0] for counts in look.running.values()] == [(4, -1)]
+    assert [counts[0] for counts in done(look).values()] == [(4, -1)]
 
 
 def test_without_room_for_a_frame_calls_are_written_all_the_same(new_job: NewJob, tmp_path: Path) -> None:
@@ -252,23 +259,23 @@ def changing_hands(n_calls: int, communicators: str) -> list[list[str]]:
 
 def test_a_reader_never_takes_one_calls_counts_for_anothers(new_job: NewJob) -> None:
     job = new_job()
-    done = threading.Event()
+    is_over = threading.Event()
     scripts = changing_hands(100, "cdefgh")
 
     def play() -> None:
         try:
             job.play(*scripts)
         finally:
-            done.set()
+            is_over.set()
 
     playing = threading.Thread(target=play)
     playing.start()
     reader = None
-    while not done.is_set():
+    while not is_over.is_set():
         if reader is None:
             reader = next((FrameReader(path) for path in job.run_dir.glob("frames/*.frame")), None)
             continue
-        for operation, counts in reader.look().running.items():
+        for operation, counts in done(reader.look()).items():
             told = {channel: count for channel, count in enumerate(counts) if count != NO_CHANNEL}
             assert told.keys() <= {operation.seq % 8}
             assert all(0 <= sent <= 9 and received == -1 for sent, received in told.values())

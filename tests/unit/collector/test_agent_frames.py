@@ -11,7 +11,7 @@ from pacehound.calls import SOURCES
 from pacehound.codes import ALGORITHMS, OPS
 from pacehound.events import ChannelTransfers, OpenCall, Progress
 from tests.fakes.agent_run import UNIX_NS, AgentRun
-from tests.fakes.frame_file import block, write_frame
+from tests.fakes.frame_file import TOTAL, block, write_frame
 from tests.fakes.ring_file import HANDLE, RingFile
 
 PROFILER = SOURCES.index("profiler")
@@ -51,9 +51,18 @@ def test_a_running_call_tells_its_counts_at_once_and_its_channels_after_a_second
     still_ns, moved_ns = UNIX_NS + first_ns, UNIX_NS + run.now_ns
     assert (running.send_count, running.recv_count) == (27, 3)
     assert running.channels == (
-        ChannelTransfers(channel=0, send_count=3, recv_count=2, send_rate=0.0, recv_rate=0.0, still_since_ns=still_ns),
-        ChannelTransfers(channel=1, send_count=24, send_rate=0.1, still_since_ns=moved_ns),
-        ChannelTransfers(channel=7, recv_count=1, recv_rate=0.0, still_since_ns=still_ns),
+        ChannelTransfers(
+            channel=0,
+            send_count=3,
+            recv_count=2,
+            send_total=TOTAL,
+            recv_total=TOTAL,
+            send_rate=0.0,
+            recv_rate=0.0,
+            still_since_ns=still_ns,
+        ),
+        ChannelTransfers(channel=1, send_count=24, send_total=TOTAL, send_rate=0.1, still_since_ns=moved_ns),
+        ChannelTransfers(channel=7, recv_count=1, recv_total=TOTAL, recv_rate=0.0, still_since_ns=still_ns),
     )
 
 

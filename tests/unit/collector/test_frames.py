@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from collector.frame_set import FrameSet
 from collector.sources import frames
-from collector.sources.frames import FrameLook, FrameReader, Operation, UnreadableFrame, parse
+from collector.sources.frames import FrameLook, FrameReader, Moved, Operation, UnreadableFrame, parse
 from collector.transfers import WINDOW_NS, TransferSampler
-from tests.fakes.frame_file import block, frame_bytes, write_frame
+from tests.fakes.frame_file import TOTAL, block, frame_bytes, write_frame
 from tests.fakes.ring_file import HANDLE
 
 COMMUNICATOR = int.from_bytes(HANDLE[:8], "little")
@@ -24,14 +24,17 @@ def test_a_running_operation_is_named_with_its_counts() -> None:
     look = parse(copy, copy)
     assert (look.rank, look.is_measured, look.begun, look.unkept) == (3, True, 3, 1)
     assert look.running == {
-        Operation(COMMUNICATOR, 3, 7): ((3, 2), NONE, NONE, NONE, (0, -1), NONE, NONE, NONE),
-        Operation(COMMUNICATOR, 3, 9, 5, 2): (NONE,) * 8,
+        Operation(COMMUNICATOR, 3, 7): Moved(
+            ((3, 2), NONE, NONE, NONE, (0, -1), NONE, NONE, NONE),
+            ((TOTAL, TOTAL), NONE, NONE, NONE, (TOTAL, -1), NONE, NONE, NONE),
+        ),
+        Operation(COMMUNICATOR, 3, 9, 5, 2): Moved((NONE,) * 8, (NONE,) * 8),
     }
 
 
 def test_the_counts_are_those_that_stood_before_the_name_was_seen_again() -> None:
     before, after = (frame_bytes(block(7, {0: (sent, 0)})) for sent in (3, 4))
-    assert parse(before, after).running == {Operation(COMMUNICATOR, 0, 7): ((3, 0), *[NONE] * 7)}
+    assert [moved.done[0] for moved in parse(before, after).running.values()] == [(3, 0)]
 
 
 @pytest.mark.parametrize(
@@ -40,8 +43,8 @@ def test_the_counts_are_those_that_stood_before_the_name_was_seen_again() -> Non
         (block(7, {0: (3, 0)}), block(8, {0: (1, 0)})),  # the block has changed hands in between
         (block(7, {0: (3, 0)}), block(7, {0: (3, 0)}, handle=b"\x05" * 16)),
         (block(7, {0: (3, 0)}, handle=bytes(16)), block(7, {0: (3, 0)}, handle=bytes(16))),  # being filled
-        (block(7, {0: (frames.MAX_COUNT, 0)}),) * 2,
-        (block(7, {0: (-2, 0)}),) * 2,
+        (block(7, {0: (TOTAL + 1, 0)}),) * 2,  # more than was announced
+        (block(7, {})[:16] + b"\xfe" * 128,) * 2,  # more than is ever announced
         (block(7, {}, peer=4),) * 2,
         (block(7, {}, direction=3),) * 2,
     ],
@@ -70,11 +73,12 @@ def test_whatever_stands_there_is_read_or_refused(first: bytes, body: bytes, kee
         except UnreadableFrame:
             continue
         assert len(look.running) <= frames.BLOCKS
-        for operation, counts in look.running.items():
+        for operation, moved in look.running.items():
             assert 0 <= operation.seq < 1 << 40
             assert 0 <= operation.rank < frames.MAX_RANK
-            assert len(counts) == frames.CHANNELS
-            assert all(-1 <= count < frames.MAX_COUNT for pair in counts for count in pair)
+            assert len(moved.done) == len(moved.announced) == frames.CHANNELS
+            for done, announced in zip(sum(moved.done, ()), sum(moved.announced, ()), strict=True):
+                assert -1 <= done <= announced < frames.MAX_COUNT
         sampler = TransferSampler()
         sampler.look([look], 0)
         sampler.look([look], WINDOW_NS)
