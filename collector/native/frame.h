@@ -30,7 +30,7 @@
 #define PH_FRAME_VERSION 1u
 #define PH_FRAME_BLOCKS 8u
 #define PH_FRAME_CHANNELS 8u
-#define PH_FRAME_UNTOLD UINT64_MAX /* no transfer of this operation, channel and direction was announced: not the same as 0 */
+#define PH_FRAME_UNTOLD UINT64_MAX /* no transfer of this operation, channel and direction was announced */
 
 /* trace.operation: the number in the low 40 bits, the peer (rank within the communicator) in the next 20, then an enum
  * ph_direction; collectives have neither peer nor direction. */
@@ -45,7 +45,7 @@ struct ph_frame_header {
      * sum of the channels that are equal modulo 8. */
     _Atomic uint16_t n_channels;
     int32_t rank;                 /* world rank */
-    _Atomic uint64_t counter;     /* "operation counter": operations of this rank that have begun to run, of all communicators */
+    _Atomic uint64_t counter;     /* "operation counter": operations that have begun to run, of all communicators */
     _Atomic uint32_t unkept;      /* those of them that found all blocks taken */
     _Atomic uint8_t kernel_index; /* "kernelIndex": the block that was taken last */
     _Atomic uint8_t running;      /* a bit per block: its operation has not ended */
@@ -56,7 +56,7 @@ struct ph_frame_header {
 /* Trace ID (section 5.1): communicator, operation counter, extension. 16 bytes as OpenTelemetry's, but not the same ones
  * (pacehound/identity.py hashes world ranks, which a plugin does not know of its peers). */
 struct ph_frame_trace {
-    _Atomic uint64_t communicator; /* the first 8 bytes of the communicator's id; 0: the block is being filled, or never was */
+    _Atomic uint64_t communicator; /* the first 8 bytes of its id; 0: the block is being filled, or never was */
     _Atomic uint64_t operation;
 };
 

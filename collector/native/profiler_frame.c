@@ -125,9 +125,10 @@ void ph_frame_begin(struct ph_frame *frame, struct ph_call *call) {
 
 void ph_frame_count(struct ph_frame *frame, const struct ph_call *call, const struct ph_op *op, int announced, int done) {
     if (!frame || call->block < 0) return;
-    uint16_t known = atomic_load_explicit(&frame->header.n_channels, memory_order_relaxed);
-    while (known <= op->channel && !atomic_compare_exchange_weak_explicit(&frame->header.n_channels, &known, op->channel + 1u,
-                                                                          memory_order_relaxed, memory_order_relaxed)) {}
+    _Atomic uint16_t *channels = &frame->header.n_channels;
+    uint16_t known = atomic_load_explicit(channels, memory_order_relaxed), needed = op->channel + 1u;
+    while (known < needed && !atomic_compare_exchange_weak_explicit(channels, &known, needed, memory_order_relaxed,
+                                                                    memory_order_relaxed)) {}
     struct ph_frame_counts *counts = &frame->blocks[call->block].channels[op->channel % PH_FRAME_CHANNELS];
     _Atomic uint64_t *count = op->is_send ? &counts->sent : &counts->received;
     uint64_t before = atomic_load_explicit(count, memory_order_relaxed);

@@ -228,6 +228,20 @@ def test_without_room_for_a_frame_calls_are_written_all_the_same(new_job: NewJob
     ]
 
 
+def test_a_plugin_that_switches_itself_off_says_that_it_counts_no_more(new_job: NewJob, tmp_path: Path) -> None:
+    code = (
+        "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <unistd.h>\n"
+        "int posix_fallocate(int fd, long at, long size) { static int n;"
+        f"  return size != {frames.FRAME_BYTES} && n++ ? 28 : syscall(SYS_fallocate, fd, 0, at, size) ? 28 : 0; }}"
+    )
+    job = new_job()
+    begun = [INIT, *reduce("x", 0), *moved("x", 0, steps=9, done=4), "tell begun"]
+    job.play(begun, ["wait begun", "op y c x 1 1 9 1"], LD_PRELOAD=library(tmp_path, code))
+    (look,) = job.frames()
+    assert any("no room for a ring" in note for note in job.notes())
+    assert not look.is_measured
+
+
 def test_a_file_that_is_no_frame_is_refused_with_what_is_wrong(new_job: NewJob) -> None:
     job = new_job()
     job.play([INIT, *reduce("x", 0)])
