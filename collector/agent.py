@@ -19,6 +19,7 @@ import msgspec
 
 from collector.blindness import BlindWatch
 from collector.delivery import Courier, Delivery, Sender, ThreadCourier
+from collector.frame_set import FrameSet
 from collector.host_processes import HostProcesses, KnownProcess
 from collector.ledger import Ledger, LedgerState
 from collector.operations import operations_of
@@ -27,6 +28,7 @@ from collector.processes import PROC
 from collector.ring_set import Refused, RingSet
 from collector.run_folder import Ended, RunFolder
 from collector.sources import rings
+from collector.transfers import TransferSampler
 from collector.waiting import Intake
 from collector.witness import Witness, open_witness
 from pacehound import codec
@@ -75,6 +77,7 @@ class AgentCounts:
     """What did not go the ordinary way, since this process started."""
 
     refused_rings: int = 0
+    refused_frames: int = 0
     failed_steps: int = 0
 
 
@@ -125,6 +128,8 @@ class Agent:
         self._witness = witness
         self._blindness = BlindWatch(proc)
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
+        self._frames = FrameSet(folder.frames)
+        self._transfers = TransferSampler()
         self.has_closed = state.has_closed
         self._intakes: list[Intake] = []
         self._unsettled = 0
@@ -148,6 +153,7 @@ class Agent:
             return
         has_news = self._look(now_ns)
         has_news |= self._read()
+        self._look_at_frames(now_ns)
         ended = self._ended(now_ns)
         if ended is not None:
             self.close(now_ns, ended.why)
@@ -174,6 +180,7 @@ class Agent:
     def let_go(self) -> None:
         """Close files; everything that matters has been saved."""
         self._rings.close()
+        self._frames.close()
         self.processes.close()
         if self._witness is not None:
             self._witness.close()
@@ -230,6 +237,15 @@ class Agent:
         self.counts.refused_rings += 1
         logger.warning("ring %s is not read: %s", file.name, file.reason)
 
+    def _look_at_frames(self, now_ns: int) -> None:
+        looks, refused = self._frames.look()
+        self._transfers.look(looks, now_ns)
+        for file in refused:
+            self.counts.refused_frames += 1
+            logger.warning("probing frame %s is not read: %s", file.name, file.reason)
+        for rank in sorted(look.rank for look in looks if look.unkept):
+            self._say_once(f"rank {rank} has had more than 8 calls under way at once: how far some came is not seen")
+
     def _ended(self, now_ns: int) -> Ended | None:
         ended = self._folder.ended()
         if ended is not None or not self._folder.has_ended_file():
@@ -242,13 +258,16 @@ class Agent:
 
     def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str) -> None:
         intakes, self._intakes, self._unsettled = self._intakes, [], 0
+        running = self._transfers.running
         settled = self.ledger.settle(
             intakes,
             now_ns,
             gone=self.processes.gone_ranks(),
             local_ranks=self.processes.local_ranks(),
             ended=bool(closed_why),
+            running=running,
         )
+        self._frames.retire(self.processes.gone())
         messages = [_outgoing(event) for event in settled]
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(intakes, job=self._job.job, host=self._job.host, clock=self._job.clock)
@@ -258,7 +277,7 @@ class Agent:
             self.ledger.note_dropped(communicator, lost.calls, lost.reported)
             self._say_once("the receiver is away too long: the oldest calls are dropped and counted")
         unix_ns = self._job.clock.to_unix_ns(now_ns)
-        promised = self.ledger.promise(promise_ns)
+        promised = self.ledger.promise(promise_ns, now_ns, running)
         unseen = self._blindness.look(self.processes.alive(), self.ledger.callers, now_ns)
         samples = self.processes.samples(self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen)
         messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples)]

@@ -6,7 +6,7 @@ events that came of it, so that an agent that starts again goes on exactly where
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,7 +19,9 @@ from collector.directory import BoolArray, Directory
 from collector.open_calls import OpenCalls
 from collector.rows import Int64Array
 from collector.sources import rings
+from collector.sources.frames import Operation
 from collector.sources.rings import CALL, MARKER_BODY, Records
+from collector.transfers import Transfers
 from collector.waiting import Batch, Intake, Waiting, WaitingState
 from pacehound.calls import DIRECTIONS, SOURCES, CallBatch
 from pacehound.clock import ClockPair
@@ -159,6 +161,7 @@ class Ledger:
         gone: Iterable[tuple[int, int]] = (),
         local_ranks: Iterable[tuple[int, int]] = (),
         ended: bool = False,
+        running: Mapping[Operation, Transfers],
     ) -> list[Topology | CallBatch | Markers]:
         """Take in what was read, and give out what is final now, in the order in which it must be sent.
 
@@ -174,6 +177,8 @@ class Ledger:
             (attempt, rank) of all processes of this host: a communicator is over when all of them have left it.
         ended
             The job is over: every open call is given up.
+        running
+            How far the calls are that were seen to run.
 
         """
         batch = self._waiting.with_new(intakes, now_ns)
@@ -189,7 +194,7 @@ class Ledger:
         self._hold(batch[must_wait], FOREVER_NS if ended else now_ns)
         self._note_loss(intakes, now_ns)
         self._note_left(set(destroyed), set(gone))
-        given_up, of_given_up = self._give_up(ended)
+        given_up, of_given_up = self._give_up(ended, running)
         self._note_closing(set(local_ranks), ended)
         self._note_missing()
         announced: list[Topology | CallBatch | Markers] = [
@@ -207,11 +212,14 @@ class Ledger:
         )
         return [*announced, *batches, *markers]
 
-    def promise(self, until_ns: int) -> list[Progress]:
-        """One progress per communicator: every row that ended by `until_ns` has been given out by `settle`."""
+    def promise(self, until_ns: int, now_ns: int, running: Mapping[Operation, Transfers]) -> list[Progress]:
+        """One progress per communicator: every row that ended by `until_ns` has been given out by `settle`.
+
+        `running` says how far open calls were at `now_ns`, in monotonic time.
+        """
         self._promised_ns = max(self._promised_ns, until_ns)
         time_ns = self._clock.to_unix_ns(self._promised_ns)
-        shown = self._open.shown(self._directory, self._clock)
+        shown = self._open.shown(self._directory, self._clock, running, now_ns)
         pairs = self._pairs()
         promised = []
         for number, known in enumerate(self._directory.known):
@@ -416,10 +424,10 @@ class Ledger:
                 if has_left and rank not in known.left:
                     known.left.append(rank)
 
-    def _give_up(self, ended: bool) -> tuple[Records, Int64Array]:
+    def _give_up(self, ended: bool, running: Mapping[Operation, Transfers]) -> tuple[Records, Int64Array]:
         """Rows, without an end, of the calls that can no longer complete; uncertain ones count as lost."""
         last_completed = {number: lane.last_completed for number, lane in self._lanes.items()}
-        rows, numbers, lost = self._open.give_up(self._directory, last_completed, ended)
+        rows, numbers, lost = self._open.give_up(self._directory, last_completed, ended, running)
         for number in lost.tolist():
             self._directory.known[number].drop(1)
         return rows, numbers

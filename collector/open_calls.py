@@ -17,15 +17,20 @@ import numpy as np
 from collector import rows as call_rows
 from collector.directory import BoolArray, Directory
 from collector.rows import Int64Array
+from collector.sources.frames import Operation
 from collector.sources.rings import CALL, RAW, Records
+from collector.transfers import Transfers
 from pacehound.calls import DIRECTIONS, DTYPES, OPS, REDOPS
 from pacehound.clock import ClockPair
-from pacehound.events import OpenCall
+from pacehound.codes import ALGORITHMS
+from pacehound.events import ChannelTransfers, OpenCall
 
 SHOWN = 4
 """How many open calls of a rank on a communicator are told, oldest first."""
 MAX_OPEN = 1 << 17
 """How many are remembered; beyond it the oldest are over (a script that never waits for its sends)."""
+LASTING_NS = 1_000_000_000
+"""A call that runs for so long is slow or hangs: what its channels do is told, too."""
 
 
 class OpenCalls:
@@ -100,7 +105,11 @@ class OpenCalls:
         self._uncertain.update(keys[at] for at in np.flatnonzero(is_doubtful).tolist())
 
     def give_up(
-        self, directory: Directory, last_completed: dict[int, int], everything: bool
+        self,
+        directory: Directory,
+        last_completed: dict[int, int],
+        everything: bool,
+        running: Mapping[Operation, Transfers],
     ) -> tuple[Records, Int64Array, Int64Array]:
         """Take out what can no longer complete.
 
@@ -112,6 +121,8 @@ class OpenCalls:
             The last completed sequence number of each lane: an uncertain call before it has ended unseen.
         everything
             The job is over.
+        running
+            How far the calls are that were seen to run: their rows say so.
 
         Returns
         -------
@@ -147,10 +158,27 @@ class OpenCalls:
         rows = calls[is_row]
         rows["start_ns"] = 0
         rows["end_ns"] = 0
+        for at, transfers in _running(rows, numbers[is_row], directory, running).items():
+            rows["send_count"][at], rows["recv_count"][at] = transfers.totals
         return rows, numbers[is_row], numbers[is_over & is_uncertain]
 
-    def shown(self, directory: Directory, clock: ClockPair) -> dict[tuple[int, int], list[OpenCall]]:
-        """The oldest ones by (communicator, rank), without those that may have ended unseen."""
+    def shown(
+        self, directory: Directory, clock: ClockPair, running: Mapping[Operation, Transfers], now_ns: int
+    ) -> dict[tuple[int, int], list[OpenCall]]:
+        """The oldest ones by (communicator, rank), without those that may have ended unseen.
+
+        Parameters
+        ----------
+        directory
+            Names their communicators.
+        clock
+            Maps their times to Unix time.
+        running
+            How far those are that were seen to run.
+        now_ns
+            Monotonic time.
+
+        """
         calls = self._calls()
         if self._uncertain:
             calls = calls[[key not in self._uncertain for key in self._records]]
@@ -163,8 +191,13 @@ class OpenCalls:
         is_first = np.concatenate(([True], (np.diff(numbers) != 0) | (np.diff(calls["rank"].astype(np.int64)) != 0)))
         place = np.arange(len(calls))
         place -= np.maximum.accumulate(np.where(is_first, place, 0))
-        for at in np.flatnonzero(place < SHOWN).tolist():
-            call = calls[at]
+        calls, numbers = calls[place < SHOWN], numbers[place < SHOWN]
+        counted = _running(calls, numbers, directory, running)
+        for at, call in enumerate(calls):
+            transfers = counted.get(at)
+            launched = (int(call["send_count"]), int(call["recv_count"]))
+            sent, received = launched if transfers is None else transfers.totals
+            is_lasting = transfers is not None and now_ns - transfers.seen_since_ns >= LASTING_NS
             shown.setdefault((int(numbers[at]), int(call["rank"])), []).append(
                 OpenCall(
                     seq=int(call["seq"]),
@@ -175,8 +208,10 @@ class OpenCalls:
                     peer=int(call["peer"]),
                     direction=_name(DIRECTIONS, call["direction"]),
                     redop=_name(REDOPS, call["redop"]),
-                    send_count=int(call["send_count"]),
-                    recv_count=int(call["recv_count"]),
+                    algorithm=_name(ALGORITHMS, call["algorithm"]),
+                    send_count=sent,
+                    recv_count=received,
+                    channels=_channels(transfers, clock) if transfers is not None and is_lasting else (),
                 )
             )
         return shown
@@ -187,3 +222,38 @@ class OpenCalls:
 
 def _name(names: tuple[str, ...], code: int) -> str:
     return names[int(code)] if int(code) < len(names) else names[0]
+
+
+def _running(
+    calls: Records, numbers: Int64Array, directory: Directory, running: Mapping[Operation, Transfers]
+) -> dict[int, Transfers]:
+    """By position in `calls`, how far those of them are that run; `numbers` are of their communicators."""
+    found = {}
+    for operation, transfers in running.items():
+        is_it = (calls["seq"] == operation.seq) & (calls["rank"] == operation.rank)
+        is_it &= (calls["handle_high"] == operation.communicator) & (calls["direction"] == operation.direction)
+        for at in np.flatnonzero(is_it).tolist():
+            members = directory.known[int(numbers[at])].members
+            has_place = 0 <= operation.peer < len(members)
+            if not operation.direction or (has_place and members[operation.peer] == calls["peer"][at]):
+                found[at] = transfers
+    return found
+
+
+def _channels(transfers: Transfers, clock: ClockPair) -> tuple[ChannelTransfers, ...]:
+    """Those that have a part in the network."""
+    columns = zip(transfers.counts, transfers.announced, transfers.rates, transfers.still_since_ns, strict=True)
+    return tuple(
+        ChannelTransfers(
+            channel=channel,
+            send_count=counts[0],
+            recv_count=counts[1],
+            send_total=announced[0],
+            recv_total=announced[1],
+            send_rate=rates[0],
+            recv_rate=rates[1],
+            still_since_ns=clock.to_unix_ns(still_since_ns),
+        )
+        for channel, (counts, announced, rates, still_since_ns) in enumerate(columns)
+        if max(counts) >= 0
+    )

@@ -72,6 +72,35 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelTransfers:
+    """How far one channel of a running call is, as its host's agent has sampled it (CCL-D 4.1.2).
+
+    Attributes
+    ----------
+    channel
+        Its number modulo 8: of more channels, those that are equal so are added up.
+    send_count, recv_count
+        Network chunks sent and received so far; -1 where there are none to be sent or received.
+    send_total, recv_total
+        How many there are to be, as far as was announced.
+    send_rate, recv_rate
+        Chunks per millisecond in the last tenth of a second; `None` where it is not known.
+    still_since_ns
+        When the counts were first seen as they are: later, by up to a look of the agent, than the last chunk.
+
+    """
+
+    channel: int
+    send_count: int = -1
+    recv_count: int = -1
+    send_total: int = -1
+    recv_total: int = -1
+    send_rate: float | None = None
+    recv_rate: float | None = None
+    still_since_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCall:
     """A call that was launched and has not completed.
 
@@ -87,6 +116,8 @@ class OpenCall:
         Whether the device has begun it; `None` where the source cannot see that.
     send_count, recv_count
         Network chunks sent and received for it so far (CCL-D 4.1.2); -1 where the source cannot see them.
+    channels
+        The same by channel, with rates, for a call that has been running for a second.
 
     """
 
@@ -102,6 +133,7 @@ class OpenCall:
     has_started: bool | None = None
     send_count: int = -1
     recv_count: int = -1
+    channels: tuple[ChannelTransfers, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.events import OpenCall
 from streams.standings import Standings
 from streams.waits import StuckCall
 
@@ -29,14 +30,59 @@ def stuck_link(standings: Standings, call: StuckCall, host_of: Mapping[int, str]
 
     """
     ranks = standings.channels[call.channel].ranks
-    if len(ranks) == 2:
-        return (ranks[0], ranks[1]), ""
     told = [standings.open_call(call.channel, rank, call.seq) for rank in ranks]
     sent = np.array([-1 if one is None else one.send_count for one in told])
     received = np.array([-1 if one is None else one.recv_count for one in told])
-    if any(one is not None and one.algorithm == "tree" for one in told):
-        return _tree_link(ranks, sent, received, host_of)
-    return _ring_link(ranks, sent, received)
+    algorithms = {one.algorithm for one in told if one is not None}
+    link, words = None, ""
+    if "tree" in algorithms:
+        link, words = _tree_link(ranks, sent, received, host_of)
+    elif algorithms <= {"", "ring"}:  # of others it is not known who sends to whom
+        calls = {rank: one for rank, one in zip(ranks, told, strict=True) if one is not None}
+        has_channels = any(one.channels for one in calls.values())
+        link, words = _channel_link(calls) if has_channels else _ring_link(ranks, sent, received)
+    return ((ranks[0], ranks[1]) if len(ranks) == 2 else link), words
+
+
+def _channel_link(calls: Mapping[int, OpenCall]) -> tuple[tuple[int, int] | None, str]:
+    """The edge at whose one end most is left to be sent on a channel, and most to be received at its other.
+
+    Each channel is a ring of its own, which need not go through the ranks in their order, nor over the network between
+    all of them: only ranks that have a part in it are compared. Of a channel that has finished nothing is left, so
+    that channels which are added up are told right, too.
+    """
+    links: dict[tuple[int, int], list[int]] = {}
+    for number in sorted({channel.channel for call in calls.values() for channel in call.channels}):
+        here = {rank: one for rank, call in calls.items() for one in call.channels if one.channel == number}
+        to_send = {rank: one.send_total - one.send_count for rank, one in here.items() if one.send_total >= 0}
+        to_receive = {rank: one.recv_total - one.recv_count for rank, one in here.items() if one.recv_total >= 0}
+        if not any(to_send.values()) and not any(to_receive.values()):
+            continue
+        a, b = _most(to_send), _most(to_receive)
+        if a is None or b is None or a == b:
+            return None, ""
+        links.setdefault((a, b), []).append(number)
+    if len(links) != 1:
+        return None, ""
+    (((a, b), numbers),) = links.items()
+    stuck = [one for one in calls[a].channels if one.channel in numbers]
+    words = (
+        f"on channel{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))} (modulo 8) rank {a} has sent "
+        f"{sum(one.send_count for one in stuck)} of {sum(one.send_total for one in stuck)} chunks: more is left to it, "
+        f"and to rank {b} to receive, than to any other rank"
+    )
+    if all(one.send_rate == 0 for one in stuck):
+        still_s = max(0, max(one.still_since_ns for one in stuck) - calls[a].launch_ns) / 1e9
+        words += f"; nothing has moved there since {still_s:.1f} s after it launched the call"
+    if any(one.recv_total < 0 for one in stuck):
+        words += f"; what reaches rank {a} inside of its host is not counted and would look the same"
+    return (a, b), words
+
+
+def _most(left: Mapping[int, int]) -> int | None:
+    """The rank with the most left, where it is alone, of at least two."""
+    ranked = sorted(left, key=lambda rank: left[rank])
+    return ranked[-1] if len(ranked) > 1 and left[ranked[-1]] > left[ranked[-2]] else None
 
 
 def _ring_link(ranks: Sequence[int], sent: Int64Array, received: Int64Array) -> tuple[tuple[int, int] | None, str]:

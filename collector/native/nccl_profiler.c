@@ -86,6 +86,7 @@ static void *start_kernel(struct ph_profiled *comm, const struct ph_profile_even
     comm->has_kernel_events = true;
     struct ph_call *call = parent_call(comm, event->parent, &parent);
     if (!call || !ph_call_kernel_start(call, &comm->clock, event->kernel.channel, event->kernel.gpu_ns, now_ns)) return NULL;
+    ph_frame_begin(comm->frame, call);
     return ph_handle_of(PH_HANDLE_KERNEL, comm, parent.slot, parent.generation, event->kernel.channel);
 }
 
@@ -98,10 +99,13 @@ static void *start_op(struct ph_profiled *comm, const struct ph_profile_event *e
     op->call = (int32_t)parent.slot;
     op->call_generation = parent.generation;
     op->is_send = event->proxy_op.is_send != 0;
+    op->channel = event->proxy_op.channel;
     op->n_steps = event->proxy_op.n_steps;
     call->n_open_ops++;
     struct ph_transfers *transfers = op->is_send ? &call->sent : &call->received;
     if (transfers->count < 0) transfers->count = 0;
+    ph_frame_begin(comm->frame, call);
+    ph_frame_count(comm->frame, call, op, op->n_steps, 0);
     return ph_handle_of(PH_HANDLE_OP, comm, (uint32_t)slot, op->generation, 0);
 }
 
@@ -156,14 +160,19 @@ static void stop_step(struct ph_profiled *comm, struct ph_op *op, uint32_t lane,
     op->open_steps &= (uint8_t)~bit;
     op->n_done++;
     struct ph_call *call = call_of_op(comm, op);
-    if (call) ph_transfers_add(op->is_send ? &call->sent : &call->received, 1, now_ns);
+    if (!call) return;
+    ph_transfers_add(op->is_send ? &call->sent : &call->received, 1, now_ns);
+    ph_frame_count(comm->frame, call, op, 0, 1);
 }
 
 /* NCCL ends an op when all of its transfers are done: those that it did not tell of were made, nobody knows when. */
 static void stop_op(struct ph_profiled *comm, struct ph_op *op, uint64_t now_ns) {
     struct ph_call *call = call_of_op(comm, op);
     if (call) {
-        if (op->n_done < op->n_steps) (op->is_send ? &call->sent : &call->received)->count += op->n_steps - op->n_done;
+        if (op->n_done < op->n_steps) {
+            (op->is_send ? &call->sent : &call->received)->count += op->n_steps - op->n_done;
+            ph_frame_count(comm->frame, call, op, 0, op->n_steps - op->n_done);
+        }
         if (call->n_open_ops) call->n_open_ops--;
     }
     ph_op_close(comm, op);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "frame.h"
 #include "profiler_abi.h"
 #include "shim.h"
 
@@ -65,10 +66,13 @@ struct ph_transfers {
 };
 void ph_transfers_add(struct ph_transfers *transfers, int64_t n, uint64_t now_ns);
 
+enum ph_block { PH_BLOCK_NOT_ASKED = -1, PH_BLOCK_NONE = -2 };
+
 struct ph_call {
     uint32_t generation;
     bool is_open;
     uint8_t n_channels; /* 0: NCCL did not say */
+    int8_t block;       /* in the probing frame, or one of enum ph_block */
     int32_t before, after; /* in the list of open calls, oldest first; -1: none */
     uint64_t group;
     struct ph_record record; /* its PH_LAUNCH */
@@ -95,6 +99,7 @@ struct ph_op { /* a call's transfers on one channel */
     uint32_t generation, call_generation;
     int32_t call, next_free;
     bool is_open, is_send;
+    uint8_t channel;
     uint8_t open_steps; /* a bit per step modulo 8 */
     int32_t n_steps, n_done;
 };
@@ -106,6 +111,7 @@ struct ph_profiled {
     uint8_t handle[16];
     int32_t rank, size;
     uint32_t world_rank;
+    struct ph_frame *frame; /* its rank's; NULL where there is none. Never given back. */
     struct ph_gpu_clock clock;
     uint64_t n_groups;
     int64_t collectives, *pairs; /* the next numbers; pairs: 2 * peer + (direction - 1) */
@@ -140,6 +146,19 @@ void ph_calls_sweep(struct ph_profiled *comm, uint64_t now_ns);
 /* Of a call, an op or what belongs to one. */
 void *ph_handle_of(enum ph_handle_kind kind, const struct ph_profiled *comm, uint32_t slot, uint32_t generation,
                    uint32_t lane);
+
+/* --- profiler_frame.c: how far running calls have come (frame.h) --------------------------------------------------- */
+
+/* The frame of a rank of this process; NULL where there is none. Any thread; not per event, it may make a file. */
+struct ph_frame *ph_frame_of(int32_t rank);
+/* A call runs: a block for it, where there is one and it was not asked for before. Can't fail. As the two below: with
+ * the lock of the call's communicator, and nothing happens without a frame. */
+void ph_frame_begin(struct ph_frame *frame, struct ph_call *call);
+/* So many more transfers of one of its ops are announced, and done. */
+void ph_frame_count(struct ph_frame *frame, const struct ph_call *call, const struct ph_op *op, int announced, int done);
+/* It is over, or given up: its block may be another's, and holds its counts until then. */
+void ph_frame_end(struct ph_frame *frame, struct ph_call *call);
+void ph_frames_forget(void); /* in a forked child */
 
 /* --- profiler_tasks.c: a call is enqueued -------------------------------------------------------------------------- */
 

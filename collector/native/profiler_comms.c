@@ -28,6 +28,7 @@ void ph_comm_forget(void) { /* in a forked child, where NCCL cannot be used on: 
     free_comms = NULL;
     n_comms = n_worlds = 0;
     learned_rank = -1;
+    ph_frames_forget();
     ph_handles_renew(ph_now_ns() ^ ((uint64_t)ph_process.pid << 32));
 }
 void ph_trap_forget(void) {}
@@ -131,6 +132,7 @@ struct ph_profiled *ph_profiled_begin(uint64_t comm_hash, const char *name, int 
         free(pairs);
         return NULL;
     }
+    struct ph_frame *frame = ph_frame_of(world_rank);
     pthread_mutex_lock(&comm->lock);
     free(comm->pairs);
     comm->pairs = pairs;
@@ -140,6 +142,7 @@ struct ph_profiled *ph_profiled_begin(uint64_t comm_hash, const char *name, int 
     comm->rank = rank;
     comm->size = n_ranks;
     comm->world_rank = (uint32_t)world_rank;
+    comm->frame = frame;
     memset(&comm->clock, 0, sizeof comm->clock);
     memset(comm->nccl_next, 0, sizeof comm->nccl_next);
     comm->n_groups = 0;
@@ -180,6 +183,7 @@ void ph_profiled_end(struct ph_profiled *comm) {
         if (comm->ops[i].is_open) ph_op_close(comm, &comm->ops[i]);
     while (comm->oldest >= 0) {
         struct ph_call *call = &comm->calls[comm->oldest];
+        ph_frame_end(comm->frame, call);
         comm->oldest = call->after;
         call->is_open = false;
         call->generation = (call->generation + 1) & PH_GENERATION_MASK;
@@ -225,6 +229,7 @@ int32_t ph_call_open(struct ph_profiled *comm) {
     memset(call, 0, sizeof *call);
     call->generation = generation;
     call->is_open = true;
+    call->block = PH_BLOCK_NOT_ASKED;
     call->sent.count = call->received.count = -1;
     call->before = comm->newest;
     call->after = -1;
@@ -257,6 +262,7 @@ static uint64_t end_call(struct ph_profiled *comm, struct ph_call *call, uint64_
     struct ph_record record = ph_call_complete(call, &comm->clock, now_ns);
     if (self && self->header && !comm->is_given_up) ph_ring_write(self, &record);
     if (record.call.flags & PH_END_BOUND) comm->n_gaps++;
+    ph_frame_end(comm->frame, call);
     if (call->before >= 0) comm->calls[call->before].after = call->after;
     else comm->oldest = call->after;
     if (call->after >= 0) comm->calls[call->after].before = call->before;

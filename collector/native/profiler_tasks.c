@@ -66,6 +66,8 @@ void *ph_task_start(struct ph_profiled *comm, const struct ph_profile_event *eve
         record.rank = comm->world_rank;
         memcpy(record.handle, comm->handle, sizeof record.handle);
         ph_ring_write(ph_thread(), &record);
+        for (int32_t slot = comm->oldest; slot >= 0; slot = comm->calls[slot].after)
+            ph_frame_end(comm->frame, &comm->calls[slot]);
         comm->is_given_up = true;
         return NULL;
     }

@@ -43,6 +43,9 @@ extern struct ph_process ph_process;
 bool ph_process_start(void);
 /* Switches the shim off for the life of this process and leaves the reason beside the rings. Can't fail. */
 void ph_process_fail(const char *what, int error);
+#ifdef PH_PROFILER
+void ph_frames_stop(void); /* profiler_frame.c: counts are kept no longer */
+#endif
 /* Leaves a sentence in `<run folder>/notes/<pid>-<part>.json`, the first few of a process. Can't fail. */
 void ph_process_note(const char *what, int error);
 uint64_t ph_now_ns(void);

@@ -88,6 +88,9 @@ void ph_process_note(const char *what, int error) {
 void ph_process_fail(const char *what, int error) {
     pthread_mutex_lock(&lock);
     atomic_store(&ph_process.is_on, false);
+#ifdef PH_PROFILER
+    ph_frames_stop();
+#endif
     if (!ph_process.is_broken) {
         char text[280];
         ph_process.is_broken = true;

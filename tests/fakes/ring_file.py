@@ -128,6 +128,7 @@ class RingFile:
         source: int = 1,
         peer: int = -1,
         count: int = 256,
+        algorithm: int = 0,
         rank: int | None = None,
         steps: int = 4,
     ) -> None:
@@ -141,7 +142,7 @@ class RingFile:
             source,
             0,
             peer,
-            0,
+            algorithm,
             seq,
             count,
             launch_ns,

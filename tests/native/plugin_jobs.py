@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from collector.sources import rings
+from collector.sources.frames import FrameLook, FrameReader
 from collector.sources.rings import CALL, NO_RECORDS, Records, RingReader
 from pacehound.instrument import profiler, shim
 from tests.native.stub_jobs import run
@@ -62,8 +64,8 @@ class PluginJob:
     def run_dir(self) -> Path:
         return self.folder / "run"
 
-    def play(self, *scripts: Sequence[str], api: int = 6, **environ: str) -> str:
-        """What the host printed after playing one script per thread."""
+    def start(self, *scripts: Sequence[str], api: int = 6, **environ: str) -> subprocess.Popen[str]:
+        """A host that plays one script per thread."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
         paths = []
         for number, lines in enumerate(scripts):
@@ -81,16 +83,33 @@ class PluginJob:
             env.pop(name, None)
         if self.world is not None:
             env |= {"RANK": str(self.rank), "LOCAL_RANK": str(self.rank), "WORLD_SIZE": str(self.world)}
-        done = subprocess.run(
+        return subprocess.Popen(
             [str(self.plugin.host), str(self.plugin.built), str(api), *map(str, paths)],
             env=env | environ,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
         )
-        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr[-3000:])
-        assert done.stdout.endswith("done\n")
-        return done.stdout + done.stderr
+
+    def play(self, *scripts: Sequence[str], api: int = 6, dies: bool = False, **environ: str) -> str:
+        """What the host printed after playing one script per thread; where it `dies`, they kill it."""
+        process = self.start(*scripts, api=api, **environ)
+        try:
+            printed, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == (-signal.SIGKILL if dies else 0), (process.returncode, printed, said[-3000:])
+        assert dies or printed.endswith("done\n")
+        return printed + said
+
+    def frames(self) -> list[FrameLook]:
+        """What the probing frames say, in order of their names."""
+        looks = []
+        for path in sorted(self.run_dir.glob("frames/*.frame")):
+            reader = FrameReader(path)
+            looks.append(reader.look())
+            reader.close()
+        return looks
 
     def records(self) -> Records:
         """All records of all rings, viewed as calls."""

@@ -12,11 +12,13 @@
  *   p2p X C G FUNC COUNT TYPE PEER CHANNELS
  *   kernel K C X CHANNEL GPU_US             kstop K GPU_US          (in us after the host's start, on the GPU's clock)
  *   op O C X CHANNEL PEER STEPS SEND [PID]  step S C O STEP         stop NAME          state NAME STATE
+ *   kill        (itself, as the kernel does for memory)
  *   sleep US    repeat N … again (one level; # in a name is the repetition's number)    fork
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -174,6 +176,7 @@ static void play(char *line) {
     } else if (!strcmp(w[0], "sleep")) usleep((useconds_t)atoi(w[1]));
     else if (!strcmp(w[0], "tell")) tell(w[1]);
     else if (!strcmp(w[0], "wait")) while (!is_told(w[1])) usleep(200);
+    else if (!strcmp(w[0], "kill")) raise(SIGKILL);
     else if (!strcmp(w[0], "fork")) {
         pid_t child = fork();
         int status;

@@ -169,7 +169,10 @@ def event_of(kind):
     if kind in (CallBatch, Operations, Rounds, events.Topology, events.Markers, events.Finding):
         return st.from_type(kind)
     if kind is events.Progress:
-        open_calls = st.lists(st.builds(events.OpenCall), max_size=2).map(tuple)
+        rate = st.none() | st.floats(0, 1e6)
+        channels = st.builds(events.ChannelTransfers, send_rate=rate, recv_rate=rate, still_since_ns=INT64)
+        open_call = st.builds(events.OpenCall, channels=st.lists(channels, max_size=2).map(tuple))
+        open_calls = st.lists(open_call, max_size=2).map(tuple)
         rank = st.builds(events.RankProgress, rank=RANK, last_launched=INT64, last_completed=INT64, open=open_calls)
         return st.builds(
             kind,

@@ -13,6 +13,7 @@ from pacehound.calls import Sees
 from pacehound.codes import OPS
 from pacehound.events import (
     CallSignature,
+    ChannelTransfers,
     GpuReading,
     HostEvidence,
     HostSample,
@@ -265,6 +266,86 @@ def test_the_counts_of_a_ring_point_to_the_edge_that_does_not_move():
         stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="ring"), completed=6)
     found = stage.cause()
     assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 2),))
+
+
+def channels(*left, total=12):
+    """By channel, what is left to be sent and received; `None` where a rank has no part in it."""
+    return tuple(
+        ChannelTransfers(
+            channel=number,
+            send_count=-1 if to_send is None else total - to_send,
+            recv_count=-1 if to_receive is None else total - to_receive,
+            send_total=-1 if to_send is None else total,
+            recv_total=-1 if to_receive is None else total,
+            send_rate=0.0,
+            recv_rate=0.0,
+            still_since_ns=2 * 10**9,
+        )
+        for number, (to_send, to_receive) in enumerate(left)
+    )
+
+
+def stuck_inside(*by_rank, **fields):
+    stage = Stage()
+    for rank, told in enumerate(by_rank):
+        fields_of_rank = {"algorithm": "ring", **fields, "channels": told}
+        stage.at("world", rank, call(7, **fields_of_rank), completed=6)
+    return stage.cause()
+
+
+DONE, ABSENT = (0, 0), (None, None)
+
+
+def test_the_edge_with_most_left_on_a_channel_does_not_move():
+    # Channel 0 is done everywhere; on channel 1 the edge 1 -> 2 is dead.
+    left = [(4, 3), (7, 4), (6, 7), (5, 6)]
+    found = stuck_inside(*(channels(DONE, one) for one in left))
+    assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 2),))
+    words = "on channel 1 (modulo 8) rank 1 has sent 5 of 12 chunks: more is left to it, and to rank 2 to receive"
+    assert any(words in sentence and "nothing has moved there since" in sentence for sentence in found.evidence)
+
+
+def test_a_ring_that_leaves_its_hosts_at_two_ranks_is_compared_between_those():
+    # Hosts are {0, 1} and {2, 3}: channel 0 crosses from 1 to 3 and from 3 to 1, channel 1 from 0 to 2 and from 2 to 0.
+    left = [channels(ABSENT, (5, 6)), channels(DONE), channels(ABSENT, (6, 5)), channels(DONE)]
+    found = stuck_inside(*left, send_count=20, recv_count=20)
+    assert found.links == ((2, 0),)
+
+
+def test_channels_that_are_added_up_do_not_make_a_rank_the_least():
+    # Rank 0 sends on one channel where the others send on two, of which one has finished.
+    left = [channels((2, 2), total=12), *(channels((n, n + 1), total=24) for n in (3, 5))]
+    left.append(channels((4, 3), total=24))
+    assert stuck_inside(*left).links == ()  # rank 2 has most of both: that is no edge
+    left[3] = channels((4, 7), total=24)
+    assert stuck_inside(*left).links == ((2, 3),)
+
+
+def test_what_reaches_the_sender_inside_of_its_host_is_said_to_be_unseen():
+    found = stuck_inside(*(channels(one) for one in [(7, None), (None, 7), (3, None), (None, 3)]))
+    assert found.links == ((0, 1),)
+    assert any("inside of its host is not counted" in sentence for sentence in found.evidence)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        [[(7, 7)]] * 4,  # all alike
+        [[DONE]] * 4,
+        [[(7, 7)], [(3, 3)], [(2, 2)], [(1, 1)]],  # one rank, no edge
+        [[(7, 3), DONE], [(3, 7), (7, 3)], [(3, 3), (3, 7)], [(3, 3), (3, 3)]],  # two edges
+        [[(7, None)], [(None, 7)], [ABSENT], [ABSENT]],  # nothing to compare it with
+    ],
+)
+def test_channels_that_single_out_no_edge_name_none(left):
+    assert stuck_inside(*(channels(*one) for one in left)).links == ()
+
+
+def test_counts_of_an_algorithm_whose_edges_are_not_known_point_nowhere():
+    stage = Stage()
+    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
+        stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="nvls_tree"), completed=6)
+    assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
 
 
 def test_counts_that_agree_point_nowhere():

@@ -1,0 +1,99 @@
+"""A hang inside of a call, from what NCCL tells the plugin to an incident that names the link and the channel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collector.agent import Agent
+from collector.outbox import Outbox
+from collector.run_folder import RunFolder
+from pacehound.events import Finding, Incident
+from pacehound.settings import Settings
+from streams.pipeline import Pipeline
+from tests.fakes.courier import DirectCourier, Door
+from tests.native import plugin_jobs, stub_jobs
+from tests.native.plugin_jobs import JOB, Plugin, PluginJob
+
+UNIX_AHEAD_NS = 10**18
+SECOND_NS = 10**9
+STARTED = 3
+"""Calls that end before the one that does not."""
+LIMIT_S = 60
+SENT_RECEIVED = [(8, 9), (5, 8), (6, 5), (7, 6)]
+"""By rank, chunks on channel 1, where the edge from 1 to 2 is dead: what was in the pipe has still been passed on."""
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
+    if stub_jobs.COMPILER is None:
+        pytest.skip("no C compiler")
+    plugin_jobs.skip_where_memory_is_short()
+    return plugin_jobs.build(tmp_path_factory.mktemp("plugin"))
+
+
+def script(rank: int) -> list[str]:
+    lines = [f"init c abcdef12 4 {rank} world"]
+    for n in range(STARTED + 1):
+        lines += ["group g c", f"coll x c g AllReduce 4096 ncclFloat32 2 {n} 0 RING SIMPLE", "stop x", "stop g"]
+        lines += ["kernel k0 c x 0 n", "kernel k1 c x 1 n"]
+        for channel in (0, 1):
+            for sends in (1, 0):
+                is_dead = n == STARTED and channel == 1
+                done = SENT_RECEIVED[rank][1 - sends] if is_dead else 12
+                lines.append(f"op o{channel}{sends} c x {channel} 1 12 {sends}")
+                lines += [f"step s c o{channel}{sends} {step}\nstop s" for step in range(done)]
+                lines += [] if is_dead else [f"stop o{channel}{sends}"]
+        lines += ["kstop k0 n", "kstop k1 n"] if n < STARTED else []
+    return [*lines, "wait for ever"]
+
+
+@pytest.fixture
+def hung(plugin: Plugin, tmp_path: Path, api: int) -> Iterator[Path]:
+    """The run folder of four ranks that stand in their last call."""
+    jobs = [PluginJob(plugin, tmp_path, rank, world=4) for rank in range(4)]
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        processes += [job.start(script(job.rank), api=api) for job in jobs]
+        deadline_s = time.monotonic() + LIMIT_S
+        expected = dict(enumerate(SENT_RECEIVED))
+        while {look.rank: one.done[1] for look in jobs[0].frames() for one in look.running.values()} != expected:
+            assert all(process.poll() is None for process in processes)
+            assert time.monotonic() < deadline_s, jobs[0].frames()
+            time.sleep(0.02)
+        yield jobs[0].run_dir
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.parametrize("api", [4, 5, 6])
+def test_the_dead_edge_of_a_ring_is_named_with_its_channel(hung: Path) -> None:
+    clock = {"monotonic_ns": 0, "unix_ns": UNIX_AHEAD_NS}
+    (hung / "job.json").write_text(json.dumps({"job": JOB, "host": "node-1", "clock": clock}))
+    settings, door = Settings.load({}, []), Door()
+    folder = RunFolder(hung)
+    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
+    agent = Agent(folder, outbox, DirectCourier(door), settings)
+    now_ns = time.monotonic_ns()
+    for second in range(400):
+        agent.step(now_ns + second * SECOND_NS)
+    agent.let_go()
+    outbox.close()
+
+    pipeline = Pipeline(settings)
+    found = [one for event in door.events for one in pipeline.on_event(event)]
+    finding = [one for one in found if isinstance(one, Finding)][-1]
+    assert (finding.kind, finding.verdict, finding.cause, finding.links) == ("hang", "suspected", "H3", ((1, 2),))
+    words = " ".join(finding.evidence)
+    assert (
+        "on channel 1 (modulo 8) rank 1 has sent 5 of 12 chunks: more is left to it, and to rank 2 to receive" in words
+    )
+    assert "nothing has moved there since" in words
+    assert [one.state for one in found if isinstance(one, Incident)][-1] == "open"
