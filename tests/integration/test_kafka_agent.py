@@ -18,7 +18,7 @@ from pacehound.bus.kafka_reader import read_to_end
 from pacehound.calls import CallBatch
 from pacehound.errors import Unavailable
 from pacehound.events import HostSample, Markers, Progress, Topology
-from pacehound.routing import route
+from pacehound.routing import Event, route
 from pacehound.settings import KafkaSettings
 from pacehound.topics import CALLS, HOSTS, TOPOLOGY, partition_of
 
@@ -100,41 +100,35 @@ class Job:
         return Counter((c, rank, seq) for c, n in per_rank.items() for rank in range(RANKS) for seq in range(n))
 
 
-def decoded(messages: Iterable[Message]) -> list[object]:
+def decoded(messages: Iterable[Message]) -> list[Event]:
+    """The events of messages, which are joined anew each time that they are sent; each where it belongs."""
     events = []
     for message in messages:
-        (event,) = codec.decode(message.value)
-        _, key = route(event)
-        partitions = {CALLS.name: CALLS, HOSTS.name: HOSTS, TOPOLOGY.name: TOPOLOGY}[message.topic].partitions
-        assert (message.key, message.partition) == (key, partition_of(key.encode(), partitions))
-        events.append(event)
+        for event in codec.decode(message.value):
+            _, key = route(event)
+            partitions = {CALLS.name: CALLS, HOSTS.name: HOSTS, TOPOLOGY.name: TOPOLOGY}[message.topic].partitions
+            assert (message.key, message.partition) == (key, partition_of(key.encode(), partitions))
+            events.append(event)
     return events
 
 
-def once(messages: list[Message]) -> list[Message]:
+def once(events: list[Event]) -> list[Event]:
     """Each stretch of a stream once: what was sent again is the same, byte for byte."""
-    seen: dict[str, set[bytes]] = defaultdict(set)
-    kept = []
-    for message in messages:
-        if message.value not in seen[message.key]:
-            seen[message.key].add(message.value)
-            kept.append(message)
-    return kept
+    return list({(route(event), codec.encode(event)): event for event in events}.values())
 
 
-def of(events: list[object], kind: type) -> list:
+def of(events: list[Event], kind: type) -> list:
     return [event for event in events if isinstance(event, kind)]
 
 
 def check_calls(job: Job, messages: list[Message], *, may_repeat: bool) -> None:
     """Every call once; batches in the order of their numbers; promises that hold; a last word for each stream."""
-    kept = once(messages) if may_repeat else messages
-    events = decoded(kept)
+    events = once(decoded(messages)) if may_repeat else decoded(messages)
     batches = of(events, CallBatch)
     assert job.rows(batches) == job.expected(of(events, Topology))
     assert not any(batch.dropped for batch in batches)
-    for key in {message.key for message in kept}:
-        stream = [event for message, event in zip(kept, events, strict=True) if message.key == key]
+    for place in set(map(route, events)):
+        stream = [event for event in events if route(event) == place]
         assert isinstance(stream[0], Topology)
         by_source = defaultdict(list)
         promised_ns = 0
