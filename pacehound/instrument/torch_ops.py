@@ -20,6 +20,7 @@ from typing import Any
 
 from pacehound.instrument import layout
 from pacehound.instrument.recorder import Recorder
+from pacehound.instrument.torch_marks import place_of
 
 _NO_HANDLE = bytes(16)
 
@@ -165,13 +166,9 @@ class StepOperations:
         return op
 
     def _place(self, stage: Any) -> tuple[int, int, int]:
-        """Stage, model chunk, and the lowest rank of the pipeline, by which pipelines are told from each other."""
         place = self._places.get(id(stage))
         if place is None:
-            import torch.distributed as dist
-
-            ranks = dist.get_process_group_ranks(stage.group or dist.group.WORLD)
-            place = self._places[id(stage)] = (stage.group_rank, stage.stage_index, min(ranks))
+            place = self._places[id(stage)] = place_of(stage)
         return place
 
     # Sends and receives.
