@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pacehound.cli_options import json_option, print_json, set_option
 from pacehound.settings import Settings
 
+if TYPE_CHECKING:
+    from streams.whatif.reader import OpTable
+
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("trace", metavar="TRACE", type=_FILE)
+@click.argument("trace", metavar="TRACE", type=click.Path(path_type=Path))
 @click.option("--meta", type=_FILE, help="Shape of the job.  [default: meta-NAME.yaml beside trace-NAME.parquet]")
 @click.option(
     "--fix",
@@ -49,8 +53,10 @@ def whatif(
     """Simulate a job without its stragglers: what they cost, whose fault it is, and what would help.
 
     TRACE is a parquet file with one row per operation (dp_rank, stage, rank, step, optype, start_ts, duration, seq_id,
-    mc, gmc, mb_id; times in seconds), as NDTimeline and the artifact of ByteDance's what-if paper have them. Exit
-    status 2 when it cannot be made sense of.
+    mc, gmc, mb_id; times in seconds), as NDTimeline and the artifact of ByteDance's what-if paper have them; or a
+    directory with a trace of torch.profiler for each rank (.json, .json.gz), in which the script called profiler.step()
+    and, where it has a pipeline, micro-batches are marked (`pacehound run` does). Exit status 2 when it cannot be made
+    sense of.
 
     Example: pacehound whatif trace-AR.parquet --fix worker=0:0 --png AR.png --timeline .
     """
@@ -59,11 +65,11 @@ def whatif(
     from pacehound.whatif.page import print_whatif
     from pacehound.whatif.perfetto import step_origins_s, write_timeline
     from pacehound.whatif.picture import draw_workers
-    from streams.whatif.analysis import analyse_file
+    from streams.whatif.analysis import analyse_table
     from streams.whatif.timelines import timelines
 
     Settings.load(os.environ, overrides)
-    found, built = analyse_file(trace, meta, fixes, layers_per_stage)
+    found, built = analyse_table(_read(trace), trace, meta, fixes, layers_per_stage)
     if png is not None:
         draw_workers(found, png)
     if timeline is not None:
@@ -77,3 +83,14 @@ def whatif(
         print_json(whatif_answer(found))
     else:
         print_whatif(terminal(sys.stdout), found)
+
+
+def _read(trace: Path) -> OpTable:
+    from collector.sources.kineto_operations import SUFFIXES, read_kineto
+    from streams.whatif.live import live_trace
+    from streams.whatif.reader import read_trace
+
+    if trace.is_dir() or trace.name.endswith(SUFFIXES):
+        job = read_kineto(trace)
+        return live_trace(job.operations, job.rounds, trace.name)
+    return read_trace(trace)

@@ -1,8 +1,8 @@
 """Operations of sampled steps and the rounds of their collectives, as a trace.
 
-A step begins with its first computation: stages that end theirs early post the first receive of the next step while
-others are still in the one before, and that waiting is no part of it. A send ends when its receive does: that is how a
-device sees it; a host sees only when somebody waits for the send.
+A step's receives begin with its first computation: stages that end theirs early post the first receive of the next
+step while others are still in the one before, and that waiting is no part of it. A send ends when its receive does:
+that is how a device sees it; a host sees only when somebody waits for the send.
 
 Gradients are synchronised by the reductions that begin after a step's last backward pass has, and before its
 optimizer, on a communicator of one stage. Where they begin within that pass (DistributedDataParallel does so), it is
@@ -32,6 +32,7 @@ _RECEIVE_OF = {
     optypes.FORWARD_SEND: (optypes.FORWARD_RECV, 1),
     optypes.BACKWARD_SEND: (optypes.BACKWARD_RECV, -1),
 }
+_RECEIVES = (optypes.FORWARD_RECV, optypes.BACKWARD_RECV)
 _COLUMNS = ("rank", "step", "optype", "stage", "chunk", "micro_batch", "pipeline", "seq", "start_ns", "end_ns")
 
 
@@ -93,13 +94,13 @@ def live_trace(operations: Sequence[Operations], rounds: Sequence[Rounds], name:
 
 
 def _begin_steps(rows: _Rows) -> None:
-    """No operation starts before the first computation of its step."""
+    """No receive starts before the first computation of its step."""
     steps, at = np.unique(rows["step"], return_inverse=True)
     begins_ns = np.full(len(steps), np.iinfo(np.int64).max)
     is_compute = np.isin(rows["optype"], optypes.COMPUTE)
     np.minimum.at(begins_ns, at[is_compute], rows["start_ns"][is_compute])
-    has_compute = begins_ns[at] < np.iinfo(np.int64).max
-    rows["start_ns"][has_compute] = np.maximum(rows["start_ns"], begins_ns[at])[has_compute]
+    is_early = np.isin(rows["optype"], _RECEIVES) & (begins_ns[at] < np.iinfo(np.int64).max)
+    rows["start_ns"][is_early] = np.maximum(rows["start_ns"], begins_ns[at])[is_early]
     rows["end_ns"][:] = np.maximum(rows["start_ns"], rows["end_ns"])
 
 
@@ -123,9 +124,11 @@ def _end_sends(rows: _Rows) -> None:
         received, ends_ns = received[order], ends_ns[order]
         sent = keys(is_send, towards)
         at = np.minimum(np.searchsorted(received, sent), len(received) - 1)
-        # A clock that is behind must not make it end before it began.
-        end_ns = np.maximum(np.minimum(ends_ns[at], rows["end_ns"][is_send]), rows["start_ns"][is_send])
-        rows["end_ns"][is_send] = np.where(received[at] == sent, end_ns, rows["end_ns"][is_send])
+        # An end before its beginning is of another clock: those are put right later, by the ends as they were.
+        is_known = (received[at] == sent) & (ends_ns[at] >= rows["start_ns"][is_send])
+        rows["end_ns"][is_send] = np.where(
+            is_known, np.minimum(ends_ns[at], rows["end_ns"][is_send]), rows["end_ns"][is_send]
+        )
 
 
 def _gradients(rows: _Rows, rounds: Sequence[Rounds]) -> _Rows:
