@@ -11,7 +11,7 @@ The rules, none of which is left out silently:
   the trace says that their ranks are of several stages. A gather before the first forward pass of a rank gathers
   parameters; where the trace does not say whose it is (gloo), too.
 - The n-th ranks of all stages make a pipeline, where marks do not tell.
-- Every rank of the job must be there.
+- Every rank of the job must be there, and none gather its parameters within its passes (FSDP).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from collector.sources.call_files.content import head_of
 from collector.sources.call_files.kineto import looks_like_one
-from collector.sources.call_files.kineto_ranges import COMPUTES, Collective, Range, RankRanges, read_ranges
+from collector.sources.call_files.kineto_ranges import COMPUTES, TRANSFERS, Collective, Range, RankRanges, read_ranges
 from collector.sources.call_files.refusal import RefusedFile
 from pacehound.calls import OPS, Sees
 from pacehound.errors import InvalidEvent
@@ -96,6 +96,12 @@ def job_of(ranks: Sequence[RankRanges], job: str) -> KinetoJob:
 
     """
     by_rank = _all_ranks(ranks)
+    sharded = [one.rank for one in ranks if one.is_sharded]
+    if sharded:
+        raise RefusedFile(
+            f"ranks {_some(sharded)} gather their parameters within their passes (FSDP): waiting for others cannot be "
+            "told from computing there. Watch such a job while it runs, with --set ops.every_steps=N"
+        )
     is_marked = any(mark.optype in COMPUTES for one in ranks for mark in one.marks)
     if not is_marked:
         _refuse_pipelines(ranks)
@@ -273,7 +279,7 @@ def _event(ops: list[tuple[int, Range]], rank: int, place: _Place, path: Path, j
                 "optype": OPTYPES.index(op.optype),
                 "stage": place.stage,
                 "chunk": op.numbers.get("chunk", place.stage),
-                "micro_batch": op.numbers.get("mb", -1),
+                "micro_batch": op.numbers.get("mb", -1) if op.optype in (*COMPUTES, *TRANSFERS) else -1,
                 "pipeline": place.pipeline,
                 "seq": seq,
                 "start_ns": op.start_ns,

@@ -36,6 +36,10 @@ def start() -> None:
             functions |= {
                 "torch.optim.optimizer": lambda module: instrument.operations().optimizers(module),
                 "torch.autograd": lambda module: instrument.operations().autograd(module),
+                "torch.distributed.fsdp._fully_shard._fsdp_param_group": (
+                    lambda module: instrument.operations().sharding(module)
+                ),
+                "torch.distributed.fsdp._runtime_utils": lambda module: instrument.operations().flat_sharding(module),
             }
         AfterImport(functions).install()
 

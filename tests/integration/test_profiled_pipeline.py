@@ -68,7 +68,7 @@ def test_the_slowdown_found_is_the_one_injected(results: Path) -> None:
     measured = float(np.median(step_s[STEPS + 1 :]) / np.median(step_s[2:STEPS]))
     estimated = 1 / (1 - price.gain)
     print(f"factor {FACTORS[1]}: estimated {estimated:.3f}, measured {measured:.3f}, S {found.slowdown:.3f}")
-    assert estimated == pytest.approx(measured, abs=0.1)
+    assert estimated == pytest.approx(measured, abs=0.15)
     assert "single worker" in {pattern.name for pattern in found.patterns}
 
 

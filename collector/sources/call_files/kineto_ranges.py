@@ -30,6 +30,7 @@ _NUMBERS = re.compile(r"([a-z-]+)((?: (?:stage|chunk|mb|pipeline)=[0-9]{1,7})*)\
 _OPTIMIZER = "Optimizer.step#"
 _BACKWARD = "autograd::engine::evaluate_function: "
 _GLOO = "gloo:"
+_SHARDED = ("FSDP::", "FullyShardedDataParallel.")
 _DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 Span = tuple[int, int]
@@ -77,6 +78,8 @@ class RankRanges:
         Nodes of the backward graph that autograd ran.
     has_pairs
         The rank sends to others, or receives.
+    is_sharded
+        It gathers parameters within its passes (FSDP).
 
     """
 
@@ -89,6 +92,7 @@ class RankRanges:
     backwards: list[Span] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
     has_pairs: bool = False
+    is_sharded: bool = False
     device: _Device = field(default_factory=lambda: _Device())
 
 
@@ -190,6 +194,8 @@ def _read_host(found: RankRanges, recorded: Recording) -> None:
             found.optimizers.append(
                 Range(optype="optimizer", numbers={}, launched_ns=host_ns[0], start_ns=start_ns, end_ns=end_ns)
             )
+        elif one.name.startswith(_SHARDED):
+            found.is_sharded = True
         elif one.name.startswith(_GLOO):
             start_ns, end_ns = span(one, where, recorded.base_ns)
             op = operation(one.name.removeprefix(_GLOO))

@@ -166,6 +166,7 @@ SEND = ranged("gloo:send", 60, 5)
         (data_parallel_events()[:-1], "has an optimizer's step in it"),
         ([data_parallel_events()[0], data_parallel_events()[-1]], "no backward pass before the optimizer"),
         ([*data_parallel_events(), SEND], "send and receive, so this is no data-parallel job"),
+        ([*data_parallel_events(), ranged("FSDP::all_gather (0)", 5, 5)], "within their passes (FSDP)"),
         ([], "no profiler step"),
         ([*marked_events(0), ranged("pacehound:gemm mb=0", 1, 1)], "is none that what-if has a model of"),
         ([*marked_events(0), ranged("pacehound:backward-input stage=0 mb=0", 1, 1)], "backward-input"),
