@@ -140,15 +140,18 @@ def _end_sends(rows: _Rows) -> None:
 def _take_out_syncs(rows: _Rows) -> tuple[_Rows, set[tuple[int, int]]]:
     """The rows without what holds up passes, and the (rank, step) where that was so."""
     is_inner = np.isin(rows["optype"], _SYNCS) & (rows["micro_batch"] >= 0)
-    held_up = set(zip(rows["rank"][is_inner].tolist(), rows["step"][is_inner].tolist(), strict=True))
+    is_pass = np.isin(rows["optype"], optypes.COMPUTE)
     is_kept = ~is_inner
-    for rank, step in held_up:
-        is_mine = (rows["rank"] == rank) & (rows["step"] == step)
-        passes = np.flatnonzero(is_mine & np.isin(rows["optype"], optypes.COMPUTE))
-        syncs = np.flatnonzero(is_mine & is_inner)
-        if not len(passes):
+    held_up: set[tuple[int, int]] = set()
+    if not is_inner.any():
+        return rows, held_up
+    order = np.lexsort((rows["start_ns"], rows["step"], rows["rank"]))
+    is_new = (np.diff(rows["rank"][order]) != 0) | (np.diff(rows["step"][order]) != 0)
+    for mine in np.split(order, np.flatnonzero(is_new) + 1):
+        passes, syncs = mine[is_pass[mine]], mine[is_inner[mine]]
+        if not len(passes) or not len(syncs):
             continue
-        passes = passes[np.argsort(rows["start_ns"][passes])]
+        held_up.add((int(rows["rank"][mine[0]]), int(rows["step"][mine[0]])))
         moved_ns = 0
         for at in passes.tolist():
             start_ns, end_ns = int(rows["start_ns"][at]), int(rows["end_ns"][at])
