@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from pacehound import __version__
-from pacehound.cli_options import json_option, print_json, set_option
+from pacehound.cli_options import default_store, json_option, print_json, set_option
 from pacehound.cli_whatif import whatif
 from pacehound.errors import InvalidInput, PacehoundError, StoreOwned
 from pacehound.events import DeadLetter, Finding
@@ -30,12 +30,6 @@ _PART_OF_THE_CAUSES = 3
 """And so many jobs of each source."""
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def default_store() -> Path:
-    """A folder of the user's XDG data home."""
-    data_home = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(data_home) if data_home.startswith("/") else Path.home() / ".local" / "share") / "pacehound"
 
 
 def _absolute(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pacehound.cli_options import json_option, print_json, set_option
+from pacehound.cli_options import default_store, json_option, print_json, set_option
 from pacehound.settings import Settings
+
+if TYPE_CHECKING:
+    from pacehound.whatif.stored import StoredWindow
+    from streams.whatif.reader import OpTable
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("trace", metavar="TRACE", type=_FILE)
+@click.argument("trace", metavar="[TRACE]", type=click.Path(path_type=Path), required=False)
+@click.option("--job", help="Instead of a trace: the last sampled steps of this job that the store has.")
+@click.option("--attempt", type=click.IntRange(0), help="Which of its runs.  [default: the last one with operations]")
+@click.option(
+    "--store",
+    metavar="DIR|URL",
+    help="Folder of the history, or its ClickHouse server.  [default: store.url, else pacehound in your XDG data home]",
+)
 @click.option("--meta", type=_FILE, help="Shape of the job.  [default: meta-NAME.yaml beside trace-NAME.parquet]")
 @click.option(
     "--fix",
@@ -37,7 +49,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @set_option
 @json_option
 def whatif(
-    trace: Path,
+    trace: Path | None,
+    job: str | None,
+    attempt: int | None,
+    store: str | None,
     meta: Path | None,
     fixes: tuple[str, ...],
     layers_per_stage: int | None,
@@ -49,21 +64,34 @@ def whatif(
     """Simulate a job without its stragglers: what they cost, whose fault it is, and what would help.
 
     TRACE is a parquet file with one row per operation (dp_rank, stage, rank, step, optype, start_ts, duration, seq_id,
-    mc, gmc, mb_id; times in seconds), as NDTimeline and the artifact of ByteDance's what-if paper have them. Exit
-    status 2 when it cannot be made sense of.
+    mc, gmc, mb_id; times in seconds), as NDTimeline and the artifact of ByteDance's what-if paper have them; or a
+    directory with a trace of torch.profiler for each rank (.json, .json.gz), in which the script called profiler.step()
+    and, where it has a pipeline, micro-batches are marked (`pacehound run` does). With --job, the store is asked for
+    the last ops.window_steps steps that were recorded. Exit status 2 when it cannot be made sense of.
 
     Example: pacehound whatif trace-AR.parquet --fix worker=0:0 --png AR.png --timeline .
     """
-    from pacehound.report import terminal
-    from pacehound.whatif.answer import whatif_answer
+    from pacehound.report import price_words, terminal
+    from pacehound.whatif.answer import price_answer, whatif_answer
     from pacehound.whatif.page import print_whatif
     from pacehound.whatif.perfetto import step_origins_s, write_timeline
     from pacehound.whatif.picture import draw_workers
-    from streams.whatif.analysis import analyse_file
+    from streams.price_watch import window_price
+    from streams.whatif.analysis import analyse_table
+    from streams.whatif.live import live_trace
     from streams.whatif.timelines import timelines
 
-    Settings.load(os.environ, overrides)
-    found, built = analyse_file(trace, meta, fixes, layers_per_stage)
+    settings = Settings.load(os.environ, overrides)
+    if (trace is None) == (job is None):
+        raise click.UsageError("give one of TRACE and --job")
+    price = None
+    if trace is not None:
+        found, built = analyse_table(_read(trace), trace, meta, fixes, layers_per_stage)
+    else:
+        window = _stored(store, settings, str(job), attempt)
+        table = live_trace([window.operations], window.rounds, f"job {job}")
+        found, built = analyse_table(table, Path(str(job).replace("/", "_")), meta, fixes, layers_per_stage)
+        price = window_price(built, found, str(job), window.attempt, window.operations.time_ns, window.world_size)
     if png is not None:
         draw_workers(found, png)
     if timeline is not None:
@@ -74,6 +102,34 @@ def whatif(
             write_timeline(line, origins_s, file)
             click.echo(f"pacehound: wrote {file} ({len(line.steps)} steps); open it in Perfetto", err=True)
     if as_json:
-        print_json(whatif_answer(found))
+        print_json(whatif_answer(found) | ({} if price is None else price_answer(price)))
     else:
         print_whatif(terminal(sys.stdout), found)
+        if price is not None:
+            click.echo(f"\nAs an incident would say it: {price_words(price)}")
+
+
+def _read(trace: Path) -> OpTable:
+    from collector.sources.kineto_operations import SUFFIXES, read_kineto
+    from streams.whatif.live import live_trace
+    from streams.whatif.reader import read_trace
+
+    if trace.is_dir() or trace.name.endswith(SUFFIXES):
+        job = read_kineto(trace)
+        return live_trace(job.operations, job.rounds, trace.name)
+    return read_trace(trace)
+
+
+def _stored(store: str | None, settings: Settings, job: str, attempt: int | None) -> StoredWindow:
+    from pacehound.embedded import history
+    from pacehound.whatif.stored import stored_window
+
+    address = store or settings.store.url
+    if "://" in address:
+        from storage.client import Store
+
+        with Store.connect(address, settings.store.user, settings.store.password) as server:
+            return stored_window(server.query, job, attempt, settings.ops.window_steps)
+    folder = Path(address) if address else default_store()
+    with history(folder.expanduser().absolute()) as answers:
+        return stored_window(answers.sql, job, attempt, settings.ops.window_steps)

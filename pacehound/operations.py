@@ -57,7 +57,8 @@ class Operations:
     ----------
     rows
         Columns of `OPERATION_SCHEMA`, none of them null. `stage` is the rank's in its pipeline and `chunk` the stage as
-        the model counts (they differ with virtual stages); `micro_batch` is -1 for operations of a whole step;
+        the model counts (they differ with virtual stages); `micro_batch` is -1 for operations of a whole step, and
+        for gathers and scatters the micro-batch that they hold up, if any;
         `pipeline` is the lowest world rank of the pipeline; `seq` counts the operations of a type in a rank's step.
         Times are Unix nanoseconds; the end of a send is when somebody had waited for it, an upper bound.
 

@@ -111,7 +111,7 @@ class StoreSettings:
     max_held_bytes: int = 256 * 1024 * 1024
     """Message bytes read and not yet written; beyond it the writer reads no more."""
     raw_calls_hours: int = 48
-    """Every call of every rank; the largest table by far."""
+    """Every call of every rank, the largest table by far; and the operations of sampled steps."""
     host_days: int = 30
     """Samples of processes, GPUs and links, and markers."""
     window_days: int = 180

@@ -19,6 +19,7 @@ GROUP = "writer"
 STORED = (
     topics.CALLS,
     topics.HOSTS,
+    topics.OPS,
     topics.ITERATIONS,
     topics.FINDINGS,
     topics.INCIDENTS,

@@ -20,6 +20,7 @@ def intervals(settings: StoreSettings) -> dict[str, str]:
     rollup, letters = f"toIntervalDay({settings.rollup_days})", f"toIntervalDay({settings.dead_letter_days})"
     return {
         schemas.CALLS: raw,
+        schemas.OPERATIONS: raw,
         schemas.MARKERS: host,
         schemas.HOST_SAMPLES: host,
         schemas.HOST_VITALS: host,

@@ -34,6 +34,7 @@ from pacehound.events import (
     Topology,
     WhatIfPrice,
 )
+from pacehound.operations import OPTYPES, Operations
 from pacehound.routing import Event
 from storage import schemas
 
@@ -47,8 +48,8 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
     """The rows of an event, each with its table; none for what is not stored.
 
     Progress, ticks, watermarks and rounds are the streams' own means: what they led to is stored, they are not.
-    The calls themselves are columns already and go through `calls_table`; here a batch gives the row that says what
-    its source could see and what was dropped.
+    The calls themselves are columns already and go through `calls_table`, as operations do through `operations_table`;
+    here a batch gives the row that says what its source could see and what was dropped.
 
     Examples
     --------
@@ -134,6 +135,21 @@ def calls_table(batches: Sequence[CallBatch]) -> pa.Table:
     columns.append(pa.chunked_array([np.repeat(np.array([batch.ordinal for batch in batches], np.int64), lengths)]))
     # One chunk: the engine reads a file of many small chunks several times slower.
     return pa.Table.from_arrays(columns, schema=schemas.CALL_TABLE).combine_chunks()
+
+
+def operations_table(event: Operations) -> pa.Table:
+    """The rows of an event as columns; no row is touched."""
+    names = pa.DictionaryArray.from_arrays(event.rows.column("optype"), pa.array(OPTYPES)).cast(pa.string())
+    same = {"job": event.job, "attempt": event.attempt, "host": event.host}
+    columns = [
+        pa.repeat(pa.scalar(same[field.name], field.type), len(event))
+        if field.name in same
+        else names
+        if field.name == "optype"
+        else event.rows.column(field.name)
+        for field in schemas.ROW_TABLES[schemas.OPERATIONS]
+    ]
+    return pa.Table.from_arrays(columns, schema=schemas.ROW_TABLES[schemas.OPERATIONS])
 
 
 def _plain(event: Any, table: str) -> Row:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pacehound.calls import CALL_SCHEMA
+from pacehound.operations import OPERATION_SCHEMA
 
 CALLS, BATCHES = "stored_calls", "stored_batches"
 TOPOLOGY, HOST_SAMPLES, MARKERS = "stored_topology", "stored_host_samples", "stored_markers"
 HOST_VITALS, HOST_EVIDENCE = "stored_host_vitals", "stored_host_evidence"
 ITERATIONS, CHANGEPOINTS, GROUP_OUTLIERS = "stored_iterations", "stored_changepoints", "stored_group_outliers"
 FINDINGS, INCIDENTS, DECISIONS = "stored_findings", "stored_incidents", "stored_decisions"
-PRICES = "stored_prices"
+PRICES, OPERATIONS = "stored_prices", "stored_operations"
 NOTIFICATIONS, DEAD_LETTERS = "stored_notifications", "stored_dead_letters"
 
 CUTS, CALL_MINUTES = "stored_cuts", "stored_call_minutes"
@@ -178,6 +179,13 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("time_ns", _INT),
         ]
     ),
+    OPERATIONS: pa.schema(
+        [
+            *_JOB,
+            ("host", _TEXT),
+            *((field.name, _TEXT if field.name == "optype" else field.type) for field in OPERATION_SCHEMA),
+        ]
+    ),
     FINDINGS: pa.schema(
         [
             ("id", _TEXT),
@@ -275,6 +283,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     INCIDENTS: ("job", "attempt", "id", "version"),
     DECISIONS: ("job", "attempt", "incident", "event_id"),
     PRICES: ("job", "attempt", "first_step", "last_step", "what", "name"),
+    OPERATIONS: ("job", "attempt", "step", "rank", "optype", "seq"),
     NOTIFICATIONS: ("incident", "state"),
     DEAD_LETTERS: ("source_topic", "partition", "offset", "event_id", "payload_hash"),
 }

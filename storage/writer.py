@@ -17,12 +17,13 @@ from pacehound.clock import Clock, SystemClock
 from pacehound.engine.letters import letter_of
 from pacehound.errors import RejectedMessage
 from pacehound.events import DeadLetter
+from pacehound.operations import Operations
 from pacehound.routing import Event
 from storage import schemas
 from storage.blocks import Block
 from storage.client import Store
 from storage.presence import missing_rows
-from storage.rows import Row, arrow_rows, calls_table, rows_of
+from storage.rows import Row, arrow_rows, calls_table, operations_table, rows_of
 
 logger = logging.getLogger(__name__)
 
@@ -160,13 +161,15 @@ class Gathered:
             by_table.setdefault(table, []).append(row)
         # Converted one event at a time, so that a bad value is known to be this event's.
         converted = {table: arrow_rows(table, rows) for table, rows in by_table.items()}
+        if isinstance(event, Operations):
+            converted = {schemas.OPERATIONS: operations_table(event)}
         for table, part in converted.items():
             self._parts.setdefault(table, []).append(part)
             self._rows[table] += part.num_rows
         if isinstance(event, CallBatch):
             self._batches.append(event)
             self._rows[schemas.CALLS] += len(event)
-        elif not by_table:
+        elif not converted:
             self._not_stored += 1
 
     def inserts(self) -> Iterator[tuple[str, str, pa.Table]]:

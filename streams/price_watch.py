@@ -11,9 +11,10 @@ from pacehound.events import WhatIfPrice
 from pacehound.finite import unfit_field
 from pacehound.operations import Operations
 from pacehound.rounds import Rounds
+from pacehound.whatif.result import WhatIf
 from streams.merge import select
 from streams.whatif import optypes
-from streams.whatif.analysis import analyse, build
+from streams.whatif.analysis import Built, analyse, build
 from streams.whatif.live import live_trace
 from streams.whatif.prices import prices
 
@@ -90,24 +91,7 @@ class PriceWatch:
 
     def _price(self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int) -> WhatIfPrice:
         built = build(live_trace(taken, rounds, f"job {self._job}"), Path("live"))
-        found = analyse(built)
-        return WhatIfPrice(
-            job=self._job,
-            attempt=self._attempt,
-            time_ns=now_ns,
-            first_step=int(found.steps.min()),
-            last_step=int(found.steps.max()),
-            n_steps=len(found.steps),
-            ranks=world_size,
-            recorded_s=float(found.recorded_s.mean()),
-            original_s=float(found.original_s.mean()),
-            ideal_s=float(found.ideal_s.mean()),
-            slowdown=found.slowdown,
-            waste=found.waste,
-            discrepancy=found.discrepancy,
-            fixes=prices(built.job, found),
-            patterns=tuple(pattern.name for pattern in found.patterns),
-        )
+        return window_price(built, analyse(built), self._job, self._attempt, now_ns, world_size)
 
     def _take(self, steps: list[int]) -> list[Operations]:
         """The operations of these steps; those of earlier ones, which are not whole, are dropped."""
@@ -128,6 +112,27 @@ class PriceWatch:
         left = [select(rounds, rounds.times_ns > last_ns) for rounds in self._rounds if rounds.time_ns > last_ns]
         self._rounds = deque(left, maxlen=MAX_BLOCKS_OF_ROUNDS)
         return due
+
+
+def window_price(built: Built, found: WhatIf, job: str, attempt: int, now_ns: int, world_size: int) -> WhatIfPrice:
+    """What an analysis of sampled steps says of their cost."""
+    return WhatIfPrice(
+        job=job,
+        attempt=attempt,
+        time_ns=now_ns,
+        first_step=int(found.steps.min()),
+        last_step=int(found.steps.max()),
+        n_steps=len(found.steps),
+        ranks=world_size,
+        recorded_s=float(found.recorded_s.mean()),
+        original_s=float(found.original_s.mean()),
+        ideal_s=float(found.ideal_s.mean()),
+        slowdown=found.slowdown,
+        waste=found.waste,
+        discrepancy=found.discrepancy,
+        fixes=prices(built.job, found),
+        patterns=tuple(pattern.name for pattern in found.patterns),
+    )
 
 
 def _rows(event: Operations, chosen: np.ndarray) -> list[Operations]:

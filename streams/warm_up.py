@@ -1,16 +1,25 @@
-"""Compiles everything that is compiled, or loads it (`python -m streams.warm_up`): half a minute, once per version."""
+"""Compiles what is compiled, or loads it (`python -m streams.warm_up`): a minute, once per version."""
 
 from __future__ import annotations
 
-from streams import level_series, path_walk
-from streams.whatif import warm
 
+def warm_up(*, prices: bool = True) -> None:
+    """Make ready what would otherwise be compiled while a job waits for its answer.
 
-def warm_up() -> None:
-    """Make ready what would otherwise be compiled while a job waits for its answer."""
+    Parameters
+    ----------
+    prices
+        The what-if analysis, too.
+
+    """
+    from streams import level_series, path_walk
+
     level_series.warm_up()
     path_walk.warm_up()
-    warm.warm_up()
+    if prices:
+        from streams.whatif import warm
+
+        warm.warm_up()
 
 
 if __name__ == "__main__":

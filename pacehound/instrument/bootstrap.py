@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pacehound.instrument.recorder import Recorder
     from pacehound.instrument.torch_markers import Markers
+    from pacehound.instrument.torch_marks import ProfilerMarks
     from pacehound.instrument.torch_ops import StepOperations
 
 
@@ -28,14 +29,17 @@ def start() -> None:
             "torch.serialization": instrument.serialization,
             "torch.distributed.checkpoint.state_dict_saver": instrument.checkpoint,
             "torch.nn.parallel.distributed": instrument.data_parallel,
+            "torch.distributed.pipelining.stage": instrument.stages,
+            "torch.distributed.pipelining.schedules": instrument.schedules,
         }
-        every = os.environ.get("PACEHOUND_OPS_EVERY_STEPS", "0")
-        if every.isdigit() and int(every):
+        if instrument.every_steps:
             functions |= {
-                "torch.optim.optimizer": lambda module: instrument.operations(every).optimizers(module),
-                "torch.autograd": lambda module: instrument.operations(every).autograd(module),
-                "torch.distributed.pipelining.stage": lambda module: instrument.operations(every).stages(module),
-                "torch.distributed.pipelining.schedules": lambda module: instrument.operations(every).schedules(module),
+                "torch.optim.optimizer": lambda module: instrument.operations().optimizers(module),
+                "torch.autograd": lambda module: instrument.operations().autograd(module),
+                "torch.distributed.fsdp._fully_shard._fsdp_param_group": (
+                    lambda module: instrument.operations().sharding(module)
+                ),
+                "torch.distributed.fsdp._runtime_utils": lambda module: instrument.operations().flat_sharding(module),
             }
         AfterImport(functions).install()
 
@@ -47,6 +51,9 @@ class _Process:
         self._run_dir = run_dir
         self._parts: tuple[Recorder, Markers] | None = None
         self._operations: StepOperations | None = None
+        self._marks: ProfilerMarks | None = None
+        every = os.environ.get("PACEHOUND_OPS_EVERY_STEPS", "0")
+        self.every_steps = int(every) if every.isdigit() else 0
 
     def c10d(self, module: ModuleType) -> None:
         from pacehound.instrument import readers
@@ -72,13 +79,30 @@ class _Process:
         wrapper = module.DistributedDataParallel
         wrapper.train = self._made()[1].switching(wrapper.train)
 
-    def operations(self, every: str) -> StepOperations:
+    def stages(self, module: ModuleType) -> None:
+        self._profiler_marks().stages(module)
+        if self.every_steps:
+            self.operations().stages(module)
+
+    def schedules(self, module: ModuleType) -> None:
+        self._profiler_marks().schedules(module)
+        if self.every_steps:
+            self.operations().schedules(module)
+
+    def operations(self) -> StepOperations:
         if self._operations is None:
             from pacehound.instrument.torch_ops import StepOperations
 
-            self._operations = StepOperations(self._made()[0], int(every))
+            self._operations = StepOperations(self._made()[0], self.every_steps)
             os.register_at_fork(after_in_child=self._operations.after_fork)
         return self._operations
+
+    def _profiler_marks(self) -> ProfilerMarks:
+        if self._marks is None:
+            from pacehound.instrument.torch_marks import ProfilerMarks
+
+            self._marks = ProfilerMarks()
+        return self._marks
 
     def _made(self) -> tuple[Recorder, Markers]:
         if self._parts is None:

@@ -6,6 +6,10 @@ pass is seen at `torch.autograd.backward`, and what lies between two of them (or
 forward: data loading is in it. Collectives are seen as calls already (`torch_c10d`), and joined to these operations
 by the streams.
 
+FSDP2 (`fully_shard`) gathers parameters and scatters gradients within the passes: what a pass is held up by that is
+recorded with the pass's micro-batch, for the streams to take it out again. FSDP1 and FSDP within a pipeline are not
+recorded.
+
 Times are those of the host's clock. On a GPU launches end long before their kernels do, so there nothing is recorded,
 and a note says so. A step with a backward pass that its schedule splits in two (zero bubble) is not recorded either.
 """
@@ -20,12 +24,14 @@ from typing import Any
 
 from pacehound.instrument import layout
 from pacehound.instrument.recorder import Recorder
+from pacehound.instrument.torch_marks import place_of
 
 _NO_HANDLE = bytes(16)
 
 # Positions in OPTYPES of pacehound/operations.py.
 FORWARD, BACKWARD = 0, 1
 FORWARD_SEND, FORWARD_RECV, BACKWARD_SEND, BACKWARD_RECV = 2, 3, 4, 5
+PARAMS_GATHER, GRADS_SCATTER = 6, 7
 OPTIMIZER = 12
 
 
@@ -63,6 +69,7 @@ class StepOperations:
         self._is_recording = False
         self._has_pipeline = False
         self._micro_batches = 0
+        self._is_backward = False
         self._after_ns = 0
         self._ops: list[_Op] = []
         self._places: dict[int, tuple[int, int, int]] = {}
@@ -99,6 +106,20 @@ class StepOperations:
         module._wait_batch_p2p = self._seeing(module._wait_batch_p2p, self._wait)
         schedule = module._PipelineSchedule
         schedule._maybe_compute_loss = self._seeing(schedule._maybe_compute_loss, self._loss)
+
+    def sharding(self, module: Any) -> None:
+        """Of `torch.distributed.fsdp._fully_shard._fsdp_param_group`: what holds a pass up."""
+        group = module.FSDPParamGroup
+        for name, optype in (
+            ("unshard", PARAMS_GATHER),
+            ("wait_for_unshard", PARAMS_GATHER),
+            ("post_backward", GRADS_SCATTER),
+        ):
+            setattr(group, name, self._seeing(getattr(group, name), functools.partial(self._sync, optype)))
+
+    def flat_sharding(self, module: Any) -> None:
+        """Of `torch.distributed.fsdp._runtime_utils`, which is FSDP1."""
+        module._pre_forward = self._seeing(module._pre_forward, self._flat)
 
     def after_fork(self) -> None:
         """In a forked child: the step is the parent's."""
@@ -150,7 +171,9 @@ class StepOperations:
         backward = _Op(BACKWARD, place, self._micro_batches, forward.end_ns)
         self._ops += [forward, backward]
         self._micro_batches += 1
+        self._is_backward = True
         result = function(*args, **kwargs)
+        self._is_backward = False
         _end(backward)
         self._after_ns = backward.end_ns
         return result
@@ -165,14 +188,24 @@ class StepOperations:
         return op
 
     def _place(self, stage: Any) -> tuple[int, int, int]:
-        """Stage, model chunk, and the lowest rank of the pipeline, by which pipelines are told from each other."""
         place = self._places.get(id(stage))
         if place is None:
-            import torch.distributed as dist
-
-            ranks = dist.get_process_group_ranks(stage.group or dist.group.WORLD)
-            place = self._places[id(stage)] = (stage.group_rank, stage.stage_index, min(ranks))
+            place = self._places[id(stage)] = place_of(stage)
         return place
+
+    # Parameters and gradients in shards.
+
+    def _sync(self, optype: int, function: Any, group: Any, *args: Any, **kwargs: Any) -> Any:
+        micro_batch = self._micro_batches - 1 if self._is_backward else self._micro_batches
+        op = _Op(optype, (0, 0, self._recorder.rank), micro_batch, time.monotonic_ns())
+        result = function(group, *args, **kwargs)
+        _end(op)
+        self._ops.append(op)
+        return result
+
+    def _flat(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        self._refuse("FSDP1 gathers parameters within its passes, which is seen of FSDP2 (fully_shard) alone")
+        return function(*args, **kwargs)
 
     # Sends and receives.
 
@@ -252,6 +285,9 @@ class StepOperations:
 
     def _write(self) -> None:
         """The step is over: number its operations and write them; not those whose end nobody saw."""
+        if self._has_pipeline and any(op.optype in (PARAMS_GATHER, GRADS_SCATTER) for op in self._ops):
+            self._refuse("FSDP within a pipeline holds up its passes; what-if has no model of that")
+            return
         numbers: dict[tuple[int, int], int] = {}
         for op in sorted(self._ops, key=lambda op: op.start_ns):
             key = op.optype, op.stage
@@ -277,6 +313,7 @@ class StepOperations:
         self._is_recording = False
         self._has_pipeline = False
         self._micro_batches = 0
+        self._is_backward = False
         self._after_ns = 0
         self._ops = []
         self._places = {}

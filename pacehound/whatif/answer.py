@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.events import WhatIfPrice
 from pacehound.whatif.result import LEAST_SLOWDOWN_TOLD, MOST_DISCREPANCY, Blame, Share, WhatIf, wasted
 
 FloatArray = npt.NDArray[np.float64]
@@ -59,6 +60,11 @@ def whatif_answer(found: WhatIf) -> dict[str, Any]:
         "fixes": [dataclasses.asdict(one) for one in found.fixes],
     }
     return {key: _finite(value) for key, value in answer.items()}
+
+
+def price_answer(price: WhatIfPrice) -> dict[str, Any]:
+    """The price as an incident has it: what each part would give back if it were as the others are."""
+    return {"price": _finite(dataclasses.asdict(price))}
 
 
 def _by_name(names: list[str], values: FloatArray) -> dict[str, float]:

@@ -153,10 +153,29 @@ def _launch_blames(built: Built, original: StepEnds) -> tuple[Blame, Blame, Blam
     )
 
 
+def analyse_table(
+    table: OpTable,
+    path: Path,
+    meta_file: Path | None = None,
+    fixes: Sequence[str] = (),
+    layers_per_stage: int | None = None,
+) -> tuple[WhatIf, Built]:
+    """Build and analyse what was read; `path` names the job, and beside it the shape of the job is looked for.
+
+    Raises
+    ------
+    InvalidInput
+        The rows cannot be made sense of.
+
+    """
+    built = build(table, path, meta_file)
+    return analyse(built, fixes, layers_per_stage), built
+
+
 def analyse_file(
     path: Path, meta_file: Path | None = None, fixes: Sequence[str] = (), layers_per_stage: int | None = None
 ) -> tuple[WhatIf, Built]:
-    """Read, build and analyse a trace.
+    """Read, build and analyse a parquet trace.
 
     Raises
     ------
@@ -164,5 +183,4 @@ def analyse_file(
         The file is no trace, or one that cannot be made sense of.
 
     """
-    built = build(read_trace(path), path, meta_file)
-    return analyse(built, fixes, layers_per_stage), built
+    return analyse_table(read_trace(path), path, meta_file, fixes, layers_per_stage)

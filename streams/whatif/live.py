@@ -1,10 +1,14 @@
 """Operations of sampled steps and the rounds of their collectives, as a trace.
 
-A step begins with its first computation: stages that end theirs early post the first receive of the next step while
-others are still in the one before, and that waiting is no part of it. A send ends when its receive does: that is how a
-device sees it; a host sees only when somebody waits for the send.
+A step's receives begin with its first computation: stages that end theirs early post the first receive of the next
+step while others are still in the one before, and that waiting is no part of it. A send ends when its receive does:
+that is how a device sees it; a host sees only when somebody waits for the send.
 
-Gradients are synchronised by the reductions that begin after a step's last backward pass has, and before its
+Gathers and scatters with a micro-batch hold up the passes of their own rank (FSDP): they are taken out of the passes,
+and put together behind the last one, as one synchronisation of gradients that ends when that pass did. So waiting for
+others is no computing, and a step takes as long as it did; at which layer somebody waited is lost.
+
+Else, gradients are synchronised by the reductions that begin after a step's last backward pass has, and before its
 optimizer, on a communicator of one stage. Where they begin within that pass (DistributedDataParallel does so), it is
 taken to end with the launch of the last of them: what follows is waiting for the others.
 """
@@ -32,6 +36,8 @@ _RECEIVE_OF = {
     optypes.FORWARD_SEND: (optypes.FORWARD_RECV, 1),
     optypes.BACKWARD_SEND: (optypes.BACKWARD_RECV, -1),
 }
+_RECEIVES = (optypes.FORWARD_RECV, optypes.BACKWARD_RECV)
+_SYNCS = (optypes.PARAMS_GATHER, optypes.GRADS_SCATTER)
 _COLUMNS = ("rank", "step", "optype", "stage", "chunk", "micro_batch", "pipeline", "seq", "start_ns", "end_ns")
 
 
@@ -68,7 +74,8 @@ def live_trace(operations: Sequence[Operations], rounds: Sequence[Rounds], name:
     )
     _begin_steps(rows)
     _end_sends(rows)
-    gradients = _gradients(rows, rounds)
+    rows, held_up = _take_out_syncs(rows)
+    gradients = _gradients(rows, rounds, held_up)
     columns = {column: np.concatenate([rows[column], gradients[column]]) for column in _COLUMNS}
     n_stages = int(columns["stage"].max()) + 1
     _, dp_rank = np.unique(columns["pipeline"], return_inverse=True)
@@ -93,13 +100,13 @@ def live_trace(operations: Sequence[Operations], rounds: Sequence[Rounds], name:
 
 
 def _begin_steps(rows: _Rows) -> None:
-    """No operation starts before the first computation of its step."""
+    """No receive starts before the first computation of its step."""
     steps, at = np.unique(rows["step"], return_inverse=True)
     begins_ns = np.full(len(steps), np.iinfo(np.int64).max)
     is_compute = np.isin(rows["optype"], optypes.COMPUTE)
     np.minimum.at(begins_ns, at[is_compute], rows["start_ns"][is_compute])
-    has_compute = begins_ns[at] < np.iinfo(np.int64).max
-    rows["start_ns"][has_compute] = np.maximum(rows["start_ns"], begins_ns[at])[has_compute]
+    is_early = np.isin(rows["optype"], _RECEIVES) & (begins_ns[at] < np.iinfo(np.int64).max)
+    rows["start_ns"][is_early] = np.maximum(rows["start_ns"], begins_ns[at])[is_early]
     rows["end_ns"][:] = np.maximum(rows["start_ns"], rows["end_ns"])
 
 
@@ -123,12 +130,43 @@ def _end_sends(rows: _Rows) -> None:
         received, ends_ns = received[order], ends_ns[order]
         sent = keys(is_send, towards)
         at = np.minimum(np.searchsorted(received, sent), len(received) - 1)
-        # A clock that is behind must not make it end before it began.
-        end_ns = np.maximum(np.minimum(ends_ns[at], rows["end_ns"][is_send]), rows["start_ns"][is_send])
-        rows["end_ns"][is_send] = np.where(received[at] == sent, end_ns, rows["end_ns"][is_send])
+        # An end before its beginning is of another clock: those are put right later, by the ends as they were.
+        is_known = (received[at] == sent) & (ends_ns[at] >= rows["start_ns"][is_send])
+        rows["end_ns"][is_send] = np.where(
+            is_known, np.minimum(ends_ns[at], rows["end_ns"][is_send]), rows["end_ns"][is_send]
+        )
 
 
-def _gradients(rows: _Rows, rounds: Sequence[Rounds]) -> _Rows:
+def _take_out_syncs(rows: _Rows) -> tuple[_Rows, set[tuple[int, int]]]:
+    """The rows without what holds up passes, and the (rank, step) where that was so."""
+    is_inner = np.isin(rows["optype"], _SYNCS) & (rows["micro_batch"] >= 0)
+    is_pass = np.isin(rows["optype"], optypes.COMPUTE)
+    is_kept = ~is_inner
+    held_up: set[tuple[int, int]] = set()
+    if not is_inner.any():
+        return rows, held_up
+    order = np.lexsort((rows["start_ns"], rows["step"], rows["rank"]))
+    is_new = (np.diff(rows["rank"][order]) != 0) | (np.diff(rows["step"][order]) != 0)
+    for mine in np.split(order, np.flatnonzero(is_new) + 1):
+        passes, syncs = mine[is_pass[mine]], mine[is_inner[mine]]
+        if not len(passes) or not len(syncs):
+            continue
+        held_up.add((int(rows["rank"][mine[0]]), int(rows["step"][mine[0]])))
+        moved_ns = 0
+        for at in passes.tolist():
+            start_ns, end_ns = int(rows["start_ns"][at]), int(rows["end_ns"][at])
+            within_ns = np.minimum(rows["end_ns"][syncs], end_ns) - np.maximum(rows["start_ns"][syncs], start_ns)
+            rows["start_ns"][at] = start_ns - moved_ns
+            moved_ns += int(np.maximum(within_ns, 0).sum())
+            rows["end_ns"][at] = max(end_ns - moved_ns, int(rows["start_ns"][at]))
+        one = syncs[0]
+        is_kept[one] = True
+        rows["optype"][one], rows["micro_batch"][one], rows["seq"][one] = optypes.GRADS_SCATTER, -1, 0
+        rows["start_ns"][one], rows["end_ns"][one] = rows["end_ns"][passes[-1]], end_ns
+    return _Rows({column: values[is_kept] for column, values in rows.columns.items()}), held_up
+
+
+def _gradients(rows: _Rows, rounds: Sequence[Rounds], held_up: set[tuple[int, int]]) -> _Rows:
     """Reductions between the last backward pass and the optimizer of a rank's step, as operations."""
     found: dict[str, list[Any]] = {column: [] for column in _COLUMNS}
     stage_of = dict(zip(rows["rank"].tolist(), rows["stage"].tolist(), strict=True))
@@ -139,6 +177,8 @@ def _gradients(rows: _Rows, rounds: Sequence[Rounds]) -> _Rows:
         arrivals_ns, ends_ns = calls[rank]
         is_rank = rows["rank"] == rank
         for step in np.unique(rows["step"][is_rank]).tolist():
+            if (rank, step) in held_up:
+                continue
             is_step = is_rank & (rows["step"] == step)
             backwards = np.flatnonzero(is_step & (rows["optype"] == optypes.BACKWARD_COMPUTE))
             optimizer = np.flatnonzero(is_step & (rows["optype"] == optypes.OPTIMIZER))

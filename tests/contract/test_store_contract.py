@@ -23,7 +23,7 @@ from storage.migrate import known_migrations, migrate
 from storage.notifications import NotificationLog
 from storage.read import ask, decisions, earlier_runs, incident_versions, incidents, last_attempt, query_names
 from storage.writer import Writer
-from tests.fakes.events import SECOND_NS, START_NS, call_batch, finding, incident, one_of_each
+from tests.fakes.events import SECOND_NS, START_NS, call_batch, finding, incident, one_of_each, operations
 
 VIEWS = {table: table.removeprefix("stored_") for table in (schemas.CALLS, *schemas.ROW_TABLES)}
 
@@ -110,10 +110,10 @@ def test_what_makes_a_row_the_same_is_the_order_of_its_table(store):
 
 
 def test_every_event_is_written_once_and_what_has_no_table_is_counted(store):
-    result = write(store, [call_batch(), *one_of_each()])
+    result = write(store, [call_batch(), operations(), *one_of_each()])
     assert result.not_stored == 3  # progress, tick, watermark
     expected = dict.fromkeys(VIEWS.values(), 1) | {"calls": 20, "host_samples": 2, "markers": 2, "findings": 3}
-    expected |= {"host_vitals": 4, "host_evidence": 2}
+    expected |= {"host_vitals": 4, "host_evidence": 2, "operations": 3}
     assert counts(store) == expected
     assert {VIEWS[t]: n for t, n in result.rows.items()} == {v: n for v, n in expected.items() if n}
 

@@ -19,17 +19,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from collector.sources.call_files.content import whole_content
-from collector.sources.call_files.file_names import rank_in_name
 from collector.sources.call_files.groups import DEFAULT_GROUP, group_id, ordinals
+from collector.sources.call_files.kineto_file import (
+    RUNTIME,
+    STEP,
+    Group,
+    GroupReader,
+    Recording,
+    args_of,
+    recording_of,
+    span,
+    thread_of,
+)
 from collector.sources.call_files.operations import element_type, is_call, operation
-from collector.sources.call_files.plain_json import document
 from collector.sources.call_files.reading import Joined, Refusal
 from collector.sources.call_files.refusal import RefusedFile
 from collector.sources.call_files.rows import CallRow, batches, once
-from collector.sources.call_files.values import MAX_RANK, items, number, ranks, table, text, whole
+from collector.sources.call_files.values import text, whole
 from pacehound.call_file import CallFile, FileEvent
 from pacehound.calls import UNKNOWN_COUNT, Sees
 from pacehound.events import NEVER, OPTIMIZER_STEP, Markers, Progress, RankProgress, Topology
@@ -37,46 +43,14 @@ from pacehound.events import NEVER, OPTIMIZER_STEP, Markers, Progress, RankProgr
 FORMAT = "kineto"
 SOURCE = "kineto"
 ATTEMPT = 0
-MAX_BYTES = 1 << 30
-MAX_EVENTS = 20_000_000
 
 CANNOT_KNOW = (
     "calls before and after the window that was traced, and a call that had not ended when it closed",
     "how far the clocks of hosts differ: times are those of each host",
 )
 
-_STEP = re.compile(r"ProfilerStep#([0-9]{1,12})\Z")
 _DEFAULT = (DEFAULT_GROUP, "")
 _SUITS = ("record_param_comms",)
-_RUNTIME = ("cuda_runtime", "cuda_driver", "hip_runtime")
-_MAX_GROUP_RANKS = 1 << 20
-
-
-class _Event(msgspec.Struct):
-    """As much of an event as is looked at; everything may be of any type until it is checked."""
-
-    name: Any = ""
-    cat: Any = ""
-    ph: Any = ""
-    ts: Any = 0
-    dur: Any = 0
-    tid: Any = None
-    args: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Trace(msgspec.Struct):
-    traceEvents: list[_Event]  # noqa: N815
-    distributedInfo: Any = None  # noqa: N815
-    baseTimeNanoseconds: Any = 0  # noqa: N815
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """A process group; `ranks` are empty where the trace shortens the list."""
-
-    name: str
-    desc: str
-    ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,21 +101,7 @@ def read_trace(path: Path) -> Trace:
         With what is wrong; also where it has no rank, or no NCCL kernel and no step.
 
     """
-    content = whole_content(path, MAX_BYTES)
-    try:
-        raw = msgspec.json.decode(content, type=_Trace)
-    except msgspec.ValidationError as error:
-        raise RefusedFile(f"no trace: {str(error)[:200]}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise RefusedFile(f"no whole JSON document: {str(error)[:200]}") from error
-    except RecursionError as error:
-        raise RefusedFile("the JSON is nested too deeply") from error
-    if len(raw.traceEvents) > MAX_EVENTS:
-        raise RefusedFile(f"it has more than {MAX_EVENTS} events")
-    info = table(raw.distributedInfo or {}, "distributedInfo")
-    trace = Trace(path=path, rank=_rank(info, path), world_size=_world_size(info))
-    base_ns = whole(raw.baseTimeNanoseconds or 0, "baseTimeNanoseconds")
-    _fill(trace, raw.traceEvents, _described(info), base_ns)
+    trace = calls_of(path, recording_of(path))
     if not trace.calls and not trace.steps:
         if trace.without_collective:
             said = f"its {trace.without_collective} NCCL kernels do not say which collective they belong to"
@@ -150,105 +110,41 @@ def read_trace(path: Path) -> Trace:
     return trace
 
 
-def _rank(info: Mapping[Any, Any], path: Path) -> int:
-    if "rank" in info:
-        rank = whole(info["rank"], "distributedInfo.rank")
-    else:
-        named = rank_in_name(path)
-        if named is None:
-            raise RefusedFile("whose trace it is cannot be told: it has no distributedInfo; put the rank into its name")
-        rank = named
-    if not 0 <= rank <= MAX_RANK:
-        raise RefusedFile(f"distributedInfo.rank is {rank}; a rank is 0 to {MAX_RANK}")
-    return rank
+def calls_of(path: Path, recorded: Recording) -> Trace:
+    """The calls and steps of a file; there may be none.
 
+    Raises
+    ------
+    RefusedFile
+        A number or a text is none.
 
-def _world_size(info: Mapping[Any, Any]) -> int:
-    size = whole(info.get("world_size", 0), "distributedInfo.world_size")
-    if not 0 <= size <= MAX_RANK + 1:
-        raise RefusedFile(f"distributedInfo.world_size is {size}")
-    return size
-
-
-def _described(info: Mapping[Any, Any]) -> dict[str, Group]:
-    """The groups that the trace describes, by name."""
-    groups = {}
-    left = _MAX_GROUP_RANKS
-    for place, one in enumerate(items(info.get("pg_config") or (), "distributedInfo.pg_config")):
-        where = f"distributedInfo.pg_config[{place}]"
-        fields = table(one, where)
-        name = text(fields.get("pg_name", ""), f"{where}.pg_name")
-        desc = text(fields.get("pg_desc", ""), f"{where}.pg_desc")
-        listed = fields.get("ranks") or ()
-        found = () if _is_shortened(listed) else ranks(listed, f"{where}.ranks", left)
-        left -= len(found)
-        groups[name] = Group(name=name, desc=desc, ranks=found)
-    return groups
-
-
-class _Filler:
-    """Reads the arguments of events, and makes groups of them."""
-
-    def __init__(self, described: Mapping[str, Group]) -> None:
-        self._described = described
-        self._groups: dict[tuple[Any, ...], Group] = {}
-
-    def group(self, args: Mapping[Any, Any], where: str) -> Group:
-        name = text(args.get("Process Group Name", ""), f"{where}: Process Group Name")
-        desc = text(args.get("Process Group Description", ""), f"{where}: Process Group Description")
-        listed = args.get("Process Group Ranks", "")
-        numbers = tuple(
-            whole(args.get(key, -1), f"{where}: {key}")
-            for key in ("Global rank start", "Global rank stride", "Group size")
-        )
-        key = (name, desc, listed if isinstance(listed, str) else repr(listed)[:10_000], numbers)
-        if key not in self._groups:
-            self._groups[key] = Group(name=name, desc=desc, ranks=self._ranks(name, listed, numbers, where))
-        return self._groups[key]
-
-    def _ranks(self, name: str, listed: object, numbers: tuple[int, ...], where: str) -> tuple[int, ...]:
-        """As they are listed; a long list is shortened, and then the description of the job or an even stride helps."""
-        start, stride, size = numbers
-        if not _is_shortened(listed):
-            found = ranks(listed, f"{where}: Process Group Ranks", _MAX_GROUP_RANKS)
-            if found:
-                return found
-        if name in self._described and self._described[name].ranks:
-            return self._described[name].ranks
-        if start >= 0 and stride > 0 and 0 < size <= _MAX_GROUP_RANKS and start + stride * (size - 1) <= MAX_RANK:
-            return tuple(range(start, start + stride * size, stride))
-        return ()
-
-
-def _is_shortened(listed: object) -> bool:
-    return isinstance(listed, str) and "..." in listed
-
-
-def _fill(trace: Trace, events: Sequence[_Event], described: Mapping[str, Group], base_ns: int) -> None:
-    filler = _Filler(described)
+    """
+    trace = Trace(path=path, rank=recorded.rank, world_size=recorded.world_size)
+    groups, base_ns = GroupReader(recorded.described), recorded.base_ns
     launches: dict[int, tuple[int, object]] = {}
     operations: dict[object, list[tuple[int, int, int, Mapping[Any, Any]]]] = {}
     kernels: list[tuple[int, int, str, Mapping[Any, Any]]] = []
-    for place, one in enumerate(events):
+    for place, one in enumerate(recorded.events):
         if one.ph != "X" or not isinstance(one.name, str):
             continue
         where = f"traceEvents[{place}]"
         if one.cat == "kernel" and one.name.startswith("nccl"):
-            start_ns, end_ns = _span(one, where, base_ns)
-            kernels.append((start_ns, end_ns, one.name, _args(one, where)))
+            start_ns, end_ns = span(one, where, base_ns)
+            kernels.append((start_ns, end_ns, one.name, args_of(one, where)))
         elif one.name in _SUITS:
-            start_ns, end_ns = _span(one, where, base_ns)
-            operations.setdefault(_thread(one), []).append((start_ns, end_ns, place, _args(one, where)))
-        elif one.cat in _RUNTIME:
-            correlation = _args(one, where).get("correlation")
+            start_ns, end_ns = span(one, where, base_ns)
+            operations.setdefault(thread_of(one), []).append((start_ns, end_ns, place, args_of(one, where)))
+        elif one.cat in RUNTIME:
+            correlation = args_of(one, where).get("correlation")
             if isinstance(correlation, int):
-                launches[correlation] = (_span(one, where, base_ns)[0], _thread(one))
-        elif one.cat == "user_annotation" and (step := _STEP.match(one.name)):
-            trace.steps.append((int(step[1]), *_span(one, where, base_ns)))
+                launches[correlation] = (span(one, where, base_ns)[0], thread_of(one))
+        elif one.cat == "user_annotation" and (step := STEP.match(one.name)):
+            trace.steps.append((int(step[1]), *span(one, where, base_ns)))
     for listed in operations.values():
         listed.sort(key=lambda found: found[:3])
     trace.steps.sort()
-    _match(trace, kernels, launches, operations, filler)
+    _match(trace, kernels, launches, operations, groups)
+    return trace
 
 
 def _match(
@@ -256,7 +152,7 @@ def _match(
     kernels: Iterable[tuple[int, int, str, Mapping[Any, Any]]],
     launches: Mapping[int, tuple[int, object]],
     operations: Mapping[object, list[tuple[int, int, int, Mapping[Any, Any]]]],
-    filler: _Filler,
+    groups: GroupReader,
 ) -> None:
     """A call of each operation whose kernels were seen; a kernel that knows its collective needs no operation."""
     calls: dict[object, Call] = {}
@@ -281,7 +177,7 @@ def _match(
             before = calls[key]
             calls[key] = replace(before, row=replace(before.row, end_ns=max(before.row.end_ns, end_ns)))
             continue
-        group = filler.group(args, where)
+        group = groups.group(args, where)
         if not group.ranks or trace.rank not in group.ranks:
             trace.without_ranks += 1
             continue
@@ -323,23 +219,6 @@ def _how(kernel: str) -> tuple[str, str]:
     """
     found = re.search(r"_(RING|TREE|NVLS|NVLSTREE|COLLNET\w*|PAT)_(LL128|LL|SIMPLE)", kernel[:200])
     return (found[1].lower(), found[2].lower()) if found else ("", "")
-
-
-def _span(one: _Event, where: str, base_ns: int) -> tuple[int, int]:
-    start_us, us = number(one.ts, f"{where}.ts"), number(one.dur, f"{where}.dur")
-    start_ns = round(start_us * 1000) + base_ns
-    if start_ns < 0 or us < 0 or start_ns + us * 1000 >= 1 << 62:
-        raise RefusedFile(f"{where} has a time that cannot be")
-    return start_ns, start_ns + round(us * 1000)
-
-
-def _thread(one: _Event) -> object:
-    return one.tid if isinstance(one.tid, (int, str)) else None
-
-
-def _args(one: _Event, where: str) -> Mapping[Any, Any]:
-    content = bytes(one.args)
-    return table(document(content), f"{where}.args") if content else {}
 
 
 def joined(traces: Sequence[Trace], job: str) -> Joined:

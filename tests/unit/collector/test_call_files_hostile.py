@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from collector.sources import recognise
-from collector.sources.call_files import content, inspector, kineto, ras_json, ras_text, xpu_timer
+from collector.sources.call_files import content, inspector, kineto_file, ras_json, ras_text, xpu_timer
 from collector.sources.call_files.flight_recorder import dump as fr_dump
 from collector.sources.recognise import CALL_FORMATS, read_call_files
 from pacehound.call_file import CallFile
@@ -197,7 +197,7 @@ def test_nesting_and_repetition_are_refused_at_once(tmp_path, contents):
     ("module", "head", "name"),
     [
         (fr_dump, b'{"pg_config": {}, "x": "', "MAX_BYTES"),
-        (kineto, b'{"traceEvents": [], "x": "', "MAX_BYTES"),
+        (kineto_file, b'{"traceEvents": [], "x": "', "MAX_BYTES"),
         (ras_json, b'{"communicators_count": 0, "x": "', "MAX_BYTES"),
         (ras_text, b"\nJob summary\n", "MAX_BYTES"),
         (inspector, b'{"inspector_output_format_version": "', "MAX_BYTES"),

@@ -7,7 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from pacehound.instrument import layout
-from pacehound.instrument.torch_ops import BACKWARD, FORWARD, FORWARD_SEND, OPTIMIZER, StepOperations
+from pacehound.instrument.torch_ops import (
+    BACKWARD,
+    FORWARD,
+    FORWARD_SEND,
+    GRADS_SCATTER,
+    OPTIMIZER,
+    PARAMS_GATHER,
+    StepOperations,
+)
 
 
 class Recorder:
@@ -154,3 +162,49 @@ def test_an_error_of_the_script_stays_its_own():
         script.autograd.backward("loss")
     script.step()
     assert BACKWARD not in {row[1] for row in script.seen()}
+
+
+def sharded(script):
+    """A parameter group of FSDP2, and the first function of FSDP1, with ours around them."""
+    names = ("unshard", "wait_for_unshard", "post_backward")
+    group = type("FSDPParamGroup", (), {name: lambda self: "done" for name in names})
+    script.operations.sharding(SimpleNamespace(FSDPParamGroup=group))
+    flat = SimpleNamespace(_pre_forward=lambda: "done")
+    script.operations.flat_sharding(flat)
+    return group(), flat
+
+
+def test_what_holds_up_a_pass_of_a_sharded_job_has_the_micro_batch_of_that_pass():
+    script = Script(every=1)
+    group, _ = sharded(script)
+    script.autograd.backward = script.operations._seeing(lambda: group.post_backward(), script.operations._backward)
+    script.step()
+    for _ in range(2):
+        assert group.unshard() == group.wait_for_unshard() == "done"
+        script.autograd.backward()
+    script.step()
+    syncs = [(row[1], row[3]) for row in script.seen() if row[1] in (PARAMS_GATHER, GRADS_SCATTER)]
+    assert sorted(syncs) == [(PARAMS_GATHER, 0)] * 2 + [(PARAMS_GATHER, 1)] * 2 + [
+        (GRADS_SCATTER, 0),
+        (GRADS_SCATTER, 1),
+    ]
+
+
+def test_sharding_that_there_is_no_model_of_is_said_and_not_recorded():
+    """FSDP1, and FSDP2 within a pipeline."""
+    script = Script(every=1)
+    _, flat = sharded(script)
+    script.step()
+    assert flat._pre_forward() == "done"
+    script.step()
+    assert script.recorder.rows == []
+    assert "FSDP1" in script.recorder.notes[0]
+    script = Script(every=1)
+    group, _ = sharded(script)
+    script.step()
+    group.unshard()
+    script.stage.forward_one_chunk(0)
+    script.stage.backward_one_chunk(0)
+    script.step()
+    assert script.recorder.rows == []
+    assert "within a pipeline" in script.recorder.notes[0]

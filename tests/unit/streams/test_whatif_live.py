@@ -108,6 +108,34 @@ def test_reductions_before_the_optimizer_are_the_gradients_and_end_the_backward_
     assert table.duration_s[is_backward].tolist() == pytest.approx([0.020, 0.023])
 
 
+def test_what_holds_up_passes_is_put_together_behind_the_last_one():
+    """Rank 0 waits 4 ms in its forward pass and 6 in its backward pass; the step still ends when it did."""
+    rows = [
+        (0, 1, "forward-compute", 0, 0, 0, 0, 0, 14),
+        (0, 1, "params-all-gather", 0, 0, 0, 0, 2, 5),
+        (0, 1, "params-all-gather", 0, 0, 0, 1, 5, 6),
+        (0, 1, "backward-compute", 0, 0, 0, 0, 14, 40),
+        (0, 1, "grads-reduce-scatter", 0, 0, 0, 0, 30, 36),
+        (0, 1, "optimizer", 0, -1, 0, 0, 40, 41),
+        (1, 1, "forward-compute", 0, 0, 1, 0, 0, 14),
+        (1, 1, "backward-compute", 0, 0, 1, 0, 14, 40),
+        (1, 1, "optimizer", 0, -1, 1, 0, 40, 41),
+    ]
+    table = live_trace([event(rows)], [gradients((0, 1), [35, 35], [39, 39])], "t")
+    of_rank = {}
+    for at in np.argsort(table.start_s, kind="stable").tolist():
+        told = (optypes.NAMES[table.optype[at]], table.start_s[at], table.start_s[at] + table.duration_s[at])
+        of_rank.setdefault(int(table.rank[at]), []).append((told[0], round(told[1] * 1e3, 6), round(told[2] * 1e3, 6)))
+    assert of_rank[0] == [
+        ("forward-compute", 0, 10),
+        ("backward-compute", 10, 30),
+        ("grads-reduce-scatter", 30, 40),
+        ("optimizer", 40, 41),
+    ]
+    # The other rank is not sharded: its reductions are told by the rounds.
+    assert ("grads-reduce-scatter", 35, 39) in of_rank[1]
+
+
 def test_a_window_prices_the_slow_worker_by_what_the_others_take():
     """Rank 1 takes 50 ms for a micro-batch where rank 0 takes 30: without it the step would take 126 of 206 ms."""
     watch = PriceWatch("j", 0, 2)
