@@ -285,7 +285,7 @@ class Ledger:
             return call_rows.no_rows(), np.empty(0, np.int64)
         is_launch = calls["kind"] == rings.LAUNCH
         self._note_sources(numbers, calls, is_launch)
-        sees_end = self._directory.sees_end(numbers, calls)
+        sees_end = self._directory.sees_end(numbers, calls) | ((calls["flags"] & rings.TIMED) != 0)
         self._note_launches(call_rows.lane_numbers(numbers[is_launch], calls[is_launch]), calls[is_launch])
         is_final = is_launch & (~sees_end | ((calls["flags"] & rings.CAPTURED) != 0))
         final = calls[is_final]
