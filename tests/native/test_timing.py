@@ -16,7 +16,10 @@ from collector.outbox import Outbox
 from collector.run_folder import RunFolder
 from collector.sources import rings
 from pacehound.calls import CallBatch, Sees
+from pacehound.events import Progress, Topology
+from pacehound.rounds import Rounds
 from pacehound.settings import Settings
+from streams.communicator import CommunicatorOperator
 from tests.fakes.courier import DirectCourier, Door
 from tests.native import stub_jobs
 from tests.native.stub_jobs import COMPILER, NATIVE, STUB, Built, Job, until
@@ -406,7 +409,7 @@ def test_sanitizers_find_nothing_while_it_is_turned_on_and_off(
     assert [call for ring in rings_of_job for call in ring.completed if call["end_ns"]] != []
 
 
-def test_timed_calls_go_out_with_their_times_and_the_others_as_launches(new_job: NewJob) -> None:
+def test_timed_calls_become_rounds_with_their_times_and_the_others_stay_launches(new_job: NewJob) -> None:
     job = new_job(2, STUB_CALL_US="2000")
     for rank in range(2):
         rounds = ["repeat 19", line("all_reduce", "w"), "sync 0", "again"]
@@ -442,3 +445,15 @@ def test_timed_calls_go_out_with_their_times_and_the_others_as_launches(new_job:
     assert seen[Sees.ALL] == {(rank, seq) for rank in range(2) for seq in expected}
     assert seen[Sees.LAUNCH] == everything - seen[Sees.ALL]
     assert agent.ledger.counts.refused == agent.ledger.counts.unmatched == 0
+    (topology,) = door.of(Topology)
+    operator = CommunicatorOperator(topology, lateness_ns=1)
+    operator.on_topology(topology)
+    closed = [event for batch in batches for event in operator.on_calls(batch)]
+    for progress in door.of(Progress):
+        closed += operator.on_progress(progress)
+    starts = {
+        int(seq): start.tolist()
+        for event in closed if isinstance(event, Rounds)
+        for seq, start in zip(event.seq, event.start_ns, strict=True) if event.sees == Sees.ALL
+    }  # fmt: skip
+    assert {seq for seq, of_ranks in starts.items() if all(of_ranks)} == expected
