@@ -115,6 +115,32 @@ class UnreadableControl(RejectedMessage):
     """A file that is no control block of this version; the message says what is wrong with it."""
 
 
+def unnamed_calls(path: Path) -> tuple[int, int]:
+    """What only looking at a control block tells: when its process began (clock ticks), and its unnamed calls.
+
+    Read, not mapped: a file that is cut short while it is mapped kills its reader.
+
+    Raises
+    ------
+    UnreadableControl
+        The file is no control block of this version.
+    OSError
+        It cannot be read.
+
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        head = os.pread(descriptor, UNNAMED + 8, 0)
+    finally:
+        os.close(descriptor)
+    if len(head) < UNNAMED + 8:
+        raise UnreadableControl(f"{path.name} has {len(head)} bytes, too few for a control block")
+    magic, version, _, start_ticks, _ = HEADER.unpack_from(head)
+    if (magic, version) != (MAGIC, VERSION):
+        raise UnreadableControl(f"{path.name} has magic {magic:#x} and version {version}: no control block of ours")
+    return start_ticks, int.from_bytes(head[UNNAMED:], "little")
+
+
 class ControlBlock:
     """One process's control block, mapped. Several controllers at once are one too many.
 
