@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pacehound.instrument import native_build, shim
 
-NAME = "libnccl-profiler-pacehound.so"
-VARIABLE = "NCCL_PROFILER_PLUGIN"
+NAME = shim.PLUGIN_NAME
+VARIABLE = shim.PLUGIN_VARIABLE
 SHARED = ("blake2b.c", "shim_process.c", "shim_ring.c")
 FLAGS = (*shim.FLAGS, "-DPH_PROFILER")
 _PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
@@ -138,9 +138,12 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     Raises
     ------
     ValueError
-        The user has a plugin there: NCCL loads one only, and theirs is not ours to replace.
+        The user has a plugin there: NCCL loads one only, and theirs is not ours to replace. Or the shim is in it: both
+        would tell of every call.
 
     """
+    if shim.is_preloaded(environ):
+        raise ValueError(f"the NCCL shim is in {shim.PRELOAD}, and both would tell of every call; use one of them")
     theirs = environ.get(VARIABLE, "")
     if is_somebody_elses(theirs):
         raise ValueError(

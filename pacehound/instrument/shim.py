@@ -15,6 +15,7 @@ from pathlib import Path
 from pacehound.instrument import native_build
 
 NAME = "libpacehound_nccl.so"
+PLUGIN_NAME, PLUGIN_VARIABLE = "libnccl-profiler-pacehound.so", "NCCL_PROFILER_PLUGIN"
 SOURCES = Path(__file__).resolve().parents[2] / "collector" / "native"
 PRELOAD = "LD_PRELOAD"
 
@@ -103,10 +104,23 @@ def make(target: Path) -> None:
     command = [str(compiler()), *FLAGS, *map(str, sources()), "-o", str(target), "-ldl", "-lpthread"]
     native_build.run(command, "compiling the NCCL shim")
     # The loader only warns about what it cannot preload.
-    environ = preloaded(os.environ, target)
+    environ = preloaded({key: value for key, value in os.environ.items() if key != PLUGIN_VARIABLE}, target)
     warned = native_build.run([sys.executable, "-S", "-c", ""], "starting a process with it", environ)
     if "cannot be preloaded" in warned:
         raise RuntimeError(f"the NCCL shim cannot be preloaded: {warned.strip()[:200]}")
+
+
+def _entries(environ: Mapping[str, str]) -> list[str]:
+    return [entry for entry in environ.get(PRELOAD, "").replace(" ", ":").split(":") if entry]
+
+
+def is_preloaded(environ: Mapping[str, str]) -> bool:
+    """Whether the shim is in this environment.
+
+    >>> is_preloaded({"LD_PRELOAD": f"/a.so /cache/{NAME}"}), is_preloaded({})
+    (True, False)
+    """
+    return any(Path(entry).name == NAME for entry in _entries(environ))
 
 
 def _can_be_preloaded(library: Path) -> bool:
@@ -119,7 +133,8 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     Raises
     ------
     ValueError
-        The library's path cannot be said in LD_PRELOAD, whose entries end at a space or a colon.
+        The library's path cannot be said in LD_PRELOAD, whose entries end at a space or a colon. Or the profiler plugin
+        is in the environment: both would tell of every call.
 
     Examples
     --------
@@ -129,9 +144,11 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     """
     if not _can_be_preloaded(library):
         raise ValueError(f"LD_PRELOAD takes no path with a space or a colon: {str(library)!r}; set XDG_CACHE_HOME")
-    others = [
-        entry for entry in environ.get(PRELOAD, "").replace(" ", ":").split(":") if entry and Path(entry).name != NAME
-    ]
+    if Path(environ.get(PLUGIN_VARIABLE, "")).name == PLUGIN_NAME:
+        raise ValueError(
+            f"the NCCL profiler plugin is in {PLUGIN_VARIABLE}, and both would tell of every call; use one of them"
+        )
+    others = [entry for entry in _entries(environ) if Path(entry).name != NAME]
     return {**environ, PRELOAD: ":".join([str(library), *others])}
 
 
