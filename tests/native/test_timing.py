@@ -161,7 +161,6 @@ def test_the_rank_that_waits_is_told_from_the_one_that_is_late(new_job: NewJob) 
     for rank in range(2):
         until("the end is there", lambda rank=rank: completed(job, rank))
     (waiting,), (late,) = completed(job, 0), completed(job, 1)
-    assert waiting["start_ns"] < late["start_ns"]
     assert waiting["end_ns"] - waiting["start_ns"] > late["end_ns"] - late["start_ns"]
     end(job)
 
