@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-SOURCES := pacehound collector streams storage alerts actuators simulator bench tests examples
+SOURCES := setup.py pacehound collector streams storage alerts actuators simulator bench tests examples
 
 # A whole Kafka broker, for the tests: the version stands in tests/kafka/pom.xml.
 COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies

@@ -1,4 +1,4 @@
-"""The NCCL shim: nanoseconds that it adds to a call, what a ring carries, and what the agent costs with it."""
+"""NCCL shim and profiler plugin: nanoseconds that they add to a call, what a ring carries, what the agent costs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from collector.control_block import ControlBlock, TimingPhase
 from collector.sources.rings import RingReader
 from pacehound.clock import ClockPair
-from pacehound.instrument import shim
+from pacehound.instrument import profiler, shim
 
 SOURCES = Path(__file__).with_name("native_calls")
 CALLS, REPEATS = 200_000, 15
 RANKS, CALLS_PER_S, AGENT_S = 8, 1_000, 10
+TIMED_CALLS, TIMED_REPEATS = 400, 100
+"""Fewer calls in a row than there are pairs of events."""
+PATIENCE_S = 30.0
+NCCL_VERSION = 22907
 
 
 def run() -> list[dict[str, Any]]:
@@ -28,17 +33,27 @@ def run() -> list[dict[str, Any]]:
         return []
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
         program = _build(Path(folder))
-        return [*_added(program, Path(folder)), *_throughput(program, Path(folder)), *_agent(program, Path(folder))]
+        return [
+            *_added(program, Path(folder)),
+            *_timed(program, Path(folder)),
+            *_plugin(Path(folder)),
+            *_throughput(program, Path(folder)),
+            *_agent(program, Path(folder)),
+        ]
 
 
 def _build(folder: Path) -> Path:
     compiler = shim.compiler()
     assert compiler is not None
     common = [compiler, "-std=gnu11", "-O2", f"-I{shim.SOURCES}"]
-    nccl, program = folder / "libnccl.so.2", folder / "calls"
+    nccl, with_driver, program = folder / "libnccl.so.2", folder / "driver" / "libnccl.so.2", folder / "calls"
+    with_driver.parent.mkdir()
+    nothing = [*common, "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", str(SOURCES / "nothing.c"), "-o"]
     for command in (
-        [*common, "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", str(SOURCES / "nothing.c"), "-o", str(nccl)],
+        [*nothing, str(nccl)],
+        [*nothing, str(with_driver), "-DDRIVER"],
         [*common, str(SOURCES / "calls.c"), str(nccl), "-Wl,-rpath,$ORIGIN", "-o", str(program)],
+        [*common, "-rdynamic", str(SOURCES / "plugin.c"), "-o", str(folder / "plugin"), "-ldl"],
     ):
         subprocess.run(command, check=True)
     return program
@@ -70,6 +85,64 @@ def _added(program: Path, folder: Path) -> list[dict[str, Any]]:
             said = figure if case == "bare" else f"{figure}, added"
             rows.append({"case": case, "figure": said, "value": value, "unit": "ns"})
     rows.append({"case": "of which", "figure": "reading the clock", "value": watched["the clock"], "unit": "ns"})
+    return rows
+
+
+def _timed(program: Path, folder: Path) -> list[dict[str, Any]]:
+    """What timing on the device adds, apart from what the driver takes: this one does nothing."""
+    library = shim.build()
+    run_dir, off_dir, ready = folder / "timed", folder / "off", folder / "ready"
+    run_dir.mkdir()
+    off_dir.mkdir()
+    driver = {"LD_LIBRARY_PATH": str(folder / "driver")}
+    bare = _measured(program, _environment(None, **driver))
+    off = _measured(program, shim.preloaded(_environment(off_dir, **driver), library))
+    command = [str(program), str(TIMED_CALLS), str(TIMED_REPEATS), "0", "1", "0", str(ready)]
+    environ = shim.preloaded(_environment(run_dir, **driver), library)
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            block = _wait_until_timed(run_dir / "control" / f"{process.pid}.control")
+            ready.touch()
+            said, _ = process.communicate()
+        finally:
+            process.kill()
+    timing = block.timing(1)
+    if process.returncode or timing.untimed:
+        raise RuntimeError(f"the timed calls ended with {process.returncode}; {timing.untimed} were not timed")
+    on = json.loads(said)
+    return [
+        {"case": case, "figure": f"{figure}, added", "value": measured[figure] - bare[figure], "unit": "ns"}
+        for figure in ("a call", "a group of two calls")
+        for case, measured in (("with a driver, timing off", off), ("with a driver, timed", on))
+    ]
+
+
+def _wait_until_timed(path: Path) -> ControlBlock:
+    deadline = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{path} is not there after {PATIENCE_S} s")
+        time.sleep(0.01)
+    block = ControlBlock(path)
+    block.time_calls(1, until_ns=time.monotonic_ns() + 10**11, cap=0.1)
+    while block.timing(1).phase != TimingPhase.ON:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"timing is {block.timing(1)} after {PATIENCE_S} s")
+        time.sleep(0.01)
+    return block
+
+
+def _plugin(folder: Path) -> list[dict[str, Any]]:
+    """What NCCL spends in the plugin on one all-reduce of so many channels, all of its callbacks together."""
+    run_dir = folder / "plugin-run"
+    run_dir.mkdir()
+    rows = []
+    for channels in (1, 8):
+        command = [str(folder / "plugin"), str(profiler.build()), str(CALLS // 10), str(REPEATS), str(channels)]
+        environ = _environment(run_dir, HOST_NCCL_VERSION=str(NCCL_VERSION), RANK="0", WORLD_SIZE="1")
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        case = f"profiler plugin, {channels} channel{'s' if channels > 1 else ''}"
+        rows.append({"case": case, "figure": "a call", "value": float(done.stdout), "unit": "ns"})
     return rows
 
 

@@ -29,6 +29,7 @@ from collector.ring_set import Refused, RingSet
 from collector.run_folder import Ended, RunFolder
 from collector.sources import rings
 from collector.transfers import TransferSampler
+from collector.unnamed_calls import UnnamedCalls
 from collector.waiting import Intake
 from collector.witness import Witness, open_witness
 from pacehound import codec
@@ -69,6 +70,7 @@ class AgentState(msgspec.Struct, kw_only=True):
     finished_rings: list[str] = []
     processes: list[KnownProcess] = []
     closed_attempts: list[int] = []
+    unnamed_calls: dict[str, int] = {}
     has_closed: bool = False
 
 
@@ -128,6 +130,7 @@ class Agent:
         self._witness = witness
         self._blindness = BlindWatch(proc)
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
+        self._unnamed = UnnamedCalls(folder.control, state.unnamed_calls)
         self._frames = FrameSet(folder.frames)
         self._transfers = TransferSampler()
         self.has_closed = state.has_closed
@@ -276,6 +279,8 @@ class Agent:
         for communicator, lost in self._outbox.make_room(coming_bytes).items():
             self.ledger.note_dropped(communicator, lost.calls, lost.reported)
             self._say_once("the receiver is away too long: the oldest calls are dropped and counted")
+        for process, calls in self._unnamed.look(self.processes.known):
+            self.ledger.note_unnamed(process.attempt, process.rank, calls)
         unix_ns = self._job.clock.to_unix_ns(now_ns)
         promised = self.ledger.promise(promise_ns, now_ns, running)
         unseen = self._blindness.look(self.processes.alive(), self.ledger.callers, now_ns)
@@ -306,6 +311,7 @@ class Agent:
             finished_rings=self._rings.finished,
             processes=self.processes.known,
             closed_attempts=self.processes.closed_attempts,
+            unnamed_calls=self._unnamed.told,
             has_closed=self.has_closed,
         )
 

@@ -1,7 +1,8 @@
 """The control block of one process, from the controller's side (collector/native/control.h).
 
 A controller arms the trap of every rank's process, watches their answers, and ends the hold; the process trusts
-nothing of it and ends the hold by itself where the controller does not (collector/native/shim_trap.c).
+nothing of it and ends the hold by itself where the controller does not (collector/native/shim_trap.c). It may also have
+calls timed on the device for a while (collector/native/shim_timing.c).
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from pacehound.errors import RejectedMessage
 
 MAGIC = 0x314C544348434150
-VERSION = 1
+VERSION = 2
 BLOCK_BYTES = 4096
 HEADER = struct.Struct("<QIIQi")
 """magic, version, pid, process_start_ticks, rank"""
@@ -23,6 +25,12 @@ HEADER = struct.Struct("<QIIQi")
 WORLD_LAUNCHED, UNNAMED = 64, 72
 ANSWERS_ID, PHASE, WHY, ARRIVED_NS, DRAINED_NS, RELEASED_NS = 128, 136, 140, 144, 152, 160
 TRAP_ID, ROUND, HEARTBEAT_NS, COMMAND, HOLD_MS, TIMEOUT_MS = 256, 264, 272, 280, 284, 288
+TIMING_CAP_PPM, TIMING_ID, TIMING_UNTIL_NS, TIMING_ROUNDS, TIMING_EVERY = 292, 296, 304, 312, 316
+TIMING_ANSWERS_ID, TIMING_PHASE, TIMING_WHY, TIMING_EVERY_NOW = 384, 392, 396, 400
+TIMED, UNTIMED, EVENT_NS = 408, 416, 424
+
+MOST_CAP = 0.1
+"""A tenth of a thread's time: what nobody would call cheap."""
 
 
 class Command(IntEnum):
@@ -57,8 +65,80 @@ class Why(IntEnum):
     ABORT = 8
 
 
+class TimingPhase(IntEnum):
+    """How far a process is with the timing of calls that it was asked for."""
+
+    OFF = 0
+    STARTING = 1
+    ON = 2
+    OVER = 3
+
+
+class TimingWhy(IntEnum):
+    """Why calls are not timed any more, or never were."""
+
+    NONE = 0
+    COMMAND = 1
+    TIME = 2
+    COST = 3
+    NO_CUDA = 4
+    CUDA = 5
+    MEMORY = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What a process answers about the timing of its calls.
+
+    Attributes
+    ----------
+    phase, why
+        Of the request that was asked about; `OFF` while the process has not seen it.
+    every
+        Of so many stretches of rounds one is timed now: more than was asked for where that cost too much.
+    timed, untimed
+        Calls since the process began whose times are known, and whose turn it was in vain.
+    event_ns
+        What event calls have taken of the threads that call NCCL, since the process began.
+
+    """
+
+    phase: TimingPhase
+    why: TimingWhy
+    every: int
+    timed: int
+    untimed: int
+    event_ns: int
+
+
 class UnreadableControl(RejectedMessage):
     """A file that is no control block of this version; the message says what is wrong with it."""
+
+
+def unnamed_calls(path: Path) -> tuple[int, int]:
+    """What only looking at a control block tells: when its process began (clock ticks), and its unnamed calls.
+
+    Read, not mapped: a file that is cut short while it is mapped kills its reader.
+
+    Raises
+    ------
+    UnreadableControl
+        The file is no control block of this version.
+    OSError
+        It cannot be read.
+
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        head = os.pread(descriptor, UNNAMED + 8, 0)
+    finally:
+        os.close(descriptor)
+    if len(head) < UNNAMED + 8:
+        raise UnreadableControl(f"{path.name} has {len(head)} bytes, too few for a control block")
+    magic, version, _, start_ticks, _ = HEADER.unpack_from(head)
+    if (magic, version) != (MAGIC, VERSION):
+        raise UnreadableControl(f"{path.name} has magic {magic:#x} and version {version}: no control block of ours")
+    return start_ticks, int.from_bytes(head[UNNAMED:], "little")
 
 
 class ControlBlock:
@@ -162,6 +242,62 @@ class ControlBlock:
     def command(self, command: Command) -> None:
         """Go on to validation, or end the hold."""
         self._short[COMMAND // 4] = command
+
+    def time_calls(self, timing_id: int, *, until_ns: int, rounds: int = 1, every: int = 1, cap: float = 0.002) -> None:
+        """Ask the process to time calls on the device (the profiling phase of Falcon 4.3).
+
+        A call with number `s` in its lane is timed where `s // rounds % every == 0`: with the same request all ranks
+        time the same rounds. It ends by itself at `until_ns`, after ten minutes, on an error of CUDA, or when event
+        calls take more than ten times `cap`.
+
+        Parameters
+        ----------
+        timing_id
+            Never used before, not 0.
+        until_ns
+            Monotonic time.
+        rounds, every
+            So many rounds in a row, of every so many such stretches. All rounds where not given.
+        cap
+            The share of a thread's time that event calls may take; above it half as many stretches are timed, again and
+            again.
+
+        Raises
+        ------
+        ValueError
+            An argument cannot be.
+
+        """
+        if timing_id < 1 or rounds < 1 or every < 1 or not 0 < cap <= MOST_CAP:
+            raise ValueError(
+                f"timing {timing_id}: {rounds} rounds of every {every} at a cap of {cap} cannot be; all are 1 or more, "
+                f"and the cap is above 0 and at most {MOST_CAP}"
+            )
+        self._long[TIMING_UNTIL_NS // 8] = until_ns
+        self._short[TIMING_ROUNDS // 4] = rounds
+        self._short[TIMING_EVERY // 4] = every
+        self._short[TIMING_CAP_PPM // 4] = max(round(cap * 1e6), 1)
+        self._long[TIMING_ID // 8] = timing_id
+
+    def stop_timing(self) -> None:
+        """No call is timed any more; what is on its way still ends with its times."""
+        self._long[TIMING_ID // 8] = 0
+
+    def timing(self, timing_id: int) -> Timing:
+        """What the process says about this request."""
+        phase, why = TimingPhase.OFF, TimingWhy.NONE
+        if self._long[TIMING_ANSWERS_ID // 8] == timing_id:
+            said_phase, said_why = self._short[TIMING_PHASE // 4], self._short[TIMING_WHY // 4]
+            if said_phase in set(TimingPhase) and said_why in set(TimingWhy):
+                phase, why = TimingPhase(said_phase), TimingWhy(said_why)
+        return Timing(
+            phase=phase,
+            why=why,
+            every=self._short[TIMING_EVERY_NOW // 4],
+            timed=self._long[TIMED // 8],
+            untimed=self._long[UNTIMED // 8],
+            event_ns=self._long[EVENT_NS // 8],
+        )
 
     def close(self) -> None:
         """Let go of the file."""

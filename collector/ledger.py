@@ -70,6 +70,7 @@ class LedgerCounts:
     late_rows: int = 0
     lost_records: int = 0
     unplaced: int = 0
+    unnamed: int = 0
     reasons: list[str] = field(default_factory=list)
 
     def refuse(self, reason: str, count: int = 1) -> None:
@@ -152,6 +153,17 @@ class Ledger:
                 known.dropped_unsaid += reported
                 if known.closed:
                     self._closing.add(number)  # its last word is said again, with the right count
+
+    def note_unnamed(self, attempt: int, rank: int, calls: int) -> None:
+        """A rank made so many calls on communicators whose making nobody saw: the world's data say that they lack."""
+        self.counts.unnamed += calls
+        self.counts.say(
+            f"rank {rank} calls NCCL on communicators that were made where the shim did not look: "
+            "those calls are counted as lost"
+        )
+        world = self._directory.world(attempt)
+        if world is not None:
+            self._directory.known[world].drop(calls)
 
     def settle(
         self,
@@ -285,7 +297,7 @@ class Ledger:
             return call_rows.no_rows(), np.empty(0, np.int64)
         is_launch = calls["kind"] == rings.LAUNCH
         self._note_sources(numbers, calls, is_launch)
-        sees_end = self._directory.sees_end(numbers, calls)
+        sees_end = self._directory.sees_end(numbers, calls) | ((calls["flags"] & rings.TIMED) != 0)
         self._note_launches(call_rows.lane_numbers(numbers[is_launch], calls[is_launch]), calls[is_launch])
         is_final = is_launch & (~sees_end | ((calls["flags"] & rings.CAPTURED) != 0))
         final = calls[is_final]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from collector.communicators import Communicator, sees
 from collector.sources import rings
 from collector.sources.rings import CALL, Records
-from pacehound.calls import DTYPES, OPS, REDOPS, SOURCES, CallBatch
+from pacehound.calls import DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.clock import ClockPair
 from pacehound.codes import ALGORITHMS, PROTOCOLS
 
@@ -121,15 +121,18 @@ def batches(
 ) -> Iterator[CallBatch]:
     """Cut rows into batches of one communicator and source, in order of time, of up to `ROWS_PER_BATCH` rows.
 
+    Calls that were timed on the device, of a source that otherwise sees launches only, have batches of their own.
     The communicators' ordinals move on, and the calls they had lost go out with the next batch.
     """
     if len(rows) == 0:
         return
     time_ns = np.maximum(rows["end_ns"], rows["launch_ns"])
-    order = np.lexsort((rows["seq"], rows["rank"], time_ns, rows["source"], communicators))
-    rows, communicators = rows[order], communicators[order]
+    is_timed = ((rows["flags"] & rings.TIMED) != 0) & (rows["end_ns"] > 0)
+    order = np.lexsort((rows["seq"], rows["rank"], time_ns, is_timed, rows["source"], communicators))
+    rows, communicators, is_timed = rows[order], communicators[order], is_timed[order]
     sources = rows["source"]
     is_edge = (communicators[1:] != communicators[:-1]) | (sources[1:] != sources[:-1])
+    is_edge |= is_timed[1:] != is_timed[:-1]
     edges = [0, *(np.flatnonzero(is_edge) + 1).tolist(), len(rows)]
     offset_ns = clock.to_unix_ns(0)
     for begin, end in itertools.pairwise(edges):
@@ -148,7 +151,7 @@ def batches(
                 communicator=communicator.id,
                 source=SOURCES[source],
                 ordinal=ordinal,
-                sees=sees(source, communicator.backend),
+                sees=Sees.ALL if is_timed[begin] else sees(source, communicator.backend),
                 dropped=dropped,
             )
 

@@ -43,6 +43,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rings = path / "rings"
+        self.control = path / "control"
         self.frames = path / "frames"
         self.outbox = path / "outbox.sqlite"
         self._lock = -1

@@ -75,6 +75,7 @@ def pacehound() -> None:
 @click.option(
     "--nccl",
     type=click.Choice(["shim", "profiler"]),
+    multiple=True,
     help="Watch NCCL itself, too: shim, a library before NCCL that sees every call (LD_PRELOAD); profiler, a plugin "
     "that sees kernels and network transfers (NCCL_PROFILER_PLUGIN; NCCL 2.28 to 2.30). Built at first use; needs a C "
     "compiler.",
@@ -87,7 +88,7 @@ def run(
     command: tuple[str, ...],
     job: str | None,
     endpoint: str | None,
-    nccl: str | None,
+    nccl: tuple[str, ...],
     store: Path,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -100,11 +101,11 @@ def run(
 
     Example: pacehound run -- torchrun --nproc-per-node 4 train.py
     """
-    from pacehound.launcher.entry import check_command, run_command
+    from pacehound.launcher.entry import check_command, only_route, run_command
 
     check_command(command)
     code = run_command(
-        command, job=job, endpoint=endpoint, nccl=nccl, store=store, overrides=overrides, as_json=as_json
+        command, job=job, endpoint=endpoint, nccl=only_route(nccl), store=store, overrides=overrides, as_json=as_json
     )
     sys.exit(code)
 

@@ -28,6 +28,7 @@ struct taken {
     struct ph_thread *self; /* NULL: not ours to see */
     struct ph_comm *comm;   /* NULL: not known */
     _Atomic int64_t *counter;
+    struct ph_timed *timed; /* NULL: not timed on the device */
 };
 
 static void publish_world(const struct ph_comm *comm, int64_t launched) {
@@ -38,14 +39,16 @@ static void publish_world(const struct ph_comm *comm, int64_t launched) {
 
 static bool is_pair(const struct ph_record *record) { return record->call.direction != PH_NONE; }
 
-/* What waits in the thread's group is launched now. Communicators that have gone meanwhile are left out. */
-static void launch_waiting(struct ph_thread *self) {
-    uint64_t now_ns = self->n_waiting ? ph_now_ns() : 0;
+/* What waits in the thread's group is launched now, timed as one or (NULL) not. Communicators that have gone meanwhile
+ * are left out. */
+static void launch_waiting(struct ph_thread *self, uint64_t now_ns, struct ph_timed *timed) {
     for (uint32_t i = 0; i < self->n_waiting; i++) {
         struct ph_waiting *waiting = &self->waiting[i];
         if (!atomic_load(&waiting->comm->key) || memcmp(waiting->comm->handle, waiting->record.handle, 16)) continue;
         waiting->record.call.launch_ns = now_ns;
+        if (timed) waiting->record.call.flags |= PH_TIMED;
         ph_ring_write(self, &waiting->record);
+        if (timed) ph_timing_launched(timed, &waiting->record);
         if (!is_pair(&waiting->record)) publish_world(waiting->comm, waiting->record.call.seq + 1);
     }
 }
@@ -62,7 +65,7 @@ static struct ph_waiting *one_more(struct ph_thread *self) {
         self->waiting = memory;
     }
     if (self->n_waiting == PH_MAX_WAITING) { /* the first ones come with the time at which there were too many */
-        launch_waiting(self);
+        launch_waiting(self, ph_now_ns(), NULL);
         self->n_waiting = 0;
     }
     return &self->waiting[self->n_waiting++];
@@ -97,13 +100,15 @@ static inline void fill(struct ph_record *record, const struct ph_comm *comm, ui
 /* A call begins. `peer` is that of a pair, the root, or NO_PEER. */
 static struct taken enter(uint8_t op, int type, int redop, uint8_t direction, int peer, size_t count, ncclComm_t key,
                           cudaStream_t stream) {
-    struct taken taken = {NULL, NULL, NULL};
+    struct taken taken = {NULL, NULL, NULL, NULL};
     if (PH_UNLIKELY(!atomic_load_explicit(&ph_process.is_on, memory_order_relaxed))) return taken;
     struct ph_thread *self = ph_thread();
     if (PH_UNLIKELY(!self || self->is_inside || !ph_ring_ready(self))) return taken;
-    bool is_captured = ph_is_capturing(stream);
+    int capture = ph_capture_status(stream);
+    bool is_captured = capture > 0;
     if (PH_UNLIKELY(is_captured)) atomic_store_explicit(&has_captured, true, memory_order_relaxed);
     else if (self->depth == 0) ph_trap_check();
+    ph_timing_check();
     taken.self = self;
     struct ph_comm *comm = ph_comm_find(key);
     if (PH_LIKELY(comm != NULL) && direction == PH_NONE) taken.counter = &comm->collectives;
@@ -116,8 +121,14 @@ static struct taken enter(uint8_t op, int type, int redop, uint8_t direction, in
         taken.comm = comm;
         if (self->depth == 0) {
             uint64_t now_ns = ph_now_ns();
+            if (ph_timing_wants(seq) && !is_captured)
+                taken.timed = ph_timing_begin(comm->context, stream, capture, now_ns);
             struct ph_record *record = ph_ring_begin(self);
             fill(record, comm, op, type, redop, direction, peer, count, is_captured, seq, stream, 0, now_ns);
+            if (PH_UNLIKELY(taken.timed != NULL)) {
+                record->call.flags |= PH_TIMED;
+                ph_timing_launched(taken.timed, record);
+            }
             ph_ring_commit(self, record);
             if (direction == PH_NONE) publish_world(comm, seq + 1);
         } else {
@@ -139,6 +150,7 @@ static inline ncclResult_t leave(const struct taken *taken, ncclResult_t result)
     struct ph_thread *self = taken->self;
     if (!self) return result;
     self->is_inside = false;
+    if (PH_UNLIKELY(taken->timed != NULL)) ph_timing_end(taken->timed, result);
     if (PH_UNLIKELY(is_refused(result)) && taken->counter) {
         int64_t seq = atomic_fetch_sub_explicit(taken->counter, 1, memory_order_relaxed) - 1;
         if (self->depth > 0 && self->n_waiting > 0) self->n_waiting--;
@@ -230,10 +242,17 @@ EXPORT ncclResult_t ncclGroupEnd(void) {
     if (!real) return ncclSystemError;
     if (!self || self->is_inside || self->depth == 0) return real();
     bool is_last = self->depth == 1;
-    if (is_last && atomic_load_explicit(&ph_process.is_on, memory_order_relaxed)) launch_waiting(self);
+    struct ph_timed *timed = NULL;
+    if (is_last && self->n_waiting && atomic_load_explicit(&ph_process.is_on, memory_order_relaxed)) {
+        uint64_t now_ns = ph_now_ns();
+        if (PH_UNLIKELY(atomic_load_explicit(&ph_timing_every, memory_order_relaxed)))
+            timed = ph_timing_begin_group(self, now_ns);
+        launch_waiting(self, now_ns, timed);
+    }
     self->is_inside = true;
     ncclResult_t result = real();
     self->is_inside = false;
+    if (PH_UNLIKELY(timed != NULL)) ph_timing_end(timed, result);
     self->depth--;
     if (is_last) {
         if (is_refused(result)) give_back_waiting(self);

@@ -190,6 +190,7 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     __typeof__(&ncclCommAbort) real = REAL(ncclCommAbort);
     if (!real) return ncclSystemError;
     ph_trap_abandon();
+    ph_timing_abandon();
     ph_comm_gone(comm);
     return real(comm);
 }

@@ -72,6 +72,8 @@ enum ph_call_flags {
     PH_ASYNC = 4,     /* the caller did not wait in the call itself */
     PH_END_BOUND = 8, /* end_ns is an upper bound (seen only when the caller waited) */
     PH_LOCAL_PEER = 16, /* peer is a rank within the communicator, not a world rank */
+    PH_TIMED = 32,      /* of a source that sees launches only: this call's start and end follow in a PH_COMPLETE; 0 in
+                           it where they are not known after all */
 };
 
 enum ph_marker {

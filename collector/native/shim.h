@@ -58,8 +58,8 @@ void *ph_real_find(const char *name, void *caller);
 void *ph_real_first(_Atomic(void *) *found, const char *name, void *caller);
 /* A function of the CUDA driver, where one is loaded; NULL otherwise. */
 void *ph_cuda_find(const char *name);
-/* Whether what is launched on `stream` goes into a graph. */
-bool ph_is_capturing(cudaStream_t stream);
+/* Whether what is launched on `stream` goes into a graph: 1, 0, or -1 where the driver does not say. */
+int ph_capture_status(cudaStream_t stream);
 /* Looks the driver up; cheap once it was found. */
 void ph_cuda_start(void);
 
@@ -168,6 +168,43 @@ static inline void ph_trap_check(void) {
     if (PH_UNLIKELY(atomic_load_explicit(&control->trap_id, memory_order_relaxed) !=
                     atomic_load_explicit(&ph_trap_answered, memory_order_relaxed)))
         ph_trap_look();
+}
+
+/* --- shim_timing.c -------------------------------------------------------------------------------------------- */
+
+struct ph_timed; /* a call, or a group of calls on one stream, between its two events */
+
+extern _Atomic uint64_t ph_timing_seen;           /* the request that was looked at last */
+extern _Atomic uint32_t ph_timing_every;          /* 0: nothing is timed now */
+extern _Atomic uint32_t ph_timing_rounds;
+/* The controller asks for something else: starts the collecting thread if need be. Waits for nobody. */
+void ph_timing_look(void);
+/* Records the first event of a call on `stream`, of this ph_capture_status; `now_ns` has just been read. NULL: the call
+ * is not timed (counted). No allocation, no lock. */
+struct ph_timed *ph_timing_begin(void *context, cudaStream_t stream, int capture, uint64_t now_ns);
+/* The same for the thread's open group, whose calls must be few, on one stream and of one context; NULL without a word
+ * where it is not their turn. */
+struct ph_timed *ph_timing_begin_group(const struct ph_thread *self, uint64_t now_ns);
+/* The record that is in the ring as launched; its end will follow. */
+void ph_timing_launched(struct ph_timed *timed, const struct ph_record *record);
+/* The real call has come back: records the second event, or gives up if nothing is known to be on the stream. */
+void ph_timing_end(struct ph_timed *timed, ncclResult_t result);
+/* A communicator is aborted: what is on its way ends when nobody can say. */
+void ph_timing_abandon(void);
+void ph_timing_forget(void); /* in a forked child */
+
+static inline void ph_timing_check(void) {
+    struct ph_control *control = atomic_load_explicit(&ph_process.control, memory_order_relaxed);
+    if (PH_UNLIKELY(atomic_load_explicit(&control->timing_id, memory_order_relaxed) !=
+                    atomic_load_explicit(&ph_timing_seen, memory_order_relaxed)))
+        ph_timing_look();
+}
+
+/* Whether it is the turn of the call with this number. */
+static inline bool ph_timing_wants(int64_t seq) {
+    uint32_t every = atomic_load_explicit(&ph_timing_every, memory_order_relaxed);
+    return PH_UNLIKELY(every) &&
+           (uint64_t)seq / atomic_load_explicit(&ph_timing_rounds, memory_order_relaxed) % every == 0;
 }
 
 #endif

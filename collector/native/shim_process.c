@@ -144,6 +144,9 @@ static void after_fork_in_child(void) {
     ph_comm_forget();
     ph_ring_forget();
     ph_trap_forget();
+#ifndef PH_PROFILER
+    ph_timing_forget();
+#endif
 }
 
 bool ph_process_start(void) {

@@ -70,8 +70,9 @@ void ph_cuda_start(void) {
         atomic_store(&is_capturing, (is_capturing_t)ph_cuda_find("cuStreamIsCapturing"));
 }
 
-bool ph_is_capturing(cudaStream_t stream) {
+int ph_capture_status(cudaStream_t stream) {
     is_capturing_t ask = atomic_load_explicit(&is_capturing, memory_order_relaxed);
     int status = 0;
-    return ask && ask(stream, &status) == 0 && status != 0;
+    if (!ask) return 0;
+    return ask(stream, &status) != 0 ? -1 : status != 0;
 }

@@ -1,7 +1,7 @@
 """Builds of our C and C++: where one lies, and how it is made once, whole or not at all.
 
 A build's folder carries the digest of what it was made from, so one of older sources is never taken for it. Builds are
-made by the launcher, by `pacehound doctor` or by make, never inside a training process.
+made when a wheel is (setup.py), by the launcher, by `pacehound doctor` or by make, never inside a training process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 _TIMEOUT_S = 300
+
+PACKAGED = Path(__file__).resolve().parent / "built"
+"""Where an installed wheel has its builds."""
 
 
 def digest(sources: Iterable[Path], flags: Sequence[str] = ()) -> str:
@@ -34,8 +37,14 @@ def digest(sources: Iterable[Path], flags: Sequence[str] = ()) -> str:
     return made.hexdigest()
 
 
+def packaged(folder: str, name: str) -> Path | None:
+    """The build that came with an installed wheel; None where none of this folder did."""
+    built = PACKAGED / folder / name
+    return built if built.is_file() else None
+
+
 def place(folder: str, name: str) -> Path:
-    """Where a build belongs: in the user's cache.
+    """Where a build that did not come with a wheel belongs: in the user's cache.
 
     Raises
     ------

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pacehound.instrument import native_build, shim
 
-NAME = "libnccl-profiler-pacehound.so"
-VARIABLE = "NCCL_PROFILER_PLUGIN"
+NAME = shim.PLUGIN_NAME
+VARIABLE = shim.PLUGIN_VARIABLE
 SHARED = ("blake2b.c", "shim_process.c", "shim_ring.c")
 FLAGS = (*shim.FLAGS, "-DPH_PROFILER")
 _PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
@@ -28,10 +28,14 @@ def sources() -> list[Path]:
     return sorted([*own, *(path for name in SHARED if (path := shim.SOURCES / name).is_file())])
 
 
+def folder() -> str:
+    """The name of the folder of the build of these sources."""
+    return f"profiler-{native_build.digest(sorted([*sources(), *shim.SOURCES.glob('*.h')]), FLAGS)}"
+
+
 def path() -> Path:
-    """Where the build of these sources belongs."""
-    digest = native_build.digest(sorted([*sources(), *shim.SOURCES.glob("*.h")]), FLAGS)
-    return native_build.place(f"profiler-{digest}", NAME)
+    """Where the build of these sources is, or belongs."""
+    return native_build.packaged(folder(), NAME) or native_build.place(folder(), NAME)
 
 
 def find() -> Path | None:
@@ -41,33 +45,43 @@ def find() -> Path | None:
 
 def reason_unavailable() -> str | None:
     """Why the plugin cannot be used here; None where it is built or can be."""
+    return None if find() is not None else _reason_not_made()
+
+
+def _reason_not_made() -> str | None:
     if not sources():
         return f"{shim.SOURCES} holds no C files; install pacehound again"
-    reason = shim.reason_unavailable()
-    return None if reason is None or (find() is not None and "compiler" in reason) else reason
+    return shim.reason_not_made()
 
 
 def build() -> Path:
-    """Compile the plugin, see whether it loads, and put it where `find` looks. Takes a second.
+    """The plugin, compiled and put where `find` looks unless it is there already. Takes a second.
 
     Raises
     ------
     RuntimeError
-        It cannot be built here, or the compiler failed; says which.
+        As `make`.
 
     """
-    reason = reason_unavailable()
+    return native_build.made_once(path(), make)
+
+
+def make(target: Path) -> None:
+    """Compile the plugin at `target`, and see whether it loads.
+
+    Raises
+    ------
+    RuntimeError
+        It cannot be built here, the compiler failed, or it does not load; says which.
+
+    """
+    reason = _reason_not_made()
     if reason is not None:
         raise RuntimeError(f"the NCCL profiler plugin cannot be built: {reason}")
-    return native_build.made_once(path(), _make)
-
-
-def _make(made: Path) -> None:
-    used = shim.compiler()
-    assert used is not None
-    command = [used, *FLAGS, *map(str, sources()), "-o", str(made), "-Wl,-z,defs", "-ldl", "-lpthread", "-lm"]
+    libraries = ["-Wl,-z,defs", "-ldl", "-lpthread", "-lm"]
+    command = [str(shim.compiler()), *FLAGS, *map(str, sources()), "-o", str(target), *libraries]
     native_build.run(command, "compiling the NCCL profiler plugin")
-    refusal(made, 0)
+    refusal(target, 0)
 
 
 def refusal(library: Path, version: int) -> str | None:
@@ -124,9 +138,12 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     Raises
     ------
     ValueError
-        The user has a plugin there: NCCL loads one only, and theirs is not ours to replace.
+        The user has a plugin there: NCCL loads one only, and theirs is not ours to replace. Or the shim is in it: both
+        would tell of every call.
 
     """
+    if shim.is_preloaded(environ):
+        raise ValueError(f"the NCCL shim is in {shim.PRELOAD}, and both would tell of every call; use one of them")
     theirs = environ.get(VARIABLE, "")
     if is_somebody_elses(theirs):
         raise ValueError(

@@ -1,7 +1,8 @@
 """The NCCL shim: where its build lies, and how it is made (`python -m pacehound.instrument.shim`, `make native`).
 
 It is a library of its own, in C, that the dynamic loader puts before NCCL (LD_PRELOAD). It needs a C compiler and
-nothing else: no torch, no CUDA, no NCCL. A build belongs to one source, which is in its path.
+nothing else: no torch, no CUDA, no NCCL. A build belongs to one source, which is in its path; a wheel made where there
+was a compiler brings one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from pacehound.instrument import native_build
 
 NAME = "libpacehound_nccl.so"
+PLUGIN_NAME, PLUGIN_VARIABLE = "libnccl-profiler-pacehound.so", "NCCL_PROFILER_PLUGIN"
 SOURCES = Path(__file__).resolve().parents[2] / "collector" / "native"
 PRELOAD = "LD_PRELOAD"
 
@@ -36,10 +38,15 @@ def sources() -> list[Path]:
     return sorted(path for path in SOURCES.glob("*.c") if "profiler" not in path.name)
 
 
+def folder() -> str:
+    """The name of the folder of the build of these sources."""
+    return f"shim-{native_build.digest(sorted([*sources(), *SOURCES.glob('*.h')]), FLAGS)}"
+
+
 def path() -> Path:
-    """Where the build of these sources belongs."""
-    digest = native_build.digest(sorted([*sources(), *SOURCES.glob("*.h")]), FLAGS)
-    return native_build.place(f"shim-{digest}", NAME)
+    """Where the build of these sources is, or belongs."""
+    packaged = native_build.packaged(folder(), NAME)
+    return packaged if packaged and _can_be_preloaded(packaged) else native_build.place(folder(), NAME)
 
 
 def find() -> Path | None:
@@ -49,11 +56,16 @@ def find() -> Path | None:
 
 def reason_unavailable() -> str | None:
     """Why the shim cannot be used here; None where it is built or can be."""
+    return None if find() is not None else reason_not_made()
+
+
+def reason_not_made() -> str | None:
+    """Why the shim cannot be compiled here; None where it can."""
     if not sys.platform.startswith("linux") or sys.byteorder != "little":
         return "it needs Linux on a little-endian machine"
     if not sources():
         return f"{SOURCES} holds no C files; install pacehound again"
-    if find() is None and compiler() is None:
+    if compiler() is None:
         return "no C compiler; install gcc or clang, or name one in CC"
     return None
 
@@ -64,7 +76,21 @@ def compiler() -> str | None:
 
 
 def build() -> Path:
-    """Compile the shim, see whether it loads, and put it where `find` looks. Takes a second.
+    """The shim, compiled and put where `find` looks unless it is there already. Takes a second.
+
+    Raises
+    ------
+    RuntimeError
+        As `make`.
+    ValueError
+        It has no place whose path can be said in LD_PRELOAD.
+
+    """
+    return native_build.made_once(path(), make)
+
+
+def make(target: Path) -> None:
+    """Compile the shim at `target`, and see whether it loads.
 
     Raises
     ------
@@ -72,22 +98,33 @@ def build() -> Path:
         It cannot be built here, the compiler failed, or a process with it does not start; says which.
 
     """
-    reason = reason_unavailable()
+    reason = reason_not_made()
     if reason is not None:
         raise RuntimeError(f"the NCCL shim cannot be built: {reason}")
-    return native_build.made_once(path(), _make)
-
-
-def _make(made: Path) -> None:
-    used = compiler()
-    assert used is not None
-    command = [used, *FLAGS, *map(str, sources()), "-o", str(made), "-ldl", "-lpthread"]
+    command = [str(compiler()), *FLAGS, *map(str, sources()), "-o", str(target), "-ldl", "-lpthread"]
     native_build.run(command, "compiling the NCCL shim")
     # The loader only warns about what it cannot preload.
-    environ = preloaded(os.environ, made)
+    environ = preloaded({key: value for key, value in os.environ.items() if key != PLUGIN_VARIABLE}, target)
     warned = native_build.run([sys.executable, "-S", "-c", ""], "starting a process with it", environ)
     if "cannot be preloaded" in warned:
         raise RuntimeError(f"the NCCL shim cannot be preloaded: {warned.strip()[:200]}")
+
+
+def _entries(environ: Mapping[str, str]) -> list[str]:
+    return [entry for entry in environ.get(PRELOAD, "").replace(" ", ":").split(":") if entry]
+
+
+def is_preloaded(environ: Mapping[str, str]) -> bool:
+    """Whether the shim is in this environment.
+
+    >>> is_preloaded({"LD_PRELOAD": f"/a.so /cache/{NAME}"}), is_preloaded({})
+    (True, False)
+    """
+    return any(Path(entry).name == NAME for entry in _entries(environ))
+
+
+def _can_be_preloaded(library: Path) -> bool:
+    return not any(mark in str(library) for mark in " :\t\n")
 
 
 def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
@@ -96,7 +133,8 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     Raises
     ------
     ValueError
-        The library's path cannot be said in LD_PRELOAD, whose entries end at a space or a colon.
+        The library's path cannot be said in LD_PRELOAD, whose entries end at a space or a colon. Or the profiler plugin
+        is in the environment: both would tell of every call.
 
     Examples
     --------
@@ -104,11 +142,13 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     '/s/libpacehound_nccl.so:/a.so'
 
     """
-    if any(mark in str(library) for mark in " :\t\n"):
+    if not _can_be_preloaded(library):
         raise ValueError(f"LD_PRELOAD takes no path with a space or a colon: {str(library)!r}; set XDG_CACHE_HOME")
-    others = [
-        entry for entry in environ.get(PRELOAD, "").replace(" ", ":").split(":") if entry and Path(entry).name != NAME
-    ]
+    if Path(environ.get(PLUGIN_VARIABLE, "")).name == PLUGIN_NAME:
+        raise ValueError(
+            f"the NCCL profiler plugin is in {PLUGIN_VARIABLE}, and both would tell of every call; use one of them"
+        )
+    others = [entry for entry in _entries(environ) if Path(entry).name != NAME]
     return {**environ, PRELOAD: ":".join([str(library), *others])}
 
 

@@ -92,6 +92,20 @@ def run_command(
     return leave_like(ended.status)
 
 
+def only_route(asked: Sequence[str]) -> str | None:
+    """The way in which NCCL is to be watched, None where nobody asked for one.
+
+    Raises
+    ------
+    InvalidInput
+        Two were asked for.
+
+    """
+    if len(set(asked)) > 1:
+        raise InvalidInput("--nccl shim and --nccl profiler would both tell of every call: choose one")
+    return asked[0] if asked else None
+
+
 def watching_nccl(route: str | None, environ: Mapping[str, str]) -> Callable[[Mapping[str, str]], Mapping[str, str]]:
     """What puts the route that was asked for into an environment; what it needs is built now.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,3 +34,25 @@ def new_job(built: stub_jobs.Built, shared_folder: Path) -> Iterator[Callable[..
     yield make
     for job in made:
         job.stop()
+
+
+@pytest.fixture(scope="session")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], stub_jobs.Built]:
+    made: dict[str, stub_jobs.Built] = {}
+
+    def build(sanitizer: str) -> stub_jobs.Built:
+        if stub_jobs.COMPILER is None:
+            pytest.skip("no C compiler")
+        if sanitizer not in made:
+            folder = tmp_path_factory.mktemp(sanitizer.replace(",", "-"))
+            (folder / "empty.c").write_text("int main(void) { return 0; }\n")
+            command = [stub_jobs.COMPILER, f"-fsanitize={sanitizer}", "empty.c", "-o", "empty"]
+            if (
+                subprocess.run(command, cwd=folder, capture_output=True).returncode
+                or subprocess.run([folder / "empty"]).returncode
+            ):
+                pytest.skip(f"this compiler has no {sanitizer} sanitizer")
+            made[sanitizer] = stub_jobs.build(folder, sanitizer)
+        return made[sanitizer]
+
+    return build

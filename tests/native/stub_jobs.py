@@ -7,7 +7,7 @@ A rank's script has one command per line (tests/native/stub/stub_job.c):
     group | end | simulate       finalize|destroy|abort NAME        try COMMAND (whatever it gives)
     OP NAME COUNT TYPE REDOP PEER STREAM                            sync STREAM | syncall | kernel STREAM US
     capture STREAM 0|1           fork                               sleep MS | await FILE | touch FILE
-    repeat N … again
+    repeat N … again                                                eventcalls
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pacehound.instrument import shim
 
 HERE = Path(__file__).resolve().parent / "stub"
 NATIVE = Path(__file__).resolve().parents[2] / "collector" / "native"
+STUB = [HERE / name for name in ("stub_nccl.c", "stub_device.c", "stub_events.c")]
 COMPILER = shim.compiler()
 JOB = "stub-job"
 
@@ -51,8 +52,7 @@ def build(folder: Path, sanitizer: str = "") -> Built:
     extra = [f"-fsanitize={sanitizer}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"] if sanitizer else []
     common = [COMPILER, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", f"-I{NATIVE}", f"-I{HERE}", *extra]
     nccl, library = folder / "libnccl.so.2", folder / shim.NAME
-    stub = [str(HERE / "stub_nccl.c"), str(HERE / "stub_device.c")]
-    run([*common, "-fPIC", "-shared", "-Wl,-soname,libnccl.so.2", *stub, "-o", str(nccl), "-lpthread"])
+    run([*common, "-fPIC", "-shared", "-Wl,-soname,libnccl.so.2", *map(str, STUB), "-o", str(nccl), "-lpthread"])
     links = [str(nccl), "-Wl,-rpath,$ORIGIN", "-lpthread"]
     if sanitizer:
         flags = [flag for flag in shim.FLAGS if not flag.startswith(("-O", "-std"))]
@@ -158,6 +158,7 @@ class Ring:
 
     groups: list[Group] = field(default_factory=list)
     calls: list[dict[str, int]] = field(default_factory=list)
+    completed: list[dict[str, int]] = field(default_factory=list)
     destroyed: list[bytes] = field(default_factory=list)
 
 
@@ -177,6 +178,8 @@ FIELDS = (
     "seq",
     "count",
     "launch_ns",
+    "start_ns",
+    "end_ns",
     "stream",
     "group",
 )
@@ -210,9 +213,10 @@ def read_ring(path: Path) -> Ring:
             )
         elif kind == rings.DESTROY:
             ring.destroyed.append(handle)
-        elif kind == rings.LAUNCH:
+        elif kind in (rings.LAUNCH, rings.COMPLETE):
             call = {name: int(prefix[name]) for name in FIELDS}
-            ring.calls.append(call | {"handle": handle, "rank": int(prefix["rank"])})  # type: ignore[dict-item]
+            of_kind = ring.calls if kind == rings.LAUNCH else ring.completed
+            of_kind.append(call | {"handle": handle, "rank": int(prefix["rank"])})  # type: ignore[dict-item]
     return ring
 
 

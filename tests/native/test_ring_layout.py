@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.sources import rings
 from pacehound.instrument import layout
 
 NATIVE = Path(__file__).resolve().parents[2] / "collector" / "native"
@@ -119,6 +120,7 @@ def test_record_kinds_and_flags_have_the_numbers_of_the_header() -> None:
     markers = "OPTIMIZER_STEP CHECKPOINT_BEGIN CHECKPOINT_END EVALUATION_BEGIN EVALUATION_END"
     for name in f"{names} {markers}".split():
         assert getattr(layout, name) == named[name], name
+    assert named["TIMED"] == rings.TIMED
 
 
 def test_operations_agree_field_by_field(from_c: dict[str, int]) -> None:

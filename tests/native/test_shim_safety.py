@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -162,28 +161,6 @@ def test_garbage_in_what_we_share_crashes_nobody(new_job: NewJob, what: str, see
             rings.RingReader(path).read()
         except rings.UnreadableRing:
             pass
-
-
-@pytest.fixture(scope="module")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Built]:
-    made: dict[str, Built] = {}
-
-    def build(sanitizer: str) -> Built:
-        if stub_jobs.COMPILER is None:
-            pytest.skip("no C compiler")
-        if sanitizer not in made:
-            folder = tmp_path_factory.mktemp(sanitizer.replace(",", "-"))
-            (folder / "empty.c").write_text("int main(void) { return 0; }\n")
-            command = [stub_jobs.COMPILER, f"-fsanitize={sanitizer}", "empty.c", "-o", "empty"]
-            if (
-                subprocess.run(command, cwd=folder, capture_output=True).returncode
-                or subprocess.run([folder / "empty"]).returncode
-            ):
-                pytest.skip(f"this compiler has no {sanitizer} sanitizer")
-            made[sanitizer] = stub_jobs.build(folder, sanitizer)
-        return made[sanitizer]
-
-    return build
 
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from collector import control_block
-from collector.control_block import Command, Phase, Why
+from collector.control_block import Command, Phase, TimingPhase, TimingWhy, Why
 from tests.native import stub_jobs
 from tests.native.hybrid_job import Layout, start
 from tests.native.stub_jobs import COMPILER, NATIVE, Job, until
@@ -265,6 +265,8 @@ def test_the_layout_is_that_of_the_header(tmp_path: Path) -> None:
         pytest.skip("no C compiler")
     fields = "world_launched unnamed answers_id phase why arrived_ns drained_ns released_ns"
     fields += " trap_id round heartbeat_ns command hold_ms timeout_ms"
+    fields += " timing_cap_ppm timing_id timing_until_ns timing_rounds timing_every timing_answers_id timing_phase"
+    fields += " timing_why timing_every_now timed untimed event_ns"
     lines = "".join(
         f'    printf("{name.upper()} %zu\\n", offsetof(struct ph_control, {name}));\n' for name in fields.split()
     )
@@ -277,6 +279,8 @@ def test_the_layout_is_that_of_the_header(tmp_path: Path) -> None:
         name: int(value) for name, value in map(str.split, printed.splitlines())
     }
     header = (NATIVE / "control.h").read_text()
-    for enum, prefix in ((Command, "PH_"), (Phase, "PH_TRAP_"), (Why, "PH_WHY_")):
+    assert f"#define PH_CONTROL_VERSION {control_block.VERSION}u" in header
+    timing = ((TimingPhase, "PH_TIMING_"), (TimingWhy, "PH_TIMING_WHY_"))
+    for enum, prefix in ((Command, "PH_"), (Phase, "PH_TRAP_"), (Why, "PH_WHY_"), *timing):
         for member in enum:
             assert f"{prefix}{member.name} = {member.value}" in header

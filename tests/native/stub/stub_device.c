@@ -17,6 +17,7 @@ static struct stream {
     int outstanding, is_capturing, has_thread;
 } streams[MAX_STREAMS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Thread_local int capture_mode; /* 2: relaxed */
 
 static void make(void) {
     for (int i = 0; i < MAX_STREAMS; i++) {
@@ -42,6 +43,7 @@ static void *serve(void *argument) {
         pthread_mutex_unlock(&self->lock);
         if (work->kernel_us > 0) usleep((useconds_t)work->kernel_us);
         stub_run(work);
+        if (work->event) stub_reach(work->event);
         free(work);
         pthread_mutex_lock(&self->lock);
         self->outstanding--;
@@ -116,8 +118,16 @@ int cuCtxSetCurrent(void *context) { return context == streams ? 0 : 201; }
 
 int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuThreadExchangeStreamCaptureMode(int *mode) {
-    *mode = 0;
+    int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
     return 0;
+}
+
+int stub_is_forbidden(void) {
+    int is_any = 0;
+    for (uintptr_t i = 0; i < MAX_STREAMS; i++) is_any |= stub_is_capturing((cudaStream_t)i);
+    return is_any && capture_mode != 2;
 }
 
 int cuCtxSynchronize(void) {

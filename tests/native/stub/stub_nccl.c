@@ -132,6 +132,8 @@ static void launch(struct call *calls, int n) {
         for (int j = i; j < n; j++) same += calls[j].part.comm && calls[j].stream == calls[i].stream;
         struct stub_work *work = calloc(1, sizeof *work + (size_t)same * sizeof work->parts[0]);
         cudaStream_t stream = calls[i].stream;
+        const char *kernel_us = getenv("STUB_CALL_US");
+        if (kernel_us) work->kernel_us = atol(kernel_us);
         for (int j = i; j < n; j++) {
             if (!calls[j].part.comm || calls[j].stream != stream) continue;
             atomic_fetch_add(&calls[j].part.comm->outstanding, 1);

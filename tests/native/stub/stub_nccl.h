@@ -37,5 +37,7 @@ void stub_kernel(cudaStream_t stream, long microseconds);
 void stub_synchronize(cudaStream_t stream);
 int cuCtxSynchronize(void);
 void stub_capture(cudaStream_t stream, int is_on);
+/* How many calls the driver has had about events. */
+long stub_event_calls(void);
 
 #endif

@@ -34,6 +34,22 @@ def test_a_plugin_of_the_users_is_left_alone_and_the_job_does_not_start(
     assert not started.exists()
 
 
+def test_shim_and_plugin_are_not_loaded_together(tmp_path: Path) -> None:
+    """Both tell of every call, on communicators of their own: each would double the other's job."""
+    shim_library = Path("/cache") / shim.NAME
+    with pytest.raises(ValueError, match="both would tell of every call"):
+        profiler.preloaded(shim.preloaded({"LD_PRELOAD": "/a.so"}, shim_library), LIBRARY)
+    with pytest.raises(ValueError, match="both would tell of every call"):
+        shim.preloaded(profiler.preloaded({}, LIBRARY), shim_library)
+    assert shim.preloaded({"NCCL_PROFILER_PLUGIN": "inspector"}, shim_library)["NCCL_PROFILER_PLUGIN"] == "inspector"
+    started = tmp_path / "started"
+    command = ["run", "--nccl", "shim", "--nccl", "profiler", "--store", str(tmp_path / "s"), "--"]
+    answer = CliRunner().invoke(cli.pacehound, [*command, "touch", str(started)])
+    assert answer.exit_code == 2
+    assert "--nccl shim and --nccl profiler would both tell of every call: choose one" in answer.stderr
+    assert not started.exists()
+
+
 def test_doctor_says_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NCCL_PROFILER_PLUGIN", raising=False)
     monkeypatch.setattr(profiler, "find", lambda: None)
