@@ -1,0 +1,122 @@
+"""Real jobs whose rank 0 waits longer, and what the what-if analysis says that costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from collector.operations import operations_of
+from collector.ring_set import Refused, RingSet
+from collector.waiting import Intake
+from pacehound.clock import ClockPair
+from pacehound.instrument.launch import environment
+from pacehound.operations import Operations
+from pacehound.rounds import Rounds
+from pacehound.whatif.result import MOST_DISCREPANCY
+from streams.whatif.analysis import analyse, build
+from streams.whatif.live import live_trace
+from streams.whatif.prices import prices
+
+STEPS, EVERY = 24, 2
+MOST_RUNS = 3
+
+Made = TypeVar("Made")
+
+
+class Runs(Generic[Made]):
+    """The same job run again, up to three times: the machine is not ours alone, and one run may be disturbed."""
+
+    def __init__(self, run: Callable[[], Made]) -> None:
+        self._run = run
+        self._made: list[Made] = []
+
+    def __iter__(self) -> Iterator[Made]:
+        for number in range(MOST_RUNS):
+            if number == len(self._made):
+                self._made.append(self._run())
+            yield self._made[number]
+
+
+@dataclass(frozen=True)
+class Priced:
+    """By how much rank 0 slows the job down: as the analysis says, and as the clock says."""
+
+    estimated: float
+    measured: float
+    discrepancy: float
+    patterns: frozenset[str]
+
+    def is_within(self, difference: float) -> bool:
+        return self.discrepancy <= MOST_DISCREPANCY and abs(self.estimated - self.measured) <= difference
+
+
+def priced(operations: Sequence[Operations], rounds: Sequence[Rounds], measured: float) -> Priced:
+    """From recorded steps alone: the analysis never sees the healthy ones."""
+    built = build(live_trace(list(operations), list(rounds), "job"), Path("live"))
+    found = analyse(built)
+    (price,) = [fix for fix in prices(built.job, found) if (fix.what, fix.ranks) == ("worker", (0,))]
+    said = Priced(1 / (1 - price.gain), measured, found.discrepancy, frozenset(one.name for one in found.patterns))
+    print(f"S {found.slowdown:.3f}, {said}")
+    return said
+
+
+def run_job(script: Path, run_dir: Path, results: Path, *arguments: object, **environ: str) -> None:
+    """Four ranks of a script, watched."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", str(script)]
+    done = subprocess.run(
+        [*command, str(results), *map(str, arguments)],
+        env=environment(run_dir, "j", {**os.environ, "OMP_NUM_THREADS": "1", **environ}),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert not (run_dir / "notes").exists(), [path.read_text() for path in (run_dir / "notes").iterdir()]
+
+
+def step_times_s(results: Path) -> np.ndarray:
+    """By rank 0's own clock; the first is not known."""
+    ends_s = np.array(json.loads((results / "0.json").read_text()))
+    return np.diff(ends_s, prepend=np.nan)
+
+
+class Seen:
+    """What the job's ranks wrote, and when its rank 0 ended each step by its own clock."""
+
+    def __init__(self, run_dir: Path, results: Path) -> None:
+        ring_set = RingSet(run_dir / "rings", {}, set())
+        ring_set.discover()
+        intakes = []
+        for found in ring_set.read():
+            assert not isinstance(found, Refused), found
+            read = found.read
+            intakes.append(Intake(attempt=0, rank=found.header.rank, records=read.records, lost=read.lost))
+        ring_set.close()
+        clock = ClockPair(monotonic_ns=0, unix_ns=0)
+        (self.operations,) = operations_of(intakes, job="j", host="h", clock=clock)
+        self.step_s = step_times_s(results)
+
+    def of_level(self, level: int) -> Operations:
+        """The recorded steps of one factor, without the first after a change."""
+        step = self.operations.integers("step")
+        chosen = np.flatnonzero((step > level * STEPS) & (step < (level + 1) * STEPS))
+        return Operations(job="j", attempt=0, host="h", rows=self.operations.rows.take(chosen))
+
+    def priced(self, level: int) -> Priced:
+        """Against the first level: medians of step times."""
+        steps = [self.step_s[first * STEPS + 2 : (first + 1) * STEPS] for first in (level, 0)]
+        return priced([self.of_level(level)], [], float(np.median(steps[0]) / np.median(steps[1])))
+
+
+def seen_job(script: Path, run_dir: Path, results: Path, micro_batches: int, factors: Sequence[float]) -> Seen:
+    """Run a script that takes so many steps per factor, with every second of them recorded."""
+    run_job(script, run_dir, results, micro_batches, 0, STEPS, *factors, PACEHOUND_OPS_EVERY_STEPS=str(EVERY))
+    return Seen(run_dir, results)
