@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from collector.host_processes import HostProcesses, KnownProcess
 from collector.ledger import Ledger, LedgerState
 from collector.operations import operations_of
 from collector.outbox import Kind, Outbox, Outgoing
+from collector.own_cost import OwnCost, resident_bytes
 from collector.processes import PROC
 from collector.ring_set import Refused, RingSet
 from collector.run_folder import Ended, RunFolder
@@ -36,7 +37,7 @@ from pacehound import codec
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.calls import CallBatch
 from pacehound.errors import InvalidInput
-from pacehound.events import HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
+from pacehound.events import AgentCost, HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
 from pacehound.kafka_address import is_kafka, kafka_servers
 from pacehound.operations import Operations
 from pacehound.routing import host_stream
@@ -100,6 +101,8 @@ class Agent:
         Where /proc is.
     witness
         Sees what is besides calls; `None`: nobody looks.
+    cpu_ns
+        Processor time that this process has used.
 
     Raises
     ------
@@ -117,12 +120,16 @@ class Agent:
         *,
         proc: Path = PROC,
         witness: Witness | None = None,
+        cpu_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
         self._folder = folder
         self._job = folder.job()
         self._outbox = outbox
         self.delivery = Delivery(outbox, courier)
-        self._settings = settings.agent
+        self._cpu_ns = cpu_ns
+        self._cost = OwnCost(
+            settings.agent.flush_s, settings.stream.lateness_s / 2, budget_cores=settings.agent.cpu_budget_cores
+        )
         self.counts = AgentCounts()
         state = self._restored()
         self.ledger = Ledger(self._job.job, self._job.host, self._job.clock, state.ledger)
@@ -166,7 +173,9 @@ class Agent:
 
     def flush(self, now_ns: int) -> None:
         """Settle what was read so far, and save it with the promise that goes with it."""
-        self._next_flush_ns = now_ns + round(self._settings.flush_s * 1e9)
+        if slower := self._cost.look(now_ns, self._cpu_ns()):
+            self._say_once(slower)
+        self._next_flush_ns = now_ns + round(self._cost.flush_s * 1e9)
         self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="")
 
     def close(self, now_ns: int, why: str) -> None:
@@ -299,10 +308,20 @@ class Agent:
         messages = []
         for event in self._witness.seen() if self._witness is not None else ():
             try:
-                messages.append(_outgoing(event))
+                messages.append(
+                    _outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event)
+                )
             except ValueError as error:
                 self._say_once(f"{type(event).__name__} cannot be said: {error}")
         return messages
+
+    def _own(self) -> AgentCost:
+        return AgentCost(
+            cpu_cores=self._cost.cpu_cores,
+            resident_bytes=resident_bytes(),
+            flush_s=self._cost.flush_s,
+            dropped_calls=self._outbox.counts.dropped_calls,
+        )
 
     def _state(self) -> AgentState:
         return AgentState(

@@ -425,10 +425,33 @@ class SocketReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCost:
+    """What the agent of a host takes of it.
+
+    Attributes
+    ----------
+    cpu_cores
+        Over the last ten seconds; 0 before they are over.
+    resident_bytes
+        Its memory.
+    flush_s
+        How often it flushes: more seldom than it was told to (`agent.flush_s`) where it took more than its budget.
+    dropped_calls
+        Calls that it had to drop since it began, for the receiver was away too long.
+
+    """
+
+    cpu_cores: float = 0.0
+    resident_bytes: int = 0
+    flush_s: float = 0.0
+    dropped_calls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostVitals:
     """What the hardware of a host says of itself, every few seconds: it raises or lowers a hypothesis.
 
-    `oom_kills` counts processes of the job that the kernel has killed for memory.
+    `oom_kills` counts processes of the job that the kernel has killed for memory; `agent` is what we ourselves take.
     """
 
     job: str
@@ -439,6 +462,7 @@ class HostVitals:
     nics: tuple[NicReading, ...] = ()
     sockets: tuple[SocketReading, ...] = ()
     oom_kills: int = 0
+    agent: AgentCost | None = None
 
     def identity(self) -> str:
         """Names (job, attempt, host, time)."""

@@ -60,6 +60,8 @@ class AgentSettings:
     """Batches are cut after this at the latest, and progress is sent this often."""
     max_backlog_bytes: int = 64 * 1024 * 1024
     """Held while the head node or Kafka is away; beyond it the oldest calls are dropped and counted."""
+    cpu_budget_cores: float = 0.2
+    """Where the agent takes more than this over ten seconds, it flushes less often, down to every `lateness_s / 2`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -213,6 +214,10 @@ def _vitals(vitals: HostVitals) -> list[Row]:
         *(_socket(socket) for socket in vitals.sockets),
         {"kind": "host", "name": "", "ranks": [], "state": "", "numbers": {"oom_kills": vitals.oom_kills}},
     ]
+    if vitals.agent is not None:
+        readings.append(
+            {"kind": "agent", "name": "", "ranks": [], "state": "", "numbers": dataclasses.asdict(vitals.agent)}
+        )
     same = {"job": vitals.job, "attempt": vitals.attempt, "host": vitals.host, "time_ns": vitals.time_ns}
     return [{**same, **reading, "numbers": list(reading["numbers"].items())} for reading in readings]
 

@@ -28,13 +28,21 @@ class AgentRun:
         self.proc = ProcTree(path / "proc")
         self.door = Door()
         self.now_ns = 1_000 * MS
+        self.cpu_ns = 0
         self.start()
 
     def start(self) -> None:
         folder = RunFolder(self.path)
         self.courier = DirectCourier(self.door)
         self.outbox = Outbox(folder.outbox, self.settings.agent.max_backlog_bytes)
-        self.agent = Agent(folder, self.outbox, self.courier, self.settings, proc=self.proc.root)
+        self.agent = Agent(
+            folder,
+            self.outbox,
+            self.courier,
+            self.settings,
+            proc=self.proc.root,
+            cpu_ns=lambda: self.cpu_ns,
+        )
 
     def kill(self) -> None:
         """As kill -9 does: whatever was not saved is gone."""

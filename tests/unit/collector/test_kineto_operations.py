@@ -208,6 +208,7 @@ def test_a_job_has_every_rank_once(tmp_path, ranks, said):
         b"",
         b"\x1f\x8b",
     ],
+    ids=["cut", "cut before", "a number", "of numbers", "of no ranks", "without arguments", "nothing", "a magic"],
 )
 def test_damaged_files_are_refused_by_name(tmp_path, content):
     (tmp_path / "rank0.json.gz").write_bytes(content)

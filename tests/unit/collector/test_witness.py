@@ -157,3 +157,18 @@ def test_when_room_is_needed_what_explains_goes_before_what_it_explains(tmp_path
     assert outbox.make_room(40) == {}
     assert (len(outbox), outbox.held_bytes) == (3, 60)
     assert outbox.make_room(60) == {"c": Lost(calls=1)}
+
+
+def test_vitals_tell_what_the_agent_itself_takes(tmp_path: Path) -> None:
+    run = WitnessedRun(tmp_path)
+    run.ring(0).group([0])
+    for _ in range(12):
+        run.cpu_ns += 150 * MS
+        run.step(1_000)
+        run.vitals.finish()
+    first, *_, last = [vitals.agent for vitals in run.door.of(HostVitals)]
+    assert first is not None
+    assert last is not None
+    assert (first.cpu_cores, last.cpu_cores) == (0.0, 0.15)
+    assert last.resident_bytes > 10 << 20
+    assert (last.flush_s, last.dropped_calls) == (1.0, 0)

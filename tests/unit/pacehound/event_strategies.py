@@ -193,6 +193,7 @@ def event_of(kind):
             nics=st.lists(nic, max_size=2).map(tuple),
             sockets=st.lists(st.builds(events.SocketReading), max_size=2).map(tuple),
             oom_kills=NATURAL,
+            agent=st.none() | st.builds(events.AgentCost, cpu_cores=FLOAT, flush_s=FLOAT),
         )
     if kind is events.HostEvidence:
         stack = st.builds(events.RankStack, frames=st.lists(TEXT, max_size=2).map(tuple), doing=st.just("lock"))
