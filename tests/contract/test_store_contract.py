@@ -113,13 +113,15 @@ def test_every_event_is_written_once_and_what_has_no_table_is_counted(store):
     result = write(store, [call_batch(), operations(), *one_of_each()])
     assert result.not_stored == 3  # progress, tick, watermark
     expected = dict.fromkeys(VIEWS.values(), 1) | {"calls": 20, "host_samples": 2, "markers": 2, "findings": 3}
-    expected |= {"host_vitals": 4, "host_evidence": 2, "operations": 3}
+    expected |= {"host_vitals": 5, "host_evidence": 2, "operations": 3}
     assert counts(store) == expected
     assert {VIEWS[t]: n for t, n in result.rows.items()} == {v: n for v, n in expected.items() if n}
 
 
 def test_vitals_and_stacks_can_be_asked_for_by_name(store):
     write(store, one_of_each())
+    (agent,) = store.query("SELECT numbers['cpu_cores'] AS cores FROM host_vitals WHERE kind = 'agent'").to_pylist()
+    assert agent == {"cores": 0.05}
     sql = "SELECT kind, name, ranks, state, numbers['xid'] AS xid FROM host_vitals WHERE kind = 'gpu'"
     expected = {"kind": "gpu", "name": "GPU-1", "ranks": [2], "state": "sw_power_cap", "xid": 79.0}
     assert store.query(sql).to_pylist() == [expected]
