@@ -345,7 +345,7 @@ def test_a_worker_of_the_streams_concludes_the_same_whatever_lies_between(kafka:
 def good_rows() -> list[Event]:
     """Of every kind that is stored, on several partitions."""
     calls: list[Event] = [call_batch(ordinal=n, communicator=f"c{n % 5}") for n in range(60)]
-    return [*calls, *(event for event in one_of_each() if route(event)[0] in STORED)]
+    return [*calls, event_for(topics.OPS), *(event for event in one_of_each() if route(event)[0] in STORED)]
 
 
 def rows_by_table(store: Store) -> dict[str, list[tuple[str, ...]]]:
