@@ -1,4 +1,4 @@
-"""The stub NCCL, built once per session, and a folder in shared memory per test."""
+"""The stub NCCL and the profiler plugin, built once per session, and a folder in shared memory per test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native import stub_jobs
+from tests.native import plugin_jobs, stub_jobs
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +16,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> stub_jobs.Built:
     if stub_jobs.COMPILER is None:
         pytest.skip("no C compiler")
     return stub_jobs.build(tmp_path_factory.mktemp("stub"))
+
+
+@pytest.fixture(scope="session")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> plugin_jobs.Plugin:
+    if stub_jobs.COMPILER is None:
+        pytest.skip("no C compiler")
+    plugin_jobs.skip_where_memory_is_short()
+    return plugin_jobs.build(tmp_path_factory.mktemp("plugin"))
 
 
 @pytest.fixture

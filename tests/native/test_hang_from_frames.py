@@ -17,7 +17,6 @@ from pacehound.events import Finding, Incident
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 from tests.fakes.courier import DirectCourier, Door
-from tests.native import plugin_jobs, stub_jobs
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 
 UNIX_AHEAD_NS = 10**18
@@ -27,14 +26,6 @@ STARTED = 3
 LIMIT_S = 60
 SENT_RECEIVED = [(8, 9), (5, 8), (6, 5), (7, 6)]
 """By rank, chunks on channel 1, where the edge from 1 to 2 is dead: what was in the pipe has still been passed on."""
-
-
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
-    if stub_jobs.COMPILER is None:
-        pytest.skip("no C compiler")
-    plugin_jobs.skip_where_memory_is_short()
-    return plugin_jobs.build(tmp_path_factory.mktemp("plugin"))
 
 
 def script(rank: int) -> list[str]:

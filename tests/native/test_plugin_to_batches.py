@@ -16,18 +16,9 @@ from pacehound.calls import CallBatch, Sees
 from pacehound.events import Progress, Topology
 from pacehound.settings import Settings
 from tests.fakes.courier import DirectCourier, Door
-from tests.native import plugin_jobs, stub_jobs
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 
 UNIX_AHEAD_NS = 10**18
-
-
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
-    if stub_jobs.COMPILER is None:
-        pytest.skip("no C compiler")
-    plugin_jobs.skip_where_memory_is_short()
-    return plugin_jobs.build(tmp_path_factory.mktemp("plugin"))
 
 
 def script(rank: int, n_calls: int) -> list[str]:

@@ -38,14 +38,6 @@ int main(void) {
 """
 
 
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
-    if stub_jobs.COMPILER is None:
-        pytest.skip("no C compiler")
-    plugin_jobs.skip_where_memory_is_short()
-    return plugin_jobs.build(tmp_path_factory.mktemp("plugin"))
-
-
 @pytest.fixture
 def new_job(plugin: Plugin, tmp_path: Path) -> NewJob:
     def make(rank: int = 0, world: int | None = 2, of: Plugin | None = None) -> PluginJob:

@@ -14,21 +14,13 @@ import pytest
 
 from collector.sources import rings
 from pacehound.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, SOURCES
-from tests.native import plugin_jobs, stub_jobs
+from tests.native import plugin_jobs
 from tests.native.plugin_jobs import Plugin, PluginJob
 
 NewJob = Callable[..., PluginJob]
 APIS = [4, 5, 6]
 INIT = "init c abcdef12 2 0 world"
 REDUCE = "coll x c g AllReduce 1024 ncclFloat32 2 0 0 RING SIMPLE"
-
-
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> Plugin:
-    if stub_jobs.COMPILER is None:
-        pytest.skip("no C compiler")
-    plugin_jobs.skip_where_memory_is_short()
-    return plugin_jobs.build(tmp_path_factory.mktemp("plugin"))
 
 
 @pytest.fixture
