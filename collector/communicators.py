@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
-from numpy import frombuffer
+import numpy as np
+import numpy.typing as npt
 
 from collector.sources import rings
 from collector.sources.rings import Records
-from pacehound.calls import SOURCES, Sees
+from pacehound.calls import FIRST_PLACE, SOURCES, Sees
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
-from pacehound.events import NEVER, Topology
+from pacehound.events import NEVER, UNKNOWN_MEMBER, Topology
 
 BACKENDS = ("", "gloo", "nccl", "mpi", "ucc")  # position = the backend code of a PH_GROUP record
 GLOO = BACKENDS.index("gloo")
@@ -22,6 +23,8 @@ _C10D = {SOURCES.index("unknown"), *_HOOKS}
 
 MAX_WORLD_SIZE = (1 << 20) - 2
 """Ranks fit into 20 bits of a lane's number, peer + 1 as well."""
+MAX_CREATED_NS = 1 << 61
+"""A monotonic time above it is damage, and could not be told as Unix time."""
 
 
 def sees(source: int, backend: int) -> Sees:
@@ -45,6 +48,9 @@ class Communicator(msgspec.Struct, kw_only=True):
     name: str
     is_world: bool
     members: tuple[int, ...]
+    """World ranks in its order, `UNKNOWN_MEMBER` where none of this host stands and its source does not say who."""
+    counts_places: bool = False
+    """Its source names peers by their places in it."""
     world_size: int
     generation: int
     backend: int
@@ -75,6 +81,46 @@ class Communicator(msgspec.Struct, kw_only=True):
     def sees_completion(self) -> bool:
         """Whether every source of its calls sees when they end; before the first call, whether the hooks would."""
         return all(Sees.END in sees(source, self.backend) for source in self.sources or _HOOKS)
+
+    def admit(self, rank: int, members: tuple[int, ...]) -> None:
+        """A rank joins, and says who is in it, or where it stands.
+
+        Raises
+        ------
+        InvalidEvent
+            Others say otherwise.
+
+        """
+        if not self.counts_places:
+            agrees = sorted(members) == sorted(self.members)
+        else:
+            both = list(zip(self.members, members, strict=False))
+            agrees = len(members) == len(self.members) and all(
+                UNKNOWN_MEMBER in pair or pair[0] == pair[1] for pair in both
+            )
+            joined = tuple(max(pair) for pair in both)
+            agrees = agrees and joined.count(rank) == 1
+            self.members = joined if agrees else self.members
+        if not agrees:
+            raise InvalidEvent(
+                f"rank {rank} says {self.id} has members {list(members)}, others say it has {list(self.members)}"
+            )
+
+    def named(self, peers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Peers as events name them, shape `(n,)`: world ranks, or places where this host knows no more.
+
+        >>> Communicator(handle=b"", attempt=0, name="", is_world=False, members=(UNKNOWN_MEMBER, 7), world_size=8,
+        ...              generation=0, backend=2, timeout_ms=0, created_ns=0, counts_places=True).named(
+        ...     np.array([-1, 0, 1], np.int32)).tolist()
+        [-1, -2, 7]
+        """
+        if not self.counts_places:
+            return peers
+        rank = np.array(self.members, np.int32)[np.maximum(peers, 0)]
+        named: npt.NDArray[np.int32] = np.where(
+            peers < 0, peers, np.where(rank == UNKNOWN_MEMBER, FIRST_PLACE - peers, rank)
+        ).astype(np.int32)
+        return named
 
     def drop(self, calls: int) -> None:
         """Note that calls were lost; the next batch and the next progress say so."""
@@ -136,15 +182,12 @@ class Lane(msgspec.Struct, array_like=True):
 
 
 class PendingGroup(msgspec.Struct):
-    """A PH_GROUP record whose PH_MEMBERS are still to come; or, with `index`, the other ranks' PH_PLACE."""
+    """A PH_GROUP record of which PH_MEMBERS or PH_PLACE are still to come."""
 
     record: bytes
     rank: int
     attempt: int
     members: list[int]
-    index: int = -1
-    is_gone: bool = False
-    """The rank has destroyed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,14 +198,8 @@ class Joined:
     communicator: Communicator
 
 
-UNPLACED_NS = 10_000_000_000
-"""Ranks of one host make a communicator at the same time: who has not said its place by then is on another host."""
-FORGET_NS = 60_000_000_000
-"""By then nothing of a communicator that is gone waits any more."""
-
-
 class GroupReader:
-    """Puts the records of a group together: PH_GROUP and PH_MEMBERS per rank and handle, or PH_PLACE over all ranks.
+    """Puts the records of a group together, per rank and handle: PH_GROUP, then PH_MEMBERS or PH_PLACE.
 
     Parameters
     ----------
@@ -174,8 +211,8 @@ class GroupReader:
     def __init__(self, pending: dict[bytes, PendingGroup] | None = None) -> None:
         self.pending = pending if pending is not None else {}
 
-    def take(self, record: Records, attempt: int) -> list[Joined]:
-        """One record of these kinds, shape `(1,)`; who has joined, once all members are known.
+    def take(self, record: Records, attempt: int) -> Joined | None:
+        """One record of these kinds, shape `(1,)`; who has joined, once all is known that the rank says.
 
         Raises
         ------
@@ -185,81 +222,52 @@ class GroupReader:
         """
         prefix = record.view(rings.CALL)[0]
         kind, rank = int(prefix["kind"]), int(prefix["rank"])
-        handle = bytes(prefix["handle"])
-        key = handle + rank.to_bytes(4, "little")
+        key = bytes(prefix["handle"]) + rank.to_bytes(4, "little")
         if kind == rings.GROUP:
             self.pending[key] = PendingGroup(record.tobytes(), rank, attempt, [])
         group = self.pending.get(key)
         if group is None:
-            return []
+            return None
         if kind == rings.PLACE:
-            index, size = int(record.view(rings.PLACE_BODY)[0]["index"]), _n_members(group)
-            if not 0 <= index < size:
-                del self.pending[key]
-                raise InvalidEvent(f"rank {rank} says it has place {index} in a communicator of {size}")
-            group.index = index
-            return self._all_placed(handle)
+            del self.pending[key]
+            return _placed(group, int(record.view(rings.PLACE_BODY)[0]["index"]))
         if kind == rings.MEMBERS:
             body = record.view(rings.MEMBERS_BODY)[0]
             count = min(max(int(body["n_members"]), 0), rings.MEMBERS_PER_RECORD)
             group.members += [int(member) for member in body["members"][:count]]
         if len(group.members) < _n_members(group):
-            return []
+            return None
         del self.pending[key]
-        return [_joined(group)]
-
-    def unplaced(self, now_ns: int) -> set[bytes]:
-        """Handles of communicators whose other members are on other hosts: nobody here can say who they are."""
-        for key, group in list(self.pending.items()):
-            if group.is_gone and _created_ns(group) + FORGET_NS < now_ns:
-                del self.pending[key]
-        return {
-            key[:16]
-            for key, group in self.pending.items()
-            if group.index >= 0 and _created_ns(group) + UNPLACED_NS < now_ns
-        }
-
-    def leave(self, handle: bytes, rank: int) -> None:
-        """A rank has destroyed a communicator, whether its members ever were known or not."""
-        group = self.pending.get(handle + rank.to_bytes(4, "little"))
-        if group is not None:
-            group.is_gone = True
-
-    def _all_placed(self, handle: bytes) -> list[Joined]:
-        placed = {key: group for key, group in self.pending.items() if key[:16] == handle and group.index >= 0}
-        members = [group.rank for group in sorted(placed.values(), key=lambda group: group.index)]
-        wanted = _n_members(next(iter(placed.values())))
-        if len(members) < wanted:
-            return []
-        for key, group in placed.items():
-            group.members = members
-            del self.pending[key]
-        if sorted(group.index for group in placed.values()) != list(range(wanted)):
-            raise InvalidEvent(
-                f"ranks {members} say that they have places {[group.index for group in placed.values()]} "
-                f"in a communicator of {wanted}"
-            )
-        return [_joined(group) for group in placed.values()]
-
-
-def _created_ns(group: PendingGroup) -> int:
-    return int(frombuffer(group.record, rings.GROUP_BODY)[0]["created_ns"])
+        return _joined(group, tuple(group.members))
 
 
 def _n_members(group: PendingGroup) -> int:
-    return int(frombuffer(group.record, rings.GROUP_BODY)[0]["n_members"])
+    return int(np.frombuffer(group.record, rings.GROUP_BODY)[0]["n_members"])
 
 
-def _joined(group: PendingGroup) -> Joined:
-    body = frombuffer(group.record, rings.GROUP_BODY)[0]
+def _placed(group: PendingGroup, place: int) -> Joined:
+    """The group of a rank that knows nobody's place but its own."""
+    size = _n_members(group)
+    if not 0 <= place < size <= MAX_WORLD_SIZE:
+        raise InvalidEvent(f"rank {group.rank} says it has place {place} in a communicator of {size}")
+    members = [UNKNOWN_MEMBER] * size
+    members[place] = group.rank
+    return _joined(group, tuple(members), counts_places=True)
+
+
+def _joined(group: PendingGroup, members: tuple[int, ...], *, counts_places: bool = False) -> Joined:
+    body = np.frombuffer(group.record, rings.GROUP_BODY)[0]
     name = bytes(body["name"]).split(b"\0", 1)[0].decode(errors="replace")
     world_size = int(body["world_size"])
-    members = tuple(group.members)
     if not 0 < world_size <= MAX_WORLD_SIZE:
         raise InvalidEvent(f"group {name!r} says its world has {world_size} ranks")
-    if group.rank not in members or len(set(members)) != len(members):
+    created_ns = int(body["created_ns"])
+    if created_ns >= MAX_CREATED_NS:
+        raise InvalidEvent(f"group {name!r} was made {created_ns} ns after the machine was started")
+    known = [member for member in members if not (counts_places and member == UNKNOWN_MEMBER)]
+    if group.rank not in known or len(set(known)) != len(known):
         raise InvalidEvent(f"rank {group.rank} says it joined {name!r} with members {list(members)}")
-    if min(members) < 0 or max(members) >= world_size:
+    if min(known) < 0 or max(known) >= world_size or len(members) > world_size:
         raise InvalidEvent(f"group {name!r} has members {list(members)} outside its world of {world_size}")
     communicator = Communicator(
         handle=bytes(body["handle"]),
@@ -267,10 +275,11 @@ def _joined(group: PendingGroup) -> Joined:
         name=name,
         is_world=bool(body["is_world"]),
         members=members,
+        counts_places=counts_places,
         world_size=world_size,
         generation=int(body["generation"]),
         backend=int(body["backend"]),
         timeout_ms=int(body["timeout_ms"]),
-        created_ns=int(body["created_ns"]),
+        created_ns=created_ns,
     )
     return Joined(rank=group.rank, communicator=communicator)

@@ -42,11 +42,9 @@ class Directory:
         for known in self.known:
             if known.handle[:8] != communicator.handle[:8]:
                 continue
-            if known.handle != communicator.handle or sorted(known.members) != sorted(communicator.members):
-                raise InvalidEvent(
-                    f"rank {rank} says {communicator.id} has members {list(communicator.members)}, "
-                    f"others say {known.id} has {list(known.members)}"
-                )
+            if known.handle != communicator.handle:
+                raise InvalidEvent(f"rank {rank} joins {communicator.id}, whose first half is also {known.id}'s")
+            known.admit(rank, communicator.members)
             if rank in known.host_ranks:
                 return False
             known.host_ranks.append(rank)
@@ -86,21 +84,23 @@ class Directory:
         """Which records are of a rank that has left their communicator."""
         return _is_in(_pairs_of(numbers, records), self._pairs([known.left for known in self.known]))
 
-    def name_peers(self, numbers: Int64Array, records: Records) -> BoolArray:
-        """Turn peers that count within their communicator into world ranks, in place; which of the records cannot be.
+    def is_wrong_peer(self, numbers: Int64Array, records: Records) -> BoolArray:
+        """Which calls name a place for a peer that their communicator does not have.
 
-        `records` are viewed as `CALL` and all of known communicators. A record that was turned says so no more.
+        `records` are viewed as `CALL` and all of known communicators. Places become world ranks, in place, where the
+        communicator counts in ranks; elsewhere a peer stays a place until it is told (`Communicator.named`).
         """
         is_wrong = np.zeros(len(records), np.bool_)
-        is_local = (records["flags"] & rings.LOCAL_PEER) != 0
-        for number in np.unique(numbers[is_local]).tolist():
-            members = np.array(self.known[number].members, np.int32)
-            at = np.flatnonzero(is_local & (numbers == number))
+        is_place = (records["flags"] & rings.LOCAL_PEER) != 0
+        for number in np.unique(numbers[is_place]).tolist():
+            known = self.known[number]
+            at = np.flatnonzero(is_place & (numbers == number))
             peers = records["peer"][at]
-            has_place = (peers >= 0) & (peers < len(members))
+            has_place = (peers >= 0) & (peers < len(known.members))
             is_wrong[at[~has_place]] = True
-            records["peer"][at[has_place]] = members[peers[has_place]]
-        records["flags"][is_local] &= np.uint8(~rings.LOCAL_PEER & 0xFF)
+            if not known.counts_places:
+                records["peer"][at[has_place]] = np.array(known.members, np.int32)[peers[has_place]]
+        records["flags"][is_place] &= np.uint8(~rings.LOCAL_PEER & 0xFF)
         return is_wrong
 
     def sees_end(self, numbers: Int64Array, records: Records) -> BoolArray:

@@ -69,7 +69,6 @@ class LedgerCounts:
     unmatched: int = 0
     late_rows: int = 0
     lost_records: int = 0
-    unplaced: int = 0
     unnamed: int = 0
     reasons: list[str] = field(default_factory=list)
 
@@ -264,7 +263,8 @@ class Ledger:
         is_group = np.isin(kinds, (rings.GROUP, rings.MEMBERS, rings.PLACE))
         for at in np.flatnonzero(is_group).tolist():
             try:
-                for joined in self._groups.take(batch.records[at : at + 1], int(batch.attempts[at])):
+                joined = self._groups.take(batch.records[at : at + 1], int(batch.attempts[at]))
+                if joined is not None:
                     joined.communicator.first_ordinal = self._first_ordinal
                     has_joined |= self._directory.join(joined.communicator, joined.rank)
             except InvalidEvent as error:
@@ -286,9 +286,9 @@ class Ledger:
         calls["source"] = np.where(calls["source"] < len(SOURCES), calls["source"], 0)
         numbers = self._directory.numbers(calls)
         has_joined = self._directory.has_joined(numbers, calls)
-        must_wait[at[~has_joined & ~self._is_unplaced(calls, now_ns)]] = True
+        must_wait[at[~has_joined]] = True
         at, calls, numbers = at[has_joined], calls[has_joined], numbers[has_joined]
-        is_wrong = self._directory.name_peers(numbers, calls)
+        is_wrong = self._directory.is_wrong_peer(numbers, calls)
         if is_wrong.any():
             self.counts.refuse(f"{_describe(calls[is_wrong][0])}: no such peer", int(is_wrong.sum()))
             at, calls, numbers = at[~is_wrong], calls[~is_wrong], numbers[~is_wrong]
@@ -321,20 +321,6 @@ class Ledger:
         of_rows = np.concatenate((of_rows, numbers[alone]))
         self._note_completions(call_rows.lane_numbers(of_rows, rows), rows)
         return np.concatenate((final, rows)), np.concatenate((numbers[is_final], of_rows))
-
-    def _is_unplaced(self, calls: Records, now_ns: int) -> BoolArray:
-        """Which calls are on a communicator that spans hosts and of which nobody here knows the members."""
-        handles = self._groups.unplaced(now_ns)
-        is_unplaced: BoolArray = np.isin(
-            calls["handle_high"], np.frombuffer(b"".join(handle[:8] for handle in handles), np.uint64)
-        )
-        if is_unplaced.any():
-            self.counts.unplaced += int(is_unplaced.sum())
-            self.counts.say(
-                f"{len(handles)} communicators span hosts and only NCCL knows their members: "
-                "what the NCCL shim sees of them is left out"
-            )
-        return is_unplaced
 
     def _note_sources(self, numbers: Int64Array, calls: Records, is_launch: BoolArray) -> None:
         is_captured = is_launch & ((calls["flags"] & rings.CAPTURED) != 0)
@@ -428,8 +414,6 @@ class Ledger:
                 self._open.doubt(ranks, _first_time(intake.records, now_ns))
 
     def _note_left(self, destroyed: set[tuple[bytes, int]], gone: set[tuple[int, int]]) -> None:
-        for handle, rank in destroyed:
-            self._groups.leave(handle, rank)
         for known in self._directory.known:
             for rank in known.host_ranks:
                 has_left = (known.handle, rank) in destroyed or (known.attempt, rank) in gone
@@ -464,9 +448,10 @@ class Ledger:
         for number, lane in sorted(self._lanes.items()):
             communicator, rank, peer, direction = call_rows.pair_of_lane(number)
             if direction:
+                named = self._directory.known[communicator].named(np.array([peer], np.int32))
                 pairs.setdefault((communicator, rank), []).append(
                     PairProgress(
-                        peer=peer,
+                        peer=int(named[0]),
                         direction=DIRECTIONS[direction],
                         last_launched=lane.last_launched,
                         last_completed=lane.last_completed,

@@ -205,7 +205,7 @@ class OpenCalls:
                     count=int(call["count"]),
                     dtype=_name(DTYPES, call["dtype"]),
                     launch_ns=clock.to_unix_ns(int(call["launch_ns"])),
-                    peer=int(call["peer"]),
+                    peer=int(directory.known[int(numbers[at])].named(call["peer"][None])[0]),
                     direction=_name(DIRECTIONS, call["direction"]),
                     redop=_name(REDOPS, call["redop"]),
                     algorithm=_name(ALGORITHMS, call["algorithm"]),
@@ -233,9 +233,10 @@ def _running(
         is_it = (calls["seq"] == operation.seq) & (calls["rank"] == operation.rank)
         is_it &= (calls["handle_high"] == operation.communicator) & (calls["direction"] == operation.direction)
         for at in np.flatnonzero(is_it).tolist():
-            members = directory.known[int(numbers[at])].members
-            has_place = 0 <= operation.peer < len(members)
-            if not operation.direction or (has_place and members[operation.peer] == calls["peer"][at]):
+            known = directory.known[int(numbers[at])]
+            has_place = 0 <= operation.peer < len(known.members)
+            peer = operation.peer if known.counts_places or not has_place else known.members[operation.peer]
+            if not operation.direction or (has_place and peer == calls["peer"][at]):
                 found[at] = transfers
     return found
 

@@ -144,7 +144,7 @@ def batches(
             communicator.ordinals[source] = ordinal + 1
             dropped, communicator.dropped_unsaid = communicator.dropped_unsaid, 0
             yield CallBatch.from_columns(
-                _columns(part, offset_ns),
+                {**_columns(part, offset_ns), "peer": communicator.named(part["peer"])},
                 job=job,
                 attempt=communicator.attempt,
                 host=host,
@@ -158,7 +158,7 @@ def batches(
 
 def _columns(rows: Records, offset_ns: int) -> dict[str, npt.NDArray[Any]]:
     columns: dict[str, npt.NDArray[Any]] = {
-        name: rows[name] for name in ("rank", "seq", "count", "peer", "channels", "send_count", "recv_count")
+        name: rows[name] for name in ("rank", "seq", "count", "channels", "send_count", "recv_count")
     }
     columns["direction"] = rows["direction"]
     for name, names in (("op", OPS), ("dtype", DTYPES), ("redop", REDOPS)):

@@ -27,6 +27,8 @@ OP_CODE = {name: code for code, name in enumerate(OPS)}
 DTYPE_CODE = {name: code for code, name in enumerate(DTYPES)}
 
 NO_PEER = -1
+FIRST_PLACE = -2
+"""A peer from here downwards is the place `FIRST_PLACE - peer` in the communicator: whose, its host does not know."""
 UNKNOWN_COUNT = -1
 
 

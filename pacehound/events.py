@@ -19,6 +19,9 @@ NEVER = -1
 MAX_WORLD_RANKS = 1 << 20
 """No job has more; what is kept about a communicator grows with its largest rank."""
 
+UNKNOWN_MEMBER = -1
+"""Stands among the members of a communicator where its host does not know whose place it is."""
+
 UNTOLD = -2
 """Stands where the source does not say how far a rank is: no number, and no less than any other."""
 
@@ -40,6 +43,13 @@ class Topology:
     """A host says who is in a communicator and which of its own ranks are.
 
     It stands in `calls` before the first call of that host on the communicator, and in `topology` (compacted).
+
+    Attributes
+    ----------
+    members
+        World ranks in the order of the communicator. NCCL tells a rank its own place and nobody else's: where a source
+        knows no more, the places of other hosts' ranks hold `UNKNOWN_MEMBER`, and all hosts together say who is in it.
+
     """
 
     job: str
@@ -61,10 +71,15 @@ class Topology:
             raise InvalidEvent(f"a world of {self.world_size} ranks; at most {MAX_WORLD_RANKS} can be watched")
         if not self.members:
             raise InvalidEvent(f"communicator {self.name!r} has no members")
-        _check_ranks("members", self.members, self.world_size)
+        _check_ranks("members", tuple(rank for rank in self.members if rank != UNKNOWN_MEMBER), self.world_size)
         strangers = sorted(set(self.host_ranks) - set(self.members))
         if strangers:
             raise InvalidEvent(f"host {self.host!r} announces ranks {strangers} that are no members of {self.name!r}")
+
+    @property
+    def is_partial(self) -> bool:
+        """The host does not know all members."""
+        return UNKNOWN_MEMBER in self.members
 
     def identity(self) -> str:
         """Names (job, attempt, communicator, host, its ranks)."""

@@ -36,7 +36,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, TracesData
 
-from pacehound.calls import DIRECTIONS, DTYPES, NO_PEER, OPS, REDOPS, UNKNOWN_COUNT, CallBatch, Sees
+from pacehound.calls import DIRECTIONS, DTYPES, FIRST_PLACE, NO_PEER, OPS, REDOPS, UNKNOWN_COUNT, CallBatch, Sees
 from pacehound.codec import MAX_MESSAGE_BYTES
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, Unavailable
 from pacehound.identity import digest, round_trace_id
@@ -137,7 +137,8 @@ class SpanReader:
 def spans_of_calls(batch: CallBatch) -> list[ReadableSpan]:
     """Each call of a batch as a plain span, one per row; rows without any instant are left out.
 
-    Needs opentelemetry-sdk (`pacehound[embedded]`).
+    So are sends and receives of whose peer the place alone is known: the rank names the trace. Needs opentelemetry-sdk
+    (`pacehound[embedded]`).
     """
     codes = {name: batch.codes(name).tolist() for name in ("op", "dtype", "redop", "direction")}
     names = ("rank", "seq", "peer", "count", "launch_ns", "start_ns", "end_ns")
@@ -146,6 +147,8 @@ def spans_of_calls(batch: CallBatch) -> list[ReadableSpan]:
     for i in range(len(batch)):
         call = {name: values[i] for name, values in columns.items()}
         direction = DIRECTIONS[codes["direction"][i]]
+        if direction != "none" and call["peer"] <= FIRST_PLACE:
+            continue
         op, dtype, redop = OPS[codes["op"][i]], DTYPES[codes["dtype"][i]], REDOPS[codes["redop"][i]]
         details = {"pacehound.count": call["count"], "pacehound.dtype": dtype, "pacehound.redop": redop}
         spans += _span(

@@ -16,6 +16,7 @@ from pacehound.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.errors import InvalidEvent
 from pacehound.events import (
     OPTIMIZER_STEP,
+    UNKNOWN_MEMBER,
     CallSignature,
     IterationSample,
     Markers,
@@ -123,7 +124,7 @@ class CommunicatorOperator:
 
     def on_topology(self, topology: Topology) -> list[StageOneEvent]:
         """A host announces itself, or more of its ranks."""
-        if topology.members != self.members:
+        if not self._agrees(topology.members):
             raise InvalidEvent(
                 f"host {topology.host!r} says communicator {self.communicator} has {len(topology.members)} members "
                 f"{list(topology.members)[:8]}; it was announced with {len(self.members)}: {list(self.members)[:8]}"
@@ -143,7 +144,14 @@ class CommunicatorOperator:
             known.ranks |= ranks
             known.closed = False
             self._gone -= known.ranks
-        return [topology]
+        return [replace(topology, members=self.members)]
+
+    def _agrees(self, members: tuple[int, ...]) -> bool:
+        """Whether a host that may not know all of them says the same."""
+        if members == self.members:
+            return True
+        pairs = zip(members, self.members, strict=False)
+        return len(members) == len(self.members) and all(said in (known, UNKNOWN_MEMBER) for said, known in pairs)
 
     def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
         """A host's rows; they wait in the grid until a progress promises that all are there."""

@@ -20,6 +20,7 @@ from pacehound.operations import Operations
 from pacehound.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
 from streams.communicator import CommunicatorOperator, StageOneEvent
+from streams.scattered import ScatteredCommunicator
 
 StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
 """What stage two reads: results of communicators, and what hosts say as it is."""
@@ -45,7 +46,7 @@ class StageOne:
 
     def __init__(self, settings: Settings) -> None:
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
-        self.communicator: CommunicatorOperator | None = None
+        self.communicator: CommunicatorOperator | ScatteredCommunicator | None = None
         self.is_closed = False
         """All that was to come has come; what comes all the same was sent twice."""
         self._host: HostSample | None = None
@@ -77,10 +78,11 @@ class StageOne:
             case Topology() | CallBatch() | Markers() | Progress() if self.is_closed:
                 return []
             case Topology():
-                operator = self.communicator or CommunicatorOperator(event, self._lateness_ns)
+                kind = ScatteredCommunicator if event.is_partial else CommunicatorOperator
+                operator = self.communicator or kind(event, self._lateness_ns)
                 announced = operator.on_topology(event)
                 self.communicator = operator
-                return list(announced)
+                return self._told(announced)
             case Tick():
                 return [] if self.communicator is None else self._told(self.communicator.on_tick(event))
             case CallBatch():
@@ -114,7 +116,7 @@ class StageOne:
         """Keep of a key that is closed what tells a repeat, and nothing else."""
         self.communicator = None
 
-    def _known(self, event: CallBatch | Markers | Progress) -> CommunicatorOperator:
+    def _known(self, event: CallBatch | Markers | Progress) -> CommunicatorOperator | ScatteredCommunicator:
         if self.communicator is None:
             raise InvalidEvent(
                 f"{type(event).__name__} of host {event.host!r} on communicator {event.communicator}, "

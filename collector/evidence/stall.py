@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from pacehound.calls import FIRST_PLACE
 from pacehound.events import OpenCall, PairProgress, Progress, RankProgress
 
 MAX_STACKS = 8
@@ -164,5 +165,8 @@ def _why_waiting(one: _Waiting, now_ns: int) -> str:
     call = one.call
     where = f"{call.op} {call.seq} on communicator {one.communicator[:12]}"
     if call.direction != "none":
-        where = f"{call.op} {call.seq} with rank {call.peer}"
+        peer = (
+            f"rank {call.peer}" if call.peer > FIRST_PLACE else f"place {FIRST_PLACE - call.peer} of its communicator"
+        )
+        where = f"{call.op} {call.seq} with {peer}"
     return f"rank {one.rank} has been in {where} for {(now_ns - call.launch_ns) / 1e9:.0f} s"

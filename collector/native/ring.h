@@ -62,7 +62,7 @@ enum ph_record_kind {
     PH_EXIT = 6,     /* the process is about to leave: text says why ("" in good order, else the exception) */
     PH_DESTROY = 7,  /* a communicator is gone; calls still open on it are given up */
     PH_PLACE = 8,    /* after a PH_GROUP in place of PH_MEMBERS, by a source that is told nobody's place but its own:
-                        the members are known when all of them have said theirs */
+                        the members are known when all of them have said theirs, maybe on other hosts */
     PH_OPERATION = 9, /* an operation of a training step that was recorded for what-if; the handle is zero */
 };
 

@@ -102,6 +102,17 @@ def test_the_columns_the_writer_fills_are_those_of_the_tables(store):
             assert arrow_of[plain] == arrow, (table, name)
 
 
+def test_members_that_each_host_knows_in_part_are_whole_in_the_view_of_communicators(store):
+    told = [
+        Topology(job="j", attempt=0, time_ns=5, host=host, communicator="c", name="p", is_world=False,
+                 members=members, host_ranks=tuple(rank for rank in members if rank >= 0), world_size=8)
+        for host, members in (("a", (7, -1, -1)), ("b", (-1, 0, -1)), ("b", (-1, 0, 3)))
+    ]  # fmt: skip
+    write(store, told)
+    (known,) = store.query("SELECT hosts, members, members[-1 - (-4)] AS at_place_2 FROM communicators").to_pylist()
+    assert (sorted(known["hosts"]), known["members"], known["at_place_2"]) == (["a", "b"], [7, 0, 3], 3)
+
+
 def test_what_makes_a_row_the_same_is_the_order_of_its_table(store):
     sql = "SELECT name, sorting_key FROM system.tables WHERE database = currentDatabase() AND name LIKE 'stored_%'"
     keys = {row["name"]: tuple(row["sorting_key"].split(", ")) for row in store.query(sql).to_pylist()}

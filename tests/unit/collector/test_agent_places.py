@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from collector.sources import rings
-from pacehound.calls import CallBatch, Sees
-from pacehound.events import Topology
+from pacehound.calls import FIRST_PLACE, CallBatch, Sees
+from pacehound.events import UNKNOWN_MEMBER, Progress, Topology
 from tests.fakes.agent_run import MS, AgentRun
 from tests.fakes.ring_file import RingFile
 
@@ -24,7 +24,7 @@ def place(ring: RingFile, index: int, size: int, created_ns: int = 1) -> None:
     ring.raw(rings.PLACE, struct.pack("<ii", size, index), handle=PAIR)
 
 
-def test_the_members_are_known_when_all_have_said_their_place_and_peers_become_world_ranks(tmp_path: Path) -> None:
+def test_peers_are_named_by_their_places_until_their_ranks_have_said_theirs(tmp_path: Path) -> None:
     run = AgentRun(tmp_path)
     first, second = run.ring(3), run.ring(1)
     place(first, 0, 2)  # world rank 3 is rank 0 of the communicator
@@ -32,15 +32,25 @@ def test_the_members_are_known_when_all_have_said_their_place_and_peers_become_w
     first.call(rings.LAUNCH, 0, launch_ns=MS, handle=PAIR, op=10, direction=1, peer=1, flags=local, source=SHIM)
     first.call(rings.LAUNCH, 0, launch_ns=MS, handle=PAIR, op=4, peer=0, flags=local, source=SHIM)
     run.flush()
-    assert run.door.of(Topology) == []
-    run.kill()  # what is half known is remembered
+    assert [topology.members for topology in run.door.of(Topology)] == [(3, UNKNOWN_MEMBER)]
+    run.kill()  # what is known of it is remembered
     place(second, 1, 2)
+    first.call(rings.LAUNCH, 1, launch_ns=2 * MS, handle=PAIR, op=10, direction=1, peer=1, flags=local, source=SHIM)
     second.call(rings.LAUNCH, 0, launch_ns=2 * MS, handle=PAIR, op=11, direction=2, peer=0, flags=local, source=SHIM)
     run.flush()
-    assert {topology.members for topology in run.door.of(Topology)} == {(3, 1)}
+    assert run.door.of(Topology)[-1].members == (3, 1)
     rows = {(row["rank"], row["op"], row["peer"], row["direction"], row["seq"]) for row in run.door.rows()}
-    assert rows == {(3, "send", 1, "send", 0), (3, "broadcast", 3, "none", 0), (1, "recv", 3, "recv", 0)}
+    assert rows == {
+        (3, "send", FIRST_PLACE - 1, "send", 0),
+        (3, "broadcast", 3, "none", 0),
+        (3, "send", 1, "send", 1),
+        (1, "recv", 3, "recv", 0),
+    }
     assert {(batch.source, batch.sees) for batch in run.door.of(CallBatch)} == {("shim", Sees.LAUNCH)}
+    last = [progress for progress in run.door.of(Progress) if progress.communicator == PAIR.hex()][-1]
+    counted = {(theirs.rank, pair.peer, pair.last_launched) for theirs in last.ranks for pair in theirs.pairs}
+    assert counted == {(3, 1, 1), (1, 3, 0)}
+    assert run.agent.ledger.counts.refused == 0
 
 
 def test_a_peer_that_the_communicator_does_not_have_is_refused(tmp_path: Path) -> None:
@@ -55,30 +65,36 @@ def test_a_peer_that_the_communicator_does_not_have_is_refused(tmp_path: Path) -
     assert run.agent.ledger.counts.refused == 1
 
 
-def test_two_ranks_that_claim_one_place_make_no_communicator(tmp_path: Path) -> None:
+def test_who_claims_a_place_that_is_taken_has_not_joined(tmp_path: Path) -> None:
     run = AgentRun(tmp_path)
     for rank in (0, 1):
         place(run.ring(rank), 0, 2)
     run.flush()
-    assert run.door.of(Topology) == []
-    assert "places [0, 0]" in run.agent.ledger.counts.reasons[0]
+    assert {(topology.host_ranks, topology.members) for topology in run.door.of(Topology)} == {((0,), (0, -1))}
+    assert "rank 1 says 0707" in run.agent.ledger.counts.reasons[0]
 
 
-def test_calls_of_a_communicator_that_spans_hosts_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_a_rank_with_a_place_outside_of_its_communicator_has_not_joined(tmp_path: Path) -> None:
     run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    place(ring, 0, 2)
-    run.step(11_000)
+    place(run.ring(0), 2, 2)
+    run.flush()
+    assert run.door.of(Topology) == []
+    assert "place 2 in a communicator of 2" in run.agent.ledger.counts.reasons[0]
+
+
+def test_a_communicator_that_spans_hosts_is_told_with_the_places_of_this_one(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    ring = run.ring(2)
+    place(ring, 1, 4)
     ring.launch(0, MS, handle=PAIR, source=SHIM)
     run.flush()
-    assert run.door.rows() == []
-    assert run.agent.ledger.counts.unplaced == 1
-    assert run.agent.ledger.counts.refused == 0
+    (told,) = run.door.of(Topology)
+    assert (told.members, told.host_ranks, told.is_partial) == ((-1, 2, -1, -1), (2,), True)
+    assert [(row["rank"], row["seq"], row["peer"]) for row in run.door.rows()] == [(2, 0, -1)]
     ring.raw(rings.DESTROY, b"", handle=PAIR)
     run.flush()
-    run.step(60_000)
-    ring.launch(0, MS)  # of a communicator that nobody has said anything about
     run.flush()
+    assert [p for p in run.door.of(Progress) if p.communicator == PAIR.hex()][-1].closed
     assert run.agent.ledger.state().pending == {}
 
 
