@@ -79,6 +79,7 @@ def whatif(
     from streams.price_watch import window_price
     from streams.whatif.analysis import analyse_table
     from streams.whatif.live import live_trace
+    from streams.whatif.tensor_groups import tensor_groups
     from streams.whatif.timelines import timelines
 
     settings = Settings.load(os.environ, overrides)
@@ -89,9 +90,12 @@ def whatif(
         found, built = analyse_table(_read(trace), trace, meta, fixes, layers_per_stage)
     else:
         window = _stored(store, settings, str(job), attempt)
-        table = live_trace([window.operations], window.rounds, f"job {job}")
+        groups = tensor_groups([window.operations], window.rounds)
+        table = live_trace([window.operations], window.rounds, f"job {job}", groups)
         found, built = analyse_table(table, Path(str(job).replace("/", "_")), meta, fixes, layers_per_stage)
-        price = window_price(built, found, str(job), window.attempt, window.operations.time_ns, window.world_size)
+        price = window_price(
+            built, found, str(job), window.attempt, window.operations.time_ns, window.world_size, groups
+        )
     if png is not None:
         draw_workers(found, png)
     if timeline is not None:
@@ -113,10 +117,11 @@ def _read(trace: Path) -> OpTable:
     from collector.sources.kineto_operations import SUFFIXES, read_kineto
     from streams.whatif.live import live_trace
     from streams.whatif.reader import read_trace
+    from streams.whatif.tensor_groups import tensor_groups
 
     if trace.is_dir() or trace.name.endswith(SUFFIXES):
         job = read_kineto(trace)
-        return live_trace(job.operations, job.rounds, trace.name)
+        return live_trace(job.operations, job.rounds, trace.name, tensor_groups(job.operations, job.rounds))
     return read_trace(trace)
 
 

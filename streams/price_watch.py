@@ -17,6 +17,7 @@ from streams.whatif import optypes
 from streams.whatif.analysis import Built, analyse, build
 from streams.whatif.live import live_trace
 from streams.whatif.prices import prices
+from streams.whatif.tensor_groups import TensorGroups, tensor_groups
 
 MAX_BLOCKS_OF_ROUNDS = 20_000
 MAX_ROWS = 400_000
@@ -90,8 +91,9 @@ class PriceWatch:
         return [price]
 
     def _price(self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int) -> WhatIfPrice:
-        built = build(live_trace(taken, rounds, f"job {self._job}"), Path("live"))
-        return window_price(built, analyse(built), self._job, self._attempt, now_ns, world_size)
+        groups = tensor_groups(taken, rounds)
+        built = build(live_trace(taken, rounds, f"job {self._job}", groups), Path("live"))
+        return window_price(built, analyse(built), self._job, self._attempt, now_ns, world_size, groups)
 
     def _take(self, steps: list[int]) -> list[Operations]:
         """The operations of these steps; those of earlier ones, which are not whole, are dropped."""
@@ -114,7 +116,15 @@ class PriceWatch:
         return due
 
 
-def window_price(built: Built, found: WhatIf, job: str, attempt: int, now_ns: int, world_size: int) -> WhatIfPrice:
+def window_price(
+    built: Built,
+    found: WhatIf,
+    job: str,
+    attempt: int,
+    now_ns: int,
+    world_size: int,
+    groups: TensorGroups,
+) -> WhatIfPrice:
     """What an analysis of sampled steps says of their cost."""
     return WhatIfPrice(
         job=job,
@@ -130,7 +140,7 @@ def window_price(built: Built, found: WhatIf, job: str, attempt: int, now_ns: in
         slowdown=found.slowdown,
         waste=found.waste,
         discrepancy=found.discrepancy,
-        fixes=prices(built.job, found),
+        fixes=prices(built.job, found, groups),
         patterns=tuple(pattern.name for pattern in found.patterns),
     )
 

@@ -47,7 +47,8 @@ class ScatteredCommunicator:
         self.attempt = topology.attempt
         self.communicator = topology.communicator
         self._is_world = topology.is_world
-        self._members = [UNKNOWN_MEMBER] * len(topology.members)
+        self._members = np.full(len(topology.members), UNKNOWN_MEMBER, np.int32)
+        self._places: dict[int, int] = {}  # by rank
         self._created_ns = topology.time_ns
         self._lateness_ns = lateness_ns
         self._announced: dict[str, Topology] = {}
@@ -87,21 +88,19 @@ class ScatteredCommunicator:
                 f"host {topology.host!r} says communicator {self.communicator} has {len(topology.members)} members; "
                 f"it was announced with {len(self._members)}"
             )
-        members = list(self._members)
-        for place, rank in enumerate(topology.members):
-            if rank == UNKNOWN_MEMBER:
-                continue
-            if members[place] not in (UNKNOWN_MEMBER, rank) or rank in (*members[:place], *members[place + 1 :]):
+        said = {rank: place for place, rank in enumerate(topology.members) if rank != UNKNOWN_MEMBER}
+        for rank, place in said.items():
+            if self._members[place] not in (UNKNOWN_MEMBER, rank) or self._places.get(rank, place) != place:
                 raise InvalidEvent(
                     f"host {topology.host!r} says rank {rank} has place {place} of communicator {self.communicator}; "
-                    f"its members, as far as they are known, are {members[:8]}"
+                    f"its members, as far as they are known, are {self._members[:8].tolist()}"
                 )
-            members[place] = rank
-        self._members = members
+        self._members[list(said.values())] = list(said)
+        self._places |= said
         known = self._announced.get(topology.host)
         if known is None or set(known.host_ranks) <= set(topology.host_ranks):
             self._announced[topology.host] = topology
-        return [] if UNKNOWN_MEMBER in members else self._complete()
+        return self._complete() if len(self._places) == len(self._members) else []
 
     def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
         """A host's rows: they wait while it is not known whose they meet."""
@@ -171,7 +170,7 @@ class ScatteredCommunicator:
 
     def _complete(self) -> list[StageOneEvent]:
         """The members are known: everything that has waited, as if it came now; all of it was looked at before."""
-        announced = [replace(topology, members=tuple(self._members)) for topology in self._announced.values()]
+        announced = [replace(topology, members=tuple(self._members.tolist())) for topology in self._announced.values()]
         self._operator = operator = CommunicatorOperator(announced[0], self._lateness_ns)
         events: list[StageOneEvent] = []
         for topology in announced:
@@ -197,8 +196,7 @@ class ScatteredCommunicator:
         if not is_place.any():
             return batch
         self._require_peers(np.unique(peers[is_place]).tolist())
-        ranks = np.array(self._members, np.int64)
-        named = np.where(is_place, ranks[np.where(is_place, FIRST_PLACE - peers, 0)], peers)
+        named = np.where(is_place, self._members[np.where(is_place, FIRST_PLACE - peers, 0)], peers)
         column = pa.array(named.astype(np.int32))
         return replace(batch, rows=batch.rows.set_column(_PEER, CALL_SCHEMA.field(_PEER), column))
 
@@ -219,14 +217,14 @@ class ScatteredCommunicator:
         return replace(progress, ranks=ranks, dropped_total=progress.dropped_total + self._dropped[progress.host])
 
     def _named(self, peer: int) -> int:
-        return self._members[FIRST_PLACE - peer] if peer <= FIRST_PLACE else peer
+        return int(self._members[FIRST_PLACE - peer]) if peer <= FIRST_PLACE else peer
 
     def _require_announced(self, host: str, what: str) -> None:
         if host not in self._announced:
             raise InvalidEvent(f"{what} of host {host!r}, which has not announced communicator {self.communicator}")
 
     def _require_known(self, ranks: Iterable[int], what: str) -> None:
-        strangers = sorted(set(ranks) - set(self._members))[:8]
+        strangers = sorted(rank for rank in ranks if rank not in self._places)[:8]
         if strangers:
             raise InvalidEvent(f"{what} {strangers} are no members of communicator {self.communicator}")
 

@@ -11,6 +11,8 @@ others is no computing, and a step takes as long as it did; at which layer someb
 Else, gradients are synchronised by the reductions that begin after a step's last backward pass has, and before its
 optimizer, on a communicator of one stage. Where they begin within that pass (DistributedDataParallel does so), it is
 taken to end with the launch of the last of them: what follows is waiting for the others.
+
+Ranks that compute together are one worker (`tensor_groups`): the operations of the first of them stand for all.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pacehound.operations import Operations
 from pacehound.rounds import Rounds
 from streams.whatif import optypes
 from streams.whatif.reader import OpTable, table_of
+from streams.whatif.tensor_groups import NO_GROUPS, TensorGroups, joined
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -51,7 +54,9 @@ class _Rows:
         return self.columns[name]
 
 
-def live_trace(operations: Sequence[Operations], rounds: Sequence[Rounds], name: str) -> OpTable:
+def live_trace(
+    operations: Sequence[Operations], rounds: Sequence[Rounds], name: str, groups: TensorGroups = NO_GROUPS
+) -> OpTable:
     """The trace of some steps.
 
     Parameters
@@ -62,6 +67,8 @@ def live_trace(operations: Sequence[Operations], rounds: Sequence[Rounds], name:
         Of the time of these steps; others are left out.
     name
         What the trace is called in messages.
+    groups
+        Ranks that are one worker.
 
     Raises
     ------
@@ -72,6 +79,8 @@ def live_trace(operations: Sequence[Operations], rounds: Sequence[Rounds], name:
     rows = _Rows(
         {column: np.concatenate([one.integers(column) for one in operations]).astype(np.int64) for column in _COLUMNS}
     )
+    rows = _one_of_each_group(rows, groups)
+    rounds = [one for one in rounds if one.communicator not in groups.communicators]
     _begin_steps(rows)
     _end_sends(rows)
     rows, held_up = _take_out_syncs(rows)
@@ -97,6 +106,19 @@ def live_trace(operations: Sequence[Operations], rounds: Sequence[Rounds], name:
         }
     )
     return table_of(table, name)
+
+
+def _one_of_each_group(rows: _Rows, groups: TensorGroups) -> _Rows:
+    """The rows of ranks that come first in their groups; the pipelines of a group's ranks are one."""
+    pipeline_of = dict(zip(rows["rank"].tolist(), rows["pipeline"].tolist(), strict=True))
+    pipelines = joined(
+        {pipeline_of[rank] for rank in group if rank in pipeline_of} for group in groups.of_rank.values()
+    )
+    firsts = [rank for rank in pipeline_of if groups.ranks(rank)[0] == rank]
+    is_first = np.isin(rows["rank"], firsts)
+    kept = {column: values[is_first] for column, values in rows.columns.items()}
+    kept["pipeline"] = np.array([pipelines.get(one, one) for one in kept["pipeline"].tolist()], dtype=np.int64)
+    return _Rows(kept)
 
 
 def _begin_steps(rows: _Rows) -> None:

@@ -15,6 +15,7 @@ from pacehound.events import FixKind, FixPrice
 from pacehound.whatif.result import WhatIf
 from streams.whatif import optypes
 from streams.whatif.scenarios import Job
+from streams.whatif.tensor_groups import NO_GROUPS, TensorGroups
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -23,8 +24,8 @@ MOST_OF_A_KIND = 3
 """The dearest workers, stages and operation types that are priced."""
 
 
-def prices(job: Job, found: WhatIf) -> tuple[FixPrice, ...]:
-    """The dearest workers, stages and operation types; what gives back most comes first."""
+def prices(job: Job, found: WhatIf, groups: TensorGroups = NO_GROUPS) -> tuple[FixPrice, ...]:
+    """The dearest workers (`groups` make up one each), stages and operation types; what gives back most comes first."""
     n_stages, n_dp = found.by_worker.shape
     everywhere = np.ones((len(job.ops), n_dp), dtype=bool)
     original_s = float(found.original_s.mean())
@@ -33,12 +34,12 @@ def prices(job: Job, found: WhatIf) -> tuple[FixPrice, ...]:
         for at in np.argsort(-found.by_worker, axis=None, kind="stable")[:MOST_OF_A_KIND].tolist():
             stage, dp = divmod(at, n_dp)
             is_part = (job.ops.stage == stage)[:, None] & (np.arange(n_dp) == dp)[None, :]
-            rank = (int(found.ranks[dp, stage]),)
-            answers.append(_price("worker", f"dp {dp}, stage {stage}", rank, job, is_part, original_s))
+            ranks = groups.ranks(int(found.ranks[dp, stage]))
+            answers.append(_price("worker", f"dp {dp}, stage {stage}", ranks, job, is_part, original_s))
     if n_stages > 1:
         for stage in np.argsort(-found.by_stage.slowdown, kind="stable")[:MOST_OF_A_KIND].tolist():
             is_part = everywhere & (job.ops.stage == stage)[:, None]
-            ranks = tuple(sorted(int(rank) for rank in found.ranks[:, stage]))
+            ranks = tuple(sorted(rank for first in found.ranks[:, stage].tolist() for rank in groups.ranks(first)))
             answers.append(_price("stage", str(stage), ranks, job, is_part, original_s))
     for at in np.argsort(-found.by_optype.slowdown, kind="stable")[:MOST_OF_A_KIND].tolist():
         shown_as = found.by_optype.names[at]

@@ -30,6 +30,7 @@ from streams.pipeline import Pipeline
 from streams.price_watch import window_price
 from streams.whatif.analysis import analyse, build
 from streams.whatif.live import live_trace
+from streams.whatif.tensor_groups import tensor_groups
 
 SETTINGS = Settings.load({}, ["ops.every_steps=2", "ops.window_steps=4"])
 SPEC = JobSpec(
@@ -130,8 +131,9 @@ def test_the_price_from_the_store_is_the_price_in_the_incident(folder, log):
     assert last.fixes[0].ranks == (2,)
     with Store.open(folder) as store:
         window = stored_window(store.query, SPEC.job, None, SETTINGS.ops.window_steps)
-    built = build(live_trace([window.operations], window.rounds, "job"), folder)
-    price = window_price(built, analyse(built), SPEC.job, window.attempt, last.time_ns, window.world_size)
+    groups = tensor_groups([window.operations], window.rounds)
+    built = build(live_trace([window.operations], window.rounds, "job", groups), folder)
+    price = window_price(built, analyse(built), SPEC.job, window.attempt, last.time_ns, window.world_size, groups)
     assert price == last
 
 

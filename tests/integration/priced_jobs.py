@@ -24,6 +24,7 @@ from pacehound.whatif.result import MOST_DISCREPANCY
 from streams.whatif.analysis import analyse, build
 from streams.whatif.live import live_trace
 from streams.whatif.prices import prices
+from streams.whatif.tensor_groups import NO_GROUPS, TensorGroups
 
 STEPS, EVERY = 24, 2
 MOST_RUNS = 3
@@ -58,11 +59,14 @@ class Priced:
         return self.discrepancy <= MOST_DISCREPANCY and abs(self.estimated - self.measured) <= difference
 
 
-def priced(operations: Sequence[Operations], rounds: Sequence[Rounds], measured: float) -> Priced:
+def priced(
+    operations: Sequence[Operations], rounds: Sequence[Rounds], measured: float, groups: TensorGroups = NO_GROUPS
+) -> Priced:
     """From recorded steps alone: the analysis never sees the healthy ones."""
-    built = build(live_trace(list(operations), list(rounds), "job"), Path("live"))
+    built = build(live_trace(list(operations), list(rounds), "job", groups), Path("live"))
     found = analyse(built)
-    (price,) = [fix for fix in prices(built.job, found) if (fix.what, fix.ranks) == ("worker", (0,))]
+    slow = ("worker", groups.ranks(0))
+    (price,) = [fix for fix in prices(built.job, found, groups) if (fix.what, fix.ranks) == slow]
     said = Priced(1 / (1 - price.gain), measured, found.discrepancy, frozenset(one.name for one in found.patterns))
     print(f"S {found.slowdown:.3f}, {said}")
     return said

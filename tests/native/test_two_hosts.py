@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import time
 from pathlib import Path
 
 import pytest
 
-from collector.agent import Agent
-from collector.outbox import Outbox
-from collector.run_folder import RunFolder
 from pacehound.calls import CallBatch
 from pacehound.codes import OPS
 from pacehound.errors import RejectedMessage
@@ -19,7 +14,7 @@ from pacehound.rounds import Rounds
 from pacehound.routing import Event
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
-from tests.fakes.courier import DirectCourier, Door
+from tests.fakes.late_agent import told_of
 from tests.native.stub_jobs import JOB, Built, Job
 
 TP, PP, MICRO_BATCHES = 2, 2, 3
@@ -50,22 +45,6 @@ def script(rank: int) -> list[str]:
     ]
 
 
-def told_by(folder: Path, host: str) -> list[Event]:
-    """What the agent of one host says of a job that is over."""
-    clock = {"monotonic_ns": 0, "unix_ns": 10**18}
-    (folder / "job.json").write_text(json.dumps({"job": JOB, "host": host, "clock": clock}))
-    (folder / "ended.json").write_text(json.dumps({"exit_code": 0, "signal": None, "why": "job ended"}))
-    run, settings, door = RunFolder(folder), Settings.load({}, []), Door()
-    outbox = Outbox(run.outbox, settings.agent.max_backlog_bytes)
-    agent = Agent(run, outbox, DirectCourier(door), settings)
-    now_ns = time.monotonic_ns()
-    for step in range(6):
-        agent.step(now_ns + step * 2_000_000_000)
-    agent.let_go()
-    outbox.close()
-    return list(door.events)
-
-
 @pytest.mark.parametrize("first", ["a", "b"])
 def test_calls_between_hosts_meet_in_rounds_of_world_ranks(built: Built, shared_folder: Path, first: str) -> None:
     job = TwoHosts(built, shared_folder / "job", TP * PP)
@@ -78,7 +57,9 @@ def test_calls_between_hosts_meet_in_rounds_of_world_ranks(built: Built, shared_
     finally:
         job.stop()
     events = [
-        event for host in sorted("ab", key=lambda host: host != first) for event in told_by(job.folder / host, host)
+        event
+        for host in sorted("ab", key=lambda host: host != first)
+        for event in told_of(job.folder / host, JOB, host)
     ]
     partial = {event.members for event in events if isinstance(event, Topology) and event.is_partial}
     assert partial == {(0, -1), (1, -1), (-1, 2), (-1, 3)}
