@@ -67,7 +67,8 @@ def whatif(
     mc, gmc, mb_id; times in seconds), as NDTimeline and the artifact of ByteDance's what-if paper have them; or a
     directory with a trace of torch.profiler for each rank (.json, .json.gz), in which the script called profiler.step()
     and, where it has a pipeline, micro-batches are marked (`pacehound run` does). With --job, the store is asked for
-    the last ops.window_steps steps that were recorded. Exit status 2 when it cannot be made sense of.
+    the last ops.window_steps steps that were recorded; those of a GPU job without a price where the times of the calls
+    that reduce its gradients are not known. Exit status 2 when it cannot be made sense of.
 
     Example: pacehound whatif trace-AR.parquet --fix worker=0:0 --png AR.png --timeline .
     """
@@ -81,11 +82,12 @@ def whatif(
     from streams.whatif.live import live_trace
     from streams.whatif.tensor_groups import tensor_groups
     from streams.whatif.timelines import timelines
+    from streams.whatif.untimed import untimed_reductions
 
     settings = Settings.load(os.environ, overrides)
     if (trace is None) == (job is None):
         raise click.UsageError("give one of TRACE and --job")
-    price = None
+    price, unpriced = None, ""
     if trace is not None:
         found, built = analyse_table(_read(trace), trace, meta, fixes, layers_per_stage)
     else:
@@ -93,9 +95,11 @@ def whatif(
         groups = tensor_groups([window.operations], window.rounds)
         table = live_trace([window.operations], window.rounds, f"job {job}", groups)
         found, built = analyse_table(table, Path(str(job).replace("/", "_")), meta, fixes, layers_per_stage)
-        price = window_price(
-            built, found, str(job), window.attempt, window.operations.time_ns, window.world_size, groups
-        )
+        unpriced = untimed_reductions([window.operations], window.rounds)
+        if not unpriced:
+            price = window_price(
+                built, found, str(job), window.attempt, window.operations.time_ns, window.world_size, groups
+            )
     if png is not None:
         draw_workers(found, png)
     if timeline is not None:
@@ -106,11 +110,14 @@ def whatif(
             write_timeline(line, origins_s, file)
             click.echo(f"pacehound: wrote {file} ({len(line.steps)} steps); open it in Perfetto", err=True)
     if as_json:
-        print_json(whatif_answer(found) | ({} if price is None else price_answer(price)))
+        said = {"unpriced": unpriced} if unpriced else {}
+        print_json(whatif_answer(found) | said | ({} if price is None else price_answer(price)))
     else:
         print_whatif(terminal(sys.stdout), found)
         if price is not None:
             click.echo(f"\nAs an incident would say it: {price_words(price)}")
+        if unpriced:
+            click.echo(f"\nNo price, and waiting for the other ranks counts as computing above: {unpriced}")
 
 
 def _read(trace: Path) -> OpTable:

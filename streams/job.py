@@ -445,6 +445,8 @@ class JobOperator:
         silent = self._silent_hosts(now_ns)
         if silent:
             sentences.append(f"hosts {', '.join(sorted(silent))} are silent: their agents or machines may be gone")
+        if self._prices.unpriced:
+            sentences.append(f"what stragglers cost: {self._prices.unpriced}")
         return tuple(sentences)
 
     def _silent_hosts(self, now_ns: int) -> dict[str, int]:

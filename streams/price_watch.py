@@ -18,6 +18,7 @@ from streams.whatif.analysis import Built, analyse, build
 from streams.whatif.live import live_trace
 from streams.whatif.prices import prices
 from streams.whatif.tensor_groups import TensorGroups, tensor_groups
+from streams.whatif.untimed import untimed_reductions
 
 MAX_BLOCKS_OF_ROUNDS = 20_000
 MAX_ROWS = 400_000
@@ -39,6 +40,8 @@ class PriceWatch:
     ----------
     refused
         Windows that could not be made sense of, and why the last one could not.
+    unpriced
+        Why the last window has no price, where that is known beforehand.
 
     """
 
@@ -52,6 +55,7 @@ class PriceWatch:
         self._is_told = False
         self._after_step = -1
         self.refused: tuple[int, str] = (0, "")
+        self.unpriced = ""
 
     def on_rounds(self, rounds: Rounds) -> None:
         """Closed rounds of a communicator."""
@@ -81,6 +85,10 @@ class PriceWatch:
         taken = self._take(steps)
         rounds = self._take_rounds(taken)
         try:
+            self.unpriced = untimed_reductions(taken, rounds)
+            if self.unpriced:
+                self.refused = (self.refused[0] + 1, self.unpriced)
+                return []
             price = self._price(taken, rounds, now_ns, world_size)
         except Exception as error:  # what cannot be priced must not cost the job its findings
             self.refused = (self.refused[0] + 1, f"{type(error).__name__}: {error}")

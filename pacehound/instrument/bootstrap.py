@@ -39,6 +39,9 @@ def start() -> None:
                 "torch.distributed.fsdp._fully_shard._fsdp_param_group": (
                     lambda module: instrument.operations().sharding(module)
                 ),
+                "torch.distributed.fsdp._fully_shard._fsdp_state": (
+                    lambda module: instrument.operations().sharding_ends(module)
+                ),
                 "torch.distributed.fsdp._runtime_utils": lambda module: instrument.operations().flat_sharding(module),
             }
         AfterImport(functions).install()

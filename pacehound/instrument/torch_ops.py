@@ -10,20 +10,27 @@ FSDP2 (`fully_shard`) gathers parameters and scatters gradients within the passe
 recorded with the pass's micro-batch, for the streams to take it out again. FSDP1 and FSDP within a pipeline are not
 recorded.
 
-Times are those of the host's clock. On a GPU launches end long before their kernels do, so there nothing is recorded,
-and a note says so. A step with a backward pass that its schedule splits in two (zero bubble) is not recorded either.
+On a CPU times are those of the host's clock, on a GPU those of events of CUDA, told some steps later (`cuda_times`);
+which it is, the parameters of the optimizer say. A step with a backward pass that its schedule splits in two (zero
+bubble) is not recorded.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
+import sys
 import threading
-import time
 import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pacehound.instrument import layout
+from pacehound.instrument.cuda_times import MOST_EVENTS, CudaClock, clock_of
 from pacehound.instrument.recorder import Recorder
+from pacehound.instrument.step_times import HostTimes, StepTimes
 from pacehound.instrument.torch_marks import place_of
 
 _NO_HANDLE = bytes(16)
@@ -34,19 +41,34 @@ FORWARD_SEND, FORWARD_RECV, BACKWARD_SEND, BACKWARD_RECV = 2, 3, 4, 5
 PARAMS_GATHER, GRADS_SCATTER = 6, 7
 OPTIMIZER = 12
 
+MOST_WAITING = 4
+"""Recorded steps that the device has not ended; while there are so many, no other step is recorded."""
+_LOOKS_AT_A_STEP = 512  # at instants of a step that waits, at each hook of an optimizer
+
+_left_to_the_parent: list[Any] = []  # a child that let go of events of CUDA would destroy them
+
 
 class _Op:
-    """One operation of the step that is being recorded; `end_ns` is 0 while it goes on."""
+    """One operation of the step that is being recorded: instants of its `StepTimes`, 0 while unknown."""
 
-    __slots__ = ("chunk", "end_ns", "micro_batch", "n_open", "optype", "pipeline", "stage", "start_ns")
+    __slots__ = ("chunk", "end", "micro_batch", "n_open", "optype", "pipeline", "stage", "start")
 
-    def __init__(self, optype: int, place: tuple[int, int, int], micro_batch: int, start_ns: int) -> None:
+    def __init__(self, optype: int, place: tuple[int, int, int], micro_batch: int, start: int) -> None:
         self.optype = optype
         self.stage, self.chunk, self.pipeline = place
         self.micro_batch = micro_batch
-        self.start_ns = start_ns
-        self.end_ns = 0
+        self.start = start
+        self.end = 0
         self.n_open = 0  # tensors under way
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A recorded step that is over for the host."""
+
+    number: int
+    ops: list[_Op]
+    times: StepTimes
 
 
 class StepOperations:
@@ -56,12 +78,18 @@ class StepOperations:
     ----------
     every
         Optimizer steps from one recorded step to the next; the first step, which sets things up, is never recorded.
+    device_clock
+        Gives the clock of a CUDA device.
 
     """
 
-    def __init__(self, recorder: Recorder, every: int) -> None:
+    def __init__(self, recorder: Recorder, every: int, device_clock: Callable[[Any], CudaClock] = clock_of) -> None:
         self._recorder = recorder
         self._every = every
+        self._device_clock = device_clock
+        self._clock: CudaClock | None = None
+        self._waiting: deque[_Step] = deque()
+        self._said: set[str] = set()
         self._step = 0
         self._optimizer: weakref.ref[Any] | None = None
         self._is_refused = False
@@ -70,7 +98,8 @@ class StepOperations:
         self._has_pipeline = False
         self._micro_batches = 0
         self._is_backward = False
-        self._after_ns = 0
+        self._times: StepTimes = HostTimes()
+        self._after = 0
         self._ops: list[_Op] = []
         self._places: dict[int, tuple[int, int, int]] = {}
         self._asked: dict[int, tuple[_Op, Any]] = {}
@@ -115,22 +144,44 @@ class StepOperations:
             ("wait_for_unshard", PARAMS_GATHER),
             ("post_backward", GRADS_SCATTER),
         ):
-            setattr(group, name, self._seeing(getattr(group, name), functools.partial(self._sync, optype)))
+            sync = functools.partial(self._sync, optype)
+            setattr(group, name, self._seeing(getattr(group, name), sync, in_backward=True))
+
+    def sharding_ends(self, module: Any) -> None:
+        """Of `torch.distributed.fsdp._fully_shard._fsdp_state`: on a device, it is only there that a pass waits."""
+        state = module.FSDPState
+        ends = functools.partial(self._sync_of_device, GRADS_SCATTER)
+        state._end_backward_iteration = self._seeing(state._end_backward_iteration, ends, in_backward=True)
 
     def flat_sharding(self, module: Any) -> None:
         """Of `torch.distributed.fsdp._runtime_utils`, which is FSDP1."""
         module._pre_forward = self._seeing(module._pre_forward, self._flat)
 
     def after_fork(self) -> None:
-        """In a forked child: the step is the parent's."""
+        """In a forked child: the steps are the parent's, and so are the events of its device."""
+        _left_to_the_parent.append((self._clock, self._times, tuple(self._waiting)))
+        self._clock = None
+        self._waiting.clear()
         self._forget()
 
-    def _seeing(self, function: Any, ours: Any) -> Any:
-        """`function`, handed to `ours` in steps that are recorded. What fails in `ours` must not fail in the script."""
+    def leave(self) -> None:
+        """The process ends: what its device has not done by now is not told."""
+        if self._recorder.is_on:
+            self._tell(MOST_EVENTS)
+        if self._waiting:
+            self._say_once("the last step recorded for what-if is not told: the process ended before its device did")
+        self._waiting.clear()
+
+    def _seeing(self, function: Any, ours: Any, *, in_backward: bool = False) -> Any:
+        """`function`, handed to `ours` in steps that are recorded. What fails in `ours` must not fail in the script.
+
+        With `in_backward`, also on the thread that autograd has for a device, while this one waits for it.
+        """
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_recording or threading.get_ident() != self._thread or not self._recorder.is_on:
+            is_ours = threading.get_ident() == self._thread or (in_backward and self._is_backward)
+            if not self._is_recording or not is_ours or not self._recorder.is_on:
                 return function(*args, **kwargs)
             return ours(function, *args, **kwargs)
 
@@ -141,7 +192,7 @@ class StepOperations:
     def _stage_forward(self, function: Any, stage: Any, micro_batch: int, *args: Any, **kwargs: Any) -> Any:
         op = self._begin(FORWARD, stage, micro_batch) if stage.has_backward else None
         result = function(stage, micro_batch, *args, **kwargs)
-        _end(op)
+        self._end(op)
         return result
 
     def _stage_backward(self, function: Any, stage: Any, micro_batch: int, *args: Any, **kwargs: Any) -> Any:
@@ -151,14 +202,14 @@ class StepOperations:
         op = self._begin(BACKWARD, stage, micro_batch)
         self._has_pipeline = True
         result = function(stage, micro_batch, *args, **kwargs)
-        _end(op)
+        self._end(op)
         return result
 
     def _loss(self, function: Any, schedule: Any, stage: Any, *args: Any, **kwargs: Any) -> Any:
         """The loss is part of the last stage's forward pass: what makes that stage the slow one, often."""
         result = function(schedule, stage, *args, **kwargs)
         if stage.is_last and self._ops and self._ops[-1].optype == FORWARD:
-            _end(self._ops[-1])
+            self._end(self._ops[-1])
         return result
 
     def _backward(self, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -166,26 +217,30 @@ class StepOperations:
         if self._has_pipeline:  # it is a stage's, and seen there
             return function(*args, **kwargs)
         place = (0, 0, self._recorder.rank)
-        forward = _Op(FORWARD, place, self._micro_batches, self._after_ns)
-        _end(forward)
-        backward = _Op(BACKWARD, place, self._micro_batches, forward.end_ns)
+        forward = _Op(FORWARD, place, self._micro_batches, self._after)
+        self._end(forward)
+        backward = _Op(BACKWARD, place, self._micro_batches, forward.end)
         self._ops += [forward, backward]
         self._micro_batches += 1
         self._is_backward = True
         result = function(*args, **kwargs)
         self._is_backward = False
-        _end(backward)
-        self._after_ns = backward.end_ns
+        self._end(backward)
+        self._after = backward.end
         return result
 
     def _begin(self, optype: int, stage: Any, micro_batch: int) -> _Op | None:
         try:
-            op = _Op(optype, self._place(stage), micro_batch, time.monotonic_ns())
+            op = _Op(optype, self._place(stage), micro_batch, self._times.now())
         except Exception as error:
             self._fail("an operation", error)
             return None
         self._ops.append(op)
         return op
+
+    def _end(self, op: _Op | None) -> None:
+        if op is not None:
+            op.end = self._times.now()
 
     def _place(self, stage: Any) -> tuple[int, int, int]:
         place = self._places.get(id(stage))
@@ -197,11 +252,16 @@ class StepOperations:
 
     def _sync(self, optype: int, function: Any, group: Any, *args: Any, **kwargs: Any) -> Any:
         micro_batch = self._micro_batches - 1 if self._is_backward else self._micro_batches
-        op = _Op(optype, (0, 0, self._recorder.rank), micro_batch, time.monotonic_ns())
+        op = _Op(optype, (0, 0, self._recorder.rank), micro_batch, self._times.now())
         result = function(group, *args, **kwargs)
-        _end(op)
+        self._end(op)
         self._ops.append(op)
         return result
+
+    def _sync_of_device(self, optype: int, function: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._times.is_device:
+            return function(state, *args, **kwargs)
+        return self._sync(optype, function, state, *args, **kwargs)
 
     def _flat(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         self._refuse("FSDP1 gathers parameters within its passes, which is seen of FSDP2 (fully_shard) alone")
@@ -224,16 +284,19 @@ class StepOperations:
     def _launch(self, function: Any, p2p_ops: list[Any], *args: Any, **kwargs: Any) -> Any:
         if len({id(one.group) for one in p2p_ops}) != 1:
             return function(p2p_ops, *args, **kwargs)  # none, or it calls itself with one group at a time
-        now_ns = time.monotonic_ns()
+        now = self._times.now()
         works = function(p2p_ops, *args, **kwargs)
         try:
+            if why := self._times.cannot_see(p2p_ops[0]):
+                self._refuse(why)
+                return works
             is_each = len(works) == len(p2p_ops)  # else they were coalesced into one
             for at, one in enumerate(p2p_ops):
                 op = self._asked.pop(id(one), (None, None))[0]
                 if op is None:
                     continue
-                if not op.start_ns:
-                    op.start_ns = now_ns
+                if not op.start:
+                    op.start = now
                     self._ops.append(op)
                 op.n_open += 1
                 self._awaited.setdefault(id(works[at if is_each else 0]), []).append(op)
@@ -246,17 +309,19 @@ class StepOperations:
             function([work])
             for op in self._awaited.pop(id(work), ()):
                 op.n_open -= 1
-                _end(op)
+                op.end = self._times.transferred(work, op.optype)
 
     # Steps.
 
     def _before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._waiting and self._recorder.is_on:
+            self._tell()
         if not (self._is_recording and self._recorder.is_on and self._ends_steps(optimizer)):
             return
         last = next((op for op in reversed(self._ops) if op.optype == BACKWARD), None)
         if last is not None:
             place = (last.stage, last.chunk, last.pipeline)
-            self._ops.append(_Op(OPTIMIZER, place, -1, time.monotonic_ns()))
+            self._ops.append(_Op(OPTIMIZER, place, -1, self._times.now()))
 
     def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not self._recorder.is_on or not self._ends_steps(optimizer):
@@ -264,16 +329,13 @@ class StepOperations:
         try:
             if self._is_recording:
                 if self._ops:
-                    _end(self._ops[-1])
-                self._write()
+                    self._end(self._ops[-1])
+                self._close()
+            self._tell()
             self._step += 1
             self._forget()
-            self._is_recording = not self._is_refused and self._step % self._every == 0
-            if self._is_recording:
-                if not all(p.is_cpu for group in optimizer.param_groups for p in group["params"][:1]):
-                    self._refuse("the job computes on a device whose clock is not read yet; what-if sees jobs on CPUs")
-                self._thread = threading.get_ident()
-                self._after_ns = time.monotonic_ns()
+            if not self._is_refused and self._step % self._every == 0:
+                self._begin_step(optimizer)
         except Exception as error:
             self._fail("the end of a step", error)
 
@@ -283,24 +345,67 @@ class StepOperations:
             self._optimizer = weakref.ref(optimizer)
         return self._optimizer() is optimizer
 
-    def _write(self) -> None:
-        """The step is over: number its operations and write them; not those whose end nobody saw."""
+    def _begin_step(self, optimizer: Any) -> None:
+        devices = {p.device for group in optimizer.param_groups for p in group["params"][:1]}
+        if why := _no_clock(devices):
+            self._refuse(why)
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            self._say_once(f"a step was not recorded for what-if: its device has yet to end {MOST_WAITING} others")
+            return
+        (device,) = devices
+        if device.type != "cpu":
+            if self._clock is None:
+                self._clock = self._device_clock(device)
+                atexit.register(self.leave)  # the last step is told then, before the rings are closed
+            if (current := self._clock.cuda.current_device()) != device.index:
+                self._refuse(f"the parameters are on {device}, and the current device is {current}")
+                return
+            self._times = self._clock.begin(self._fail)
+        self._thread = threading.get_ident()
+        self._is_recording = True
+        self._after = self._times.now()
+
+    def _close(self) -> None:
+        """The step is over for the host."""
+        if self._is_refused:  # by an error in its last event
+            return
         if self._has_pipeline and any(op.optype in (PARAMS_GATHER, GRADS_SCATTER) for op in self._ops):
             self._refuse("FSDP within a pipeline holds up its passes; what-if has no model of that")
             return
+        self._waiting.append(_Step(self._step, self._ops, self._times))
+
+    def _tell(self, at_most: int = _LOOKS_AT_A_STEP) -> None:
+        """Write the steps that are over for the device as well, in order."""
+        try:
+            while self._waiting:
+                step = self._waiting[0]
+                if not step.times.look(at_most) or self._is_refused:  # by an error in that look
+                    return
+                self._waiting.popleft()
+                if not step.times.spoilt:
+                    self._write(step)
+                elif step.ops:
+                    self._say_once(f"a step was not recorded for what-if: {step.times.spoilt}")
+        except Exception as error:
+            self._fail("the telling of a step", error)
+
+    def _write(self, step: _Step) -> None:
+        """Number the operations of a step and write them; not those whose end nobody saw."""
         numbers: dict[tuple[int, int], int] = {}
-        for op in sorted(self._ops, key=lambda op: op.start_ns):
+        timed = [(step.times.ns(op.start), step.times.ns(op.end), op) for op in step.ops]
+        for start_ns, end_ns, op in sorted(timed, key=lambda one: one[0]):
             key = op.optype, op.stage
             seq = numbers[key] = numbers.get(key, -1) + 1
-            if not op.end_ns or op.n_open:
+            if not end_ns or op.n_open:
                 continue
             self._recorder.write(
                 layout.OPERATION_RECORD,
                 layout.OPERATION,
                 _NO_HANDLE,
-                op.start_ns,
-                op.end_ns,
-                self._step,
+                start_ns,
+                end_ns,
+                step.number,
                 op.optype,
                 op.stage,
                 op.chunk,
@@ -314,7 +419,8 @@ class StepOperations:
         self._has_pipeline = False
         self._micro_batches = 0
         self._is_backward = False
-        self._after_ns = 0
+        self._times = HostTimes()
+        self._after = 0
         self._ops = []
         self._places = {}
         self._asked = {}
@@ -323,13 +429,26 @@ class StepOperations:
     def _refuse(self, why: str) -> None:
         """Record nothing any more, and say why; the calls are seen all the same."""
         self._forget()
+        self._waiting.clear()
         self._is_refused = True
         self._recorder.note(f"no operations for what-if: {why}")
+
+    def _say_once(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            self._recorder.note(what)
 
     def _fail(self, where: str, error: BaseException) -> None:
         self._refuse(f"error of ours in {where}: {type(error).__name__}: {error}")
 
 
-def _end(op: _Op | None) -> None:
-    if op is not None:
-        op.end_ns = time.monotonic_ns()
+def _no_clock(devices: set[Any]) -> str:
+    """Why there is no clock for a job whose parameters are on these devices; empty if there is one."""
+    kinds = {device.type for device in devices}
+    if len(devices) != 1 or not kinds <= {"cpu", "cuda"}:
+        shown = ", ".join(sorted(map(str, devices))) or "no device"
+        return f"the optimizer's parameters are on {shown}; seen are jobs on the CPU and on one CUDA device per process"
+    torch = sys.modules.get("torch")
+    if kinds == {"cpu"} and torch is not None and torch.cuda.is_initialized():
+        return "the optimizer's parameters are on the CPU, and the process uses a GPU"
+    return ""

@@ -21,6 +21,8 @@ Ask = Callable[[str], pa.Table]
 """Answers one SELECT."""
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter")
+_AHEAD_NS = 60_000_000_000
+"""A host may have launched a call so long before its device gets there, and no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +87,8 @@ def stored_window(ask: Ask, job: str, attempt: int | None, n_steps: int) -> Stor
     names = ", ".join(map(_text, _REDUCTIONS))
     rounds = _rounds(
         ask(
-            f"SELECT communicator, source, rank, seq, op, launch_ns, end_ns FROM calls WHERE {of_attempt} "
-            f"AND op IN ({names}) AND launch_ns BETWEEN {times_ns[0]} AND {times_ns[1]} "
+            f"SELECT communicator, source, rank, seq, op, launch_ns, start_ns, end_ns FROM calls WHERE {of_attempt} "
+            f"AND op IN ({names}) AND launch_ns BETWEEN {times_ns[0] - _AHEAD_NS} AND {times_ns[1]} "
             "ORDER BY communicator, source, seq, rank"
         ),
         job,
@@ -115,27 +117,26 @@ def _rounds(calls: pa.Table, job: str, attempt: int) -> tuple[Rounds, ...]:
         return ()
     owners = list(zip(calls["communicator"].to_pylist(), calls["source"].to_pylist(), strict=True))
     borders = [0, *(at for at in range(1, len(owners)) if owners[at] != owners[at - 1]), len(owners)]
-    columns = {name: calls[name].to_numpy() for name in ("rank", "seq", "launch_ns", "end_ns")}
+    columns = {name: calls[name].to_numpy() for name in ("rank", "seq", "launch_ns", "start_ns", "end_ns")}
     ops = np.array([OPS.index(name) for name in calls["op"].to_pylist()], dtype=np.int8)
     found = []
     for first, last in pairwise(borders):
         part = slice(first, last)
         ranks, column = np.unique(columns["rank"][part], return_inverse=True)
         seq, first_of_seq, row = np.unique(columns["seq"][part], return_index=True, return_inverse=True)
-        arrival_ns = _grid(columns["launch_ns"][part], row, column)
         found.append(
             Rounds(
                 job=job,
                 attempt=attempt,
                 communicator=owners[first][0],
                 source=owners[first][1],
-                sees=Sees.LAUNCH | Sees.END,
+                sees=Sees.ALL,
                 ranks=tuple(ranks.tolist()),
                 seq=seq.astype(np.int64),
                 op=ops[part][first_of_seq],
                 size_bytes=np.zeros(len(seq), dtype=np.int64),
-                arrival_ns=arrival_ns,
-                start_ns=arrival_ns,
+                arrival_ns=_grid(columns["launch_ns"][part], row, column),
+                start_ns=_grid(columns["start_ns"][part], row, column),
                 end_ns=_grid(columns["end_ns"][part], row, column),
             )
         )

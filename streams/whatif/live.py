@@ -10,7 +10,8 @@ others is no computing, and a step takes as long as it did; at which layer someb
 
 Else, gradients are synchronised by the reductions that begin after a step's last backward pass has, and before its
 optimizer, on a communicator of one stage. Where they begin within that pass (DistributedDataParallel does so), it is
-taken to end with the launch of the last of them: what follows is waiting for the others.
+taken to end with the launch of the last of them: what follows is waiting for the others. On a GPU the host launches
+ahead of the device; there a rank gets to a reduction when its kernel starts.
 
 Ranks that compute together are one worker (`tensor_groups`): the operations of the first of them stand for all.
 """
@@ -25,16 +26,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pacehound.calls import OPS
 from pacehound.operations import Operations
 from pacehound.rounds import Rounds
 from streams.whatif import optypes
 from streams.whatif.reader import OpTable, table_of
+from streams.whatif.reductions import are_reductions, begins_ns
 from streams.whatif.tensor_groups import NO_GROUPS, TensorGroups, joined
 
 Int64Array = npt.NDArray[np.int64]
 
-_REDUCTIONS = tuple(OPS.index(name) for name in ("all_reduce", "reduce_scatter"))
 _RECEIVE_OF = {
     optypes.FORWARD_SEND: (optypes.FORWARD_RECV, 1),
     optypes.BACKWARD_SEND: (optypes.BACKWARD_RECV, -1),
@@ -192,7 +192,7 @@ def _gradients(rows: _Rows, rounds: Sequence[Rounds], held_up: set[tuple[int, in
     """Reductions between the last backward pass and the optimizer of a rank's step, as operations."""
     found: dict[str, list[Any]] = {column: [] for column in _COLUMNS}
     stage_of = dict(zip(rows["rank"].tolist(), rows["stage"].tolist(), strict=True))
-    calls = _reductions(rounds, stage_of)
+    calls = reductions_of(rounds, stage_of)
     for rank in np.unique(rows["rank"]).tolist():
         if rank not in calls:
             continue
@@ -222,15 +222,16 @@ def _gradients(rows: _Rows, rounds: Sequence[Rounds], held_up: set[tuple[int, in
     return _Rows({column: np.array(values, dtype=np.int64) for column, values in found.items()})
 
 
-def _reductions(rounds: Sequence[Rounds], stage_of: dict[int, int]) -> dict[int, tuple[Int64Array, Int64Array]]:
-    """Arrivals and ends of each rank's reductions on communicators of one stage, in order; only whole ones."""
+def reductions_of(rounds: Sequence[Rounds], stage_of: dict[int, int]) -> dict[int, tuple[Int64Array, Int64Array]]:
+    """Beginnings and ends of each rank's reductions on communicators of one stage, in order; only whole ones."""
     gathered: dict[int, list[tuple[int, int]]] = {}
     for one in rounds:
         if one.is_pair or len({stage_of.get(rank, -1) for rank in one.ranks}) > 1:
             continue
-        is_whole = np.isin(one.op, _REDUCTIONS) & (one.arrival_ns > 0).all(axis=1) & (one.end_ns > 0).all(axis=1)
+        begun_ns = begins_ns(one)
+        is_whole = are_reductions(one) & (begun_ns > 0).all(axis=1) & (one.end_ns > 0).all(axis=1)
         for at, rank in enumerate(one.ranks):
-            pairs = zip(one.arrival_ns[is_whole, at].tolist(), one.end_ns[is_whole, at].tolist(), strict=True)
+            pairs = zip(begun_ns[is_whole, at].tolist(), one.end_ns[is_whole, at].tolist(), strict=True)
             gathered.setdefault(rank, []).extend(pairs)
     calls = {}
     for rank, pairs_ns in gathered.items():

@@ -19,14 +19,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.calls import OPS
 from pacehound.operations import Operations
 from pacehound.rounds import Rounds
 from streams.whatif import optypes
+from streams.whatif.reductions import are_reductions, begins_ns
 
 Int64Array = npt.NDArray[np.int64]
 
-REDUCTIONS = tuple(OPS.index(name) for name in ("all_reduce", "reduce_scatter"))
 MOST_PASSES = 0.8
 """The share of a rank's passes that must have such a reduction; a few may have lost theirs."""
 
@@ -81,7 +80,7 @@ def tensor_groups(operations: Sequence[Operations], rounds: Sequence[Rounds]) ->
         stages = {stage_of.get(member, -1) for member in one.ranks}
         if one.is_pair or len(one.ranks) < 2 or len(stages) > 1 or -1 in stages:
             continue
-        first_ns = one.arrival_ns[np.isin(one.op, REDUCTIONS), 0]
+        first_ns = begins_ns(one)[are_reductions(one), 0]
         arrivals_ns.setdefault((one.communicator, one.ranks), []).append(first_ns[first_ns > 0])
     has_stages = len(set(stage_of.values())) > 1
     together = []

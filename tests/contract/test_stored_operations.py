@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from pacehound import cli
 from pacehound.bus import Message
-from pacehound.calls import CallBatch
+from pacehound.calls import CallBatch, Sees
 from pacehound.codec import encode
 from pacehound.errors import InvalidInput
-from pacehound.events import Incident, Topology, WhatIfPrice
+from pacehound.events import Finding, HostSample, Incident, Markers, Progress, Tick, Topology, WhatIfPrice
 from pacehound.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.routing import route
 from pacehound.settings import Settings
@@ -166,6 +166,41 @@ def test_only_steps_that_all_ranks_have_told_of_are_taken(tmp_path, log):
             stored_window(store.query, SPEC.job, 7, 3)
         with pytest.raises(InvalidInput, match=r"ops\.every_steps"):
             stored_window(store.query, "another", None, 3)
+
+
+@pytest.fixture(scope="module")
+def launches(log):
+    """The same job as the hooks see it on GPUs, where its calls have no ends; and what the streams make of that."""
+    told, pipeline = [], Pipeline(SETTINGS)
+    for event in log:
+        if isinstance(event, CallBatch):
+            zeros = pa.array(np.zeros(event.rows.num_rows, np.int64), pa.int64())
+            rows = event.rows
+            for name in ("start_ns", "end_ns"):
+                rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), zeros)
+            event = replace(event, rows=rows, sees=Sees.LAUNCH)
+        if isinstance(event, (Operations, Topology, CallBatch, Progress, Markers, HostSample, Tick)):
+            told += [event, *pipeline.on_event(event)]
+    return told
+
+
+def test_without_ends_of_the_gradients_findings_say_that_there_is_no_price(launches):
+    assert not [event for event in launches if isinstance(event, WhatIfPrice)]
+    said = [sentence for event in launches if isinstance(event, Finding) for sentence in event.unseen]
+    assert any("what stragglers cost" in sentence and "--nccl profiler" in sentence for sentence in said)
+
+
+def test_without_ends_of_the_gradients_the_command_shows_the_window_and_says_why_it_has_no_price(launches, tmp_path):
+    with Store.open(tmp_path) as store:
+        write(store, [event for event in launches if isinstance(event, (Operations, Topology, CallBatch))])
+    options = ["--job", SPEC.job, "--store", str(tmp_path), "--set", "ops.window_steps=4"]
+    answer = CliRunner().invoke(cli.pacehound, ["whatif", *options, "--json"])
+    assert answer.exit_code == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert "price" not in found
+    assert "gradients of ranks 0, 1, 2, 3" in found["unpriced"]
+    page = CliRunner().invoke(cli.pacehound, ["whatif", *options])
+    assert "No price" in page.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["trace.parquet", "--job", "j"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,8 @@ from pacehound.instrument.torch_ops import (
     PARAMS_GATHER,
     StepOperations,
 )
+
+Device = namedtuple("Device", "type index")
 
 
 class Recorder:
@@ -35,8 +38,9 @@ class Recorder:
 
 
 class Optimizer:
-    def __init__(self, is_cpu=True):
-        self.param_groups = [{"params": [SimpleNamespace(is_cpu=is_cpu)]}]
+    def __init__(self, *devices):
+        params = [SimpleNamespace(device=Device(device, 0)) for device in devices or ("cpu",)]
+        self.param_groups = [{"params": [param]} for param in params]
 
 
 class Script:
@@ -134,9 +138,10 @@ def test_steps_end_with_the_first_optimizer_alone():
     assert {row[0] for row in script.seen()} == {1}
 
 
-@pytest.mark.parametrize("why", ["device", "split"])
+@pytest.mark.parametrize("why", ["device", "mixed", "split"])
 def test_what_cannot_be_seen_is_said_and_nothing_recorded(why):
-    script = Script(every=1, optimizer=Optimizer(is_cpu=why != "device"))
+    devices = {"device": ("xpu",), "mixed": ("cpu", "cuda")}.get(why, ("cpu",))
+    script = Script(every=1, optimizer=Optimizer(*devices))
     script.step()
     if why == "split":
         script.stage.backward_one_chunk(0, full_backward=False)

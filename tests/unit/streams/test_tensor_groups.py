@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -130,3 +131,15 @@ def test_a_communicator_of_two_stages_or_of_strangers_is_no_group() -> None:
     event = operations(range(2), {0: 0, 1: 1}, {0: 0, 1: 0})
     assert tensor_groups([event], [reductions("world", (0, 1), in_passes(0.5))]) == NO_GROUPS
     assert tensor_groups([event], [reductions("more", (0, 7), in_passes(0.5))]) == NO_GROUPS
+
+
+def test_on_a_device_a_pass_has_the_calls_whose_kernels_start_in_it_and_not_those_launched_then() -> None:
+    """A host far ahead launches gradients of some later step whenever it likes: here within each pass."""
+    seen = operations((0, 1), {0: 0, 1: 0}, {0: 0, 1: 1})
+    launched = reductions("dp", (0, 1), in_passes(0.7))
+    hooks = replace(launched, start_ns=np.zeros_like(launched.end_ns), end_ns=np.zeros_like(launched.end_ns))
+    later_ns = launched.arrival_ns + STEP_MS * len(STEPS) * MS
+    plugin = replace(launched, source="profiler", start_ns=later_ns, end_ns=later_ns + MS)
+    assert tensor_groups([seen], [hooks, plugin]) == NO_GROUPS
+    in_step = replace(plugin, arrival_ns=launched.arrival_ns - STEP_MS * MS, start_ns=launched.arrival_ns)
+    assert tensor_groups([seen], [hooks, in_step]).ranks(0) == (0, 1)

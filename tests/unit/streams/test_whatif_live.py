@@ -1,5 +1,7 @@
 """Operations as agents send them, and rounds of collectives, become the trace that the analysis takes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from streams.incidents import IncidentBook
 from streams.price_watch import PriceWatch
 from streams.whatif import optypes
 from streams.whatif.live import live_trace
+from streams.whatif.untimed import untimed_reductions
 
 MS = 1_000_000
 N_MB = 4
@@ -154,6 +157,96 @@ def test_a_window_prices_the_slow_worker_by_what_the_others_take():
     assert (best.what, best.name, best.ranks) == ("worker", "dp 1, stage 0", (1,))
     assert best.step_time_s == pytest.approx(0.126, abs=1e-6)
     assert best.gain == pytest.approx(80 / 206, abs=1e-6)
+
+
+def on_a_device(rounds, ahead_ms=90):
+    """The same calls on a GPU: launched by a host that is ahead, seen by the hooks and by the profiler plugin."""
+    launched_ns = rounds.arrival_ns - ahead_ms * MS
+    hooks = replace(
+        rounds,
+        sees=Sees.LAUNCH,
+        arrival_ns=launched_ns,
+        start_ns=np.zeros_like(launched_ns),
+        end_ns=np.zeros_like(launched_ns),
+    )
+    plugin = replace(rounds, communicator="nccl", source="profiler", arrival_ns=launched_ns + 2000)
+    return hooks, plugin
+
+
+def price_of(steps, seen_by):
+    """Of a job on a device, with the rounds that `seen_by` picks of a step's two."""
+    watch = PriceWatch("j", 0, 3)
+    priced = []
+    for number, step in enumerate(steps):
+        operations, rounds = data_parallel_step(step, 1000 + number * 1000, slow_ms=20)
+        for one in seen_by(step, *on_a_device(rounds)):
+            watch.on_rounds(one)
+        watch.on_operations(operations)
+        priced += watch.on_tick(operations.time_ns, world_size=2)
+    return watch, priced
+
+
+def test_on_a_device_gradients_are_those_that_the_plugin_has_seen_end():
+    """They begin with their kernels: the host had launched them 90 ms before, in the pass before the last."""
+    watch, (price,) = price_of((1, 2, 3, 4), lambda step, hooks, plugin: (hooks, plugin))
+    assert watch.unpriced == ""
+    assert price.recorded_s == pytest.approx(0.206, abs=1e-6)
+    assert price.discrepancy < 1e-6
+    assert (price.fixes[0].what, price.fixes[0].ranks) == ("worker", (1,))
+    assert price.fixes[0].gain == pytest.approx(80 / 206, abs=1e-6)
+
+
+def test_without_ends_of_the_gradients_there_is_no_price_and_the_reason_is_said():
+    watch, priced = price_of((1, 2, 3, 4), lambda step, hooks, plugin: (hooks,))
+    assert priced == []
+    assert watch.refused[0] == 1
+    assert "gradients of ranks 0, 1" in watch.unpriced
+    assert "--nccl profiler" in watch.unpriced
+
+
+def test_gradients_of_which_the_plugin_has_missed_some_have_no_price():
+    watch, priced = price_of((1, 2, 3, 4), lambda step, hooks, plugin: (hooks, plugin)[: 1 if step == 3 else 2])
+    assert priced == []
+    assert watch.unpriced.startswith("1 calls that reduce the gradients of ranks 0, 1")
+
+
+def test_gradients_of_the_last_step_may_not_be_missing_either():
+    """The plugin's calls of it have yet to come: the hooks' may be of a step that the device has not begun."""
+    watch, priced = price_of((1, 2, 3, 4), lambda step, hooks, plugin: (hooks, plugin)[: 1 if step == 4 else 2])
+    assert priced == []
+    assert "in some of the steps" in watch.unpriced
+
+
+def test_the_next_window_has_a_price_again():
+    watch, priced = price_of(range(1, 9), lambda step, hooks, plugin: (hooks, plugin)[: 1 if step == 3 else 2])
+    assert [price.first_step for price in priced] == [5]
+    assert watch.unpriced == ""
+
+
+def test_a_sharded_job_on_a_device_needs_no_plugin():
+    """What holds up its passes was recorded with them; its reductions without an end say nothing more."""
+    rows = []
+    for rank in (0, 1):
+        rows += [
+            (rank, 1, "forward-compute", 0, 0, rank, 0, 0, 10),
+            (rank, 1, "params-all-gather", 0, 0, rank, 0, 1, 2 + rank),
+            (rank, 1, "backward-compute", 0, 0, rank, 0, 10, 30),
+            (rank, 1, "optimizer", 0, -1, rank, 0, 30, 31),
+        ]
+    hooks, _ = on_a_device(gradients((0, 1), [25, 25], [29, 29]), ahead_ms=5)
+    assert untimed_reductions([event(rows)], [hooks]) == ""
+    unsharded = [row for row in rows if row[2] != "params-all-gather"]
+    assert untimed_reductions([event(unsharded)], [hooks]) != ""
+
+
+def test_calls_of_several_stages_are_no_gradients():
+    rows = [
+        (rank, 1, kind, rank, mb, 0, 0, 0, 10)
+        for rank in (0, 1)
+        for kind, mb in (("forward-compute", 0), ("optimizer", -1))
+    ]
+    hooks, _ = on_a_device(gradients((0, 1), [5, 5], [9, 9]), ahead_ms=1)
+    assert untimed_reductions([event(rows)], [hooks]) == ""
 
 
 def test_steps_that_a_rank_has_not_ended_are_waited_for():
