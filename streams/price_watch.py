@@ -39,9 +39,9 @@ class PriceWatch:
     Attributes
     ----------
     refused
-        Windows that could not be made sense of, and why the last one could not.
+        How many windows have no price.
     unpriced
-        Why the last window has no price, where that is known beforehand.
+        Why the last window has none; empty where it has one.
 
     """
 
@@ -54,7 +54,7 @@ class PriceWatch:
         self._rounds: deque[Rounds] = deque(maxlen=MAX_BLOCKS_OF_ROUNDS)
         self._is_told = False
         self._after_step = -1
-        self.refused: tuple[int, str] = (0, "")
+        self.refused = 0
         self.unpriced = ""
 
     def on_rounds(self, rounds: Rounds) -> None:
@@ -76,27 +76,37 @@ class PriceWatch:
             self._ended.setdefault(step, set()).add(rank)
 
     def on_tick(self, now_ns: int, world_size: int) -> list[WhatIfPrice]:
-        """What the window cost, if it is full; at most one."""
+        """What the windows cost that are full."""
+        found = []
+        while steps := self._full_window(world_size):
+            taken = self._take(steps)
+            rounds = self._take_rounds(taken)
+            price, self.unpriced = self._priced(taken, rounds, now_ns, world_size)
+            if price is None:
+                self.refused += 1
+            else:
+                found.append(price)
+        return found
+
+    def _full_window(self, world_size: int) -> list[int]:
+        """The steps of the next window; none while they are too few."""
         whole = sorted(step for step, ranks in self._ended.items() if len(ranks) >= world_size > 0)
         is_large = sum(map(len, self._operations)) > MAX_ROWS
-        if len(whole) < self._window_steps and not (is_large and len(whole) > 1):
-            return []
-        steps = whole[: self._window_steps]
-        taken = self._take(steps)
-        rounds = self._take_rounds(taken)
+        is_full = len(whole) >= self._window_steps or (is_large and len(whole) > 1)
+        return whole[: self._window_steps] if is_full else []
+
+    def _priced(
+        self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int
+    ) -> tuple[WhatIfPrice | None, str]:
+        """The price of a window, or why it has none."""
         try:
-            self.unpriced = untimed_reductions(taken, rounds)
-            if self.unpriced:
-                self.refused = (self.refused[0] + 1, self.unpriced)
-                return []
+            if why := untimed_reductions(taken, rounds):
+                return None, why
             price = self._price(taken, rounds, now_ns, world_size)
         except Exception as error:  # what cannot be priced must not cost the job its findings
-            self.refused = (self.refused[0] + 1, f"{type(error).__name__}: {error}")
-            return []
-        if unfit := unfit_field(price):
-            self.refused = (self.refused[0] + 1, f"{unfit} is no finite number")
-            return []
-        return [price]
+            return None, f"{type(error).__name__}: {error}"
+        unfit = unfit_field(price)
+        return (None, f"{unfit} is no finite number") if unfit else (price, "")
 
     def _price(self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int) -> WhatIfPrice:
         groups = tensor_groups(taken, rounds)
