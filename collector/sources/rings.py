@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collector.sources.shared_file import SharedFile
 from pacehound.errors import RejectedMessage
 
 RING_MAGIC = 0x31474E5248434150
@@ -194,7 +195,7 @@ def parse_header(head: bytes, file_bytes: int) -> RingHeader:
     )
 
 
-class RingReader:
+class RingReader(SharedFile):
     """One ring file, read from a position on.
 
     Parameters
@@ -223,18 +224,10 @@ class RingReader:
         self.position = position
         self.is_finished = False
         self._stalled = False
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            self.header = parse_header(os.pread(self._fd, _HEADER.size, 0), os.fstat(self._fd).st_size)
-        except BaseException:
-            os.close(self._fd)
-            raise
+        super().__init__(path)
 
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def _check(self) -> None:
+        self.header = parse_header(os.pread(self._fd, _HEADER.size, 0), os.fstat(self._fd).st_size)
 
     def read(self) -> RingRead:
         """What was written since the last time.
