@@ -323,6 +323,7 @@ class Agent:
             flush_s=self._cost.flush_s,
             dropped_calls=self._outbox.counts.dropped_calls,
             told_by_others=self.ledger.counts.told_by_others,
+            shim_ns_per_call=self._rings.measured_ns_per_call(),
         )
 
     def _state(self) -> AgentState:

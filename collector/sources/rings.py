@@ -35,6 +35,8 @@ MEMBERS_PER_RECORD = 23
 _HEADER = struct.Struct("<QIIIIIIQiiiiQ")
 _CURSOR = struct.Struct("=QI")  # native order reads eight bytes at once
 _CURSOR_OFFSET = 128
+_MEASURED = struct.Struct("=QQ")
+MEASURED_OFFSET = 144
 
 
 def _layout(*fields: tuple[str, str, int]) -> np.dtype[Any]:
@@ -275,6 +277,17 @@ class RingReader(SharedFile):
         lost = first - self.position + end - len(taken)
         self.position = first + end
         return RingRead(records=taken, lost=lost)
+
+    def measured(self) -> tuple[int, int]:
+        """Calls whose own cost their writer has measured, and nanoseconds that it took in them; 0 where none is."""
+        try:
+            measured = os.pread(self._fd, _MEASURED.size, MEASURED_OFFSET)
+        except OSError:
+            return 0, 0
+        if len(measured) < _MEASURED.size:
+            return 0, 0
+        calls, took_ns = _MEASURED.unpack(measured)
+        return int(calls), int(took_ns)
 
     def _stall(self) -> bool:
         """Whether this is the first look in a row at which the ring made no sense."""
