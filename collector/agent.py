@@ -278,6 +278,7 @@ class Agent:
             local_ranks=self.processes.local_ranks(),
             ended=bool(closed_why),
             running=running,
+            spares=self._cost.spares_rows and not closed_why,
         )
         self._frames.retire(self.processes.gone())
         messages = [_outgoing(event) for event in settled]
@@ -321,6 +322,8 @@ class Agent:
             resident_bytes=resident_bytes(),
             flush_s=self._cost.flush_s,
             dropped_calls=self._outbox.counts.dropped_calls,
+            told_by_others=self.ledger.counts.told_by_others,
+            shim_ns_per_call=self._rings.measured_ns_per_call(),
         )
 
     def _state(self) -> AgentState:
@@ -359,7 +362,7 @@ def _outgoing(event: Said) -> Outgoing:
     kind: Kind = "keep"
     calls = reported = 0
     if isinstance(event, CallBatch):
-        kind, calls, reported = "calls", len(event), event.dropped
+        kind, calls, reported = "calls", event.n_calls, event.dropped
     elif isinstance(event, Progress) and not event.closed:
         kind = "progress"
     elif isinstance(event, HostSample) and not event.closed:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from collector.folder_listing import FolderListing
 from collector.ring_set import Refused
 from collector.sources.frames import FrameLook, FrameReader, UnreadableFrame
 
@@ -21,13 +21,16 @@ class FrameSet:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._files = FolderListing(folder, ".frame")
         self._readers: dict[str, FrameReader] = {}
         self._done: set[str] = set()  # refused, or of a process that has left
 
     def look(self) -> tuple[list[FrameLook], list[Refused]]:
         """What every frame says now, and the files that are none (each of them once)."""
         looks, refused = [], []
-        for name in self._names():
+        for name in self._files.names():
+            if name in self._done:
+                continue
             try:
                 if name not in self._readers:
                     self._readers[name] = FrameReader(self._folder / name)
@@ -49,13 +52,6 @@ class FrameSet:
         """Let go of every file."""
         for name in list(self._readers):
             self._drop(name)
-
-    def _names(self) -> list[str]:
-        try:
-            names = [name for name in os.listdir(self._folder) if name.endswith(".frame")]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(name for name in names if name not in self._done)
 
     def _drop(self, name: str) -> None:
         self._done.add(name)

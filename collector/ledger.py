@@ -21,6 +21,7 @@ from collector.rows import Int64Array
 from collector.sources import rings
 from collector.sources.frames import Operation
 from collector.sources.rings import CALL, MARKER_BODY, Records
+from collector.told_by_one import Told, told_by_one
 from collector.transfers import Transfers
 from collector.waiting import Batch, Intake, Waiting, WaitingState
 from pacehound.calls import DIRECTIONS, SOURCES, CallBatch
@@ -70,6 +71,7 @@ class LedgerCounts:
     late_rows: int = 0
     lost_records: int = 0
     unnamed: int = 0
+    told_by_others: int = 0
     reasons: list[str] = field(default_factory=list)
 
     def refuse(self, reason: str, count: int = 1) -> None:
@@ -173,6 +175,7 @@ class Ledger:
         local_ranks: Iterable[tuple[int, int]] = (),
         ended: bool = False,
         running: Mapping[Operation, Transfers],
+        spares: bool = False,
     ) -> list[Topology | CallBatch | Markers]:
         """Take in what was read, and give out what is final now, in the order in which it must be sent.
 
@@ -190,6 +193,8 @@ class Ledger:
             The job is over: every open call is given up.
         running
             How far the calls are that were seen to run.
+        spares
+            Of small calls that all ranks here made alike, one rank may tell.
 
         """
         batch = self._waiting.with_new(intakes, now_ns)
@@ -213,13 +218,15 @@ class Ledger:
             for known in self._directory.known
             if known.needs_announcing()
         ]
+        rows, numbers = np.concatenate((finished, given_up)), np.concatenate((numbers, of_given_up))
         batches = call_rows.batches(
-            np.concatenate((finished, given_up)),
-            np.concatenate((numbers, of_given_up)),
+            rows,
+            numbers,
             self._directory.known,
             job=self._job,
             host=self._host,
             clock=self._clock,
+            told=self._told(rows, numbers, now_ns) if spares else None,
         )
         return [*announced, *batches, *markers]
 
@@ -329,6 +336,13 @@ class Ledger:
             is_here = numbers == number
             known.sources = sorted({*known.sources, *np.unique(calls["source"][is_here]).tolist()})
             known.captured_total += int((is_captured & is_here).sum())
+
+    def _told(self, rows: Records, numbers: Int64Array, now_ns: int) -> Told:
+        """Which of the rows that are final stand for others."""
+        oldest_ns = self._open.oldest_launch_ns
+        told = told_by_one(rows, numbers, self._directory.known, now_ns if oldest_ns is None else oldest_ns)
+        self.counts.told_by_others += int(told.is_left_out.sum())
+        return told
 
     def _note_launches(self, lanes: Int64Array, launches: Records) -> None:
         for number, seq in _by_lane(lanes, launches["seq"]):

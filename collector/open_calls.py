@@ -64,6 +64,11 @@ class OpenCalls:
         return b"".join(self._records.values())
 
     @property
+    def oldest_launch_ns(self) -> int | None:
+        """When the one was launched that has been open for longest; `None` where none is."""
+        return int(self._calls()["launch_ns"].min()) if self._records else None
+
+    @property
     def uncertain(self) -> list[bytes]:
         """As in the constructor."""
         return sorted(self._uncertain)

@@ -1,4 +1,8 @@
-"""What the agent itself takes of its host, and how often it flushes so that this stays within its budget."""
+"""What the agent itself takes of its host, and what it does so that this stays within its budget.
+
+It flushes less often first, for that costs nothing but delay. Where this does not suffice, one rank tells of small
+calls for the others of its host (collector/told_by_one.py). It goes back the other way round.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ LOW_SHARE = 0.25
 
 
 class OwnCost:
-    """Follows the agent's processor time, and makes flushes longer while it is above the budget; time is an argument.
+    """Follows the agent's processor time, and says what to do while it is above the budget; time is an argument.
 
     Parameters
     ----------
@@ -27,6 +31,8 @@ class OwnCost:
     ----------
     flush_s
         How often it flushes now.
+    spares_rows
+        Whether one rank tells of small calls for the others.
     cpu_cores
         What it took in the last window; 0 before the first one is over.
 
@@ -37,13 +43,14 @@ class OwnCost:
     ['', '']
     >>> cost.look(10 * 10**9, 3 * 10**9)
     'the agent takes 0.30 cores, more than agent.cpu_budget_cores=0.2: it flushes every 2 s'
-    >>> cost.look(20 * 10**9, 6 * 10**9)
-    'the agent takes 0.30 cores, more than agent.cpu_budget_cores=0.2: it flushes every 2.5 s'
+    >>> [cost.look(second * 10**9, second * 3 * 10**8).split(": ")[1] for second in (20, 30)]
+    ['it flushes every 2.5 s', 'one rank tells of small calls that its whole host made alike']
 
     """
 
     def __init__(self, flush_s: float, longest_flush_s: float, budget_cores: float) -> None:
         self.flush_s = flush_s
+        self.spares_rows = False
         self.cpu_cores = 0.0
         self._shortest_s = flush_s
         self._longest_s = max(flush_s, longest_flush_s)
@@ -51,7 +58,7 @@ class OwnCost:
         self._since: tuple[int, int] | None = None
 
     def look(self, now_ns: int, cpu_ns: int) -> str:
-        """The agent has used so much processor time at a moment; a sentence when it flushes less often from now on.
+        """The agent has used so much processor time at a moment; a sentence when it holds back more from now on.
 
         Parameters
         ----------
@@ -69,15 +76,25 @@ class OwnCost:
             return ""
         self.cpu_cores = (cpu_ns - self._since[1]) / passed_ns
         self._since = (now_ns, cpu_ns)
-        if self.cpu_cores > self._budget_cores and self.flush_s < self._longest_s:
-            self.flush_s = min(2 * self.flush_s, self._longest_s)
-            return (
-                f"the agent takes {self.cpu_cores:.2f} cores, more than agent.cpu_budget_cores={self._budget_cores:g}: "
-                f"it flushes every {self.flush_s:g} s"
-            )
+        if self.cpu_cores > self._budget_cores:
+            return self._less()
         if self.cpu_cores < LOW_SHARE * self._budget_cores:
-            self.flush_s = max(self.flush_s / 2, self._shortest_s)
+            if not self.spares_rows:
+                self.flush_s = max(self.flush_s / 2, self._shortest_s)
+            self.spares_rows = False
         return ""
+
+    def _less(self) -> str:
+        if self.spares_rows:
+            return ""  # there is nothing left to do
+        if self.flush_s < self._longest_s:
+            self.flush_s = min(2 * self.flush_s, self._longest_s)
+            what = f"it flushes every {self.flush_s:g} s"
+        else:
+            self.spares_rows = True
+            what = "one rank tells of small calls that its whole host made alike"
+        share = f"{self.cpu_cores:.2f} cores, more than agent.cpu_budget_cores={self._budget_cores:g}"
+        return f"the agent takes {share}: {what}"
 
 
 def resident_bytes() -> int:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from collector.communicators import Communicator, sees
 from collector.sources import rings
 from collector.sources.rings import CALL, Records
+from collector.told_by_one import Told
+from pacehound.alike import Alike
 from pacehound.calls import DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.clock import ClockPair
 from pacehound.codes import ALGORITHMS, PROTOCOLS
@@ -117,27 +119,42 @@ def gloo_starts(lanes: Int64Array, rows: Records, last_ends_ns: dict[int, int]) 
 
 
 def batches(
-    rows: Records, communicators: Int64Array, known: list[Communicator], *, job: str, host: str, clock: ClockPair
+    rows: Records,
+    communicators: Int64Array,
+    known: list[Communicator],
+    *,
+    job: str,
+    host: str,
+    clock: ClockPair,
+    told: Told | None = None,
 ) -> Iterator[CallBatch]:
     """Cut rows into batches of one communicator and source, in order of time, of up to `ROWS_PER_BATCH` rows.
 
-    Calls that were timed on the device, of a source that otherwise sees launches only, have batches of their own.
-    The communicators' ordinals move on, and the calls they had lost go out with the next batch.
+    Calls that were timed on the device, of a source that otherwise sees launches only, have batches of their own, and
+    so have those that one rank tells of for its host. The communicators' ordinals move on, and the calls they had lost
+    go out with the next batch.
     """
     if len(rows) == 0:
         return
     time_ns = np.maximum(rows["end_ns"], rows["launch_ns"])
     is_timed = ((rows["flags"] & rings.TIMED) != 0) & (rows["end_ns"] > 0)
-    order = np.lexsort((rows["seq"], rows["rank"], time_ns, is_timed, rows["source"], communicators))
-    rows, communicators, is_timed = rows[order], communicators[order], is_timed[order]
+    tells = told.tells if told is not None else np.zeros(len(rows), np.bool_)
+    order = np.lexsort((rows["seq"], rows["rank"], time_ns, tells, is_timed, rows["source"], communicators))
+    if told is not None:
+        order = order[~told.is_left_out[order]]
+    rows, communicators, is_timed, tells = rows[order], communicators[order], is_timed[order], tells[order]
     sources = rows["source"]
     is_edge = (communicators[1:] != communicators[:-1]) | (sources[1:] != sources[:-1])
-    is_edge |= is_timed[1:] != is_timed[:-1]
+    is_edge |= (is_timed[1:] != is_timed[:-1]) | (tells[1:] != tells[:-1])
     edges = [0, *(np.flatnonzero(is_edge) + 1).tolist(), len(rows)]
     offset_ns = clock.to_unix_ns(0)
     for begin, end in itertools.pairwise(edges):
         communicator = known[int(communicators[begin])]
         source = int(sources[begin])
+        alike: tuple[Alike, ...] = ()
+        within_ns = 0
+        if told is not None and tells[begin]:
+            alike, within_ns = told.alike[int(communicators[begin]), source, bool(is_timed[begin])]
         for first in range(begin, end, ROWS_PER_BATCH):
             part = rows[first : min(first + ROWS_PER_BATCH, end)]
             ordinal = communicator.ordinals.get(source, communicator.first_ordinal)
@@ -153,6 +170,8 @@ def batches(
                 ordinal=ordinal,
                 sees=Sees.ALL if is_timed[begin] else sees(source, communicator.backend),
                 dropped=dropped,
+                within_ns=within_ns,
+                alike=alike,
             )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pacehound.alike import Alike, check_alike, spread
 from pacehound.codes import DIRECTIONS as DIRECTIONS
 from pacehound.codes import DTYPE_BYTES as DTYPE_BYTES
 from pacehound.codes import DTYPES as DTYPES
@@ -117,6 +118,11 @@ class CallBatch:
     dropped
         Calls of this host and communicator that were lost since the batch before (a ring that wrapped, a full
         buffer). Missing is not healthy: whoever concludes from the rows must weigh this.
+    within_ns
+        How far an instant may be off, because one rank told of it for several (pacehound/alike.py). 0: each rank for
+        itself.
+    alike
+        On the way only: the ranks that each row stands for, its own among them. `whole` gives them rows of their own.
     rows
         The columns of `CALL_SCHEMA`.
 
@@ -130,6 +136,8 @@ class CallBatch:
     ordinal: int
     sees: Sees
     dropped: int = 0
+    within_ns: int = 0
+    alike: tuple[Alike, ...] = ()
     rows: pa.RecordBatch = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -139,9 +147,30 @@ class CallBatch:
             )
         if self.dropped < 0:
             raise InvalidEvent(f"dropped count is {self.dropped}; it cannot be negative")
+        if self.within_ns < 0:
+            raise InvalidEvent(f"times are right within {self.within_ns} ns; that cannot be negative")
+        check_alike(len(self), self.alike)
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    @property
+    def n_calls(self) -> int:
+        """How many calls it tells of: one per row, or one per row and rank that the row stands for."""
+        return len(self) * max(len(self.alike), 1)
+
+    def whole(self) -> CallBatch:
+        """The same calls with a row for each.
+
+        Raises
+        ------
+        InvalidEvent
+            A row is of a rank that its batch does not stand for.
+
+        """
+        if not self.alike:
+            return self
+        return replace(self, rows=spread(self.rows, self.alike), alike=())
 
     @classmethod
     def from_columns(
@@ -156,6 +185,8 @@ class CallBatch:
         ordinal: int = 0,
         sees: Sees = Sees.ALL,
         dropped: int = 0,
+        within_ns: int = 0,
+        alike: tuple[Alike, ...] = (),
     ) -> CallBatch:
         """Build a batch from NumPy columns.
 
@@ -164,7 +195,7 @@ class CallBatch:
         columns
             At least `rank` and `seq`, each of shape `(n_calls,)`. `op`, `dtype`, `redop` and `direction` are codes
             (positions in `OPS`, `DTYPES`, `REDOPS`, `DIRECTIONS`). What is missing takes the value for "unknown".
-        job, attempt, host, communicator, source, ordinal, sees, dropped
+        job, attempt, host, communicator, source, ordinal, sees, dropped, within_ns, alike
             As in the class.
 
         Raises
@@ -214,6 +245,8 @@ class CallBatch:
             ordinal=ordinal,
             sees=sees,
             dropped=dropped,
+            within_ns=within_ns,
+            alike=alike,
             rows=pa.RecordBatch.from_arrays(arrays, schema=CALL_SCHEMA),
         )
 

@@ -9,6 +9,7 @@ message again (protobuf merges repeated fields), which is how an HTTP request ca
 from __future__ import annotations
 
 import struct
+from dataclasses import astuple
 from typing import Any, get_args
 
 import msgspec
@@ -19,6 +20,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData, ResourceLogs
 
 from pacehound import events
+from pacehound.alike import Alike
 from pacehound.arrow_body import is_compressed
 from pacehound.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, UnknownSchema
@@ -38,6 +40,8 @@ MAX_NAME_CHARS = 1_024
 
 MIN_ROW_BYTES = 16
 """No row of calls or rounds takes less: columns that stand for more rows than they hold are not unpacked."""
+
+_ALIKE, _WITHIN = "pacehound.alike", "pacehound.within_ns"
 
 CALLS_EVENT = "pacehound.calls"
 ROUNDS_EVENT = "pacehound.rounds"
@@ -131,7 +135,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(message: bytes) -> list[Event]:
-    """The events of a message, in order.
+    """The events of a message, in order; calls have a row for every rank, however they were sent (pacehound/alike.py).
 
     Raises
     ------
@@ -253,6 +257,10 @@ def _encode_calls(batch: CallBatch, record: LogRecord) -> None:
         ("pacehound.dropped", batch.dropped),
     ):
         _set(record.attributes, key, value)
+    if batch.within_ns:
+        _set(record.attributes, _WITHIN, batch.within_ns)
+    if batch.alike:
+        _set(record.attributes, _ALIKE, msgspec.json.encode([astuple(one) for one in batch.alike]).decode())
     record.body.bytes_value = _write_arrow(batch.rows)
 
 
@@ -267,6 +275,8 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
         ordinal=_integer(attributes, "pacehound.ordinal"),
         sees=Sees(_integer(attributes, "pacehound.sees")),
         dropped=_integer(attributes, "pacehound.dropped"),
+        within_ns=_integer(attributes, _WITHIN) if _WITHIN in attributes else 0,
+        alike=_alike(attributes) if _ALIKE in attributes else (),
         rows=rows,
     )
     count = _integer(attributes, "pacehound.count")
@@ -283,7 +293,12 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
         raise InvalidEvent(f"calls batch of attempt {batch.attempt} has rows of another attempt")
     if len(batch) and (batch.integers("rank").min() < 0 or batch.integers("seq").min() < 0):
         raise InvalidEvent("calls batch has a negative rank or sequence number")
-    return batch
+    return batch.whole()
+
+
+def _alike(attributes: dict[str, AnyValue]) -> tuple[Alike, ...]:
+    listed = msgspec.json.decode(_text(attributes, _ALIKE), type=list[tuple[int, int, int, int]])
+    return tuple(Alike(*numbers) for numbers in listed)
 
 
 def _decode_operations(resource: dict[str, AnyValue], rows: pa.RecordBatch) -> Operations:

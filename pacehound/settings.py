@@ -61,7 +61,8 @@ class AgentSettings:
     max_backlog_bytes: int = 64 * 1024 * 1024
     """Held while the head node or Kafka is away; beyond it the oldest calls are dropped and counted."""
     cpu_budget_cores: float = 0.2
-    """Where the agent takes more than this over ten seconds, it flushes less often, down to every `lateness_s / 2`."""
+    """Where the agent takes more than this over ten seconds, it flushes less often, down to every `lateness_s / 2`;
+    where that is not enough, one rank of a host tells of small calls that all its ranks made alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,6 +186,7 @@ def _batch(batch: CallBatch) -> Row:
         "first_seq": int(seq.min()) if len(batch) else -1,
         "last_seq": int(seq.max()) if len(batch) else -1,
         "time_ns": int(times_ns.max(initial=0)),
+        "within_ns": batch.within_ns,
     }
 
 

@@ -44,6 +44,7 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("first_seq", _INT),
             ("last_seq", _INT),
             ("time_ns", _INT),
+            ("within_ns", _INT),
         ]
     ),
     TOPOLOGY: pa.schema(

@@ -104,6 +104,7 @@ static struct taken enter(uint8_t op, int type, int redop, uint8_t direction, in
     if (PH_UNLIKELY(!atomic_load_explicit(&ph_process.is_on, memory_order_relaxed))) return taken;
     struct ph_thread *self = ph_thread();
     if (PH_UNLIKELY(!self || self->is_inside || !ph_ring_ready(self))) return taken;
+    uint64_t begun_ns = PH_UNLIKELY(self->next % PH_MEASURED_EVERY == PH_MEASURED_EVERY - 1) ? ph_now_ns() : 0;
     int capture = ph_capture_status(stream);
     bool is_captured = capture > 0;
     if (PH_UNLIKELY(is_captured)) atomic_store_explicit(&has_captured, true, memory_order_relaxed);
@@ -140,6 +141,7 @@ static struct taken enter(uint8_t op, int type, int redop, uint8_t direction, in
             }
         }
     }
+    if (PH_UNLIKELY(begun_ns != 0) && self->depth == 0) ph_ring_measured(self, ph_now_ns() - begun_ns);
     self->is_inside = true;
     return taken;
 }

@@ -29,7 +29,7 @@
 #define PH_RECORD_BYTES 128u
 #define PH_TEXT_BYTES 96u
 
-/* The first 4,096 bytes. Everything but `written` and `closed` is set before the file gets its final name. */
+/* The first 4,096 bytes. What stands before `written` is set before the file gets its final name. */
 struct ph_ring_header {
     uint64_t magic;
     uint32_t version;
@@ -49,7 +49,9 @@ struct ph_ring_header {
     volatile uint64_t written; /* records completed so far */
     volatile uint32_t closed;  /* 1: the thread has left in good order and writes no more */
     uint32_t reserved2;
-    uint8_t padding[PH_RING_HEADER_BYTES - 144];
+    volatile uint64_t measured_calls; /* of the NCCL shim: calls whose own time was measured (0 in other writers' rings), */
+    volatile uint64_t measured_ns;    /* and what we took of the calling thread in them */
+    uint8_t padding[PH_RING_HEADER_BYTES - 160];
 };
 
 enum ph_record_kind {

@@ -84,6 +84,9 @@ struct ph_birth {
 
 enum { PH_MAX_WAITING = 1 << 16, PH_MAX_BIRTHS = 256 };
 
+/* Every so manieth record's call is measured; what took longer than a core can be ours is not counted. */
+enum { PH_MEASURED_EVERY = 256, PH_MEASURED_MOST_NS = 50000 };
+
 struct ph_thread {
     uint32_t fork_generation, capacity;
     struct ph_ring_header *header; /* NULL: no ring yet */
@@ -104,6 +107,9 @@ bool ph_ring_ready(struct ph_thread *self);
 /* Two steps around filling in what follows the stamp. Can't fail; only after ph_ring_ready. */
 struct ph_record *ph_ring_begin(struct ph_thread *self);
 void ph_ring_commit(struct ph_thread *self, struct ph_record *record);
+/* What the shim took of a call, measured: added up for the agent. Time in which the thread lost its core, or was held,
+ * is not ours and is left out. Can't fail; only after ph_ring_ready. */
+void ph_ring_measured(struct ph_thread *self, uint64_t took_ns);
 /* A copy of `record`; can't fail, but switches the shim off where there is no ring. */
 void ph_ring_write(struct ph_thread *self, const struct ph_record *record);
 /* In a forked child: the parent's rings are not its own. */

@@ -133,6 +133,13 @@ void ph_ring_commit(struct ph_thread *self, struct ph_record *record) {
     __atomic_store_n(&self->header->written, self->next, __ATOMIC_RELEASE);
 }
 
+void ph_ring_measured(struct ph_thread *self, uint64_t took_ns) {
+    struct ph_ring_header *header = self->header;
+    if (took_ns > PH_MEASURED_MOST_NS) return;
+    __atomic_store_n(&header->measured_ns, header->measured_ns + took_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&header->measured_calls, header->measured_calls + 1, __ATOMIC_RELEASE);
+}
+
 void ph_ring_write(struct ph_thread *self, const struct ph_record *record) {
     if (!ph_ring_ready(self)) return;
     struct ph_record *slot = ph_ring_begin(self);

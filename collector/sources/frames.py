@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from collector.sources.shared_file import SharedFile
 from pacehound.errors import RejectedMessage
 
 FRAME_MAGIC = 0x314D524648434150
@@ -155,7 +156,7 @@ def _operation(communicator: int, packed: int, rank: int) -> Operation | None:
     return Operation(communicator, rank, seq, peer, direction) if direction in (1, 2) else None
 
 
-class FrameReader:
+class FrameReader(SharedFile):
     """One frame file.
 
     Parameters
@@ -183,18 +184,10 @@ class FrameReader:
             raise UnreadableFrame("its name is not <pid>-<process start ticks>-<rank>.frame")
         self.process = (int(name[1]), int(name[2]))
         self._rank = int(name[3])
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            self.look()
-        except BaseException:
-            os.close(self._fd)
-            raise
+        super().__init__(path)
 
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def _check(self) -> None:
+        self.look()
 
     def look(self) -> FrameLook:
         """How far the running operations are now.

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collector.sources.shared_file import SharedFile
 from pacehound.errors import RejectedMessage
 
 RING_MAGIC = 0x31474E5248434150
@@ -34,6 +35,8 @@ MEMBERS_PER_RECORD = 23
 _HEADER = struct.Struct("<QIIIIIIQiiiiQ")
 _CURSOR = struct.Struct("=QI")  # native order reads eight bytes at once
 _CURSOR_OFFSET = 128
+_MEASURED = struct.Struct("=QQ")
+MEASURED_OFFSET = 144
 
 
 def _layout(*fields: tuple[str, str, int]) -> np.dtype[Any]:
@@ -194,7 +197,7 @@ def parse_header(head: bytes, file_bytes: int) -> RingHeader:
     )
 
 
-class RingReader:
+class RingReader(SharedFile):
     """One ring file, read from a position on.
 
     Parameters
@@ -223,18 +226,10 @@ class RingReader:
         self.position = position
         self.is_finished = False
         self._stalled = False
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            self.header = parse_header(os.pread(self._fd, _HEADER.size, 0), os.fstat(self._fd).st_size)
-        except BaseException:
-            os.close(self._fd)
-            raise
+        super().__init__(path)
 
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def _check(self) -> None:
+        self.header = parse_header(os.pread(self._fd, _HEADER.size, 0), os.fstat(self._fd).st_size)
 
     def read(self) -> RingRead:
         """What was written since the last time.
@@ -282,6 +277,17 @@ class RingReader:
         lost = first - self.position + end - len(taken)
         self.position = first + end
         return RingRead(records=taken, lost=lost)
+
+    def measured(self) -> tuple[int, int]:
+        """Calls whose own cost their writer has measured, and nanoseconds that it took in them; 0 where none is."""
+        try:
+            measured = os.pread(self._fd, _MEASURED.size, MEASURED_OFFSET)
+        except OSError:
+            return 0, 0
+        if len(measured) < _MEASURED.size:
+            return 0, 0
+        calls, took_ns = _MEASURED.unpack(measured)
+        return int(calls), int(took_ns)
 
     def _stall(self) -> bool:
         """Whether this is the first look in a row at which the ring made no sense."""

@@ -173,7 +173,7 @@ def one_of_each():
             nics=(NicReading(name="mlx5_0/1", state="active", errors={"symbol_error": 3}),),
             sockets=(SocketReading(rank=2, pid=11, local="10.0.0.1:4", remote="10.0.0.2:5", acked_bytes=9),),
             oom_kills=1,
-            agent=AgentCost(cpu_cores=0.05, resident_bytes=1 << 27, flush_s=1.0),
+            agent=AgentCost(cpu_cores=0.05, resident_bytes=1 << 27, flush_s=1.0, told_by_others=7),
         ),
         HostEvidence(
             **same,

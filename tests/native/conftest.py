@@ -44,6 +44,14 @@ def new_job(built: stub_jobs.Built, shared_folder: Path) -> Iterator[Callable[..
         job.stop()
 
 
+@pytest.fixture
+def new_plugin_job(plugin: plugin_jobs.Plugin, tmp_path: Path) -> plugin_jobs.NewPluginJob:
+    def make(rank: int = 0, world: int | None = 2, of: plugin_jobs.Plugin | None = None) -> plugin_jobs.PluginJob:
+        return plugin_jobs.PluginJob(of or plugin, tmp_path, rank, world)
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], stub_jobs.Built]:
     made: dict[str, stub_jobs.Built] = {}

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,3 +133,7 @@ class PluginJob:
     def notes(self) -> list[str]:
         paths = self.run_dir.glob("notes/*-profiler.json")
         return [text for path in paths for text in json.loads(path.read_text())["notes"]]
+
+
+NewPluginJob = Callable[..., PluginJob]
+"""Makes one of a rank, of a world's size, and of a plugin."""

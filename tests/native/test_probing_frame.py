@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from collector.sources import frames
 from collector.sources.frames import Counts, FrameLook, FrameReader, Operation, UnreadableFrame
 from collector.transfers import TransferSampler
 from tests.native import plugin_jobs, stub_jobs
-from tests.native.plugin_jobs import Plugin, PluginJob
+from tests.native.plugin_jobs import NewPluginJob
 from tests.native.test_shim_safety import library
 
-NewJob = Callable[..., PluginJob]
 APIS = [4, 5, 6]
 INIT = "init c abcdef12 2 0 world"
 NATIVE = Path(__file__).resolve().parents[2] / "collector" / "native"
@@ -36,14 +34,6 @@ int main(void) {
     return 0;
 }
 """
-
-
-@pytest.fixture
-def new_job(plugin: Plugin, tmp_path: Path) -> NewJob:
-    def make(rank: int = 0, world: int | None = 2, of: Plugin | None = None) -> PluginJob:
-        return PluginJob(of or plugin, tmp_path, rank, world)
-
-    return make
 
 
 def done(look: FrameLook) -> dict[Operation, Counts]:
@@ -86,8 +76,8 @@ def test_the_layout_is_the_papers_and_python_reads_what_c_writes(tmp_path: Path)
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_running_call_has_its_counts_by_channel_and_direction(new_job: NewJob, api: int) -> None:
-    job = new_job()
+def test_a_running_call_has_its_counts_by_channel_and_direction(new_plugin_job: NewPluginJob, api: int) -> None:
+    job = new_plugin_job()
     script = [INIT, *reduce("x", 0), *moved("x", 0, steps=8, done=3), *moved("x", 0, steps=8, done=2, sends=False)]
     script += [*moved("x", 5, steps=8, done=8), "stop x51", *moved("x", 2, steps=4, done=0)]
     job.play(script, api=api)
@@ -102,8 +92,8 @@ def test_a_running_call_has_its_counts_by_channel_and_direction(new_job: NewJob,
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_sends_and_receives_are_told_apart_by_peer_and_direction(new_job: NewJob, api: int) -> None:
-    job = new_job()
+def test_sends_and_receives_are_told_apart_by_peer_and_direction(new_plugin_job: NewPluginJob, api: int) -> None:
+    job = new_plugin_job()
     script = ["init c abcdef12 4 0 world", "group g c"]
     for n, (func, peer) in enumerate([("Send", 3), ("Send", 3), ("Recv", 3), ("Send", 1)]):
         script += [f"p2p p{n} c g {func} 8 ncclInt8 {peer} 1", f"stop p{n}", f"kernel k{n} c p{n} {n} n"]
@@ -118,8 +108,10 @@ def test_sends_and_receives_are_told_apart_by_peer_and_direction(new_job: NewJob
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_rates_follow_the_counts_and_a_channel_that_stands_still_says_so(new_job: NewJob, api: int) -> None:
-    job, sampler, second_ns = new_job(), TransferSampler(), 1_000_000_000
+def test_rates_follow_the_counts_and_a_channel_that_stands_still_says_so(
+    new_plugin_job: NewPluginJob, api: int
+) -> None:
+    job, sampler, second_ns = new_plugin_job(), TransferSampler(), 1_000_000_000
     script = [INIT, *reduce("x", 0), *moved("x", 0, steps=50, done=10), *moved("x", 1, steps=50, done=10)]
     job.play(script, api=api)
     for step in range(10, 40):
@@ -138,9 +130,9 @@ def test_rates_follow_the_counts_and_a_channel_that_stands_still_says_so(new_job
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_ninth_call_that_runs_at_once_is_counted_and_a_block_is_free_when_its_call_is_over(
-    new_job: NewJob, api: int
+    new_plugin_job: NewPluginJob, api: int
 ) -> None:
-    job = new_job()
+    job = new_plugin_job()
     script = [INIT]
     for n in range(9):
         script += [*reduce(f"x{n}.", n), *moved(f"x{n}.", 0, steps=20, done=n + 1)]
@@ -155,8 +147,8 @@ def test_a_ninth_call_that_runs_at_once_is_counted_and_a_block_is_free_when_its_
     assert {one.seq for one in look.running} == {1, 2, 3, 4, 5, 6, 7, 9}
 
 
-def test_a_call_that_hangs_keeps_its_block_while_others_come_and_go(new_job: NewJob) -> None:
-    job = new_job()
+def test_a_call_that_hangs_keeps_its_block_while_others_come_and_go(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
     script = [INIT, "init d 77 1 0 other", *reduce("h", 0), *moved("h", 0, steps=20, done=5)]
     for n in range(50):
         name = f"y{n}."
@@ -168,8 +160,8 @@ def test_a_call_that_hangs_keeps_its_block_while_others_come_and_go(new_job: New
     assert [(one.seq, counts[0]) for one, counts in done(look).items()] == [(0, (5, -1))]
 
 
-def test_channels_beyond_eight_are_added_to_those_that_are_equal_modulo_eight(new_job: NewJob) -> None:
-    job = new_job()
+def test_channels_beyond_eight_are_added_to_those_that_are_equal_modulo_eight(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
     script = [INIT, *reduce("x", 0)]
     for channel in (1, 9, 17, 33):
         script += moved("x", channel, steps=20, done=channel % 7)
@@ -181,36 +173,36 @@ def test_channels_beyond_eight_are_added_to_those_that_are_equal_modulo_eight(ne
 
 
 @pytest.mark.parametrize("end", ["final c", "kstop kx n\nstop x01"])
-def test_nothing_runs_after_the_end_of_a_call_or_of_its_communicator(new_job: NewJob, end: str) -> None:
-    job = new_job()
+def test_nothing_runs_after_the_end_of_a_call_or_of_its_communicator(new_plugin_job: NewPluginJob, end: str) -> None:
+    job = new_plugin_job()
     job.play([INIT, *reduce("x", 0), *moved("x", 0, steps=3, done=1), end])
     (look,) = job.frames()
     assert (look.begun, look.running) == (1, {})
 
 
-def test_the_counts_of_a_process_that_was_killed_can_be_read(new_job: NewJob) -> None:
-    job = new_job(rank=1)
+def test_the_counts_of_a_process_that_was_killed_can_be_read(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job(rank=1)
     job.play(["init c abcdef12 2 1 world", *reduce("x", 0), *moved("x", 3, steps=9, done=4), "kill"], dies=True)
     (look,) = job.frames()
     assert look.rank == 1
     assert [counts[3] for counts in done(look).values()] == [(4, -1)]
 
 
-def test_a_fork_leaves_its_parents_frame_alone(new_job: NewJob) -> None:
-    job = new_job()
+def test_a_fork_leaves_its_parents_frame_alone(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
     job.play([INIT, *reduce("x", 0), *moved("x", 0, steps=9, done=4), "step s c x01 4", "fork"])
     (look,) = job.frames()
     assert [counts[0] for counts in done(look).values()] == [(4, -1)]
 
 
-def test_without_room_for_a_frame_calls_are_written_all_the_same(new_job: NewJob, tmp_path: Path) -> None:
+def test_without_room_for_a_frame_calls_are_written_all_the_same(new_plugin_job: NewPluginJob, tmp_path: Path) -> None:
     code = (
         "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <unistd.h>\n"
         f"int posix_fallocate(int fd, long at, long size) {{ return size == {frames.FRAME_BYTES} ? 28"
         "  : syscall(SYS_fallocate, fd, 0, at, size) ? 28 : 0; }"
     )
     full = library(tmp_path, code)
-    job = new_job()
+    job = new_plugin_job()
     script = [INIT, "init d 77 1 0 other", *reduce("x", 0), *moved("x", 0, steps=1, done=1), "stop x01", "kstop kx n"]
     job.play(script, LD_PRELOAD=full)
     assert list((job.run_dir / "frames").iterdir()) == []
@@ -220,13 +212,15 @@ def test_without_room_for_a_frame_calls_are_written_all_the_same(new_job: NewJob
     ]
 
 
-def test_a_plugin_that_switches_itself_off_says_that_it_counts_no_more(new_job: NewJob, tmp_path: Path) -> None:
+def test_a_plugin_that_switches_itself_off_says_that_it_counts_no_more(
+    new_plugin_job: NewPluginJob, tmp_path: Path
+) -> None:
     code = (
         "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <unistd.h>\n"
         "int posix_fallocate(int fd, long at, long size) { static int n;"
         f"  return size != {frames.FRAME_BYTES} && n++ ? 28 : syscall(SYS_fallocate, fd, 0, at, size) ? 28 : 0; }}"
     )
-    job = new_job()
+    job = new_plugin_job()
     begun = [INIT, *reduce("x", 0), *moved("x", 0, steps=9, done=4), "tell begun"]
     job.play(begun, ["wait begun", "op y c x 1 1 9 1"], LD_PRELOAD=library(tmp_path, code))
     (look,) = job.frames()
@@ -234,8 +228,8 @@ def test_a_plugin_that_switches_itself_off_says_that_it_counts_no_more(new_job: 
     assert not look.is_measured
 
 
-def test_a_file_that_is_no_frame_is_refused_with_what_is_wrong(new_job: NewJob) -> None:
-    job = new_job()
+def test_a_file_that_is_no_frame_is_refused_with_what_is_wrong(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
     job.play([INIT, *reduce("x", 0)])
     (path,) = job.run_dir.glob("frames/*.frame")
     whole = path.read_bytes()
@@ -263,8 +257,8 @@ def changing_hands(n_calls: int, communicators: str) -> list[list[str]]:
     return scripts
 
 
-def test_a_reader_never_takes_one_calls_counts_for_anothers(new_job: NewJob) -> None:
-    job = new_job()
+def test_a_reader_never_takes_one_calls_counts_for_anothers(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
     is_over = threading.Event()
     scripts = changing_hands(100, "cdefgh")
 
@@ -294,13 +288,13 @@ def test_a_reader_never_takes_one_calls_counts_for_anothers(new_job: NewJob) -> 
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_sanitizers_find_nothing_in_blocks_that_change_hands(
-    new_job: NewJob, tmp_path_factory: pytest.TempPathFactory, sanitizer: str
+    new_plugin_job: NewPluginJob, tmp_path_factory: pytest.TempPathFactory, sanitizer: str
 ) -> None:
     try:
         built = plugin_jobs.build(tmp_path_factory.mktemp("sanitized"), sanitizer)
     except AssertionError as error:
         pytest.skip(f"this compiler has no such sanitizer: {str(error)[-200:]}")
-    job = new_job(of=built)
+    job = new_plugin_job(of=built)
     job.play(*changing_hands(100, "cdefgh"))
     (look,) = job.frames()
     assert (look.begun, look.unkept, look.running) == (600, 0, {})

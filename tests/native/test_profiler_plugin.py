@@ -6,8 +6,6 @@ import random
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,20 +13,11 @@ import pytest
 from collector.sources import rings
 from pacehound.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, SOURCES
 from tests.native import plugin_jobs
-from tests.native.plugin_jobs import Plugin, PluginJob
+from tests.native.plugin_jobs import NewPluginJob, Plugin
 
-NewJob = Callable[..., PluginJob]
 APIS = [4, 5, 6]
 INIT = "init c abcdef12 2 0 world"
 REDUCE = "coll x c g AllReduce 1024 ncclFloat32 2 0 0 RING SIMPLE"
-
-
-@pytest.fixture
-def new_job(plugin: Plugin, tmp_path: Path) -> NewJob:
-    def make(rank: int = 0, world: int | None = 2, of: Plugin | None = None) -> PluginJob:
-        return PluginJob(of or plugin, tmp_path, rank, world)
-
-    return make
 
 
 def call(name: str, start: str, channels: int = 2) -> list[str]:
@@ -40,8 +29,10 @@ def call(name: str, start: str, channels: int = 2) -> list[str]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_collective_is_over_when_its_kernel_is_and_not_when_it_is_enqueued(new_job: NewJob, api: int) -> None:
-    job = new_job()
+def test_a_collective_is_over_when_its_kernel_is_and_not_when_it_is_enqueued(
+    new_plugin_job: NewPluginJob, api: int
+) -> None:
+    job = new_plugin_job()
     enqueued = [INIT, "group g c", REDUCE, "stop x", "stop g"]
     started = [*enqueued, "sleep 300", "kernel k0 c x 0 n", "kernel k1 c x 1 n", "sleep 1500", "kstop k1 n"]
     job.play(started, api=api)
@@ -51,7 +42,7 @@ def test_a_collective_is_over_when_its_kernel_is_and_not_when_it_is_enqueued(new
     assert (ALGORITHMS[launch["algorithm"]], PROTOCOLS[launch["protocol"]]) == ("ring", "simple")
     assert (SOURCES[launch["source"]], launch["channels"], launch["peer"]) == ("profiler", 2, -1)
 
-    other = new_job(rank=1)
+    other = new_plugin_job(rank=1)
     other.play([*started, "sleep 500", "kstop k0 n"], api=api)
     (complete,) = other.completes()
     duration_ns = int(complete["end_ns"]) - int(complete["start_ns"])
@@ -63,8 +54,8 @@ def test_a_collective_is_over_when_its_kernel_is_and_not_when_it_is_enqueued(new
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_transfers_are_counted_by_direction_and_a_call_waits_for_them(new_job: NewJob, api: int) -> None:
-    job = new_job()
+def test_transfers_are_counted_by_direction_and_a_call_waits_for_them(new_plugin_job: NewPluginJob, api: int) -> None:
+    job = new_plugin_job()
     script = [
         INIT,
         "group g c",
@@ -89,8 +80,8 @@ def test_transfers_are_counted_by_direction_and_a_call_waits_for_them(new_job: N
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_records_that_come_twice_late_or_never_change_nothing_else(new_job: NewJob, api: int) -> None:
-    job = new_job()
+def test_records_that_come_twice_late_or_never_change_nothing_else(new_plugin_job: NewPluginJob, api: int) -> None:
+    job = new_plugin_job()
     script = [INIT, *call("a", "coll a c ga AllGather 7 ncclInt8 2 0 0 TREE LL")]
     # Everything once more, with handles that are over: nothing may come of it.
     script += ["kstop ak0 n", "stop ak0", "stop a", "stop ga", "kernel late c a 1 n", "kstop late n", "state ak0 9"]
@@ -119,8 +110,8 @@ def test_records_that_come_twice_late_or_never_change_nothing_else(new_job: NewJ
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_pairs_are_counted_by_peer_and_direction_and_functions_together(new_job: NewJob, api: int) -> None:
-    job = new_job()
+def test_pairs_are_counted_by_peer_and_direction_and_functions_together(new_plugin_job: NewPluginJob, api: int) -> None:
+    job = new_plugin_job()
     script = [INIT.replace(" 2 0 ", " 4 0 ")]
     for n in range(3):
         script += [f"group g{n} c", f"p2p s{n} c g{n} Send 5 ncclUint8 3 1", f"p2p r{n} c g{n} Recv 5 ncclUint8 2 1"]
@@ -146,8 +137,8 @@ def test_pairs_are_counted_by_peer_and_direction_and_functions_together(new_job:
     assert len(set(groups[:, 0].tolist())) == 3
 
 
-def test_calls_that_nccl_does_not_tell_of_leave_a_gap_in_the_numbers(new_job: NewJob) -> None:
-    job = new_job()
+def test_calls_that_nccl_does_not_tell_of_leave_a_gap_in_the_numbers(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
     script = [INIT]
     for said in (0, 1, 5, 6):
         script += ["group g c", f"coll x c g AllReduce 1 ncclInt32 1 {said} 0 RING LL"]
@@ -157,8 +148,8 @@ def test_calls_that_nccl_does_not_tell_of_leave_a_gap_in_the_numbers(new_job: Ne
     assert any("3 calls not told of" in note for note in job.notes())
 
 
-def test_transfers_for_another_process_are_not_taken_for_ours(new_job: NewJob) -> None:
-    job = new_job()
+def test_transfers_for_another_process_are_not_taken_for_ours(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
     script = [INIT, "group g c", REDUCE, "op o c x 0 1 4 1 1", "step t c o 0", "stop t", "stop o"]
     script += ["kernel k0 c x 0 n", "kernel k1 c x 1 n", "kstop k0 n", "kstop k1 n", "final c"]
     job.play(script)
@@ -166,8 +157,8 @@ def test_transfers_for_another_process_are_not_taken_for_ours(new_job: NewJob) -
     assert any("1 transfers for other processes" in note for note in job.notes())
 
 
-def test_a_communicator_says_who_is_in_it_and_all_ranks_name_it_alike(new_job: NewJob) -> None:
-    jobs = [new_job(rank) for rank in (0, 1)]
+def test_a_communicator_says_who_is_in_it_and_all_ranks_name_it_alike(new_plugin_job: NewPluginJob) -> None:
+    jobs = [new_plugin_job(rank) for rank in (0, 1)]
     for rank, job in enumerate(jobs):
         job.play([f"init c abcdef12 2 {rank} world", f"init d 77 1 0 alone{rank}", "final d", "final c"])
     found = jobs[0].records()
@@ -193,9 +184,9 @@ def test_a_communicator_says_who_is_in_it_and_all_ranks_name_it_alike(new_job: N
     ],
 )
 def test_versions_of_nccl_that_are_known_to_suffer_are_refused_with_the_reason(
-    new_job: NewJob, version: int, words: str
+    new_plugin_job: NewPluginJob, version: int, words: str
 ) -> None:
-    job = new_job()
+    job = new_plugin_job()
     said = job.play([INIT, "group g c", REDUCE, "final c"], HOST_NCCL_VERSION=str(version))
     assert "mask 0 context 0" in said
     assert words in said
@@ -204,25 +195,27 @@ def test_versions_of_nccl_that_are_known_to_suffer_are_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("version", [22803, 22907, 23004, 23007])
-def test_other_versions_are_not(new_job: NewJob, version: int) -> None:
-    job = new_job()
+def test_other_versions_are_not(new_plugin_job: NewPluginJob, version: int) -> None:
+    job = new_plugin_job()
     assert "mask 94 context 1" in job.play([INIT], HOST_NCCL_VERSION=str(version))
 
 
-def test_without_a_run_folder_nothing_is_asked_for(new_job: NewJob) -> None:
-    assert "mask 0 context 0" in new_job().play([INIT, "group g c", REDUCE], PACEHOUND_RUN_DIR="")
+def test_without_a_run_folder_nothing_is_asked_for(new_plugin_job: NewPluginJob) -> None:
+    assert "mask 0 context 0" in new_plugin_job().play([INIT, "group g c", REDUCE], PACEHOUND_RUN_DIR="")
 
 
-def test_calls_beyond_what_fits_are_left_out_and_counted(new_job: NewJob) -> None:
-    job = new_job()
+def test_calls_beyond_what_fits_are_left_out_and_counted(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
     script = [INIT, "group g c", "coll f c g AllReduce 1 ncclInt8 1 0 0 RING LL", "kernel k c f 0 n"]
     script += ["repeat 5000", "group g# c", "coll x# c g# AllReduce 1 ncclInt8 1 # 0 RING LL", "again", "final c"]
     job.play(script)
     assert any("905 calls not told of" in note for note in job.notes())
 
 
-def test_a_communicator_without_kernel_events_is_left_alone_instead_of_seeming_to_hang(new_job: NewJob) -> None:
-    job = new_job()
+def test_a_communicator_without_kernel_events_is_left_alone_instead_of_seeming_to_hang(
+    new_plugin_job: NewPluginJob,
+) -> None:
+    job = new_plugin_job()
     script = [INIT, "repeat 20", "group g# c", "coll x# c g# AllReduce 1 ncclInt8 1 # 0 RING LL", "again"]
     job.play([*script, "sleep 5100000", *script[1:]])
     assert job.launches()["seq"].tolist() == list(range(20))
@@ -230,8 +223,8 @@ def test_a_communicator_without_kernel_events_is_left_alone_instead_of_seeming_t
     assert job.notes() == ["a communicator is not watched: NCCL tells of no kernels on it"]
 
 
-def test_several_ranks_in_one_process_are_told_apart(new_job: NewJob) -> None:
-    job = new_job(world=None)
+def test_several_ranks_in_one_process_are_told_apart(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job(world=None)
     job.play([line for rank in (0, 1) for line in (f"init c{rank} abc 2 {rank} w", f"init d{rank} {rank} 1 0 alone")])
     found = job.records()
     groups = found[found["kind"] == rings.GROUP].view(rings.RAW).view(rings.GROUP_BODY)
@@ -276,9 +269,9 @@ def random_script(rng: random.Random, n_calls: int) -> tuple[list[str], int]:
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_order_records_come_in_no_call_ends_twice_or_before_it_began(
-    new_job: NewJob, api: int, seed: int
+    new_plugin_job: NewPluginJob, api: int, seed: int
 ) -> None:
-    job = new_job()
+    job = new_plugin_job()
     script, n_calls = random_script(random.Random(seed), 200)
     script += ["sleep 150000", *call("z", f"coll z c gz AllReduce 1 ncclInt8 2 {n_calls} 0 RING LL")]
     script += ["sleep 150000", *call("y", f"coll y c gy AllReduce 1 ncclInt8 2 {n_calls + 1} 0 RING LL")]
@@ -295,14 +288,14 @@ def test_whatever_order_records_come_in_no_call_ends_twice_or_before_it_began(
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_sanitizers_find_nothing(
-    new_job: NewJob, tmp_path_factory: pytest.TempPathFactory, sanitizer: str, api: int
+    new_plugin_job: NewPluginJob, tmp_path_factory: pytest.TempPathFactory, sanitizer: str, api: int
 ) -> None:
     folder = tmp_path_factory.mktemp("sanitized")
     try:
         built = plugin_jobs.build(folder, sanitizer)
     except AssertionError as error:
         pytest.skip(f"this compiler has no such sanitizer: {str(error)[-200:]}")
-    job = new_job(of=built)
+    job = new_plugin_job(of=built)
     mixed, _ = random_script(random.Random(7), 100)
     launches = [INIT, "init d 99 2 0 other"]
     proxies: list[str] = ["wait on"]

@@ -24,6 +24,7 @@ int main(void) {
     printf("magic=%llu\nversion=%u\nheader=%zu\nrecord=%zu\n", (unsigned long long)PH_RING_MAGIC, PH_RING_VERSION,
            sizeof(struct ph_ring_header), sizeof(struct ph_record));
     AT("written", ph_ring_header, written); AT("closed", ph_ring_header, closed);
+    AT("measured_calls", ph_ring_header, measured_calls); AT("measured_ns", ph_ring_header, measured_ns);
     AT("created_ns", ph_ring_header, created_ns); AT("rank", ph_ring_header, rank);
     AT("kind", ph_record, kind); AT("record.rank", ph_record, rank); AT("handle", ph_record, handle);
     AT("op", ph_record, call.op); AT("flags", ph_record, call.flags); AT("peer", ph_record, call.peer);
@@ -70,6 +71,7 @@ def test_header_constants_agree(from_c: dict[str, int]) -> None:
     assert from_c["record"] == layout.RECORD_BYTES
     assert from_c["written"] == layout.WRITTEN_OFFSET
     assert from_c["closed"] == layout.CLOSED_OFFSET
+    assert (from_c["measured_calls"], from_c["measured_ns"]) == (rings.MEASURED_OFFSET, rings.MEASURED_OFFSET + 8)
     header = layout.HEADER.pack(0, 0, 0, 0, 0, 0, 0, 0, 0x11223344, 0, 0, 0, 0x5566778899AABBCC)
     assert header.index(bytes.fromhex("44332211")) == from_c["rank"]
     assert header.index(bytes.fromhex("ccbbaa9988776655")) == from_c["created_ns"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.sources.rings import RingReader
 from pacehound.codes import DTYPES, OPS, REDOPS
 from pacehound.identity import nccl_child_id, nccl_communicator_id
 from tests.native.stub_jobs import JOB, Built, Job, Ring
@@ -283,6 +284,18 @@ def test_one_process_may_have_all_ranks(new_job: NewJob) -> None:
     ]
     assert len({group.handle for group in ring.groups}) == 1
     assert [(call["rank"], call["seq"]) for call in ring.calls] == [(i, 0) for i in range(3)]
+
+
+def test_what_the_shim_takes_of_a_call_is_measured_now_and_then(new_job: NewJob) -> None:
+    job = new_job(1)
+    job.start(0, ["init w 1 0", *[line("all_reduce", "w")] * 5_000, "syncall"])
+    job.wait()
+    (path,) = (job.run_dir / "rings").iterdir()
+    reader = RingReader(path)
+    calls, took_ns = reader.measured()
+    reader.close()
+    assert 0 < calls <= 5_000 // 256 + 1
+    assert 0 < took_ns <= 50_000 * calls
 
 
 def test_nccl_is_found_where_it_was_loaded_late_and_privately(new_job: NewJob, built: Built) -> None:

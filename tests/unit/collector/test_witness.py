@@ -159,9 +159,11 @@ def test_when_room_is_needed_what_explains_goes_before_what_it_explains(tmp_path
     assert outbox.make_room(60) == {"c": Lost(calls=1)}
 
 
-def test_vitals_tell_what_the_agent_itself_takes(tmp_path: Path) -> None:
+def test_vitals_tell_what_the_agent_and_the_shim_take(tmp_path: Path) -> None:
     run = WitnessedRun(tmp_path)
     run.ring(0).group([0])
+    for rank, calls, took_ns in ((1, 4, 100), (2, 1, 80)):
+        run.ring(rank).measured(calls, took_ns)
     for _ in range(12):
         run.cpu_ns += 150 * MS
         run.step(1_000)
@@ -172,3 +174,4 @@ def test_vitals_tell_what_the_agent_itself_takes(tmp_path: Path) -> None:
     assert (first.cpu_cores, last.cpu_cores) == (0.0, 0.15)
     assert last.resident_bytes > 10 << 20
     assert (last.flush_s, last.dropped_calls) == (1.0, 0)
+    assert last.shim_ns_per_call == 36

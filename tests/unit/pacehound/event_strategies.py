@@ -64,6 +64,7 @@ def call_batches(draw):
         ordinal=draw(NATURAL),
         sees=Sees(draw(st.integers(0, 7))),
         dropped=draw(NATURAL),
+        within_ns=draw(NATURAL),
     )
 
 

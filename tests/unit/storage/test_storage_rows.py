@@ -50,6 +50,11 @@ def test_a_batch_leaves_what_it_dropped_and_what_its_source_sees():
     assert (row["first_seq"], row["last_seq"]) == (30, 39)
 
 
+def test_a_batch_leaves_how_far_its_times_may_be_off():
+    [(_, row)] = rows_of(replace(call_batch(), within_ns=4_000))
+    assert row["within_ns"] == 4_000
+
+
 def test_an_empty_batch_counts_its_drops_too():
     [(_, row)] = rows_of(call_batch(n_calls=0, dropped=5))
     assert (row["rows"], row["dropped"], row["first_seq"]) == (0, 5, -1)

@@ -1,0 +1,114 @@
+"""A simulated job as agents above their budget send it: of small calls that a host made alike, one rank tells."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from collector import rows as call_rows
+from collector.communicators import BACKENDS, Communicator
+from collector.sources.rings import CALL, Records
+from collector.told_by_one import told_by_one
+from pacehound import codec
+from pacehound.calls import SOURCES, CallBatch, Sees
+from pacehound.clock import ClockPair
+from pacehound.events import Progress, Topology
+from pacehound.routing import Event
+
+CLOCK = ClockPair(monotonic_ns=0, unix_ns=0)
+NEVER_NS = np.iinfo(np.int64).max
+
+
+def records_of(batch: CallBatch) -> Records:
+    """The ring records from which an agent would have made it."""
+    records = np.zeros(len(batch), CALL)
+    for name in ("rank", "seq", "count", "peer", "channels", "launch_ns", "start_ns", "end_ns"):
+        records[name] = batch.integers(name)
+    for name in ("send_count", "recv_count"):
+        records[name] = -1  # where transfers are counted nothing is left out
+    for name in ("op", "dtype", "redop", "direction"):
+        records[name] = batch.codes(name)
+    records["source"] = SOURCES.index("c10d")
+    return records
+
+
+class SparingAgents:
+    """The agents of a job; `spares(host, time_ns)` says which of their looks spare rows."""
+
+    def __init__(self, events: Sequence[Event], spares: Callable[[str, int], bool]) -> None:
+        self.sent = 0
+        self.told = 0
+        self._spares = spares
+        self._known: dict[tuple[str, str], Communicator] = {}
+        self._looks_ns: dict[str, list[int]] = defaultdict(list)
+        self._batches: dict[tuple[str, int], list[CallBatch]] = defaultdict(list)
+        self._made: dict[tuple[str, int], dict[str, list[CallBatch]]] = {}
+        for event in events:
+            if isinstance(event, Progress):
+                self._looks_ns[event.host].append(event.time_ns)
+        for host, looks_ns in self._looks_ns.items():
+            self._looks_ns[host] = sorted(set(looks_ns))
+        for event in events:
+            if isinstance(event, CallBatch):
+                self._batches[event.host, self._look_ns(event)].append(event)
+        self._open = {host: self._spans(host) for host in self._looks_ns}
+
+    def send(self, events: Iterable[Event]) -> Iterable[Event]:
+        """What arrives at the other end."""
+        for event in events:
+            if isinstance(event, Topology):
+                self._join(event)
+            if isinstance(event, CallBatch):
+                made = self._look(event.host, self._look_ns(event)).pop(event.communicator, [])
+                for batch in made:
+                    self.sent += len(batch)
+                    self.told += batch.n_calls
+                    yield from codec.decode(codec.encode(batch))
+            else:
+                yield event
+
+    def _join(self, topology: Topology) -> None:
+        self._known[topology.host, topology.communicator] = Communicator(
+            handle=bytes.fromhex(topology.communicator),
+            attempt=topology.attempt,
+            name=topology.name,
+            is_world=topology.is_world,
+            members=topology.members,
+            world_size=topology.world_size,
+            generation=0,
+            backend=BACKENDS.index("gloo"),
+            timeout_ms=0,
+            created_ns=topology.time_ns,
+            host_ranks=list(topology.host_ranks),
+        )
+
+    def _look_ns(self, batch: CallBatch) -> int:
+        looks_ns = self._looks_ns[batch.host]
+        final_ns = int(np.maximum(batch.integers("end_ns"), batch.integers("launch_ns")).max())
+        return looks_ns[min(int(np.searchsorted(looks_ns, final_ns)), len(looks_ns) - 1)]
+
+    def _spans(self, host: str) -> tuple[np.ndarray, np.ndarray]:
+        mine = [batch for (name, _), batches in self._batches.items() if name == host for batch in batches]
+        launch_ns = np.concatenate([batch.integers("launch_ns") for batch in mine])
+        end_ns = np.concatenate([batch.integers("end_ns") for batch in mine])
+        return launch_ns, np.where(end_ns > 0, end_ns, NEVER_NS)
+
+    def _look(self, host: str, look_ns: int) -> dict[str, list[CallBatch]]:
+        if (host, look_ns) not in self._made:
+            batches = self._batches[host, look_ns]
+            known = [self._known[host, name] for name in sorted({batch.communicator for batch in batches})]
+            number = {communicator.id: at for at, communicator in enumerate(known)}
+            rows = np.concatenate([records_of(batch) for batch in batches])
+            numbers = np.repeat([number[batch.communicator] for batch in batches], [len(batch) for batch in batches])
+            launch_ns, end_ns = self._open[host]
+            before_ns = int(launch_ns[(launch_ns <= look_ns) & (end_ns > look_ns)].min(initial=look_ns))
+            told = told_by_one(rows, numbers, known, before_ns) if self._spares(host, look_ns) else None
+            job = batches[0].job
+            made: dict[str, list[CallBatch]] = {}
+            for batch in call_rows.batches(rows, numbers, known, job=job, host=host, clock=CLOCK, told=told):
+                assert batch.sees == Sees.ALL
+                made.setdefault(batch.communicator, []).append(batch)
+            self._made[host, look_ns] = made
+        return self._made[host, look_ns]
