@@ -274,6 +274,7 @@ class CallBatch:
         if len(table) == 0:
             return np.zeros(len(self), np.int8)
         codes: npt.NDArray[np.int8] = table[column.indices.to_numpy(zero_copy_only=False)]
+        codes.flags.writeable = False  # as the others: what compiles for one kind of array need not for another
         return codes
 
     def size_bytes(self) -> Int64Array:

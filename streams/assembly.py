@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
+from streams.row_loops import put_rows
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -72,6 +73,8 @@ class ClosedRounds:
 
     def disagreeing(self) -> Int64Array:
         """Positions of the rounds in which two ranks called different things, as far as both are known."""
+        if (self.signature == self.signature[:, :1]).all():
+            return np.zeros(0, np.int64)  # as nearly always
         lowest = np.where(self.signature > 0, self.signature, _NEVER_NS).min(axis=1, initial=_NEVER_NS)
         differ = (self.signature > 0) & (self.signature != lowest[:, None])
         return np.flatnonzero(differ.any(axis=1))
@@ -158,43 +161,37 @@ class RoundGrid:
             )
         self._reserve(high - base + 1)
         self._first_seen = min(self._first_seen, low)
-        line = rows.seq - base
-        late = line < 0
-        late |= self._closed[np.maximum(line, 0)]
-        if late.any():
-            self.late_rows += int(late.sum())
-            rows, line = rows.take(~late), line[~late]
-        fresh = self._fresh(line, rows.column)
-        if fresh is not None:
-            self.duplicate_rows += int((~fresh).sum())
-            rows, line = rows.take(fresh), line[fresh]
-        self._seen[line, rows.column] = True
-        self._op[line] = rows.op
-        self._size_bytes[line] = np.maximum(self._size_bytes[line], rows.size_bytes)
-        self._arrival_ns[line, rows.column] = rows.arrival_ns
-        self._start_ns[line, rows.column] = rows.start_ns
-        self._end_ns[line, rows.column] = rows.end_ns
-        self._signature[line, rows.column] = rows.signature
+        is_used = np.empty(len(rows), np.bool_)
+        n_late, n_twice = put_rows(
+            base,
+            rows.column,
+            rows.seq,
+            rows.op,
+            rows.size_bytes,
+            rows.arrival_ns,
+            rows.start_ns,
+            rows.end_ns,
+            rows.signature,
+            is_used,
+            self._closed,
+            self._seen,
+            self._op,
+            self._size_bytes,
+            self._arrival_ns,
+            self._start_ns,
+            self._end_ns,
+            self._signature,
+        )
+        self.late_rows += n_late
+        self.duplicate_rows += n_twice
         self._has_new_rows = True
         if rows.send_rate is not None and rows.recv_rate is not None and rows.algorithm is not None:
             if self._extras is None:
                 self._extras = self._no_extras(len(self._op))
-            self._extras.send_rate[line, rows.column] = rows.send_rate
-            self._extras.recv_rate[line, rows.column] = rows.recv_rate
-            self._extras.algorithm[line] = rows.algorithm
-
-    def _fresh(self, line: Int64Array, column: Int64Array) -> BoolArray | None:
-        """Which rows are the first for their (round, rank); `None` where all are, as nearly always."""
-        seen = self._seen[line, column]
-        flat = line * self.n_ranks + column
-        ordered = np.sort(flat)
-        if not seen.any() and not (ordered[1:] == ordered[:-1]).any():
-            return None
-        # Of two in the same batch the first counts.
-        _, first = np.unique(flat, return_index=True)
-        fresh = np.zeros(len(line), np.bool_)
-        fresh[first] = True
-        return fresh & ~seen
+            line, column = rows.seq[is_used] - base, rows.column[is_used]
+            self._extras.send_rate[line, column] = rows.send_rate[is_used]
+            self._extras.recv_rate[line, column] = rows.recv_rate[is_used]
+            self._extras.algorithm[line] = rows.algorithm[is_used]
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""

@@ -32,6 +32,7 @@ from pacehound.rounds import ALGORITHMS, Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
 from streams.iterations import IterationTracker
 from streams.merge import CLOSED_NS
+from streams.row_loops import places_of, without_backward_times
 from streams.signatures import disagreement, packed_signatures, signature_of, unpacked
 
 StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
@@ -46,7 +47,7 @@ MAX_SAID_MISMATCHES = 64
 """Once ranks are out of step every later round differs: what matters was said first."""
 
 
-_SEND, _RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
+_NONE, _SEND, _RECV = (DIRECTIONS.index(name) for name in ("none", "send", "recv"))
 
 
 @dataclass(slots=True)
@@ -162,35 +163,40 @@ class CommunicatorOperator:
         self._count("dropped_calls", batch.dropped)
         if len(batch) == 0:
             return []
-        rank, peer = batch.integers("rank"), batch.integers("peer")
-        self._require_members(rank, "rank")
-        direction = batch.codes("direction")
-        is_pair = direction != DIRECTIONS.index("none")
-        if is_pair.any():
-            self._require_members(peer[is_pair], "peer")
+        rank, peer, direction = batch.column("rank"), batch.column("peer"), batch.codes("direction")
+        is_pair = direction != _NONE
+        has_pairs = bool(is_pair.any())
+        column = self._places(rank, np.ones(len(batch), np.bool_), "rank")
+        if has_pairs:
+            self._places(peer, is_pair, "peer")
         self._sees, self._source = batch.sees, batch.source
-        launch, start, end = self._sane_times(batch)
+        launch, start, end, n_backward = without_backward_times(
+            *(batch.integers(name) for name in ("launch_ns", "start_ns", "end_ns"))
+        )
+        self._count("backward_times", n_backward)
         send_rate, recv_rate, algorithm = _transfer_columns(batch)
         rows = Rows(
-            column=self._lookup[rank],
+            column=column,
             seq=batch.integers("seq"),
             op=batch.codes("op"),
             size_bytes=batch.size_bytes(),
             arrival_ns=launch,
             start_ns=start,
             end_ns=end,
-            signature=np.where(is_pair, 0, packed_signatures(batch)),
+            signature=packed_signatures(batch),
             send_rate=send_rate,
             recv_rate=recv_rate,
             algorithm=algorithm,
         )
-        if not is_pair.any():
+        if not has_pairs:
             self._collectives.add(rows)
             return []
         self._collectives.add(rows.take(~is_pair))
         width = len(self._lookup)
-        key = np.where(direction == _SEND, rank * width + peer, peer * width + rank)
-        sides = replace(rows, column=np.where(direction == _RECV, 1, 0).astype(np.int64))
+        mine, other = rank.astype(np.int64), peer.astype(np.int64)
+        key = np.where(direction == _SEND, mine * width + other, other * width + mine)
+        column = np.where(direction == _RECV, 1, 0).astype(np.int64)
+        sides = replace(rows, column=column, signature=np.zeros(len(batch), np.int64))
         # Rows of one pair lie side by side in this order, and within a pair as they were.
         chosen = np.flatnonzero(is_pair)
         order = chosen[np.argsort(key[chosen], kind="stable")]
@@ -427,22 +433,13 @@ class CommunicatorOperator:
             algorithm=closed.algorithm,
         )
 
-    def _require_members(self, ranks: np.ndarray, what: str) -> None:
-        inside = (ranks >= 0) & (ranks < len(self._lookup))
-        inside[inside] = self._lookup[ranks[inside]] >= 0
-        if not inside.all():
-            strangers = sorted(set(ranks[~inside].tolist()))[:8]
+    def _places(self, ranks: np.ndarray, is_asked: BoolArray, what: str) -> Int64Array:
+        """The members' columns, shape `(n_rows,)`; those of rows that are not asked for mean nothing."""
+        places, stranger = places_of(ranks, is_asked, self._lookup)
+        if stranger >= 0:
+            strangers = sorted(set(ranks[is_asked & (places < 0)].tolist()))[:8]
             raise InvalidEvent(f"{what}s {strangers} are no members of communicator {self.communicator}")
-
-    def _sane_times(self, batch: CallBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Launch, start and end; times that go backwards within a call are taken for unseen and counted."""
-        launch, start, end = (batch.integers(name).copy() for name in ("launch_ns", "start_ns", "end_ns"))
-        backward = ((end > 0) & ((end < launch) | (end < start))) | (launch < 0) | (start < 0) | (end < 0)
-        self._count("backward_times", int(backward.sum()))
-        start[backward] = 0
-        end[backward] = 0
-        launch[launch < 0] = 0
-        return launch, start, end
+        return places
 
     def _count(self, what: str, number: int) -> None:
         if number:
@@ -472,3 +469,24 @@ def _transfer_columns(
     if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
         return None, None, None
     return rates[0], rates[1], algorithm
+
+
+def warm_up() -> None:
+    """Compile, or load what was compiled before, so that no host's rows wait for it."""
+    topology = Topology(
+        job="",
+        attempt=0,
+        time_ns=0,
+        host="",
+        communicator="",
+        name="",
+        is_world=False,
+        members=(0, 1),
+        host_ranks=(0, 1),
+        world_size=2,
+    )
+    operator = CommunicatorOperator(topology, 0)
+    operator.on_topology(topology)
+    for direction in (_NONE, _SEND):
+        columns = {"rank": [0], "peer": [1], "seq": [0], "direction": [direction]}
+        operator.on_calls(CallBatch.from_columns(columns, job="", attempt=0, host="", communicator="", source=""))

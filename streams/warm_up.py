@@ -12,8 +12,9 @@ def warm_up(*, prices: bool = True) -> None:
         The what-if analysis, too.
 
     """
-    from streams import level_series, path_walk
+    from streams import communicator, level_series, path_walk
 
+    communicator.warm_up()
     level_series.warm_up()
     path_walk.warm_up()
     if prices:
