@@ -261,7 +261,8 @@ class CommunicatorOperator:
     def _advance(self, *, may_rise: bool = True) -> list[StageOneEvent]:
         """Rounds and iterations that are over. What is waited for is looked at anew when the watermark has risen."""
         watermark_ns = self._current_watermark_ns() if may_rise else self._watermark_ns
-        has_risen = watermark_ns > self._watermark_ns or watermark_ns < 0
+        # Before the first one nothing can be overdue.
+        has_risen = watermark_ns > self._watermark_ns or watermark_ns < 0 <= self._watermark_ns
         self._watermark_ns = max(self._watermark_ns, watermark_ns)
         running, running_seq = self._running() if has_risen else (_NO_RANKS, _NO_SEQS)
         events: list[StageOneEvent] = []

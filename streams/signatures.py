@@ -18,7 +18,6 @@ from pacehound.events import CallSignature, OpenCall
 from streams.compiled import compiled
 
 Int64Array = npt.NDArray[np.int64]
-Int32Array = npt.NDArray[np.int32]
 Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -51,8 +50,8 @@ def packed_signatures(batch: CallBatch) -> Int64Array:
         batch.codes("op"),
         batch.codes("dtype"),
         batch.codes("redop"),
-        batch.column("peer"),
-        batch.column("count"),
+        batch.integers("peer"),
+        batch.integers("count"),
         _IS_COUNTED,
         _IS_REDUCING,
         _IS_ROOTED,
@@ -65,7 +64,7 @@ def _packed_rows(
     op: Int8Array,
     dtype: Int8Array,
     redop: Int8Array,
-    peer: Int32Array,
+    peer: Int64Array,
     count: Int64Array,
     is_counted: BoolArray,
     is_reducing: BoolArray,
@@ -81,7 +80,7 @@ def _packed_rows(
         if is_reducing[op[i]]:
             number |= np.int64(redop[i]) << _REDOP_AT
         if is_rooted[op[i]]:
-            number |= (np.int64(peer[i]) + 1) << _ROOT_AT
+            number |= (peer[i] + 1) << _ROOT_AT
         numbers[i] = number
     return numbers
 
