@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 BENCHMARKS = ("wire", "pipeline", "hooks", "native", "period", "detector", "locate", "volume", "store", "whatif")
-LONG = ("detection", "root_cause", "engine")
+LONG = ("detection", "root_cause", "stages", "engine")
 """Minutes: run only when they are named."""
 
 

@@ -1,0 +1,127 @@
+"""What the two stages of the streams take of a processor, in this process and without Kafka, per batch of calls.
+
+`python -m bench stages` shows where a change of the worker's code goes, where the real thing (`engine`) has a broker's
+noise in it. A batch is what one host says of one communicator at a flush, as in `engine`; messages pass through the
+worker as they do there: decoded, worked on, encoded. Starting, the group and snapshots are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from bench.engine import LAYOUTS
+from bench.rig.flushes import flushed_every
+from pacehound import codec, topics
+from pacehound.bus import Message, Place
+from pacehound.bus.kafka_sender import joined
+from pacehound.calls import CallBatch
+from pacehound.clock import SystemClock
+from pacehound.routing import Event, route
+from pacehound.settings import Settings
+from pacehound.telemetry import Telemetry
+from pacehound.topics import Topic
+from simulator.job import simulate
+from simulator.source import DEVICE_TIMES
+from simulator.spec import JobSpec
+from streams.partition import SnapshotReader
+from streams.warm_up import warm_up
+from streams.worker import INPUTS, Worker
+
+CASES = ((16, 1, 300), (16, 8, 300), (256, 1, 20), (256, 8, 40), (4_096, 1, 2))
+"""Ranks, flush in seconds, iterations."""
+
+
+def run() -> list[dict[str, Any]]:
+    """One row per case and figure."""
+    warm_up(prices=False)
+    rows: list[dict[str, Any]] = []
+    for ranks, flush_s, iterations in CASES:
+        spec = JobSpec(layout=LAYOUTS[ranks][0], iterations=iterations, source=DEVICE_TIMES)
+        events = list(flushed_every(simulate(spec).events(), flush_s))
+        sizes = [len(event) for event in events if isinstance(event, CallBatch)]
+        one_s, two_s = asyncio.run(_worked(_messages(events)))
+        case = f"{ranks:,} ranks, flush {flush_s} s, {sum(sizes):,} calls, {sum(sizes) / len(sizes):.0f} a batch"
+        for figure, value, unit in (
+            ("stage one", 1e6 * one_s / len(sizes), "us/batch"),
+            ("stage two", 1e6 * two_s / len(sizes), "us/batch"),
+            ("both, per core", sum(sizes) / (one_s + two_s), "calls/s"),
+        ):
+            rows.append({"case": case, "figure": figure, "value": value, "unit": unit})
+    return rows
+
+
+async def _worked(messages: list[Message]) -> tuple[float, float]:
+    """Processor time of both stages, in seconds."""
+    log = _Log()
+    worker = _KeptWorker(Settings(), _AllPartitions(), log, Telemetry(), SystemClock())  # type: ignore[arg-type]
+    stages_s = []
+    for taken in (messages, log.rounds):
+        before_s = time.process_time()
+        for message in taken:
+            await worker.take(message)
+        stages_s.append(time.process_time() - before_s)
+    return stages_s[0], stages_s[1]
+
+
+def _messages(events: Iterable[Event]) -> list[Message]:
+    """As an agent's on Kafka: what a host says at once of one key is one message."""
+    log = _Log()
+    names = {topic.name for topic in INPUTS}
+    for _, said in groupby(events, key=lambda event: (route(event), getattr(event, "host", ""))):
+        for topic, key, value in joined([codec.encode(event) for event in said]):
+            if topic.name in names:
+                log.append(topic, topics.partition_of(key.encode(), topic.partitions), key.encode(), value)
+    return log.messages
+
+
+class _Log:
+    """Messages with the offsets that Kafka would give them."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.rounds: list[Message] = []
+        self._ends: dict[Place, int] = {}
+
+    def append(
+        self, topic: Topic, partition: int, key: bytes, value: bytes, headers: tuple[tuple[str, bytes], ...] = ()
+    ) -> Message:
+        offset = self._ends.get((topic.name, partition), 0)
+        self._ends[topic.name, partition] = offset + 1
+        self.messages.append(
+            Message(
+                topic=topic.name,
+                key=key.decode(),
+                partition=partition,
+                offset=offset,
+                value=value,
+                headers=headers,
+            )
+        )
+        return self.messages[-1]
+
+    def publish_to(
+        self, topic: Topic, partition: int, key: bytes, value: bytes, headers: tuple[tuple[str, bytes], ...] = ()
+    ) -> None:
+        if topic is topics.ROUNDS:
+            self.rounds.append(self.append(topic, partition, key, value, headers))
+
+
+class _AllPartitions:
+    """A group of one worker."""
+
+    def assigned(self) -> list[Place]:
+        return [(topic.name, number) for topic in INPUTS for number in range(topic.partitions)]
+
+    def generation(self) -> int:
+        return 1
+
+
+class _KeptWorker(Worker):
+    """Finds no snapshots, and every partition from its first message on."""
+
+    def _read(self, places: list[Place]) -> Any:
+        return SnapshotReader(), dict.fromkeys(places, 0)
