@@ -89,6 +89,10 @@ class _Extras:
     algorithm: npt.NDArray[np.int8] = field(repr=False)
 
 
+_GRID = ("_op", "_size_bytes", "_seen", "_closed", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
+"""One line of each per round."""
+
+
 class RoundGrid:
     """Open rounds of one communicator (or pair), one column per member.
 
@@ -125,6 +129,16 @@ class RoundGrid:
         self._signature = np.zeros((capacity, self.n_ranks), np.int64)
         if self._extras is not None:
             self._extras = self._no_extras(capacity)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A snapshot holds the lines that are in use: most of the room is kept free."""
+        state = dict(self.__dict__)
+        for name in _GRID:
+            state[name] = state[name][: self._length]
+        if (extras := self._extras) is not None:
+            used = slice(self._length)
+            state["_extras"] = _Extras(extras.send_rate[used], extras.recv_rate[used], extras.algorithm[used])
+        return state
 
     def signatures_at(self, seq: int) -> Int64Array:
         """What each rank called in a round that is open, shape `(n_ranks,)`; 0 where no row has come."""
@@ -283,14 +297,4 @@ class RoundGrid:
     def _arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
         extras = self._extras
         rare = () if extras is None else (extras.send_rate, extras.recv_rate, extras.algorithm)
-        return (
-            self._op,
-            self._size_bytes,
-            self._seen,
-            self._closed,
-            self._arrival_ns,
-            self._start_ns,
-            self._end_ns,
-            self._signature,
-            *rare,
-        )
+        return (*(getattr(self, name) for name in _GRID), *rare)

@@ -47,6 +47,7 @@ MAX_SAID_MISMATCHES = 64
 """Once ranks are out of step every later round differs: what matters was said first."""
 
 
+_ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
 _NONE, _SEND, _RECV = (DIRECTIONS.index(name) for name in ("none", "send", "recv"))
 
 
@@ -86,8 +87,8 @@ class CommunicatorOperator:
         self._created_ns = topology.time_ns
         self._lateness_ns = lateness_ns
         self._column = {rank: index for index, rank in enumerate(self.members)}
-        self._lookup = np.full(max(self.members) + 1, -1, np.int64)
-        self._lookup[list(self.members)] = np.arange(len(self.members))
+        self._order = np.argsort(np.array(self.members, np.int64), kind="stable")  # columns by ascending rank
+        self._ascending = np.array(self.members, np.int64)[self._order]
         self._hosts: dict[str, _Host] = {}
         self._claimed: dict[int, str] = {}
         self._gone: set[int] = set()  # ranks of hosts that are closed
@@ -192,7 +193,7 @@ class CommunicatorOperator:
             self._collectives.add(rows)
             return []
         self._collectives.add(rows.take(~is_pair))
-        width = len(self._lookup)
+        width = int(self._ascending[-1]) + 1
         mine, other = rank.astype(np.int64), peer.astype(np.int64)
         key = np.where(direction == _SEND, mine * width + other, other * width + mine)
         column = np.where(direction == _RECV, 1, 0).astype(np.int64)
@@ -399,8 +400,7 @@ class CommunicatorOperator:
         return np.array(owed, np.int64)
 
     def _columns_of(self, ranks: tuple[int, ...]) -> Int64Array:
-        columns: Int64Array = self._lookup[list(ranks)]
-        return columns
+        return np.array([self._column[rank] for rank in ranks], np.int64)
 
     def _owes_pair(self, rank: int) -> bool:
         """A point-to-point row of this rank may still come: one of its p2p calls is open."""
@@ -436,7 +436,7 @@ class CommunicatorOperator:
 
     def _places(self, ranks: np.ndarray, is_asked: BoolArray, what: str) -> Int64Array:
         """The members' columns, shape `(n_rows,)`; those of rows that are not asked for mean nothing."""
-        places, stranger = places_of(ranks, is_asked, self._lookup)
+        places, stranger = places_of(ranks, is_asked, self._ascending, self._order)
         if stranger >= 0:
             strangers = sorted(set(ranks[is_asked & (places < 0)].tolist()))[:8]
             raise InvalidEvent(f"{what}s {strangers} are no members of communicator {self.communicator}")
@@ -464,8 +464,8 @@ def _transfer_columns(
     """Send rates, receive rates and algorithms of a batch's rows; nothing where no row has any of them."""
     rates = [batch.column(name).astype(np.float64, copy=False) for name in ("send_rate", "recv_rate")]
     column = batch.rows.column("algorithm")
-    code = {name: number for number, name in enumerate(ALGORITHMS)}
-    table = np.array([code.get(str(name).lower(), 0) for name in column.dictionary.to_pylist()] or [0], np.int8)
+    names = column.dictionary.to_pylist()
+    table = np.array([_ALGORITHM_CODES.get(str(name).lower(), 0) for name in names] or [0], np.int8)
     algorithm = table[column.indices.to_numpy(zero_copy_only=False)]
     if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
         return None, None, None

@@ -18,15 +18,21 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 @compiled
-def places_of(ranks: Int32Array, is_asked: BoolArray, lookup: Int64Array) -> tuple[Int64Array, int]:
-    """The place of each rank in `lookup`, where it is asked for; and the first row that has none, or -1."""
+def places_of(
+    ranks: Int32Array, is_asked: BoolArray, ascending: Int64Array, order: Int64Array
+) -> tuple[Int64Array, int]:
+    """The place of each rank, where it is asked for; and the first row whose rank has none, or -1.
+
+    `ascending` are the ranks that have a place, `order` where each of them stands.
+    """
     places, stranger = np.zeros(len(ranks), np.int64), -1
     for i in range(len(ranks)):
         if is_asked[i]:
-            place = lookup[ranks[i]] if 0 <= ranks[i] < len(lookup) else -1
-            if place < 0 and stranger < 0:
+            at = np.searchsorted(ascending, ranks[i])
+            is_known = at < len(ascending) and ascending[at] == ranks[i]
+            places[i] = order[at] if is_known else -1
+            if not is_known and stranger < 0:
                 stranger = i
-            places[i] = place
     return places, stranger
 
 
