@@ -14,17 +14,26 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.integration
 
 JOB = Path(__file__).with_name("pipeline_job.py")
-MICRO_BATCHES = 8
 FACTORS = (1.0, 1.25, 1.5, 2.2)
+
+LENGTHS = [
+    pytest.param(4, id="short"),
+    pytest.param(8, id="long", marks=[pytest.mark.prove]),
+]
+
+
+@pytest.fixture(scope="module", params=LENGTHS)
+def micro_batches(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs[Seen]:
+def runs(tmp_path_factory: pytest.TempPathFactory, micro_batches: int) -> Runs[Seen]:
     make = tmp_path_factory.mktemp
-    return Runs(lambda: seen_job(JOB, make("run"), make("results"), MICRO_BATCHES, FACTORS))
+    return Runs(lambda: seen_job(JOB, make("run"), make("results"), micro_batches, FACTORS))
 
 
-def test_every_micro_batch_is_seen_on_every_rank(runs: Runs[Seen]) -> None:
+def test_every_micro_batch_is_seen_on_every_rank(runs: Runs[Seen], micro_batches: int) -> None:
     """Stage 0 sends forward and receives backward, stage 1 the other way round; the first step is never recorded."""
     rows = next(iter(runs)).operations
     steps = set(rows.integers("step").tolist())
@@ -38,7 +47,7 @@ def test_every_micro_batch_is_seen_on_every_rank(runs: Runs[Seen]) -> None:
         assert set(rows.integers("stage")[is_rank].tolist()) == {rank % 2}
         assert set(rows.integers("pipeline")[is_rank].tolist()) == {rank // 2 * 2}
         counts = np.bincount(rows.integers("optype")[is_rank], minlength=len(OPTYPES))
-        expected = {OPTYPES.index(name): MICRO_BATCHES * len(steps) for name in names[rank % 2]}
+        expected = {OPTYPES.index(name): micro_batches * len(steps) for name in names[rank % 2]}
         expected[OPTYPES.index("optimizer")] = len(steps)
         assert {code: count for code, count in enumerate(counts.tolist()) if count} == expected
 

@@ -29,7 +29,7 @@ SCRIPT = Path(__file__).with_name("recurring_job.py")
 WINDOW = 100
 
 LENGTHS = [
-    pytest.param(220, id="short"),
+    pytest.param(160, id="short"),
     pytest.param(3_000, id="long", marks=[pytest.mark.prove, pytest.mark.timeout(600)]),
 ]
 
