@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ import ring_reader
 
 from pacehound.instrument.launch import environment
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.integration
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+pytestmark = [pytest.mark.integration, needs_torch]
 
 ALONE = """
     import sys, torch, torch.distributed as dist
