@@ -23,7 +23,7 @@ from pacehound.routing import Event
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.patient, pytest.mark.timeout(180)]
 
 SCRIPT = Path(__file__).with_name("recurring_job.py")
 WINDOW = 100
