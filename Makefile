@@ -18,7 +18,8 @@ ifneq ($(and $(shell command -v java),$(shell command -v mvn)),)
 	$(MAKE) kafka
 endif
 	$(BIN)/python -m pytest -n 2 tests/unit tests/contract
-	$(BIN)/python -m pytest tests/native tests/integration # these mind what else the machine does
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "patient and not prove" tests/integration
+	$(BIN)/python -m pytest -m "not patient and not prove" tests/native tests/integration # these mind what else is done
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)

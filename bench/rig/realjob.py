@@ -150,12 +150,12 @@ def agents(run: Run) -> list[int]:
     return [pid for pid in descendants(run.process.pid) if b"agent" in words_of(pid, "cmdline")]
 
 
-def rank_pids(runner: int) -> dict[int, int]:
-    """Pid of each rank among the descendants of `pacehound run`."""
+def rank_pids(runner: int, script: Path = SCRIPT) -> dict[int, int]:
+    """Pid of each rank of a script among the descendants of `pacehound run`."""
     found: dict[int, int] = {}
     for pid in descendants(runner):
         rank = next((int(word[5:]) for word in words_of(pid, "environ") if word.startswith(b"RANK=")), None)
-        if rank is not None and any(word.endswith(SCRIPT.name.encode()) for word in words_of(pid, "cmdline")):
+        if rank is not None and any(word.endswith(script.name.encode()) for word in words_of(pid, "cmdline")):
             found.setdefault(rank, pid)
     return found
 

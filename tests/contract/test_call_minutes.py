@@ -9,17 +9,10 @@ from pacehound.bus import Message
 from pacehound.calls import DTYPE_CODE, OP_CODE, CallBatch
 from pacehound.codec import encode
 from storage.blocks import Block, Span
-from storage.client import Store
 from storage.writer import MAX_INSERT_CALLS, Writer
 from tests.fakes.events import SECOND_NS, START_NS, call_batch
 
 MINUTES = "SELECT * FROM call_minutes ORDER BY job, attempt, minute, communicator, op, source"
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store") as opened:
-        yield opened
 
 
 def batch_of(rng, ordinal, host, communicator, n_calls=40):

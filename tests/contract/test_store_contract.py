@@ -28,12 +28,6 @@ from tests.fakes.events import SECOND_NS, START_NS, call_batch, finding, inciden
 VIEWS = {table: table.removeprefix("stored_") for table in (schemas.CALLS, *schemas.ROW_TABLES)}
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store") as opened:
-        yield opened
-
-
 def messages_of(events):
     return [
         Message(topic=route(e)[0].name, key=route(e)[1], partition=0, offset=i, value=encode(e))

@@ -21,7 +21,6 @@ from pacehound.telemetry import Telemetry
 from pacehound.topics import DEAD_LETTERS
 from storage import schemas
 from storage.blocks import BLOCK_OFFSETS
-from storage.client import Store
 from storage.service import WriterService
 from tests.fakes.events import START_NS, call_batch, incident, one_of_each
 from tests.fakes.partitioned_log import Letters, LogConsumer, PartitionedLog
@@ -57,12 +56,6 @@ class FaultyStore:
 
     def close(self):
         pass
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store") as opened:
-        yield opened
 
 
 @pytest.fixture

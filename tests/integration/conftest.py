@@ -37,9 +37,9 @@ def product(product_root, tmp_path):
     return Product(product_root, tmp_path / "home")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory):
-    """A real Kafka broker for a module; each of its tests has a prefix of its own."""
+    """A real Kafka broker for all tests; each has a prefix of its own. Who kills a broker starts one for itself."""
     made = kafka_broker.Broker(tmp_path_factory.mktemp("kafka"))
     made.start()
     yield made

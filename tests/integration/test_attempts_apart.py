@@ -36,7 +36,8 @@ def test_two_runs_of_one_name_leave_rows_and_incidents_of_their_own(tmp_path: Pa
     incidents = run.incidents("same")
     assert len({incident["id"] for incident in incidents}) == 2
     assert {(incident["state"], incident["closed_why"]) for incident in incidents} == {("closed", "job ended")}
-    assert {finding["kind"] for incident in incidents for finding in incident["findings"]} == {"exit"}
+    findings = [finding for incident in incidents for finding in incident["findings"]]
+    assert {(finding["kind"], *finding["culprits"]) for finding in findings} == {("exit", 1)}, findings
 
 
 def test_two_hosts_of_one_run_agree_and_the_next_run_is_another(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real job that waits for one rank's data: what its agent collected says so, and stands in the store."""
+"""A real job that waits for one rank's data: what its agent collected stands in the store, and the rank is named."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def test_the_stacks_of_a_stall_name_who_loads_data_and_who_waits(tmp_path: Path)
     run = realjob.start(tmp_path, command, settings=["hang.suspect_after_s=3"])
     try:
         stacks = realjob.until("the stacks", lambda: _stacks(run), 90)
+        realjob.until("the verdict", run.incidents, 60)
         go_on.touch()
         assert run.wait(120) == 0, run.text()
     finally:
@@ -32,6 +33,10 @@ def test_the_stacks_of_a_stall_name_who_loads_data_and_who_waits(tmp_path: Path)
         3: "in_call",
     }
     assert any("Samples.__getitem__" in frame for frame in stacks[2]["frames"])
+    (finding,) = [finding for incident in run.incidents() for finding in incident["findings"]]
+    assert (finding["kind"], finding["cause"], finding["verdict"]) == ("hang", "H1", "culprit"), finding
+    assert finding["culprits"] == [2]
+    assert finding["relief"]
     # Every rank told of connections to other ranks of this host, each from both of its ends.
     sockets = run.sql("SELECT DISTINCT name, ranks FROM host_vitals WHERE kind = 'socket'")
     ends = {tuple(row["name"].split(" > ")): row["ranks"][0] for row in sockets}

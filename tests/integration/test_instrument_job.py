@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from pacehound.identity import communicator_id
 from pacehound.instrument import build
 from pacehound.instrument.launch import environment
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.integration
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+pytestmark = [pytest.mark.integration, pytest.mark.patient, needs_torch]
 
 JOB = Path(__file__).with_name("instrumented_job.py")
 GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY = range(1, 8)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,8 @@ import ring_reader
 
 from pacehound.instrument.launch import environment
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.integration
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+pytestmark = [pytest.mark.integration, pytest.mark.patient, needs_torch]
 
 ALONE = """
     import sys, torch, torch.distributed as dist
@@ -98,8 +100,8 @@ def test_an_exception_leaves_with_the_script_s_own_output_and_exit_code_and_is_n
     )
     (tmp_path / "run").mkdir()
     without, with_us = run(tmp_path, script, None), run(tmp_path, script, tmp_path / "run", module=True)
-    # torch itself sometimes aborts (134) at the end of a script that never destroyed its group.
-    assert {without.returncode, with_us.returncode} <= {1, 134}
+    # torch itself sometimes aborts at the end of a script that never destroyed its group.
+    assert {without.returncode, with_us.returncode} <= {1, -signal.SIGABRT}
     assert "their hook ArithmeticError" in with_us.stderr
     (said,) = [r for ring in ring_reader.read_all(tmp_path / "run") for r in ring.records if r.kind == 6]
     assert ring_reader.leaving(said) == (1, "ArithmeticError: the loss is not finite")

@@ -25,6 +25,7 @@ from pacehound.topics import CALLS, HOSTS, TOPOLOGY, partition_of
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
+    pytest.mark.patient,
 ]
 
 SCRIPT = realjob.STEADY

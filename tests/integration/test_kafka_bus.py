@@ -18,6 +18,7 @@ from pacehound.topics import CALLS, HOSTS, TOPICS, Topic, partition_of
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
+    pytest.mark.patient,
 ]
 
 

@@ -26,7 +26,7 @@ from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.patient]
 
 PASSWORD = "right=horse battery"
 

@@ -26,6 +26,7 @@ from pacehound.topics import CALLS, HOSTS, TOPOLOGY
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
+    pytest.mark.patient,
 ]
 
 

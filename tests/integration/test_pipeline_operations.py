@@ -1,7 +1,8 @@
-"""A real gloo pipeline job (DP 2 x PP 2, 1F1B) with a rank that waits longer, at three levels: its price is found."""
+"""A real gloo pipeline job (DP 2 x PP 2, 1F1B) with a rank that waits longer, at several levels: its price is found."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,25 +11,33 @@ from priced_jobs import EVERY, STEPS, Runs, Seen, seen_job
 
 from pacehound.operations import OPTYPES
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.integration
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+pytestmark = [pytest.mark.integration, needs_torch]
 
 JOB = Path(__file__).with_name("pipeline_job.py")
 MICRO_BATCHES = 8
 FACTORS = (1.0, 1.25, 1.5, 2.2)
+SHORT, LONG = 3, 4
+"""So many factors has a job; the last one takes a third of the long one's time."""
+
+LEVELS = [
+    *(pytest.param(SHORT, level, id=f"short-{level}") for level in range(1, SHORT)),
+    *(pytest.param(LONG, level, id=f"long-{level}", marks=[pytest.mark.prove]) for level in range(1, LONG)),
+]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs[Seen]:
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs[Seen]:
     make = tmp_path_factory.mktemp
-    return Runs(lambda: seen_job(JOB, make("run"), make("results"), MICRO_BATCHES, FACTORS))
+    return Runs(lambda: seen_job(JOB, make("run"), make("results"), MICRO_BATCHES, FACTORS[: request.param]))
 
 
+@pytest.mark.parametrize("runs", [SHORT], indirect=True)
 def test_every_micro_batch_is_seen_on_every_rank(runs: Runs[Seen]) -> None:
     """Stage 0 sends forward and receives backward, stage 1 the other way round; the first step is never recorded."""
     rows = next(iter(runs)).operations
     steps = set(rows.integers("step").tolist())
-    assert steps == set(range(EVERY, STEPS * len(FACTORS), EVERY))
+    assert steps == set(range(EVERY, STEPS * SHORT, EVERY))
     names = {
         0: ("forward-compute", "backward-compute", "forward-send", "backward-recv"),
         1: ("forward-compute", "backward-compute", "forward-recv", "backward-send"),
@@ -43,7 +52,7 @@ def test_every_micro_batch_is_seen_on_every_rank(runs: Runs[Seen]) -> None:
         assert {code: count for code, count in enumerate(counts.tolist()) if count} == expected
 
 
-@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize(("runs", "level"), LEVELS, indirect=["runs"])
 def test_the_estimated_slowdown_is_the_measured_one_within_five_points(runs: Runs[Seen], level: int) -> None:
     """What the slow worker costs, from the recorded steps alone: the analysis never sees the healthy ones."""
     said = []

@@ -51,6 +51,7 @@ from streams.worker import INPUTS, snapshot_partition
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
+    pytest.mark.patient,
 ]
 
 WITHIN_S = 150

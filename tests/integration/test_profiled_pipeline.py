@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from priced_jobs import Runs, priced, run_job, step_times_s
 from collector.sources.kineto_operations import KinetoJob, read_kineto
 from pacehound.operations import OPTYPES
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.integration
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+pytestmark = [pytest.mark.integration, needs_torch]
 
 JOB = Path(__file__).with_name("profiled_pipeline_job.py")
 MICRO_BATCHES, STEPS = 4, 8

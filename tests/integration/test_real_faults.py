@@ -135,13 +135,16 @@ def test_an_incident_reaches_a_webhook_once_per_state(tmp_path: Path) -> None:
     """From a real stopped rank to a real HTTP request: opened, relieved and closed, each once."""
     with FakeWebhook() as hook:
         settings = ["hang.suspect_after_s=3", f"alerts.webhook_url={hook.url}"]
-        run = realjob.start(tmp_path, realjob.torchrun("--iterations", 500), settings=settings)
+        command = realjob.torchrun(0.05, tmp_path, script=realjob.STEADY)
+        run = realjob.start(tmp_path, command, settings=settings)
         try:
             realjob.until("iterations", lambda: _iterations(run) >= 60, 90)
-            pid = realjob.rank_pids(run.process.pid)[1]
+            pid = realjob.rank_pids(run.process.pid, realjob.STEADY)[1]
             os.kill(pid, signal.SIGSTOP)
-            realjob.until("the verdict", run.incidents, 60)
+            assert hook.wait_for(1, 60)
             os.kill(pid, signal.SIGCONT)
+            assert hook.wait_for(2, 60)
+            (tmp_path / "stop").touch()
             assert run.wait(120) == 0, run.text()
         finally:
             run.stop()

@@ -58,35 +58,35 @@ def test_the_slow_rank_is_named_within_30_iterations(tmp_path: Path, repeats: in
         print(f"slow rank, run {number + 1}: {slow_rank(folder)}")
 
 
-def clean(folder: Path) -> str:
-    """1,000 iterations in which nothing is wrong."""
+def clean(folder: Path, iterations: int) -> str:
+    """So many iterations in which nothing is wrong."""
     steps = folder / "steps.csv"
-    run = realjob.start(folder, realjob.torchrun("--iterations", 1000, "--csv", steps))
+    run = realjob.start(folder, realjob.torchrun("--iterations", iterations, "--csv", steps))
     assert run.wait(240) == 0, run.text()
     incidents = run.incidents()
     assert incidents == [], [finding for incident in incidents for finding in incident["findings"]]
-    (row,) = run.sql("SELECT count() AS iterations FROM iterations")
-    assert int(row["iterations"]) == 1000
     ours = [row["step_time_s"] for row in run.sql("SELECT step_time_s FROM iterations ORDER BY step")]
+    assert len(ours) == iterations
     worst = realjob.worst_difference(realjob.script_steps(steps), ours)
     assert worst <= 0.01
-    return f"1000 iterations, no incident, iteration time off by {worst:.2%} at most"
+    return f"{iterations} iterations, no incident, iteration time off by {worst:.2%} at most"
 
 
 @pytest.mark.parametrize("repeats", REPEATS)
 def test_a_clean_job_has_no_incident(tmp_path: Path, repeats: int) -> None:
+    iterations = 1_000 if repeats > 1 else 310
     for number in range(repeats):
         folder = tmp_path / str(number)
         folder.mkdir()
-        print(f"clean, run {number + 1}: {clean(folder)}")
+        print(f"clean, run {number + 1}: {clean(folder, iterations)}")
 
 
 def stopped_rank(folder: Path, rank: int) -> str:
     """SIGSTOP on one rank, SIGCONT after the verdict."""
     settings = ["hang.suspect_after_s=3"]
-    run = realjob.start(folder, realjob.torchrun("--iterations", 600), settings=settings)
+    run = realjob.start(folder, realjob.torchrun("--iterations", 400), settings=settings)
     try:
-        realjob.until("a hundred iterations", lambda: reached(run, 100), 90)
+        realjob.until("sixty iterations", lambda: reached(run, 60), 90)
         pid = realjob.rank_pids(run.process.pid)[rank]
         os.kill(pid, signal.SIGSTOP)
         (incident,) = realjob.until("the verdict", run.incidents, 60)

@@ -23,13 +23,13 @@ from pacehound.routing import Event
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.patient, pytest.mark.timeout(180)]
 
 SCRIPT = Path(__file__).with_name("recurring_job.py")
 WINDOW = 100
 
 LENGTHS = [
-    pytest.param(220, id="short"),
+    pytest.param(160, id="short"),
     pytest.param(3_000, id="long", marks=[pytest.mark.prove, pytest.mark.timeout(600)]),
 ]
 

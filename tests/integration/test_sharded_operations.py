@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ from priced_jobs import Runs, seen_job
 
 from pacehound.operations import OPTYPES
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.integration
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+pytestmark = [pytest.mark.integration, needs_torch]
 
 JOB = Path(__file__).with_name("sharded_job.py")
 FACTORS = (1.0, 1.8)

@@ -12,7 +12,7 @@ from tests.native import stub_jobs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-RANKS, HEALTHY, SLOW, AGAIN = 4, 1900, 250, 250
+RANKS, HEALTHY, SLOW, AGAIN = 4, 1700, 180, 150
 """Iterations; the first ones last longer than a recurring period is waited for before it is believed."""
 
 LAUNCHER = """

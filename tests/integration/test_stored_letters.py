@@ -12,7 +12,7 @@ from pacehound import cli, codec, topics
 from pacehound.bus import Message
 from pacehound.embedded import SiblingStore
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.patient]
 
 
 def test_letters_of_a_store_are_listed_and_shown_and_cannot_be_replayed(tmp_path: Path) -> None:

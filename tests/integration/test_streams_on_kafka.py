@@ -25,6 +25,7 @@ from streams.pipeline import Pipeline
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
+    pytest.mark.patient,
 ]
 
 Versions = dict[tuple[str, int], Incident]

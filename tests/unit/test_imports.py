@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ CONFINED = {
 }
 
 
+@cache
 def sources(package):
     found = [path for path in sorted((ROOT / package).rglob("*.py")) if "__pycache__" not in path.parts]
     return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in found]
@@ -48,6 +50,7 @@ def is_type_checking(node):
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
+@cache
 def imports(path, tree, *, at_module_level_only=False):
     """Every imported module of a file, with its line."""
     found = []

@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -38,6 +39,7 @@ from streams.pipeline import Pipeline
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
 GRID = Layout(tp=2, dp=2, pp=2)
 SLOW = SlowCompute(ranks=(5,), factor=1.5, from_step=100, to_step=200)
+SLOW_EARLY = replace(SLOW, from_step=60, to_step=110)
 
 
 def run(events: Iterable[Event], settings: Settings = SETTINGS) -> list[Event]:
@@ -51,6 +53,18 @@ def incidents(events: Iterable[Event]) -> list[Incident]:
 
 def job(*faults: object, iterations: int = 300, **extra: object) -> Simulation:
     return simulate(JobSpec(iterations=iterations, layout=GRID, faults=faults, **extra))  # type: ignore[arg-type]
+
+
+@cache
+def recording(fault: object = SLOW_EARLY) -> tuple[Event, ...]:
+    """Two hosts, an incident in it: what is replayed in other ways must say the same."""
+    return tuple(job(fault, iterations=150, ranks_per_host=4).events())
+
+
+@cache
+def replay(fault: object = SLOW_EARLY) -> tuple[Event, ...]:
+    """What comes of a recording as it is."""
+    return tuple(run(recording(fault)))
 
 
 def without_steps(simulation: Simulation) -> Iterable[Event]:
@@ -215,13 +229,12 @@ def by_stream(events: Iterable[Event]) -> dict[str, tuple[int, str]]:
 
 @pytest.mark.parametrize(
     "fault",
-    [SLOW, StopRank(rank=3, step=100, resume_after_s=8), ExitRank(rank=6, step=100, signal=9)],
+    [SLOW_EARLY, StopRank(rank=3, step=60, resume_after_s=8), ExitRank(rank=6, step=60, signal=9)],
     ids=["slow", "stopped", "killed"],
 )
 def test_any_interleaving_of_a_recording_gives_the_same_bytes(fault: object) -> None:
-    """Two hosts, an incident in it: replayed in other orders of its communicators and hosts."""
-    recorded = list(job(fault, iterations=250, ranks_per_host=4).events())
-    out = run(recorded)
+    """Replayed in other orders of its communicators and hosts."""
+    recorded, out = recording(fault), replay(fault)
     expected = by_stream(out)
     assert incidents(out)
     for seed in range(3):
@@ -229,26 +242,23 @@ def test_any_interleaving_of_a_recording_gives_the_same_bytes(fault: object) -> 
 
 
 def test_events_that_went_through_bytes_give_the_same_bytes() -> None:
-    recorded = list(job(SLOW).events())
-    again = [event for message in map(encode, recorded) for event in decode(message)]
-    assert by_stream(run(again)) == by_stream(run(recorded))
+    again = [event for message in map(encode, recording()) for event in decode(message)]
+    assert by_stream(run(again)) == by_stream(replay())
 
 
 def test_messages_that_arrive_twice_change_nothing_that_is_said_about_the_job() -> None:
-    recorded = list(job(SLOW).events())
-    twice = [event for event in recorded for _ in range(2)]
-    assert [encode(e) for e in incidents(run(twice))] == [encode(e) for e in incidents(run(recorded))]
+    twice = [event for event in recording() for _ in range(2)]
+    assert [encode(e) for e in incidents(run(twice))] == [encode(e) for e in incidents(replay())]
 
 
 def test_a_pipeline_that_is_moved_in_mid_job_says_the_same() -> None:
-    recorded = list(job(SLOW, iterations=250).events())
     pipeline = Pipeline(SETTINGS)
     out: list[Event] = []
-    for number, event in enumerate(recorded):
+    for number, event in enumerate(recording()):
         if number % 97 == 0:
             pipeline = Pipeline.restore(pipeline.snapshot())
         out += pipeline.on_event(event)
-    assert by_stream(out) == by_stream(run(recorded))
+    assert by_stream(out) == by_stream(replay())
 
 
 def test_calls_of_a_communicator_that_nobody_announced_are_refused() -> None:

@@ -56,7 +56,7 @@ def test_every_layout_gives_its_iterations_from_the_calls_alone(layout, micro_ba
             micro_batches=micro_batches,
             is_sharded=(tp + pp) % 2 == 1,
             source=source,
-            iterations=220,
+            iterations=170,
             optimizer_s=0.02,
             ranks_per_host=4,
             clock_offsets_ms=(0, 50),

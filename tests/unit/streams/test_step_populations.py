@@ -10,11 +10,11 @@ from streams.step_series import earlier_runs, rows_of
 from streams.step_watch import StepWatch
 
 SHORT = {
-    "four_node": 12,
-    "clean": 8,
-    "drift": 6,
-    "delay_12": 25,
-    "delay_20": 25,
+    "four_node": 6,
+    "clean": 5,
+    "drift": 4,
+    "delay_12": 15,
+    "delay_20": 15,
     "speedup": 4,
     "batch_ramp": 4,
     "schedule": 3,
