@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from pacehound.instrument.cuda_times import _VERIFIED_BACKENDS
 from pacehound.operations import OPTYPES
 from tests.fakes import cuda_device
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.integration
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+pytestmark = [pytest.mark.integration, pytest.mark.patient, needs_torch]
 
 JOB = Path(__file__).with_name("device_pipeline_job.py")
 ROOT = Path(__file__).parents[2]

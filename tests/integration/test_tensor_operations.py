@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from streams.pipeline import Pipeline
 from streams.whatif.tensor_groups import tensor_groups
 from tests.fakes.late_agent import told_of
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.integration
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+pytestmark = [pytest.mark.integration, needs_torch]
 
 JOB = Path(__file__).with_name("tensor_job.py")
 FACTORS = (1.0, 1.8)
