@@ -71,8 +71,13 @@ class Topology:
             raise InvalidEvent(f"a world of {self.world_size} ranks; at most {MAX_WORLD_RANKS} can be watched")
         if not self.members:
             raise InvalidEvent(f"communicator {self.name!r} has no members")
-        _check_ranks("members", tuple(rank for rank in self.members if rank != UNKNOWN_MEMBER), self.world_size)
-        strangers = sorted(set(self.host_ranks) - set(self.members))
+        known = tuple(rank for rank in self.members if rank != UNKNOWN_MEMBER)
+        _check_ranks("members", known, self.world_size)
+        if len(self.members) > self.world_size:
+            raise InvalidEvent(
+                f"communicator {self.name!r} has {len(self.members)} members in a world of {self.world_size} ranks"
+            )
+        strangers = sorted(set(self.host_ranks) - set(known))
         if strangers:
             raise InvalidEvent(f"host {self.host!r} announces ranks {strangers} that are no members of {self.name!r}")
 

@@ -29,7 +29,9 @@ FINDING = Finding(id="f", job="j", attempt=0, kind="slow", verdict="culprit", ca
     ("change", "complaint"),
     [
         ({"members": (0, 4)}, r"members \[4\] are outside the world of 4"),
-        ({"members": (-1, 1)}, r"\[-1\] are outside"),
+        ({"members": (-2, 1)}, r"\[-2\] are outside"),
+        ({"members": (-1, 1), "host_ranks": (-1,)}, r"announces ranks \[-1\] that are no members"),
+        ({"members": (0, 1, -1, -1, -1)}, "5 members in a world of 4 ranks"),
         ({"members": (1, 1)}, "a rank twice"),
         ({"host_ranks": (2,)}, r"announces ranks \[2\] that are no members of 'tp0'"),
     ],
