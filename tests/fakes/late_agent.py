@@ -1,4 +1,4 @@
-"""An agent that comes when the job is over: all that it has to say of what the rings hold."""
+"""An agent that comes late to a run folder: all that it has to say of what the rings hold."""
 
 from __future__ import annotations
 
@@ -14,17 +14,31 @@ from pacehound.settings import Settings
 from tests.fakes.courier import DirectCourier, Door
 
 
-def told_of(folder: Path, job: str, host: str) -> list[Event]:
-    """The events of one host's run folder, in their order."""
-    clock = {"monotonic_ns": 0, "unix_ns": 10**18}
+def late_agent(
+    folder: Path,
+    job: str,
+    host: str = "node-1",
+    *,
+    unix_ahead_ns: int = 0,
+    looks: int = 4,
+    apart_ns: int = 2_000_000_000,
+) -> tuple[Agent, Door]:
+    """The agent of one host's run folder after so many looks, and the door that it has told everything."""
+    clock = {"monotonic_ns": 0, "unix_ns": unix_ahead_ns}
     (folder / "job.json").write_text(json.dumps({"job": job, "host": host, "clock": clock}))
-    (folder / "ended.json").write_text(json.dumps({"exit_code": 0, "signal": None, "why": "job ended"}))
     run, settings, door = RunFolder(folder), Settings.load({}, []), Door()
     outbox = Outbox(run.outbox, settings.agent.max_backlog_bytes)
     agent = Agent(run, outbox, DirectCourier(door), settings)
     now_ns = time.monotonic_ns()
-    for step in range(6):
-        agent.step(now_ns + step * 2_000_000_000)
+    for look in range(looks):
+        agent.step(now_ns + look * apart_ns)
     agent.let_go()
     outbox.close()
+    return agent, door
+
+
+def told_of(folder: Path, job: str, host: str) -> list[Event]:
+    """The events of a job that has ended, in their order."""
+    (folder / "ended.json").write_text(json.dumps({"exit_code": 0, "signal": None, "why": "job ended"}))
+    _, door = late_agent(folder, job, host, unix_ahead_ns=10**18, looks=6)
     return list(door.events)

@@ -92,6 +92,19 @@ def step_times_s(results: Path) -> np.ndarray:
     return np.diff(ends_s, prepend=np.nan)
 
 
+def slowdown_of(step_s: np.ndarray, level: int) -> float:
+    """Of one factor against the first: medians of step times, without the first steps after a change."""
+    steps = [step_s[first * STEPS + 2 : (first + 1) * STEPS] for first in (level, 0)]
+    return float(np.median(steps[0]) / np.median(steps[1]))
+
+
+def of_level(event: Operations, level: int) -> Operations:
+    """The recorded steps of one factor, without the first after a change."""
+    step = event.integers("step")
+    rows = event.rows.take(np.flatnonzero((step > level * STEPS) & (step < (level + 1) * STEPS)))
+    return Operations(job=event.job, attempt=event.attempt, host=event.host, rows=rows)
+
+
 class Seen:
     """What the job's ranks wrote, and when its rank 0 ended each step by its own clock."""
 
@@ -108,16 +121,9 @@ class Seen:
         (self.operations,) = operations_of(intakes, job="j", host="h", clock=clock)
         self.step_s = step_times_s(results)
 
-    def of_level(self, level: int) -> Operations:
-        """The recorded steps of one factor, without the first after a change."""
-        step = self.operations.integers("step")
-        chosen = np.flatnonzero((step > level * STEPS) & (step < (level + 1) * STEPS))
-        return Operations(job="j", attempt=0, host="h", rows=self.operations.rows.take(chosen))
-
     def priced(self, level: int) -> Priced:
-        """Against the first level: medians of step times."""
-        steps = [self.step_s[first * STEPS + 2 : (first + 1) * STEPS] for first in (level, 0)]
-        return priced([self.of_level(level)], [], float(np.median(steps[0]) / np.median(steps[1])))
+        """Against the first level."""
+        return priced([of_level(self.operations, level)], [], slowdown_of(self.step_s, level))
 
 
 def seen_job(script: Path, run_dir: Path, results: Path, micro_batches: int, factors: Sequence[float]) -> Seen:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from priced_jobs import EVERY, STEPS, Runs, priced, run_job, step_times_s
+from priced_jobs import EVERY, STEPS, Runs, of_level, priced, run_job, slowdown_of, step_times_s
 
 from pacehound.operations import Operations
 from pacehound.rounds import Rounds
@@ -38,19 +38,12 @@ def test_a_slow_rank_of_a_tensor_parallel_group_gives_the_group_its_price(
 
     said = []
     for operations, rounds, step_s in Runs(run):
-        slow = [_of_steps(one, STEPS + 1, 2 * STEPS) for one in operations]
+        slow = [of_level(one, 1) for one in operations]
         groups = tensor_groups(slow, rounds)
         assert groups.of_rank == {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
         assert len(groups.communicators) == 2
-        measured = float(np.median(step_s[STEPS + 2 :]) / np.median(step_s[2:STEPS]))
-        said.append(priced(slow, rounds, measured, groups))
+        said.append(priced(slow, rounds, slowdown_of(step_s, 1), groups))
         if said[-1].is_within(0.1):
             break
     assert said[-1].is_within(0.1), said
     assert "single worker" in said[-1].patterns
-
-
-def _of_steps(event: Operations, first: int, last: int) -> Operations:
-    step = event.integers("step")
-    rows = event.rows.take(np.flatnonzero((step >= first) & (step < last)))
-    return Operations(job=event.job, attempt=event.attempt, host=event.host, rows=rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.agent import Agent
-from collector.outbox import Outbox
-from collector.run_folder import RunFolder
 from pacehound.events import Finding, Incident
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
-from tests.fakes.courier import DirectCourier, Door
+from tests.fakes.late_agent import late_agent
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 
 UNIX_AHEAD_NS = 10**18
@@ -66,19 +62,9 @@ def hung(plugin: Plugin, tmp_path: Path, api: int) -> Iterator[Path]:
 
 @pytest.mark.parametrize("api", [4, 5, 6])
 def test_the_dead_edge_of_a_ring_is_named_with_its_channel(hung: Path) -> None:
-    clock = {"monotonic_ns": 0, "unix_ns": UNIX_AHEAD_NS}
-    (hung / "job.json").write_text(json.dumps({"job": JOB, "host": "node-1", "clock": clock}))
-    settings, door = Settings.load({}, []), Door()
-    folder = RunFolder(hung)
-    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
-    agent = Agent(folder, outbox, DirectCourier(door), settings)
-    now_ns = time.monotonic_ns()
-    for second in range(400):
-        agent.step(now_ns + second * SECOND_NS)
-    agent.let_go()
-    outbox.close()
+    _, door = late_agent(hung, JOB, unix_ahead_ns=UNIX_AHEAD_NS, looks=400, apart_ns=SECOND_NS)
 
-    pipeline = Pipeline(settings)
+    pipeline = Pipeline(Settings.load({}, []))
     found = [one for event in door.events for one in pipeline.on_event(event)]
     finding = [one for one in found if isinstance(one, Finding)][-1]
     assert (finding.kind, finding.verdict, finding.cause, finding.links) == ("hang", "suspected", "H3", ((1, 2),))

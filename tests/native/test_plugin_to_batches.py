@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from collector.agent import Agent
-from collector.outbox import Outbox
-from collector.run_folder import RunFolder
 from pacehound.calls import CallBatch, Sees
 from pacehound.events import Progress, Topology
-from pacehound.settings import Settings
-from tests.fakes.courier import DirectCourier, Door
+from tests.fakes.late_agent import late_agent
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 
 UNIX_AHEAD_NS = 10**18
@@ -38,17 +32,7 @@ def test_two_ranks_end_to_end(plugin: Plugin, tmp_path: Path, api: int) -> None:
     n_calls = 20
     for rank in (0, 1):
         PluginJob(plugin, tmp_path, rank).play(script(rank, n_calls), api=api)
-    clock = {"monotonic_ns": 0, "unix_ns": UNIX_AHEAD_NS}
-    (tmp_path / "run" / "job.json").write_text(json.dumps({"job": JOB, "host": "node-1", "clock": clock}))
-    settings, door = Settings.load({}, []), Door()
-    folder = RunFolder(tmp_path / "run")
-    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
-    agent = Agent(folder, outbox, DirectCourier(door), settings)
-    now_ns = time.monotonic_ns()
-    for step in range(4):
-        agent.step(now_ns + step * 2_000_000_000)
-    agent.let_go()
-    outbox.close()
+    _, door = late_agent(tmp_path / "run", JOB, unix_ahead_ns=UNIX_AHEAD_NS)
 
     assert {(topology.members, topology.is_world, topology.backend) for topology in door.of(Topology)} == {
         ((0, 1), True, "nccl")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,17 +9,13 @@ from pathlib import Path
 import pytest
 
 from collector import control_block
-from collector.agent import Agent
 from collector.control_block import ControlBlock, Timing, TimingPhase, TimingWhy
-from collector.outbox import Outbox
-from collector.run_folder import RunFolder
 from collector.sources import rings
 from pacehound.calls import CallBatch, Sees
 from pacehound.events import Progress, Topology
 from pacehound.rounds import Rounds
-from pacehound.settings import Settings
 from streams.communicator import CommunicatorOperator
-from tests.fakes.courier import DirectCourier, Door
+from tests.fakes.late_agent import late_agent
 from tests.native import stub_jobs
 from tests.native.stub_jobs import COMPILER, NATIVE, STUB, Built, Job, until
 from tests.native.test_shim_calls import line
@@ -419,17 +414,7 @@ def test_timed_calls_become_rounds_with_their_times_and_the_others_stay_launches
     for rank in range(2):
         until("all ends are there", lambda rank=rank: len(completed(job, rank)) == len(expected))
     end(job)
-    clock = {"monotonic_ns": 0, "unix_ns": 0}
-    (job.run_dir / "job.json").write_text(json.dumps({"job": stub_jobs.JOB, "host": "node-1", "clock": clock}))
-    settings, door = Settings.load({}, []), Door()
-    folder = RunFolder(job.run_dir)
-    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
-    agent = Agent(folder, outbox, DirectCourier(door), settings)
-    now_ns = time.monotonic_ns()
-    for step in range(4):
-        agent.step(now_ns + step * 2_000_000_000)
-    agent.let_go()
-    outbox.close()
+    agent, door = late_agent(job.run_dir, stub_jobs.JOB)
     batches = door.of(CallBatch)
     seen: dict[Sees, set[tuple[int, int]]] = {}
     for batch in batches:
