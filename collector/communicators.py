@@ -13,7 +13,7 @@ from collector.sources.rings import Records
 from pacehound.calls import FIRST_PLACE, SOURCES, Sees
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
-from pacehound.events import NEVER, UNKNOWN_MEMBER, Topology
+from pacehound.events import NEVER, UNKNOWN_MEMBER, Topology, members_agree
 
 BACKENDS = ("", "gloo", "nccl", "mpi", "ucc")  # position = the backend code of a PH_GROUP record
 GLOO = BACKENDS.index("gloo")
@@ -91,36 +91,37 @@ class Communicator(msgspec.Struct, kw_only=True):
             Others say otherwise.
 
         """
+        joined = tuple(map(max, self.members, members))
         if not self.counts_places:
             agrees = sorted(members) == sorted(self.members)
         else:
-            both = list(zip(self.members, members, strict=False))
-            agrees = len(members) == len(self.members) and all(
-                UNKNOWN_MEMBER in pair or pair[0] == pair[1] for pair in both
-            )
-            joined = tuple(max(pair) for pair in both)
-            agrees = agrees and joined.count(rank) == 1
-            self.members = joined if agrees else self.members
+            agrees = members_agree(self.members, members) and joined.count(rank) == 1
         if not agrees:
             raise InvalidEvent(
                 f"rank {rank} says {self.id} has members {list(members)}, others say it has {list(self.members)}"
             )
+        if self.counts_places:
+            self.members = joined
 
-    def named(self, peers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Peers as events name them, shape `(n,)`: world ranks, or places where this host knows no more.
+    def named(self, peer: int) -> int:
+        """A peer as events name it: its world rank, or its place where this host knows no more.
 
-        >>> Communicator(handle=b"", attempt=0, name="", is_world=False, members=(UNKNOWN_MEMBER, 7), world_size=8,
-        ...              generation=0, backend=2, timeout_ms=0, created_ns=0, counts_places=True).named(
-        ...     np.array([-1, 0, 1], np.int32)).tolist()
-        [-1, -2, 7]
+        >>> pair = Communicator(handle=b"", attempt=0, name="", is_world=False, members=(UNKNOWN_MEMBER, 7),
+        ...                     world_size=8, generation=0, backend=2, timeout_ms=0, created_ns=0, counts_places=True)
+        >>> pair.named(-1), pair.named(0), pair.named(1)
+        (-1, -2, 7)
         """
+        if not self.counts_places or peer < 0:
+            return peer
+        rank = self.members[peer]
+        return FIRST_PLACE - peer if rank == UNKNOWN_MEMBER else rank
+
+    def all_named(self, peers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Each of a column of peers, shape `(n,)`."""
         if not self.counts_places:
             return peers
-        rank = np.array(self.members, np.int32)[np.maximum(peers, 0)]
-        named: npt.NDArray[np.int32] = np.where(
-            peers < 0, peers, np.where(rank == UNKNOWN_MEMBER, FIRST_PLACE - peers, rank)
-        ).astype(np.int32)
-        return named
+        different, at = np.unique(peers, return_inverse=True)
+        return np.array([self.named(peer) for peer in different.tolist()], np.int32)[at]
 
     def drop(self, calls: int) -> None:
         """Note that calls were lost; the next batch and the next progress say so."""

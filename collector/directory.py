@@ -84,11 +84,11 @@ class Directory:
         """Which records are of a rank that has left their communicator."""
         return _is_in(_pairs_of(numbers, records), self._pairs([known.left for known in self.known]))
 
-    def is_wrong_peer(self, numbers: Int64Array, records: Records) -> BoolArray:
-        """Which calls name a place for a peer that their communicator does not have.
+    def name_peers(self, numbers: Int64Array, records: Records) -> BoolArray:
+        """Turn peers that are places into world ranks, in place, where the communicator counts in ranks; elsewhere they
+        stay places until they are told (`Communicator.named`). Which of the records name a place that there is not.
 
-        `records` are viewed as `CALL` and all of known communicators. Places become world ranks, in place, where the
-        communicator counts in ranks; elsewhere a peer stays a place until it is told (`Communicator.named`).
+        `records` are viewed as `CALL` and all of known communicators.
         """
         is_wrong = np.zeros(len(records), np.bool_)
         is_place = (records["flags"] & rings.LOCAL_PEER) != 0

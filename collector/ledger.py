@@ -295,7 +295,7 @@ class Ledger:
         has_joined = self._directory.has_joined(numbers, calls)
         must_wait[at[~has_joined]] = True
         at, calls, numbers = at[has_joined], calls[has_joined], numbers[has_joined]
-        is_wrong = self._directory.is_wrong_peer(numbers, calls)
+        is_wrong = self._directory.name_peers(numbers, calls)
         if is_wrong.any():
             self.counts.refuse(f"{_describe(calls[is_wrong][0])}: no such peer", int(is_wrong.sum()))
             at, calls, numbers = at[~is_wrong], calls[~is_wrong], numbers[~is_wrong]
@@ -462,10 +462,9 @@ class Ledger:
         for number, lane in sorted(self._lanes.items()):
             communicator, rank, peer, direction = call_rows.pair_of_lane(number)
             if direction:
-                named = self._directory.known[communicator].named(np.array([peer], np.int32))
                 pairs.setdefault((communicator, rank), []).append(
                     PairProgress(
-                        peer=int(named[0]),
+                        peer=self._directory.known[communicator].named(peer),
                         direction=DIRECTIONS[direction],
                         last_launched=lane.last_launched,
                         last_completed=lane.last_completed,

@@ -210,7 +210,7 @@ class OpenCalls:
                     count=int(call["count"]),
                     dtype=_name(DTYPES, call["dtype"]),
                     launch_ns=clock.to_unix_ns(int(call["launch_ns"])),
-                    peer=int(directory.known[int(numbers[at])].named(call["peer"][None])[0]),
+                    peer=directory.known[int(numbers[at])].named(int(call["peer"])),
                     direction=_name(DIRECTIONS, call["direction"]),
                     redop=_name(REDOPS, call["redop"]),
                     algorithm=_name(ALGORITHMS, call["algorithm"]),

@@ -137,7 +137,7 @@ def batches(
     if len(rows) == 0:
         return
     time_ns = np.maximum(rows["end_ns"], rows["launch_ns"])
-    is_timed = ((rows["flags"] & rings.TIMED) != 0) & (rows["end_ns"] > 0)
+    is_timed = rings.is_timed(rows)
     tells = told.tells if told is not None else np.zeros(len(rows), np.bool_)
     order = np.lexsort((rows["seq"], rows["rank"], time_ns, tells, is_timed, rows["source"], communicators))
     if told is not None:
@@ -161,7 +161,7 @@ def batches(
             communicator.ordinals[source] = ordinal + 1
             dropped, communicator.dropped_unsaid = communicator.dropped_unsaid, 0
             yield CallBatch.from_columns(
-                {**_columns(part, offset_ns), "peer": communicator.named(part["peer"])},
+                {**_columns(part, offset_ns), "peer": communicator.all_named(part["peer"])},
                 job=job,
                 attempt=communicator.attempt,
                 host=host,

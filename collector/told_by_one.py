@@ -140,7 +140,7 @@ def _alike_rounds(
     is_plain &= (rows["recv_count"] < 0) & ((times_ns[:, _START] > 0) == (times_ns[:, _END] > 0))
     launches = times_ns[:, _LAUNCH]
     chosen = np.flatnonzero(is_small & is_plain & (launches > 0) & (launches < before_ns) & (n_here > 1))
-    is_timed = ((rows["flags"] & rings.TIMED) != 0) & (times_ns[:, _END] > 0)
+    is_timed = rings.is_timed(rows)
     columns = (rows["rank"], rows["seq"], is_timed, rows["source"], communicators)
     chosen = chosen[np.lexsort([column[chosen] for column in columns])]
     lines = np.stack([communicators[chosen], rows["source"][chosen], is_timed[chosen]])

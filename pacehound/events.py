@@ -945,6 +945,19 @@ class DeadLetter:
         return event_id("dead-letter", self.source_topic, self.partition, self.offset)
 
 
+def members_agree(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether both can be right about who is in a communicator, in its order, each as far as it knows.
+
+    >>> members_agree((4, UNKNOWN_MEMBER), (4, 6)), members_agree((4, UNKNOWN_MEMBER), (5, 6))
+    (True, False)
+    """
+    if one == other:
+        return True
+    return len(one) == len(other) and all(
+        mine == theirs or UNKNOWN_MEMBER in (mine, theirs) for mine, theirs in zip(one, other, strict=True)
+    )
+
+
 def _check_ranks(name: str, ranks: tuple[int, ...], world_size: int) -> None:
     outside = [rank for rank in ranks if not 0 <= rank < world_size]
     if outside:

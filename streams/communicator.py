@@ -16,7 +16,6 @@ from pacehound.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.errors import InvalidEvent
 from pacehound.events import (
     OPTIMIZER_STEP,
-    UNKNOWN_MEMBER,
     CallSignature,
     IterationSample,
     Markers,
@@ -27,6 +26,7 @@ from pacehound.events import (
     Tick,
     Topology,
     Watermark,
+    members_agree,
 )
 from pacehound.rounds import ALGORITHMS, Rounds
 from streams.assembly import ClosedRounds, RoundGrid, Rows
@@ -126,7 +126,7 @@ class CommunicatorOperator:
 
     def on_topology(self, topology: Topology) -> list[StageOneEvent]:
         """A host announces itself, or more of its ranks."""
-        if not self._agrees(topology.members):
+        if not members_agree(topology.members, self.members):
             raise InvalidEvent(
                 f"host {topology.host!r} says communicator {self.communicator} has {len(topology.members)} members "
                 f"{list(topology.members)[:8]}; it was announced with {len(self.members)}: {list(self.members)[:8]}"
@@ -147,13 +147,6 @@ class CommunicatorOperator:
             known.closed = False
             self._gone -= known.ranks
         return [replace(topology, members=self.members)]
-
-    def _agrees(self, members: tuple[int, ...]) -> bool:
-        """Whether a host that may not know all of them says the same."""
-        if members == self.members:
-            return True
-        pairs = zip(members, self.members, strict=False)
-        return len(members) == len(self.members) and all(said in (known, UNKNOWN_MEMBER) for said, known in pairs)
 
     def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
         """A host's rows; they wait in the grid until a progress promises that all are there."""

@@ -112,6 +112,12 @@ RAW = np.dtype(f"V{RECORD_BYTES}")
 NO_RECORDS: Records = np.empty(0, RAW)
 
 
+def is_timed(calls: Records) -> npt.NDArray[np.bool_]:
+    """Which calls, viewed as `CALL`, have times of the device although their source sees launches only."""
+    timed: npt.NDArray[np.bool_] = ((calls["flags"] & TIMED) != 0) & (calls["end_ns"] > 0)
+    return timed
+
+
 class UnreadableRing(RejectedMessage):
     """A file that is no ring, or no longer one; the message says what is wrong with it."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 
-class SharedFile:
+class SharedFile(ABC):
     """One open file; who derives from it says what it must be.
 
     Raises
@@ -31,6 +32,6 @@ class SharedFile:
             os.close(self._fd)
             self._fd = -1
 
+    @abstractmethod
     def _check(self) -> None:
         """Raise when it is not what it must be; the file is closed then."""
-        raise NotImplementedError
