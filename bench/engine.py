@@ -53,7 +53,8 @@ LAYOUTS = {
 """By ranks: how they are laid out, and how many iterations they run."""
 
 FLUSHES_S = (1, 8)
-WRITTEN_RANKS, WRITTEN_FLUSH_S = 16, 8
+# Long enough for blocks that are whole: a writer that has caught up waits for its flush time, and that is no rate.
+WRITTEN_RANKS, WRITTEN_FLUSH_S, WRITTEN_ITERATIONS = 16, 8, 6_000
 LATENCY_LAYOUT, LATENCY_ITERATIONS, LATENCY_JOBS = Layout(tp=2, dp=4, pp=2), 300, 2
 STORED_S = "toUnixTimestamp64Milli(stored_at) / 1e3"
 WITHIN_S = 900.0
@@ -71,8 +72,9 @@ def run() -> list[dict[str, Any]]:
             for ranks in LAYOUTS:
                 # What runs for seconds only cannot be flushed every eight of them.
                 for flush_s in FLUSHES_S if ranks <= 256 else FLUSHES_S[:1]:
-                    rows += _streams(_filled(broker, folder, ranks, flush_s))
-            rows += _writing(_filled(broker, folder, WRITTEN_RANKS, WRITTEN_FLUSH_S, prefix="written"), folder)
+                    rows += _streams(_filled(broker, folder, ranks, flush_s, LAYOUTS[ranks][1]))
+            written = _filled(broker, folder, WRITTEN_RANKS, WRITTEN_FLUSH_S, WRITTEN_ITERATIONS, prefix="written")
+            rows += _writing(written, folder)
             rows += _latency(broker, folder)
         finally:
             broker.stop()
@@ -89,8 +91,8 @@ class _Filled:
     batches: int
 
 
-def _filled(broker: Broker, folder: Path, ranks: int, flush_s: int, prefix: str = "bench") -> _Filled:
-    layout, iterations = LAYOUTS[ranks]
+def _filled(broker: Broker, folder: Path, ranks: int, flush_s: int, iterations: int, prefix: str = "bench") -> _Filled:
+    layout, _ = LAYOUTS[ranks]
     name = f"{prefix}{ranks}x{flush_s}"
     engine = Engine(broker.settings(f"{name}."), folder / name)
     sizes: list[int] = []

@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from pacehound.bus import Message
 from pacehound.calls import DTYPE_CODE, OP_CODE, CallBatch
+from pacehound.clock import SystemClock
 from pacehound.codec import encode
 from storage import schemas
-from storage.blocks import BLOCK_OFFSETS, Block, Span
+from storage.blocks import BLOCK_OFFSETS, Span
 from storage.client import Store
 from storage.cuts import Cuts
+from storage.gather import gather
 from storage.rows import calls_table
 from storage.writer import Writer
 
@@ -51,7 +53,7 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
     """The same calls as blocks of messages, as bare inserts into their table, and into one without a rollup."""
     order = ", ".join(schemas.IDENTITY[schemas.CALLS])
     store.command(f"CREATE TABLE bare AS stored_calls ENGINE = ReplacingMergeTree ORDER BY ({order})")
-    writer, cuts = Writer(store), Cuts(store, "bench")
+    writer, cuts, clock = Writer(store), Cuts(store, "bench"), SystemClock()
     block_s: list[float] = []
     bare_s: list[float] = []
     same_s: list[float] = []
@@ -69,8 +71,7 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
 
         def write(span: Span = span, messages: tuple[Message, ...] = messages) -> None:
             [decided] = cuts.decide([span])
-            gathered = writer.gather(messages)
-            writer.write_block(Block(span=decided, messages=messages), gathered, "bench", is_repeat=False)
+            writer.write_block(decided, gather(messages, clock), "bench", is_repeat=False)
 
         block_s.append(_seconds(write))
         other = [_renamed(part, "elsewhere") for part in parts]

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pacehound.bus import Message
+from pacehound.bus import Message, Place
 
 BLOCK_OFFSETS = 256
 """At 64 KB a message, one block holds about 370,000 calls: what a decision costs is small beside its inserts."""
@@ -50,8 +50,13 @@ class Span:
     last: int
 
     @property
+    def place(self) -> Place:
+        """The partition."""
+        return self.topic, self.partition
+
+    @property
     def name(self) -> str:
-        """For tokens and messages."""
+        """For messages."""
         return f"{self.topic}/{self.partition}/{self.first}-{self.last}"
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from pacehound import codec, topics
@@ -29,19 +28,22 @@ from pacehound.routing import route
 from pacehound.settings import StoreSettings
 from pacehound.telemetry import Telemetry
 from pacehound.topics import Topic
-from storage.blocks import Block, Span
+from storage.blocks import BLOCK_BYTES, Block
 from storage.client import Store
 from storage.cuts import Cuts
+from storage.gather import Gathered
+from storage.gather_ahead import GatherAhead
 from storage.retention import apply_retention
 from storage.shelf import Shelf
 from storage.windows import keep_due_windows
-from storage.writer import Gathered, Writer
+from storage.writer import Writer
 
 logger = logging.getLogger(__name__)
 
 _MAX_POLL = 512
-# Blocks whose rows are in memory at the same time.
-_MAX_ROUND = 8
+# Of payload whose rows are in memory, and as much again for the next round: large, because the ends of all blocks of a
+# round are decided together, which takes two statements.
+_ROUND_BYTES = 2 * BLOCK_BYTES
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
 _LETTERS_WITHIN_S = 30.0
 _WINDOWS_EVERY_S = 10.0
@@ -131,9 +133,11 @@ class WriterService:
         self._telemetry = telemetry
         self._clock = clock or SystemClock()
         self._shelf = Shelf()
+        self._ahead = GatherAhead(self._clock)
         self._uncommitted: dict[Place, int] = {}
         self._store: Store | None = None
         self._is_paused = False
+        self._has_more = False
         self._pause_s = _FIRST_PAUSE_S
         self._try_at_s = 0.0
         self._windows_at_s = 0.0
@@ -141,17 +145,23 @@ class WriterService:
 
     def finish(self) -> None:
         """The last step: what is held is written if the store takes it at once."""
-        if self._store is not None:
-            self._write_what_is_due(flush_s=0.0)
+        while self._store is not None and self._write_what_is_due(flush_s=0.0):
+            pass
 
     def close(self) -> None:
         """Leave the store; the consumer and the producer are the caller's to close."""
+        self._ahead.close()
         if self._store is not None:
             self._store.close()
             self._store = None
 
     def step(self, timeout_s: float) -> None:
-        """Poll once and write what is due.
+        """Poll, unless enough is held already, and write the next blocks that are due.
+
+        Parameters
+        ----------
+        timeout_s
+            How long to wait for the first message where nothing else is to be done.
 
         Raises
         ------
@@ -159,9 +169,12 @@ class WriterService:
             The store does not let us in: the login, a newer version. Waiting does not help.
 
         """
-        self._take_in(timeout_s)
+        # While there is more to write than the next rounds take, the bus keeps the rest.
+        if not self._has_more or self._shelf.held_bytes < 2 * _ROUND_BYTES:
+            self._take_in(0.0 if self._has_more else timeout_s)
+        self._has_more = False
         if self._clock.monotonic_s() >= self._try_at_s:
-            self._write_what_is_due(self._settings.flush_s)
+            self._has_more = self._write_what_is_due(self._settings.flush_s)
         self._telemetry.set(WRITER_LAG, self._consumer.lag() + len(self._shelf))
         self._telemetry.set(WRITER_HELD_BYTES, self._shelf.held_bytes)
 
@@ -182,25 +195,28 @@ class WriterService:
             return
         self._shelf.put(messages, self._clock.monotonic_s())
 
-    def _write_what_is_due(self, flush_s: float) -> None:
-        """All blocks that are due; afterwards the commit, whatever happened."""
+    def _write_what_is_due(self, flush_s: float) -> bool:
+        """A round of blocks, and afterwards the commit, whatever happened; says whether there may be another."""
+        has_more = False
         try:
             store = self._store_now()
         except Unavailable as error:
             self._failed("the store is away", error)
-            return
+            return False
         try:
-            while self._write_round(store, flush_s):
-                pass
+            has_more = self._write_round(store, flush_s)
             self._keep_windows(store)
             self._pause_s = _FIRST_PAUSE_S
         except (Unavailable, InvalidInput) as error:
             # A store that has let us in and now refuses has a bad hour; what is held stays held.
             self._failed("the store did not take a block", error)
+            self._ahead.forget()
         try:
             self._commit()
         except Unavailable as error:
             self._failed("a commit was not taken", error)
+            return False
+        return has_more
 
     def _store_now(self) -> Store:
         if self._store is None:
@@ -214,66 +230,66 @@ class WriterService:
         return self._store
 
     def _write_round(self, store: Store, flush_s: float) -> bool:
-        """The next block of every partition that has one; says whether there was any."""
+        """The next blocks of the partitions that have one; says whether there was any."""
         cuts = Cuts(store, self._log)
         self._shelf.know(cuts.newest(self._shelf.unasked()))
-        writer = Writer(store, self._clock)
-        spans = dict(islice(self._shelf.ready(self._clock.monotonic_s(), flush_s).items(), _MAX_ROUND))
-        gathered = self._without_rows(writer, spans)
-        undecided = [span for place, span in spans.items() if self._shelf[place].decided is None]
-        for span in cuts.decide(undecided):
-            place = (span.topic, span.partition)
+        now_s = self._clock.monotonic_s()
+        blocks = {block.span.place: block for block in _round(self._shelf.ready(now_s, flush_s))}
+        has_found = bool(blocks)
+        gathered = self._without_rows(blocks)
+        for span in cuts.decide([block.span for place, block in blocks.items() if not self._shelf[place].decided]):
+            place = span.place
             self._shelf[place].decided = span
-            if span != spans[place]:
-                spans[place] = span
-                gathered.pop(place, None)
-        has_written = False
-        for place, span in spans.items():
-            block = self._shelf.block(place, span)
-            if block is not None:
-                self._write(writer, place, block, gathered.get(place) or writer.gather(block.messages))
-                has_written = True
-        return has_written
+            if span != blocks[place].span:
+                del blocks[place], gathered[place]
+                block = self._shelf.block(place, span)
+                if block is not None:
+                    blocks[place], gathered[place] = block, self._ahead.take(block)
+        # The engine takes most of a writer's time, and not in Python: meanwhile the next round is read.
+        spans = {place: block.span for place, block in blocks.items()}
+        for block in _round(self._shelf.behind(spans, now_s, flush_s)):
+            self._ahead.begin(block)
+        writer = Writer(store, self._clock)
+        for place, block in blocks.items():
+            self._write(writer, block, gathered.pop(place))
+        return has_found
 
-    def _without_rows(self, writer: Writer, spans: dict[Place, Span]) -> dict[Place, Gathered]:
+    def _without_rows(self, blocks: dict[Place, Block]) -> dict[Place, Gathered]:
         """Read the messages; a block with nothing to store is committed and needs no end that everybody knows.
 
         Only where nobody has begun it, and only after the commit: were it read again, it would be another block.
         """
-        gathered: dict[Place, Gathered] = {}
-        idle: dict[Place, Block] = {}
-        for place, span in spans.items():
-            block = self._shelf.block(place, span)
-            if block is None:
-                continue
-            found = gathered[place] = writer.gather(block.messages)
-            if found.is_empty and not found.letters and not self._shelf[place].is_repeat(span.first):
-                idle[place] = block
+        gathered = {place: self._ahead.take(block) for place, block in blocks.items()}
+        idle = {
+            place: block
+            for place, block in blocks.items()
+            if gathered[place].is_empty and not self._shelf[place].is_repeat(block.span.first)
+        }
         if idle:
             self._uncommitted |= {place: block.span.last + 1 for place, block in idle.items()}
             self._commit()
             for place, block in idle.items():
-                self._shelf.done(place, block, self._clock.monotonic_s())
-                del spans[place], gathered[place]
+                self._shelf.done(block, self._clock.monotonic_s())
+                del blocks[place], gathered[place]
         return gathered
 
-    def _write(self, writer: Writer, place: Place, block: Block, gathered: Gathered) -> None:
-        held = self._shelf[place]
+    def _write(self, writer: Writer, block: Block, gathered: Gathered) -> None:
+        held = self._shelf[block.span.place]
         is_repeat = held.is_repeat(block.span.first)
         before_s = self._clock.monotonic_s()
         held.has_failed = True  # until it has not
-        result = writer.write_block(block, gathered, self._log, is_repeat=is_repeat)
-        self._publish(result.dead_letters)
+        writer.write_block(block.span, gathered, self._log, is_repeat=is_repeat)
+        self._publish(gathered.dead_letters)
         now_s = self._clock.monotonic_s()
-        self._shelf.done(place, block, now_s)
-        self._uncommitted[place] = block.span.last + 1
+        self._shelf.done(block, now_s)
+        self._uncommitted[block.span.place] = block.span.last + 1
         self._telemetry.add(WRITER_INSERT_SECONDS, max(now_s - before_s, 0.0))
         self._telemetry.add(WRITER_BLOCKS)
         self._telemetry.set(LAST_BATCH, self._clock.now_ns() / 1e9)
         self._telemetry.add(STORE_MESSAGES, len(block.messages))
         if is_repeat:
             self._telemetry.add(WRITER_REPEATS)
-        for table, rows in result.rows.items():
+        for table, rows in gathered.rows.items():
             self._telemetry.add(WRITER_ROWS, rows, table=table)
 
     def _publish(self, letters: Sequence[DeadLetter]) -> None:
@@ -312,5 +328,16 @@ class WriterService:
     def _revoked(self, places: list[Place]) -> None:
         """Somebody else has them now, and begins at what was committed."""
         self._shelf.forget(places)
+        self._ahead.forget()
         for place in places:
             self._uncommitted.pop(place, None)
+
+
+def _round(blocks: Iterable[Block]) -> Iterator[Block]:
+    """As many as are written in a row, the first in any case."""
+    n_bytes = 0
+    for block in blocks:
+        yield block
+        n_bytes += sum(len(message.value) for message in block.messages)
+        if n_bytes >= _ROUND_BYTES:
+            return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pacehound.bus import Message, Place
@@ -80,23 +80,30 @@ class Shelf:
         """Partitions of which the ledger has not been asked yet, with their first offset."""
         return {p: held.messages[0].offset for p, held in self._held.items() if held.begun is None and held.messages}
 
-    def ready(self, now_s: float, flush_s: float) -> dict[Place, Span]:
-        """The next block of each partition that has one, as decided or else as proposed."""
-        spans = {}
-        for place, held in self._held.items():
-            span = held.decided or proposed(held.messages, is_due=now_s - held.since_s >= flush_s)
-            if span is not None:
-                spans[place] = span
-        return spans
+    def ready(self, now_s: float, flush_s: float) -> Iterator[Block]:
+        """The next block of each partition that has one, as decided or else as proposed; what is held longest first."""
+        return self.behind({}, now_s, flush_s)
+
+    def behind(self, spans: Mapping[Place, Span], now_s: float, flush_s: float) -> Iterator[Block]:
+        """What will be ready once `spans`, some of what is ready now, are written."""
+        for place, held in sorted(self._held.items(), key=lambda item: item[1].since_s):
+            rest, decided, is_due = held.messages, held.decided, now_s - held.since_s >= flush_s
+            if place in spans:
+                parts = cut(rest, spans[place])
+                rest, decided, is_due = parts[1] if parts else [], None, False
+            span = decided or proposed(rest, is_due=is_due)
+            parts = cut(rest, span) if span is not None else None
+            if parts is not None:
+                yield parts[0]
 
     def block(self, place: Place, span: Span) -> Block | None:
         """The messages of `span`; `None` while its last one has not been read."""
         parts = cut(self._held[place].messages, span)
         return parts[0] if parts else None
 
-    def done(self, place: Place, block: Block, now_s: float) -> None:
+    def done(self, block: Block, now_s: float) -> None:
         """A block is in the store."""
-        held = self._held[place]
+        held = self._held[block.span.place]
         held.messages = held.messages[len(block.messages) :]
         held.decided, held.has_failed, held.since_s = None, False, now_s
         self.held_bytes -= sum(len(m.value) for m in block.messages)

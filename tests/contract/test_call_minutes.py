@@ -7,9 +7,11 @@ import pytest
 
 from pacehound.bus import Message
 from pacehound.calls import DTYPE_CODE, OP_CODE, CallBatch
+from pacehound.clock import ManualClock
 from pacehound.codec import encode
-from storage.blocks import Block, Span
-from storage.writer import MAX_INSERT_CALLS, Writer
+from storage.blocks import Span
+from storage.gather import MAX_INSERT_CALLS, gather
+from storage.writer import Writer
 from tests.fakes.events import SECOND_NS, START_NS, call_batch
 
 MINUTES = "SELECT * FROM call_minutes ORDER BY job, attempt, minute, communicator, op, source"
@@ -47,8 +49,7 @@ def write(store, batches, log, first=0):
         Message(topic="calls", key="", partition=0, offset=first + i, value=encode(b)) for i, b in enumerate(batches)
     ]
     span = Span(topic="calls", partition=0, first=first, last=first + len(batches) - 1)
-    writer = Writer(store)
-    writer.write_block(Block(span=span, messages=tuple(messages)), writer.gather(messages), log, is_repeat=False)
+    Writer(store).write_block(span, gather(messages, ManualClock()), log, is_repeat=False)
 
 
 def clear(store):

@@ -1,6 +1,7 @@
 """The writer's loop on the embedded engine: every row once in the tables, whoever fails, and when."""
 
 import random
+import threading
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from pacehound.metric_names import (
 from pacehound.settings import StoreSettings
 from pacehound.telemetry import Telemetry
 from pacehound.topics import DEAD_LETTERS
-from storage import schemas
+from storage import gather_ahead, schemas
 from storage.blocks import BLOCK_OFFSETS
 from storage.service import WriterService
 from tests.fakes.events import START_NS, call_batch, incident, one_of_each
@@ -131,6 +132,33 @@ def test_whole_blocks_are_written_at_once_and_the_rest_when_its_time_is_up(store
     assert writing.telemetry.value(WRITER_LAG) == writing.telemetry.value(WRITER_HELD_BYTES) == 0
     assert writing.telemetry.value(WRITER_ROWS, table=schemas.CALLS) == 2 * len(batches)
     assert writing.telemetry.value(WRITER_REPEATS) == 0
+
+
+def test_the_next_block_is_read_while_the_engine_takes_this_one(store, log, clock, monkeypatch):
+    is_read, waited = threading.Event(), []
+    gather = gather_ahead.gather
+
+    def watched(messages, clock):
+        gathered = gather(messages, clock)
+        if messages[0].offset == BLOCK_OFFSETS:
+            is_read.set()
+        return gathered
+
+    class Slow(FaultyStore):
+        def insert(self, table, rows, token=""):
+            if table == schemas.CALLS and not waited:
+                waited.append(is_read.wait(30))
+            super().insert(table, rows, token)
+
+    monkeypatch.setattr(gather_ahead, "gather", watched)
+    batches = [call_batch(ordinal=i, n_calls=2) for i in range(2 * BLOCK_OFFSETS)]
+    for batch in batches:
+        log.append(batch, partition=0)
+    writing = Writing(store, log, clock, open_store=lambda: Slow(store))
+    writing.step()
+    assert waited == [True]
+    writing.step()
+    assert_once(store, log, batches)
 
 
 def test_messages_of_which_nothing_is_stored_are_committed_without_a_trace(store, log, clock):

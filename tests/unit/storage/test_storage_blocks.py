@@ -81,15 +81,30 @@ def test_a_shelf_knows_what_it_holds_through_writing_losing_and_starting_again()
     shelf.put([message(o, 10) for o in range(last + 7)] + [message(5, 1, ("hosts", 1))], now_s=1.0)
     assert (len(shelf), shelf.held_bytes) == (last + 8, 10 * last + 71)
     assert shelf.unasked() == {("calls", 0): 0, ("hosts", 1): 5}
-    assert [s.name for s in shelf.ready(1.5, flush_s=2.0).values()] == [f"calls/0/0-{last}"]
-    assert [s.name for s in shelf.ready(3.0, flush_s=2.0).values()] == [f"calls/0/0-{last}", "hosts/1/5-5"]
-    shelf.done(("calls", 0), shelf.block(("calls", 0), shelf.ready(1.5, 2.0)[("calls", 0)]), now_s=9.0)
+    assert [block.span.name for block in shelf.ready(1.5, flush_s=2.0)] == [f"calls/0/0-{last}"]
+    assert [block.span.name for block in shelf.ready(3.0, flush_s=2.0)] == [f"calls/0/0-{last}", "hosts/1/5-5"]
+    shelf.done(next(shelf.ready(1.5, 2.0)), now_s=9.0)
     assert (len(shelf), shelf.held_bytes) == (7, 61)
-    assert ("calls", 0) not in shelf.ready(10.0, flush_s=2.0)  # the rest counts from the block before it
+    assert [block.span.topic for block in shelf.ready(10.0, flush_s=2.0)] == [
+        "hosts"
+    ]  # the rest counts from the block before it
     shelf.put([message(3, 10)], now_s=10.0)  # read anew from an earlier offset
     assert (len(shelf), shelf.held_bytes) == (2, 11)
     shelf.forget([("calls", 0), ("nowhere", 0)])
     assert (len(shelf), shelf.held_bytes) == (1, 1)
+
+
+def test_behind_a_block_comes_the_next_whole_one_and_what_is_due_elsewhere():
+    shelf = Shelf()
+    shelf.put([message(o) for o in range(2 * BLOCK_OFFSETS + 7)] + [message(5, 1, ("hosts", 1))], now_s=1.0)
+    first = {("calls", 0): next(shelf.ready(1.5, flush_s=2.0)).span}
+    behind = list(shelf.behind(first, 3.0, flush_s=2.0))
+    assert [block.span.name for block in behind] == ["calls/0/256-511", "hosts/1/5-5"]
+    assert [m.offset for block in behind for m in block.messages] == [*range(256, 512), 5]
+    second = {("calls", 0): replace(first["calls", 0], last=2 * BLOCK_OFFSETS - 1)}
+    assert [b.span.name for b in shelf.behind(second, 3.0, 2.0)] == ["hosts/1/5-5"]  # the rest is not due then
+    unread = {("calls", 0): replace(first["calls", 0], last=10 * BLOCK_OFFSETS)}
+    assert [b.span.name for b in shelf.behind(unread, 3.0, 2.0)] == ["hosts/1/5-5"]
 
 
 def test_a_block_behind_everything_that_was_begun_is_no_repeat():
