@@ -11,6 +11,7 @@ import struct
 import pyarrow as pa
 
 _ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+_LONG_BYTES = 32 * 1024
 # Places of the fields in Arrow's Message.fbs; a union takes two, its kind and its value.
 _HEADER_KIND, _HEADER = 1, 2
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
@@ -35,8 +36,10 @@ def is_compressed(body: bytes) -> bool:
     False
 
     """
-    if _ZSTD not in body and _LZ4 not in body:
-        return False  # every compressed buffer begins with one of them: what is plain need not be looked through
+    # Every compressed buffer begins with one of them. In a short body, that there is none is seen sooner than what its
+    # messages say: those take 0.1 ms, however long they are.
+    if len(body) < _LONG_BYTES and _ZSTD not in body and _LZ4 not in body:
+        return False
     messages = pa.ipc.MessageReader.open_stream(body)
     return any(_has_compression(message.metadata.to_pybytes()) for message in messages)
 

@@ -41,6 +41,7 @@ from storage import schemas
 
 Row = dict[str, Any]
 
+_UNFIT = (pa.ArrowException, OverflowError, UnicodeError, TypeError)
 _NO_PROCESS = ProcessState(rank=-1, pid=0, state="unknown", since_ns=0)
 _NO_STACK = RankStack(rank=-1, pid=0, taken_by="proc")
 
@@ -105,15 +106,18 @@ def arrow_rows(table: str, rows: Sequence[Row]) -> pa.Table:
 
     """
     schema = schemas.ROW_TABLES[table]
-    columns = []
-    for field in schema:
-        try:
-            columns.append(pa.array([row[field.name] for row in rows], field.type))
-        except (pa.ArrowException, OverflowError, UnicodeError, TypeError) as error:
-            raise InvalidEvent(
-                f"a value does not fit the column {table}.{field.name} ({field.type}): {error}"
-            ) from error
-    return pa.Table.from_arrays(columns, schema=schema)
+    try:
+        # All columns at once: a call into Arrow for each costs three times as much as what most events hold.
+        return pa.Table.from_struct_array(pa.array(rows, pa.struct(schema)))
+    except _UNFIT as error:
+        for field in schema:
+            try:
+                pa.array([row[field.name] for row in rows], field.type)
+            except _UNFIT as unfit:
+                raise InvalidEvent(
+                    f"a value does not fit the column {table}.{field.name} ({field.type}): {unfit}"
+                ) from unfit
+        raise InvalidEvent(f"a value does not fit a column of {table}: {error}") from error
 
 
 def calls_table(batches: Sequence[CallBatch]) -> pa.Table:

@@ -40,7 +40,7 @@ from storage.writer import Writer
 
 logger = logging.getLogger(__name__)
 
-_MAX_POLL = 512
+_MAX_POLL = 128
 # Of payload whose rows are in memory, and as much again for the next round: large, because the ends of all blocks of a
 # round are decided together, which takes two statements.
 _ROUND_BYTES = 2 * BLOCK_BYTES
@@ -169,8 +169,7 @@ class WriterService:
             The store does not let us in: the login, a newer version. Waiting does not help.
 
         """
-        # While there is more to write than the next rounds take, the bus keeps the rest.
-        if not self._has_more or self._shelf.held_bytes < 2 * _ROUND_BYTES:
+        if not (self._has_more and self._holds_enough):
             self._take_in(0.0 if self._has_more else timeout_s)
         self._has_more = False
         if self._clock.monotonic_s() >= self._try_at_s:
@@ -178,7 +177,17 @@ class WriterService:
         self._telemetry.set(WRITER_LAG, self._consumer.lag() + len(self._shelf))
         self._telemetry.set(WRITER_HELD_BYTES, self._shelf.held_bytes)
 
+    @property
+    def _holds_enough(self) -> bool:
+        """Of what the bus has: what is paused must be fetched again, so this ends well before that is needed."""
+        return self._shelf.held_bytes >= self._settings.max_held_bytes // 2
+
     def _take_in(self, timeout_s: float) -> None:
+        """Poll until the bus has nothing more, or enough is held."""
+        while self._poll(timeout_s) and not self._holds_enough:
+            timeout_s = 0.0
+
+    def _poll(self, timeout_s: float) -> int:
         # The rest of a block that somebody else has cut is read in any case: without it nothing would go on.
         is_full = self._shelf.held_bytes >= self._settings.max_held_bytes and not self._shelf.waits_for_more
         if is_full:
@@ -192,8 +201,9 @@ class WriterService:
             messages = self._consumer.poll(_MAX_POLL, timeout_s)
         except Unavailable as error:
             self._failed("the bus refuses", error)
-            return
+            return 0
         self._shelf.put(messages, self._clock.monotonic_s())
+        return len(messages)
 
     def _write_what_is_due(self, flush_s: float) -> bool:
         """A round of blocks, and afterwards the commit, whatever happened; says whether there may be another."""
