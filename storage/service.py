@@ -41,8 +41,8 @@ from storage.writer import Writer
 logger = logging.getLogger(__name__)
 
 _MAX_POLL = 128
-# Of payload whose rows are in memory, and as much again for the next round: large, because the ends of all blocks of a
-# round are decided together, which takes two statements.
+# Of payload whose rows are in memory, and as much again for the next round: large, because what was decided about the
+# blocks of a round is asked for at once, and committed at once.
 _ROUND_BYTES = 2 * BLOCK_BYTES
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
 _LETTERS_WITHIN_S = 30.0
@@ -183,8 +183,8 @@ class WriterService:
         return self._shelf.held_bytes >= self._settings.max_held_bytes // 2
 
     def _take_in(self, timeout_s: float) -> None:
-        """Poll until the bus has nothing more, or enough is held."""
-        while self._poll(timeout_s) and not self._holds_enough:
+        """Poll; again at once while the bus has more than one poll takes, until enough is held."""
+        while self._poll(timeout_s) == _MAX_POLL and not self._holds_enough:
             timeout_s = 0.0
 
     def _poll(self, timeout_s: float) -> int:
