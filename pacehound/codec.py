@@ -23,6 +23,7 @@ from pacehound import events
 from pacehound.alike import Alike
 from pacehound.arrow_body import is_compressed
 from pacehound.calls import CALL_SCHEMA, CallBatch, Sees
+from pacehound.columns import numbers
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, UnknownSchema
 from pacehound.finite import unfit_field
 from pacehound.operations import OPERATION_SCHEMA, Operations
@@ -346,20 +347,20 @@ def _encode_rounds(rounds: Rounds, record: LogRecord) -> None:
         ranks.values.add(int_value=rank)
     n_ranks = len(rounds.ranks)
     grid = [
-        pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).ravel(), pa.int64()), n_ranks)
+        pa.FixedSizeListArray.from_arrays(numbers(np.ascontiguousarray(values).ravel(), pa.int64()), n_ranks)
         for values in (rounds.arrival_ns, rounds.start_ns, rounds.end_ns)
     ]
     kinds = {"seq": pa.int64(), "op": pa.int8(), "size_bytes": pa.int64()}
-    columns = [pa.array(getattr(rounds, name), kind) for name, kind in kinds.items()]
+    columns = [numbers(getattr(rounds, name), kind) for name, kind in kinds.items()]
     names = [*kinds, "arrival_ns", "start_ns", "end_ns"]
     for name in _ROUND_RATES:  # few sources see them: no column where there is none
         rates = getattr(rounds, name)
         if rates is not None:
-            flat = pa.array(np.ascontiguousarray(rates).ravel(), pa.float64())
+            flat = numbers(np.ascontiguousarray(rates).ravel(), pa.float64())
             grid.append(pa.FixedSizeListArray.from_arrays(flat, n_ranks))
             names.append(name)
     if rounds.algorithm is not None:
-        grid.append(pa.array(rounds.algorithm, pa.int8()))
+        grid.append(numbers(rounds.algorithm, pa.int8()))
         names.append("algorithm")
     record.body.bytes_value = _write_arrow(pa.RecordBatch.from_arrays([*columns, *grid], names=names))
 

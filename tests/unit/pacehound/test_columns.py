@@ -1,0 +1,52 @@
+"""Columns are those that `pa.array` makes, and pandas is not loaded for them."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacehound.columns import numbers, words
+
+KINDS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint32(), pa.float64(), pa.bool_()]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("n_rows", [0, 1, 7, 8, 9, 1000])
+def test_numbers_are_those_of_arrow_whatever_their_layout(kind, n_rows):
+    whole = np.random.default_rng(n_rows).integers(0, 2, 2 * n_rows).astype(kind.to_pandas_dtype())
+    for values in (whole[:n_rows], whole[::2]):
+        assert numbers(values, kind).equals(pa.array(values, kind))
+
+
+def test_numbers_are_cast_where_they_fit_and_refused_where_they_do_not():
+    assert numbers(np.array([1, -2]), pa.int8()).equals(pa.array([1, -2], pa.int8()))
+    with pytest.raises(ValueError, match="300"):
+        numbers(np.array([300]), pa.int8())
+    with pytest.raises(ValueError, match="dimension"):
+        numbers(np.zeros((2, 2)), pa.float64())
+
+
+@given(st.lists(st.text()))
+def test_words_are_those_of_arrow(values):
+    column = words(values)
+    column.validate(full=True)
+    assert column.equals(pa.array(values, pa.string()))
+
+
+def test_a_batch_of_calls_goes_through_the_codec_and_pandas_is_not_loaded():
+    code = (
+        "import sys\n"
+        "from pacehound import codec\n"
+        "from pacehound.calls import CallBatch\n"
+        "columns = {'rank': [0, 1], 'seq': [1, 1], 'algorithm': ['ring', 'tree']}\n"
+        "batch = CallBatch.from_columns(columns, job='j', attempt=0, host='h', communicator='c', source='simulator')\n"
+        "[again] = codec.decode(codec.encode(batch))\n"
+        "assert again.rows.equals(batch.rows)\n"
+        "assert 'pyarrow' in sys.modules\n"
+        "assert 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
