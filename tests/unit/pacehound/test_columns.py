@@ -45,7 +45,7 @@ def test_a_batch_of_calls_goes_through_the_codec_and_pandas_is_not_loaded():
         "columns = {'rank': [0, 1], 'seq': [1, 1], 'algorithm': ['ring', 'tree']}\n"
         "batch = CallBatch.from_columns(columns, job='j', attempt=0, host='h', communicator='c', source='simulator')\n"
         "[again] = codec.decode(codec.encode(batch))\n"
-        "assert again.rows.to_pylist() == batch.rows.to_pylist()\n"
+        "assert again.rows['algorithm'].to_pylist() == columns['algorithm']\n"
         "assert 'pyarrow' in sys.modules\n"
         "assert 'pandas' not in sys.modules"
     )
