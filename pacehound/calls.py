@@ -22,7 +22,7 @@ from pacehound.codes import DTYPES as DTYPES
 from pacehound.codes import OPS as OPS
 from pacehound.codes import REDOPS as REDOPS
 from pacehound.codes import SOURCES as SOURCES
-from pacehound.columns import numbers, words
+from pacehound.columns import numbers, values_of, words
 from pacehound.errors import InvalidEvent
 
 OP_CODE = {name: code for code, name in enumerate(OPS)}
@@ -253,7 +253,7 @@ class CallBatch:
 
     def column(self, name: str) -> npt.NDArray[np.generic]:
         """A numeric column, shape `(n_calls,)`, without copying where Arrow allows it."""
-        values: npt.NDArray[np.generic] = self.rows.column(name).to_numpy(zero_copy_only=False)
+        values: npt.NDArray[np.generic] = values_of(self.rows.column(name))
         return values
 
     def integers(self, name: str) -> Int64Array:
@@ -268,13 +268,13 @@ class CallBatch:
         """
         column = self.rows.column(name)
         if column.dictionary.equals(_DICTIONARIES[name]):
-            own: npt.NDArray[np.int8] = column.indices.to_numpy(zero_copy_only=False)
+            own: npt.NDArray[np.int8] = values_of(column.indices)
             return own
         known = {value: code for code, value in enumerate(_CODED[name])}
         table = np.array([known.get(value, 0) for value in column.dictionary.to_pylist()], np.int8)
         if len(table) == 0:
             return np.zeros(len(self), np.int8)
-        codes: npt.NDArray[np.int8] = table[column.indices.to_numpy(zero_copy_only=False)]
+        codes: npt.NDArray[np.int8] = table[values_of(column.indices)]
         codes.flags.writeable = False  # as the others: what compiles for one kind of array need not for another
         return codes
 

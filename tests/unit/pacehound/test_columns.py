@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacehound.columns import numbers, words
+from pacehound.columns import numbers, values_of, words
 
 KINDS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint32(), pa.float64(), pa.bool_()]
 
@@ -20,6 +20,22 @@ def test_numbers_are_those_of_arrow_whatever_their_layout(kind, n_rows):
     whole = np.random.default_rng(n_rows).integers(0, 2, 2 * n_rows).astype(kind.to_pandas_dtype())
     for values in (whole[:n_rows], whole[::2]):
         assert numbers(values, kind).equals(pa.array(values, kind))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("n_rows", [0, 1, 9, 1000])
+def test_values_are_those_of_arrow_of_any_slice_and_cannot_be_written(kind, n_rows):
+    column = pa.array(np.random.default_rng(n_rows).integers(0, 2, n_rows).astype(kind.to_pandas_dtype()), kind)
+    for part in (column, column[3:], column[1:7], column[:0]):
+        values, theirs = values_of(part), part.to_numpy(zero_copy_only=False)
+        assert values.dtype == theirs.dtype
+        assert values.tolist() == theirs.tolist()
+        assert not values.flags.writeable
+
+
+def test_a_null_has_no_value():
+    with pytest.raises(ValueError, match="1 of 2 values are null"):
+        values_of(pa.array([1, None], pa.int64()))
 
 
 def test_numbers_are_cast_where_they_fit_and_refused_where_they_do_not():
