@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Where it is set, every process of every test compiles our sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 SOURCES := setup.py pacehound collector streams storage alerts actuators simulator bench tests examples
 
 # A whole Kafka broker, for the tests: the version stands in tests/kafka/pom.xml.
@@ -18,7 +20,7 @@ ifneq ($(and $(shell command -v java),$(shell command -v mvn)),)
 	$(MAKE) kafka
 endif
 	$(BIN)/python -m pytest -n 2 tests/unit tests/contract
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "patient and not prove" tests/integration
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "patient and not prove" tests/native tests/integration
 	$(BIN)/python -m pytest -m "not patient and not prove" tests/native tests/integration # these mind what else is done
 
 check: $(VENV)/.dev

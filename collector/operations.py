@@ -10,6 +10,7 @@ import pyarrow as pa
 from collector.sources import rings
 from collector.waiting import Intake
 from pacehound.clock import ClockPair
+from pacehound.columns import numbers
 from pacehound.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
 
 _MONOTONIC_TIMES = ("start_ns", "end_ns")
@@ -42,7 +43,7 @@ def operations_of(intakes: Sequence[Intake], *, job: str, host: str, clock: Cloc
             for name in OPERATION_SCHEMA.names
         }
         rows = pa.RecordBatch.from_arrays(
-            [pa.array(columns[field.name]).cast(field.type) for field in OPERATION_SCHEMA], schema=OPERATION_SCHEMA
+            [numbers(columns[field.name], field.type) for field in OPERATION_SCHEMA], schema=OPERATION_SCHEMA
         )
         events.append(Operations(job=job, attempt=attempt, host=host, rows=rows))
     return events

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from pacehound.columns import numbers, values_of
 from pacehound.errors import InvalidEvent
 
 MAX_ROWS = 1 << 18
@@ -67,23 +68,23 @@ def spread(rows: pa.RecordBatch, alike: Sequence[Alike]) -> pa.RecordBatch:
     """
     n_ranks = len(alike)
     ranks = np.array([one.rank for one in alike], np.int64)
-    own = rows.column("rank").to_numpy(zero_copy_only=False)
+    own = values_of(rows.column("rank"))
     strangers = sorted(set(own.tolist()) - set(ranks.tolist()))
     if strangers:
         raise InvalidEvent(
             f"rows of ranks {strangers[:8]} stand for ranks {ranks.tolist()[:8]}: they are not among them"
         )
     is_own = np.repeat(own, n_ranks) == np.tile(ranks, len(own))
-    taken = rows.take(pa.array(np.repeat(np.arange(len(own)), n_ranks)))
+    taken = rows.take(numbers(np.repeat(np.arange(len(own)), n_ranks), pa.int64()))
     arrays = []
     for field, column in zip(taken.schema, taken.columns, strict=True):
         if field.name == "rank":
-            column = pa.array(np.tile(ranks, len(own)), field.type)
+            column = numbers(np.tile(ranks, len(own)), field.type)
         elif field.name in ("launch_ns", "start_ns", "end_ns"):
-            values = column.to_numpy(zero_copy_only=False)
+            values = values_of(column)
             later = np.tile(np.array([getattr(one, field.name) for one in alike], np.int64), len(own))
-            column = pa.array(np.where(is_own | (values <= 0), values, values + later), field.type)
+            column = numbers(np.where(is_own | (values <= 0), values, values + later), field.type)
         elif field.name in _OWN:
-            column = pa.array(np.where(is_own, column.to_numpy(zero_copy_only=False), 0), field.type)
+            column = numbers(np.where(is_own, values_of(column), 0), field.type)
         arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, schema=taken.schema)

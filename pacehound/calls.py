@@ -22,6 +22,7 @@ from pacehound.codes import DTYPES as DTYPES
 from pacehound.codes import OPS as OPS
 from pacehound.codes import REDOPS as REDOPS
 from pacehound.codes import SOURCES as SOURCES
+from pacehound.columns import numbers, values_of, words
 from pacehound.errors import InvalidEvent
 
 OP_CODE = {name: code for code, name in enumerate(OPS)}
@@ -98,7 +99,7 @@ _DEFAULTS: dict[str, object] = {
     "captured": False,
 }
 _CODED = {"op": OPS, "dtype": DTYPES, "redop": REDOPS, "direction": DIRECTIONS}
-_DICTIONARIES = {name: pa.array(values) for name, values in _CODED.items()}
+_DICTIONARIES = {name: words(values) for name, values in _CODED.items()}
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -223,7 +224,7 @@ class CallBatch:
             if spec.name in constants:
                 arrays.append(_constant_names(constants[spec.name], n_calls))
             elif spec.name == "attempt":
-                arrays.append(pa.array(np.full(n_calls, attempt, np.int32)))
+                arrays.append(numbers(np.full(n_calls, attempt, np.int32), spec.type))
             elif spec.name in _CODED:
                 codes = columns.get(spec.name, np.zeros(n_calls, np.int8))
                 arrays.append(_coded(np.asarray(codes), _CODED[spec.name], spec.name, n_calls))
@@ -233,7 +234,7 @@ class CallBatch:
             else:
                 default = np.full(n_calls, _DEFAULTS.get(spec.name, 0))
                 values = np.asarray(columns.get(spec.name, default))
-                arrays.append(pa.array(values.astype(spec.type.to_pandas_dtype(), copy=False), spec.type))
+                arrays.append(numbers(values.astype(spec.type.to_pandas_dtype(), copy=False), spec.type))
             if len(arrays[-1]) != n_calls:
                 raise ValueError(f"call column {spec.name!r} has {len(arrays[-1])} values, not {n_calls}")
         return cls(
@@ -252,7 +253,7 @@ class CallBatch:
 
     def column(self, name: str) -> npt.NDArray[np.generic]:
         """A numeric column, shape `(n_calls,)`, without copying where Arrow allows it."""
-        values: npt.NDArray[np.generic] = self.rows.column(name).to_numpy(zero_copy_only=False)
+        values: npt.NDArray[np.generic] = values_of(self.rows.column(name))
         return values
 
     def integers(self, name: str) -> Int64Array:
@@ -267,13 +268,13 @@ class CallBatch:
         """
         column = self.rows.column(name)
         if column.dictionary.equals(_DICTIONARIES[name]):
-            own: npt.NDArray[np.int8] = column.indices.to_numpy(zero_copy_only=False)
+            own: npt.NDArray[np.int8] = values_of(column.indices)
             return own
         known = {value: code for code, value in enumerate(_CODED[name])}
         table = np.array([known.get(value, 0) for value in column.dictionary.to_pylist()], np.int8)
         if len(table) == 0:
             return np.zeros(len(self), np.int8)
-        codes: npt.NDArray[np.int8] = table[column.indices.to_numpy(zero_copy_only=False)]
+        codes: npt.NDArray[np.int8] = table[values_of(column.indices)]
         codes.flags.writeable = False  # as the others: what compiles for one kind of array need not for another
         return codes
 
@@ -284,18 +285,18 @@ class CallBatch:
 
 
 def _constant_names(value: str, n_calls: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n_calls, np.int8)), pa.array([value]))
+    return pa.DictionaryArray.from_arrays(numbers(np.zeros(n_calls, np.int8), pa.int8()), words([value]))
 
 
 def _names(values: npt.ArrayLike) -> pa.DictionaryArray:
-    return pa.array([str(v) for v in np.asarray(values)]).dictionary_encode().cast(_NAME)
+    return words([str(v) for v in np.asarray(values)]).dictionary_encode().cast(_NAME)
 
 
 def _coded(codes: npt.NDArray[np.generic], names: tuple[str, ...], column: str, n_calls: int) -> pa.DictionaryArray:
     codes = codes.astype(np.int64)
     if len(codes) == n_calls and n_calls and (codes.min() < 0 or codes.max() >= len(names)):
         raise ValueError(f"call column {column!r} has a code outside 0..{len(names) - 1}: {codes.min()}..{codes.max()}")
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(names))
+    return pa.DictionaryArray.from_arrays(numbers(codes.astype(np.int8), pa.int8()), words(names))
 
 
 def _schema_difference(schema: pa.Schema) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,11 +18,14 @@ from pacehound import __version__
 from pacehound.cli_options import default_store, json_option, print_json, set_option
 from pacehound.cli_whatif import whatif
 from pacehound.errors import InvalidInput, PacehoundError, StoreOwned
-from pacehound.events import DeadLetter, Finding
 from pacehound.head.siblings import SIBLINGS, prefer_ours
-from pacehound.scoreboard import Row
 from pacehound.settings import Settings
-from pacehound.steps import StepLog
+
+# What a command needs is imported in that command: who asks for one thing does not wait for all others.
+if TYPE_CHECKING:
+    from pacehound.events import DeadLetter, Finding
+    from pacehound.scoreboard import Row
+    from pacehound.steps import StepLog
 
 _PART_OF_A_SUITE = 20
 """So many series of each suite are scored where none is named: under a minute in all."""
@@ -211,7 +214,7 @@ def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_jso
 @json_option
 def incidents(job: str | None, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show incidents: who, since when, how much, what it costs, how we know."""
-    from pacehound.embedded import history
+    from pacehound.history import history
     from pacehound.report import incidents_answer, print_incidents, terminal
 
     Settings.load(os.environ, overrides)
@@ -235,8 +238,8 @@ def sql(statement: str, store: Path, overrides: tuple[str, ...], as_json: bool) 
 
     Example: pacehound sql "SELECT job, count() FROM incidents GROUP BY job"
     """
-    from pacehound.embedded import history
     from pacehound.head.rows import print_rows, rows_answer
+    from pacehound.history import history
 
     Settings.load(os.environ, overrides)
     with history(store) as answers:
@@ -723,7 +726,7 @@ def dead_letters_of(settings: Settings, store: Path) -> Iterator[Callable[[], It
     if settings.kafka.servers:
         yield lambda: kafka_letters(settings.kafka)
         return
-    from pacehound.embedded import history
+    from pacehound.history import history
 
     with history(store) as answers:
         yield lambda: stored_letters(answers.sql(STORED_LETTERS))

@@ -133,7 +133,7 @@ def _read(trace: Path) -> OpTable:
 
 
 def _stored(store: str | None, settings: Settings, job: str, attempt: int | None) -> StoredWindow:
-    from pacehound.embedded import history
+    from pacehound.history import history
     from pacehound.whatif.stored import stored_window
 
     address = store or settings.store.url

@@ -23,6 +23,7 @@ from pacehound import events
 from pacehound.alike import Alike
 from pacehound.arrow_body import is_compressed
 from pacehound.calls import CALL_SCHEMA, CallBatch, Sees
+from pacehound.columns import numbers, values_of
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, UnknownSchema
 from pacehound.finite import unfit_field
 from pacehound.operations import OPERATION_SCHEMA, Operations
@@ -346,20 +347,20 @@ def _encode_rounds(rounds: Rounds, record: LogRecord) -> None:
         ranks.values.add(int_value=rank)
     n_ranks = len(rounds.ranks)
     grid = [
-        pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).ravel(), pa.int64()), n_ranks)
+        pa.FixedSizeListArray.from_arrays(numbers(np.ascontiguousarray(values).ravel(), pa.int64()), n_ranks)
         for values in (rounds.arrival_ns, rounds.start_ns, rounds.end_ns)
     ]
     kinds = {"seq": pa.int64(), "op": pa.int8(), "size_bytes": pa.int64()}
-    columns = [pa.array(getattr(rounds, name), kind) for name, kind in kinds.items()]
+    columns = [numbers(getattr(rounds, name), kind) for name, kind in kinds.items()]
     names = [*kinds, "arrival_ns", "start_ns", "end_ns"]
     for name in _ROUND_RATES:  # few sources see them: no column where there is none
         rates = getattr(rounds, name)
         if rates is not None:
-            flat = pa.array(np.ascontiguousarray(rates).ravel(), pa.float64())
+            flat = numbers(np.ascontiguousarray(rates).ravel(), pa.float64())
             grid.append(pa.FixedSizeListArray.from_arrays(flat, n_ranks))
             names.append(name)
     if rounds.algorithm is not None:
-        grid.append(pa.array(rounds.algorithm, pa.int8()))
+        grid.append(numbers(rounds.algorithm, pa.int8()))
         names.append("algorithm")
     record.body.bytes_value = _write_arrow(pa.RecordBatch.from_arrays([*columns, *grid], names=names))
 
@@ -371,11 +372,11 @@ def _decode_rounds(resource: dict[str, AnyValue], attributes: dict[str, AnyValue
         column = rows.column(name)
         if not pa.types.is_fixed_size_list(column.type) or not pa.types.is_primitive(column.type.value_type):
             raise MalformedMessage(f"rounds column {name!r} holds {column.type}, not as many numbers for each round")
-        flat = column.flatten().to_numpy(zero_copy_only=False).astype(kind, copy=False)
+        flat = values_of(column.flatten()).astype(kind, copy=False)
         return flat.reshape(rows.num_rows, len(ranks))
 
     def algorithm() -> Any:
-        return rows.column("algorithm").to_numpy(zero_copy_only=False).astype(np.int8, copy=False)
+        return values_of(rows.column("algorithm")).astype(np.int8, copy=False)
 
     return Rounds(
         job=_text(resource, "pacehound.job"),
@@ -385,9 +386,9 @@ def _decode_rounds(resource: dict[str, AnyValue], attributes: dict[str, AnyValue
         sees=Sees(_integer(attributes, "pacehound.sees")),
         is_pair=attributes["pacehound.pair"].bool_value,
         ranks=ranks,
-        seq=rows.column("seq").to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
-        op=rows.column("op").to_numpy(zero_copy_only=False).astype(np.int8, copy=False),
-        size_bytes=rows.column("size_bytes").to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
+        seq=values_of(rows.column("seq")).astype(np.int64, copy=False),
+        op=values_of(rows.column("op")).astype(np.int8, copy=False),
+        size_bytes=values_of(rows.column("size_bytes")).astype(np.int64, copy=False),
         arrival_ns=grid("arrival_ns"),
         start_ns=grid("start_ns"),
         end_ns=grid("end_ns"),

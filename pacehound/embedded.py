@@ -1,41 +1,35 @@
-"""Where all packages meet: the real parts of a head, and whoever answers questions about a store.
+"""Where all packages meet: the real parts of a head.
 
-This module and `pacehound.cli` are the only ones that may import the siblings, and they do so where they need them.
+This module, `pacehound.history` and the commands are the only ones that may import the siblings, and they do so where
+they need them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from pacehound.bus import Message
-from pacehound.clock import SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned
 from pacehound.events import DeadLetter, Decision, EarlierRun, Incident
 from pacehound.head.attempts import FILE_NAME, AttemptsFile
-from pacehound.head.client import HeadClient, live_owner
-from pacehound.head.interrupted import interrupted
 from pacehound.head.introductions import Introductions
 from pacehound.head.node import Head, Receipt
-from pacehound.head.owner import Owner, Ownership
+from pacehound.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.head.parts import Parts
 from pacehound.head.serve import Doors, serve
 from pacehound.recording import RecordingWriter
 from pacehound.settings import Settings
 
 logger = logging.getLogger(__name__)
-
-_OWNER_LEAVES_WITHIN_S = 10.0
 
 
 class SiblingStore:
@@ -205,7 +199,7 @@ def run_head(
 
 def _when_asked_enough(open_all: Callable[[], Parts]) -> Parts:
     """Open the store as soon as whoever reads it now (`pacehound sql`, beside no head) has its answer."""
-    deadline_s = time.monotonic() + _OWNER_LEAVES_WITHIN_S
+    deadline_s = time.monotonic() + OWNER_LEAVES_WITHIN_S
     while True:
         try:
             return open_all()
@@ -213,82 +207,6 @@ def _when_asked_enough(open_all: Callable[[], Parts]) -> Parts:
             if time.monotonic() >= deadline_s:
                 raise
             time.sleep(0.2)
-
-
-class History(Protocol):
-    """Answers questions about a store, whoever has it open."""
-
-    def incidents(self, job: str | None) -> tuple[list[Incident], list[Decision]]:
-        """The latest version of each incident, and the decisions."""
-        ...
-
-    def sql(self, statement: str) -> pa.Table:
-        """Rows of a reading statement."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class OwnedHistory:
-    """Asks the head that has the store open."""
-
-    client: HeadClient
-
-    def incidents(self, job: str | None) -> tuple[list[Incident], list[Decision]]:
-        """As the head knows them."""
-        return self.client.incidents(job)
-
-    def sql(self, statement: str) -> pa.Table:
-        """Rows, sent as an Arrow stream."""
-        with pa.ipc.open_stream(self.client.sql(statement)) as reader:
-            return reader.read_all()
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedHistory:
-    """Reads the store in this process; nobody watches, so nothing in it can still be open."""
-
-    store: SiblingStore
-
-    def incidents(self, job: str | None) -> tuple[list[Incident], list[Decision]]:
-        """What a head left open is shown as interrupted, as the next head will write it."""
-        stored = self.store.incidents(job)
-        closed = {incident.id: incident for incident in interrupted(stored, SystemClock().now_ns())}
-        return [closed.get(incident.id, incident) for incident in stored], self.store.decisions()
-
-    def sql(self, statement: str) -> pa.Table:
-        """Rows."""
-        return self.store.query(statement)
-
-
-@contextlib.contextmanager
-def history(folder: Path) -> Iterator[History]:
-    """Whoever can answer about the store in `folder`: the head that has it, else this process.
-
-    Raises
-    ------
-    StoreOwned
-        Somebody has it and does not answer.
-
-    """
-    deadline_s = time.monotonic() + _OWNER_LEAVES_WITHIN_S
-    while True:
-        owner = live_owner(folder)
-        if owner is not None:
-            yield OwnedHistory(owner[1])
-            return
-        try:
-            store = SiblingStore(folder)
-        except StoreOwned:
-            # A head that is ending, or one that is starting: either way it is a matter of seconds.
-            if time.monotonic() >= deadline_s:
-                raise
-            time.sleep(0.2)
-            continue
-        try:
-            yield OpenedHistory(store)
-        finally:
-            store.close()
-        return
 
 
 def listener_of(descriptor: int | None) -> socket.socket | None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pacehound.columns import values_of
 from pacehound.errors import InvalidEvent
 from pacehound.identity import event_id
 
@@ -93,7 +94,7 @@ class Operations:
 
     def integers(self, name: str) -> npt.NDArray[np.signedinteger[Any]]:
         """A column, shape `(n_rows,)`."""
-        found: npt.NDArray[np.signedinteger[Any]] = self.rows.column(name).to_numpy()
+        found: npt.NDArray[np.signedinteger[Any]] = values_of(self.rows.column(name))
         return found
 
     @property

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from pacehound.routing import Event
 from simulator import emit
 from simulator.faults import Truth
 from simulator.observed import Observed, observe
+from simulator.source import Source
 from simulator.spec import JobSpec
 from simulator.timing import Timeline, run
 from simulator.truth import iteration_times, truth_of
@@ -52,10 +53,17 @@ class Simulation:
         """The events that the agents of its hosts publish, in order; the same ones at each call."""
         return emit.events(self.spec, self.timeline, self.observed)
 
+    def seen_by(self, source: Source) -> Simulation:
+        """The same run of the job, as another source sees it."""
+        return _seen(replace(self.spec, source=source), self.timeline)
+
 
 def simulate(spec: JobSpec) -> Simulation:
     """Run a job; the same spec gives the same simulation."""
-    timeline = run(spec)
+    return _seen(spec, run(spec))
+
+
+def _seen(spec: JobSpec, timeline: Timeline) -> Simulation:
     observed = observe(spec, timeline)
     return Simulation(
         spec=spec,

@@ -16,6 +16,8 @@ from pacehound.errors import StoreOwned
 
 OWNER_FILE = "head.json"
 LOCK_FILE = "head.lock"
+OWNER_LEAVES_WITHIN_S = 10.0
+"""An owner that is ending, or one that only reads, has let go by then."""
 _LONGEST_SOCKET_PATH = 100  # the kernel takes 107 bytes
 
 

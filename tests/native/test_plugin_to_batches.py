@@ -12,6 +12,8 @@ from pacehound.events import Progress, Topology
 from tests.fakes.late_agent import late_agent
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 
+pytestmark = pytest.mark.patient
+
 UNIX_AHEAD_NS = 10**18
 
 

@@ -12,6 +12,8 @@ import pytest
 from collector.sources import rings
 from pacehound.instrument import layout
 
+pytestmark = pytest.mark.patient
+
 NATIVE = Path(__file__).resolve().parents[2] / "collector" / "native"
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 

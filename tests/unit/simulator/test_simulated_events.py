@@ -1,6 +1,7 @@
 """What the simulated agents publish keeps the promises of a real agent and shows no more than its source sees."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,6 +43,15 @@ def test_every_event_survives_the_codec(source):
         assert encode(read) == encode(event)
         if not isinstance(event, CallBatch):  # its unknown rates are NaN, which equals nothing
             assert read == event
+
+
+@pytest.mark.parametrize("source", [DEVICE_TIMES, LAUNCH_ONLY, COUNTS_ONLY, FLIGHT_RECORDER], ids=lambda s: s.name)
+def test_another_source_sees_what_it_would_have_seen_of_the_same_job(source):
+    spec = JobSpec(iterations=20, faults=(StopRank(rank=3, step=10, resume_after_s=4),), clock_offsets_ms=(0, 50))
+    theirs = simulate(replace(spec, source=source))
+    ours = simulate(spec).seen_by(source)
+    assert [encode(event) for event in ours.events()] == [encode(event) for event in theirs.events()]
+    assert ours.truth == theirs.truth
 
 
 def test_topology_comes_first_and_announces_everything():
