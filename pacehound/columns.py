@@ -59,12 +59,19 @@ def words(values: Sequence[str]) -> pa.StringArray:
 def values_of(column: pa.Array) -> npt.NDArray[Any]:
     """The numbers of a column without nulls, read-only, shape `(n_rows,)`, without copying.
 
+    Raises
+    ------
+    ValueError
+        The column holds no numbers (a foreign producer may send anything), or a null.
+
     Examples
     --------
     >>> values_of(pa.array([1, 2, 3], pa.int8()))
     array([1, 2, 3], dtype=int8)
 
     """
+    if not pa.types.is_primitive(column.type):
+        raise ValueError(f"a column of {column.type} holds no numbers")
     if column.null_count:
         raise ValueError(f"{column.null_count} of {len(column)} values are null")
     end = column.offset + len(column)

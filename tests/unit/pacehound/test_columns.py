@@ -38,6 +38,12 @@ def test_a_null_has_no_value():
         values_of(pa.array([1, None], pa.int64()))
 
 
+@pytest.mark.parametrize("column", [pa.array(["7"]), pa.array([[7]]), pa.array(["7"]).dictionary_encode()], ids=str)
+def test_what_is_no_number_has_no_value(column):
+    with pytest.raises(ValueError, match="holds no numbers"):
+        values_of(column)
+
+
 def test_numbers_are_cast_where_they_fit_and_refused_where_they_do_not():
     assert numbers(np.array([1, -2]), pa.int8()).equals(pa.array([1, -2], pa.int8()))
     with pytest.raises(ValueError, match="300"):
