@@ -263,9 +263,13 @@ def test_a_head_that_cannot_start_costs_a_line_and_not_the_command(product, tmp_
 
     broken = tmp_path / "broken"
     shutil.copytree(product.root, broken)
-    (broken / "storage" / "client.py").write_text("raise ImportError('no chdb here')\n")
+    tried = tmp_path / "tried"
+    told = f"import pathlib\npathlib.Path({str(tried)!r}).touch()\nraise ImportError('no chdb here')\n"
+    (broken / "storage" / "client.py").write_text(told)
     product.root = broken
-    done = product.finish("run", "--", "bash", "-c", "sleep 2; echo trained; exit 3")
+    # The command outlasts the head, however long that takes to come as far as its store.
+    command = f"until [ -e {tried} ]; do sleep 0.1; done; sleep 3; echo trained; exit 3"
+    done = product.finish("run", "--", "bash", "-c", command)
     assert (done.returncode, done.stdout) == (3, b"trained\n")
     assert b"no chdb here" in done.stderr
 
