@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from pacehound.clock import Clock
@@ -26,10 +27,17 @@ class GatherAhead:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="gather")
         self._begun: dict[Span, Future[Gathered]] = {}
 
-    def begin(self, block: Block) -> None:
-        """Gather `block` in the thread, after those that were begun before."""
-        if block.span not in self._begun:
-            self._begun[block.span] = self._thread.submit(gather, block.messages, self._clock)
+    def begin(self, blocks: Iterable[Block]) -> None:
+        """Gather `blocks` in the thread, in their order; what was begun before and is not among them is let go.
+
+        A block that was begun may have grown by what was read since: nobody asks for the shorter one any more.
+        """
+        wanted = {block.span: block for block in blocks}
+        for span in self._begun.keys() - wanted.keys():
+            self._begun.pop(span).cancel()
+        for span, block in wanted.items():
+            if span not in self._begun:
+                self._begun[span] = self._thread.submit(gather, block.messages, self._clock)
 
     def take(self, block: Block) -> Gathered:
         """What `block` holds; waits for the thread where it has begun it."""
@@ -38,9 +46,7 @@ class GatherAhead:
 
     def forget(self) -> None:
         """Nobody will ask for what was begun; its memory is free once the thread is done with it."""
-        for future in self._begun.values():
-            future.cancel()
-        self._begun.clear()
+        self.begin([])
 
     def close(self) -> None:
         """End the thread."""

@@ -257,8 +257,7 @@ class WriterService:
                     blocks[place], gathered[place] = block, self._ahead.take(block)
         # The engine takes most of a writer's time, and not in Python: meanwhile the next round is read.
         spans = {place: block.span for place, block in blocks.items()}
-        for block in _round(self._shelf.behind(spans, now_s, flush_s)):
-            self._ahead.begin(block)
+        self._ahead.begin(_round(self._shelf.behind(spans, now_s, flush_s)))
         writer = Writer(store, self._clock)
         for place, block in blocks.items():
             self._write(writer, block, gathered.pop(place))

@@ -85,9 +85,8 @@ def test_a_shelf_knows_what_it_holds_through_writing_losing_and_starting_again()
     assert [block.span.name for block in shelf.ready(3.0, flush_s=2.0)] == [f"calls/0/0-{last}", "hosts/1/5-5"]
     shelf.done(next(shelf.ready(1.5, 2.0)), now_s=9.0)
     assert (len(shelf), shelf.held_bytes) == (7, 61)
-    assert [block.span.topic for block in shelf.ready(10.0, flush_s=2.0)] == [
-        "hosts"
-    ]  # the rest counts from the block before it
+    # The rest counts from the block before it.
+    assert [block.span.topic for block in shelf.ready(10.0, flush_s=2.0)] == ["hosts"]
     shelf.put([message(3, 10)], now_s=10.0)  # read anew from an earlier offset
     assert (len(shelf), shelf.held_bytes) == (2, 11)
     shelf.forget([("calls", 0), ("nowhere", 0)])
