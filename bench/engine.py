@@ -69,10 +69,10 @@ def run() -> list[dict[str, Any]]:
         broker = Broker(folder / "kafka")
         broker.start()
         try:
-            for ranks in LAYOUTS:
+            for ranks, (_, iterations) in LAYOUTS.items():
                 # What runs for seconds only cannot be flushed every eight of them.
                 for flush_s in FLUSHES_S if ranks <= 256 else FLUSHES_S[:1]:
-                    rows += _streams(_filled(broker, folder, ranks, flush_s, LAYOUTS[ranks][1]))
+                    rows += _streams(_filled(broker, folder, ranks, flush_s, iterations))
             written = _filled(broker, folder, WRITTEN_RANKS, WRITTEN_FLUSH_S, WRITTEN_ITERATIONS, prefix="written")
             rows += _writing(written, folder)
             rows += _latency(broker, folder)

@@ -91,17 +91,17 @@ class Communicator(msgspec.Struct, kw_only=True):
             Others say otherwise.
 
         """
-        joined = tuple(map(max, self.members, members))
-        if not self.counts_places:
-            agrees = sorted(members) == sorted(self.members)
-        else:
+        joined = self.members
+        if self.counts_places:
+            joined = tuple(map(max, self.members, members))
             agrees = members_agree(self.members, members) and joined.count(rank) == 1
+        else:
+            agrees = sorted(members) == sorted(self.members)
         if not agrees:
             raise InvalidEvent(
                 f"rank {rank} says {self.id} has members {list(members)}, others say it has {list(self.members)}"
             )
-        if self.counts_places:
-            self.members = joined
+        self.members = joined
 
     def named(self, peer: int) -> int:
         """A peer as events name it: its world rank, or its place where this host knows no more.
