@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pacehound.errors import Unavailable
+from pacehound.head.client import live_owner
+from pacehound.history import OwnedHistory
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "examples" / "train_ddp.py"
 STEADY = Path(__file__).with_name("steady_job.py")
@@ -67,9 +71,27 @@ class Run:
         return found
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
-        """Rows of a statement."""
+        """Rows of a statement, by `pacehound sql`."""
         answer = json.loads(pacehound("sql", "--json", "--store", str(self.store), statement))
         return [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
+
+    def live_sql(self, statement: str) -> list[dict[str, Any]]:
+        """Rows of a statement as its head answers now, none while it is not up.
+
+        For questions asked again and again: starting a command each time would slow down the job that is measured.
+        """
+        owner = live_owner(self.store)
+        if owner is None:
+            return []
+        try:
+            rows: list[dict[str, Any]] = OwnedHistory(owner[1]).sql(statement).to_pylist()
+        except Unavailable:
+            return []
+        return rows
+
+    def iterations_seen(self) -> int:
+        """How many its head has stored so far."""
+        return sum(int(row["seen"]) for row in self.live_sql("SELECT count() AS seen FROM iterations"))
 
 
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:

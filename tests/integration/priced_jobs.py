@@ -26,7 +26,9 @@ from streams.whatif.live import live_trace
 from streams.whatif.prices import prices
 from streams.whatif.tensor_groups import NO_GROUPS, TensorGroups
 
-STEPS, EVERY = 24, 2
+TURN_STEPS, TURNS, EVERY = 8, 3, 2
+"""The factors take turns: while the machine becomes slower or faster by itself, it does so for all of them."""
+STEPS = TURN_STEPS * TURNS
 MOST_RUNS = 3
 
 Made = TypeVar("Made")
@@ -92,16 +94,27 @@ def step_times_s(results: Path) -> np.ndarray:
     return np.diff(ends_s, prepend=np.nan)
 
 
+def of_each_turn(factors: Sequence[float]) -> list[float]:
+    """What a script that takes `TURN_STEPS` steps per factor is given."""
+    return [*factors] * TURNS
+
+
+def _is_of(level: int, n_levels: int, step: np.ndarray, left_out: int) -> np.ndarray:
+    """Whether a step has one of so many factors, and is not among the first after a change."""
+    is_of: np.ndarray = (step // TURN_STEPS % n_levels == level) & (step % TURN_STEPS >= left_out)
+    return is_of
+
+
 def slowdown_of(step_s: np.ndarray, level: int) -> float:
-    """Of one factor against the first: medians of step times, without the first steps after a change."""
-    steps = [step_s[first * STEPS + 2 : (first + 1) * STEPS] for first in (level, 0)]
-    return float(np.median(steps[0]) / np.median(steps[1]))
+    """Of one factor against the first: medians of step times, without the first two steps after a change."""
+    step = np.arange(len(step_s))
+    slow, healthy = (step_s[_is_of(one, len(step) // STEPS, step, 2)] for one in (level, 0))
+    return float(np.median(slow) / np.median(healthy))
 
 
-def of_level(event: Operations, level: int) -> Operations:
-    """The recorded steps of one factor, without the first after a change."""
-    step = event.integers("step")
-    rows = event.rows.take(np.flatnonzero((step > level * STEPS) & (step < (level + 1) * STEPS)))
+def of_level(event: Operations, level: int, n_levels: int) -> Operations:
+    """The recorded steps of one of so many factors, without the first after a change."""
+    rows = event.rows.take(np.flatnonzero(_is_of(level, n_levels, event.integers("step"), 1)))
     return Operations(job=event.job, attempt=event.attempt, host=event.host, rows=rows)
 
 
@@ -123,10 +136,12 @@ class Seen:
 
     def priced(self, level: int) -> Priced:
         """Against the first level."""
-        return priced([of_level(self.operations, level)], [], slowdown_of(self.step_s, level))
+        slow = of_level(self.operations, level, len(self.step_s) // STEPS)
+        return priced([slow], [], slowdown_of(self.step_s, level))
 
 
 def seen_job(script: Path, run_dir: Path, results: Path, micro_batches: int, factors: Sequence[float]) -> Seen:
     """Run a script that takes so many steps per factor, with every second of them recorded."""
-    run_job(script, run_dir, results, micro_batches, 0, STEPS, *factors, PACEHOUND_OPS_EVERY_STEPS=str(EVERY))
+    arguments = (micro_batches, 0, TURN_STEPS, *of_each_turn(factors))
+    run_job(script, run_dir, results, *arguments, PACEHOUND_OPS_EVERY_STEPS=str(EVERY))
     return Seen(run_dir, results)

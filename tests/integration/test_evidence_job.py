@@ -12,6 +12,12 @@ from collector.evidence import pyspy
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
+STACKS = (
+    "SELECT rank, doing, frames FROM host_evidence"
+    " WHERE time_ns = (SELECT min(time_ns) FROM host_evidence WHERE reason LIKE 'rank %') ORDER BY rank"
+)
+
+
 def test_the_stacks_of_a_stall_name_who_loads_data_and_who_waits(tmp_path: Path) -> None:
     if pyspy.find() is None:
         pytest.skip("py-spy is not installed")
@@ -20,7 +26,7 @@ def test_the_stacks_of_a_stall_name_who_loads_data_and_who_waits(tmp_path: Path)
     command = [*realjob.TORCHRUN, "--standalone", "--nproc-per-node", "4", str(script), str(go_on)]
     run = realjob.start(tmp_path, command, settings=["hang.suspect_after_s=3"])
     try:
-        stacks = realjob.until("the stacks", lambda: _stacks(run), 90)
+        stacks = realjob.until("the stacks", lambda: run.live_sql(STACKS), 90)
         realjob.until("the verdict", run.incidents, 60)
         go_on.touch()
         assert run.wait(120) == 0, run.text()
@@ -42,13 +48,3 @@ def test_the_stacks_of_a_stall_name_who_loads_data_and_who_waits(tmp_path: Path)
     ends = {tuple(row["name"].split(" > ")): row["ranks"][0] for row in sockets}
     pairs = {(rank, ends[remote, local]) for (local, remote), rank in ends.items() if (remote, local) in ends}
     assert {rank for pair in pairs for rank in pair if pair[0] != pair[1]} == {0, 1, 2, 3}
-
-
-def _stacks(run: realjob.Run) -> list[dict[str, object]]:
-    try:
-        return run.sql(
-            "SELECT rank, doing, frames FROM host_evidence"
-            " WHERE time_ns = (SELECT min(time_ns) FROM host_evidence WHERE reason LIKE 'rank %') ORDER BY rank"
-        )
-    except AssertionError:
-        return []

@@ -86,7 +86,7 @@ def stopped_rank(folder: Path, rank: int) -> str:
     settings = ["hang.suspect_after_s=3"]
     run = realjob.start(folder, realjob.torchrun("--iterations", 400), settings=settings)
     try:
-        realjob.until("sixty iterations", lambda: reached(run, 60), 90)
+        realjob.until("sixty iterations", lambda: run.iterations_seen() >= 60, 90)
         pid = realjob.rank_pids(run.process.pid)[rank]
         os.kill(pid, signal.SIGSTOP)
         (incident,) = realjob.until("the verdict", run.incidents, 60)
@@ -102,15 +102,6 @@ def stopped_rank(folder: Path, rank: int) -> str:
     (incident,) = run.incidents()
     assert (incident["state"], incident["closed_why"]) == ("closed", "relieved"), incident
     return f"rank {rank}: named {delay_s:.1f} s after its peers began to wait, closed after SIGCONT"
-
-
-def reached(run: realjob.Run, step: int) -> bool:
-    """The head has seen this many iterations; False while it is not up yet."""
-    try:
-        (row,) = run.sql("SELECT count() AS seen FROM iterations")
-    except AssertionError:
-        return False
-    return int(row["seen"]) >= step
 
 
 @pytest.mark.parametrize("repeats", REPEATS)

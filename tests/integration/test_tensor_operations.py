@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from priced_jobs import EVERY, STEPS, Runs, of_level, priced, run_job, slowdown_of, step_times_s
+from priced_jobs import EVERY, TURN_STEPS, Runs, of_each_turn, of_level, priced, run_job, slowdown_of, step_times_s
 
 from pacehound.operations import Operations
 from pacehound.rounds import Rounds
@@ -30,7 +30,7 @@ def test_a_slow_rank_of_a_tensor_parallel_group_gives_the_group_its_price(
 
     def run() -> tuple[list[Operations], list[Rounds], np.ndarray]:
         run_dir, results = make("run"), make("results")
-        run_job(JOB, run_dir, results, 1, 0, STEPS, *FACTORS, PACEHOUND_OPS_EVERY_STEPS=str(EVERY))
+        run_job(JOB, run_dir, results, 1, 0, TURN_STEPS, *of_each_turn(FACTORS), PACEHOUND_OPS_EVERY_STEPS=str(EVERY))
         events = told_of(run_dir, "j", "h")
         pipeline = Pipeline(Settings.load({}, []))
         rounds = [one for event in events for one in pipeline.on_event(event) if isinstance(one, Rounds)]
@@ -38,7 +38,7 @@ def test_a_slow_rank_of_a_tensor_parallel_group_gives_the_group_its_price(
 
     said = []
     for operations, rounds, step_s in Runs(run):
-        slow = [of_level(one, 1) for one in operations]
+        slow = [of_level(one, 1, len(FACTORS)) for one in operations]
         groups = tensor_groups(slow, rounds)
         assert groups.of_rank == {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
         assert len(groups.communicators) == 2
