@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -126,3 +127,7 @@ class Kept:
 def _be_modest() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.nice(_NICENESS)
+    # Where the kernel groups processes by session (sched(7), autogroup), niceness counts only among those of a session:
+    # a helper, which has one of its own, would get as much of a busy processor as all ranks of the training together.
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
+        group.write(str(_NICENESS))

@@ -151,6 +151,22 @@ def run_dir_of(job):
     return wait_for(look, what="an agent")[0].parent
 
 
+def test_helpers_yield_the_processor_to_the_command(product, tmp_path):
+    """Among processes and, where the kernel shares processors among sessions first, as a session."""
+    job = tmp_path.name
+    process = product.start("run", "--job", job, "--", "sleep", "60")
+    try:
+        run_dir = run_dir_of(job)
+        head = json.loads(wait_for(lambda: read(product.store / "head.json"), what="a head"))["pid"]
+        for helper in (head, int(wait_for(lambda: read(run_dir / "agent.pid"), what="an agent"))):
+            assert os.getpriority(os.PRIO_PROCESS, helper) > os.getpriority(os.PRIO_PROCESS, process.pid)
+            group = read(Path("/proc") / str(helper) / "autogroup")
+            assert not group or int(group.split()[-1]) > 0, group
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
 def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_path):
     """kill -9 of head and agent: the command runs on, both return, the incident is still found and closed."""
     job = tmp_path.name
