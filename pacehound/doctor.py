@@ -60,6 +60,7 @@ def examine(store: Path) -> list[Check]:
         ("stacks", check_stacks),
         ("connections", check_connections),
         ("GPUs", check_gpus),
+        ("processors", check_processors),
         ("kernel log", check_kernel_log),
         ("agent", lambda: check_modules("agent", ("httpx",), "collector", "no events leave this host")),
         (
@@ -312,6 +313,18 @@ def check_gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Check:
             fix="in a container, NVIDIA_DRIVER_CAPABILITIES must include utility",
         )
     return Check(name="GPUs", result="ok", detail=f"NVML tells of {count}")
+
+
+def check_processors() -> Check:
+    """Whether the scheduler counts how long a rank waits for a processor."""
+    if not importlib.import_module("collector.vitals.processors").are_waits_counted():
+        return Check(
+            name="processors",
+            result="limited",
+            detail="the kernel does not count who waits for one: other work on a host is not told from a slow rank",
+            fix="a kernel with CONFIG_SCHED_INFO",
+        )
+    return Check(name="processors", result="ok", detail="the kernel counts who waits for one")
 
 
 def check_kernel_log() -> Check:

@@ -445,6 +445,46 @@ class SocketReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankProcessors:
+    """How a rank's process got the host's processors, as the kernel counts it; every figure only grows.
+
+    Attributes
+    ----------
+    ran_ns
+        How long its threads have run, together.
+    waited_ns
+        How long they were ready to run while no processor was free, together.
+    throttled_ns
+        How long its control group had used up its quota of processor time, since the agent began to look.
+
+    """
+
+    rank: int
+    pid: int
+    ran_ns: int = 0
+    waited_ns: int = 0
+    throttled_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostProcessors:
+    """What the `count` processors of a host have done, together, since the agent began to look.
+
+    Attributes
+    ----------
+    busy_ns
+        How long they ran anything at all.
+    stolen_ns
+        How long they were ready to run while the hypervisor ran something else.
+
+    """
+
+    count: int
+    busy_ns: int = 0
+    stolen_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCost:
     """What the agent of a host takes of it.
 
@@ -488,6 +528,8 @@ class HostVitals:
     gpus: tuple[GpuReading, ...] = ()
     nics: tuple[NicReading, ...] = ()
     sockets: tuple[SocketReading, ...] = ()
+    processors: HostProcessors | None = None
+    rank_processors: tuple[RankProcessors, ...] = ()
     oom_kills: int = 0
     agent: AgentCost | None = None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ from pacehound.events import (
     NicReading,
     Notification,
     ProcessState,
+    RankProcessors,
     RankStack,
     SocketReading,
     Topology,
@@ -217,12 +218,15 @@ def _vitals(vitals: HostVitals) -> list[Row]:
         *(_gpu(gpu) for gpu in vitals.gpus),
         *(_nic(nic) for nic in vitals.nics),
         *(_socket(socket) for socket in vitals.sockets),
+        *(_rank_processors(reading) for reading in vitals.rank_processors),
         {"kind": "host", "name": "", "ranks": [], "state": "", "numbers": {"oom_kills": vitals.oom_kills}},
     ]
-    if vitals.agent is not None:
+    if vitals.processors is not None:
         readings.append(
-            {"kind": "agent", "name": "", "ranks": [], "state": "", "numbers": dataclasses.asdict(vitals.agent)}
+            {"kind": "processors", "name": "", "ranks": [], "state": "", "numbers": asdict(vitals.processors)}
         )
+    if vitals.agent is not None:
+        readings.append({"kind": "agent", "name": "", "ranks": [], "state": "", "numbers": asdict(vitals.agent)})
     same = {"job": vitals.job, "attempt": vitals.attempt, "host": vitals.host, "time_ns": vitals.time_ns}
     return [{**same, **reading, "numbers": list(reading["numbers"].items())} for reading in readings]
 
@@ -260,6 +264,11 @@ def _socket(socket: SocketReading) -> Row:
         "state": "",
         "numbers": {name: getattr(socket, name) for name in numbers},
     }
+
+
+def _rank_processors(reading: RankProcessors) -> Row:
+    numbers = {name: getattr(reading, name) for name in ("ran_ns", "waited_ns", "throttled_ns")}
+    return {"kind": "rank", "name": str(reading.pid), "ranks": [reading.rank], "state": "", "numbers": numbers}
 
 
 def _stack(evidence: HostEvidence, stack: RankStack) -> Row:

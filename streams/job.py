@@ -42,6 +42,7 @@ from streams.hang import MIN_ITERATIONS, HangWatch
 from streams.incidents import IncidentBook
 from streams.merge import CLOSED_NS, Merge
 from streams.price_watch import PriceWatch
+from streams.processors import ProcessorBook
 from streams.rates import RateBook
 from streams.recurring import RecurringIterations
 from streams.repeats import Repeats
@@ -119,6 +120,7 @@ class JobOperator:
         self._slow_rounds = SlowRounds(job, attempt)
         self._connections = ConnectionBook()
         self._gpus = GpuStates()
+        self._processors = ProcessorBook()
         self._host_of: dict[int, str] = {}
         self._iteration_count = 0
         self._planned_count = 0
@@ -270,6 +272,7 @@ class JobOperator:
                 case HostVitals():
                     self._connections.on_vitals(event)
                     self._gpus.on_vitals(event)
+                    self._processors.on_vitals(event)
                     self._hang.on_host(event)
                 case HostEvidence():
                     self._hang.on_host(event)
@@ -376,6 +379,7 @@ class JobOperator:
             slow_edges=self._rates.slow_edges,
             connections=self._connections.slow_links,
             ailing=self._gpus.ails,
+            shortages=self._processors.shortages,
             slow_rounds=self._slow_rounds.said_of,
             replaying=self._hang.replaying_ranks(),
         )

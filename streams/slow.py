@@ -17,6 +17,7 @@ from pacehound.events import Changepoint, EarlierRun, Finding, GroupOutlier, Ins
 from streams.attribution.attribute import MIN_ITERATIONS, attribute
 from streams.attribution.records import Int64Array, IterationRecord
 from streams.attribution.scene import Scene
+from streams.attribution.shortages import weighed_by_shortages
 from streams.attribution.verdict import Attribution
 from streams.changepoint import Change
 from streams.critical_path import Charges, RoundIndex, Stretch, TransferKey
@@ -200,10 +201,15 @@ class SlowWatch:
         # Where nobody is named yet, the next reading of a network or a device may tell: agents send one in seconds.
         is_named = bool(episode.found.culprits or episode.found.links)
         episode.next_look = record.step + (max(MIN_ITERATIONS, slow_steps // 2) if is_named else MIN_ITERATIONS)
-        if slow_steps > HISTORY - BASELINE:
-            return []  # the quiet iterations are being forgotten: the answer would only get worse
-        found = self.attribute(episode.onset_step, scene)
         old = episode.found
+        if slow_steps <= HISTORY - BASELINE:
+            found = self.attribute(episode.onset_step, scene)
+        elif old.short_of_processors or episode.said.onset is None:
+            return []
+        else:
+            # The quiet iterations are being forgotten: the answer would only get worse. Its reason may still come.
+            onset_ns, magnitude = episode.said.onset.time_ns, episode.said.magnitude or 0.0
+            found = weighed_by_shortages(old, record.ranks.tolist(), onset_ns, magnitude, scene)
         is_same = (found.kind, found.verdict, found.cause, found.culprits, found.links) == (
             old.kind,
             old.verdict,
@@ -211,6 +217,8 @@ class SlowWatch:
             old.culprits,
             old.links,
         )
+        if is_same and found.short_of_processors and not old.short_of_processors:
+            is_same = False  # the same answer, and now its reason
         # What was seen at first stands: later iterations in which the fault fades do not clear whom it named.
         if is_same or ((old.culprits or old.links) and not (found.culprits or found.links)):
             return []

@@ -11,6 +11,7 @@ from collector.rank_process import RankProcess
 from collector.vitals.gpus import Gpus
 from collector.vitals.nics import SYS, Nics
 from collector.vitals.oom import OomKills
+from collector.vitals.processors import Processors
 from collector.vitals.sockets import Sockets
 from pacehound.events import HostVitals
 
@@ -35,6 +36,7 @@ class VitalsReader:
         self._sockets = Sockets(proc)
         self._nics = Nics(sys)
         self._gpus = Gpus()
+        self._processors = Processors(proc, sys)
         self._oom_kills = OomKills(proc, sys)
 
     def look(self, attempt: int, ranks: Sequence[RankProcess], now_unix_ns: int) -> HostVitals:
@@ -47,5 +49,7 @@ class VitalsReader:
             sockets=self._sockets.look(ranks),
             nics=self._nics.look(),
             gpus=self._gpus.look(ranks, self._kernel_log.xids()),
+            processors=self._processors.host(),
+            rank_processors=self._processors.look(ranks),
             oom_kills=self._oom_kills.look(ranks),
         )

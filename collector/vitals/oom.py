@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collector.processes import PROC
 from collector.rank_process import RankProcess
+from collector.vitals.control_groups import control_groups
 from collector.vitals.nics import SYS
 
 _OOM_KILL = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
@@ -41,17 +42,11 @@ class OomKills:
         return sum(max(_kills(path) - first, 0) for path, first in self._first.items())
 
     def _follow(self, pid: int) -> None:
-        try:
-            text = (self._proc / str(pid) / "cgroup").read_text(errors="replace")
-        except OSError:
-            text = ""
-        for line in text.splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, group = rest.partition(":")
-            if controllers == "":
-                path = self._groups / group.lstrip("/") / "memory.events"
-            elif "memory" in controllers.split(","):
-                path = self._groups / "memory" / group.lstrip("/") / "memory.oom_control"
+        for controllers, group in control_groups(pid, self._proc):
+            if not controllers:
+                path = self._groups / group / "memory.events"
+            elif "memory" in controllers:
+                path = self._groups / "memory" / group / "memory.oom_control"
             else:
                 continue
             if _kills(path) >= 0:

@@ -12,6 +12,7 @@ Two measurements of every iteration, each against its own quiet baseline (Greyho
 A name must explain at least half of the growth, in most of the slow iterations. A charge that wanders over ranks, or
 follows the bytes, is imbalance: no name.
 
-`attribute` asks in turn: `links` and `ranks`, with `ties` between ranks, and `work` when neither has an answer. They
-compare the `growth` of what the `records` hold of each iteration, and what else is known is the `scene`.
+`attribute` asks in turn: `links` and `ranks`, with `ties` between ranks, and `work` when neither has an answer; the
+answer is weighed by `shortages` of processors. They compare the `growth` of what the `records` hold of each iteration,
+and what else is known is the `scene`.
 """

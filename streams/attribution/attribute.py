@@ -10,6 +10,7 @@ from streams.attribution.links import slow_transfers, stands_out
 from streams.attribution.ranks import late_launch, slow_ranks
 from streams.attribution.records import IterationRecord, mean_step_time_s
 from streams.attribution.scene import Scene
+from streams.attribution.shortages import weighed_by_shortages
 from streams.attribution.verdict import Attribution
 from streams.attribution.work import change_of_work, nobody_apart
 from streams.critical_path import TransferKey
@@ -33,6 +34,17 @@ def attribute(
         What else is known.
 
     """
+    found = _whose(slow, quiet, keys, scene)
+    if not slow or not quiet:
+        return found
+    magnitude = mean_step_time_s(slow) / mean_step_time_s(quiet) - 1.0
+    return weighed_by_shortages(found, slow[-1].ranks.tolist(), slow[0].time_ns, magnitude, scene)
+
+
+def _whose(
+    slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], keys: Mapping[TransferKey, int], scene: Scene
+) -> Attribution:
+    """What the calls tell."""
     if len(slow) < MIN_SLOW or len(quiet) < MIN_ITERATIONS:
         return Attribution("slow", "unknown", None, unseen=("too few iterations to compare",))
     total_ns = 1e9 * (mean_step_time_s(slow) - mean_step_time_s(quiet))

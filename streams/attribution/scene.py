@@ -34,6 +34,8 @@ class Scene:
         What the kernel says of the connections among some ranks since a time.
     ailing
         What is wrong with a rank's GPU.
+    shortages
+        Which of some ranks get less of their host's processors since a time, by at least so much of each second.
     slow_rounds
         What CCL-D's detection says of a communicator.
     replaying
@@ -49,6 +51,7 @@ class Scene:
     slow_edges: Callable[[str, int], SlowEdges | None] = lambda _communicator, _since_ns: None
     connections: Callable[[Sequence[int], int], list[SlowConnection]] = lambda _ranks, _since_ns: []
     ailing: Callable[[int], tuple[str, ...]] = lambda _rank: ()
+    shortages: Callable[[Sequence[int], int, float], dict[int, str]] = lambda _ranks, _since_ns, _min_share: {}
     slow_rounds: Callable[[str], str] = lambda _communicator: ""
     replaying: frozenset[int] = frozenset()
 

@@ -13,7 +13,10 @@ MAX_CULPRIT_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Who made the iterations longer, as far as it can be said."""
+    """Who made the iterations longer, as far as it can be said.
+
+    `short_of_processors`: ranks that get less of their host's processors than before, among those it is about.
+    """
 
     kind: Literal["slow", "change"]
     verdict: Literal["culprit", "suspected", "unknown"]
@@ -23,6 +26,7 @@ class Attribution:
     links: tuple[tuple[int, int], ...] = ()
     evidence: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    short_of_processors: tuple[int, ...] = ()
 
 
 def most_culprits(n_ranks: int) -> int:

@@ -120,7 +120,7 @@ def test_every_event_is_written_once_and_what_has_no_table_is_counted(store):
     result = write(store, [call_batch(), operations(), *one_of_each()])
     assert result.not_stored == 3  # progress, tick, watermark
     expected = dict.fromkeys(VIEWS.values(), 1) | {"calls": 20, "host_samples": 2, "markers": 2, "findings": 3}
-    expected |= {"host_vitals": 5, "host_evidence": 2, "operations": 3}
+    expected |= {"host_vitals": 7, "host_evidence": 2, "operations": 3}
     assert counts(store) == expected
     assert {VIEWS[t]: n for t, n in result.rows.items()} == {v: n for v, n in expected.items() if n}
 
@@ -129,6 +129,10 @@ def test_vitals_and_stacks_can_be_asked_for_by_name(store):
     write(store, one_of_each())
     (agent,) = store.query("SELECT numbers['cpu_cores'] AS cores FROM host_vitals WHERE kind = 'agent'").to_pylist()
     assert agent == {"cores": 0.05}
+    sql = "SELECT name, ranks, numbers['waited_ns'] AS waited_ns FROM host_vitals WHERE kind = 'rank'"
+    assert store.query(sql).to_pylist() == [{"name": "11", "ranks": [2], "waited_ns": 30.0}]
+    (host,) = store.query("SELECT numbers['stolen_ns'] AS ns FROM host_vitals WHERE kind = 'processors'").to_pylist()
+    assert host == {"ns": 20_000.0}
     sql = "SELECT kind, name, ranks, state, numbers['xid'] AS xid FROM host_vitals WHERE kind = 'gpu'"
     expected = {"kind": "gpu", "name": "GPU-1", "ranks": [2], "state": "sw_power_cap", "xid": 79.0}
     assert store.query(sql).to_pylist() == [expected]

@@ -12,7 +12,7 @@ import pytest
 
 from collector import kernel_log
 from collector.evidence import pyspy
-from collector.vitals import tcp_info
+from collector.vitals import processors, tcp_info
 from pacehound import doctor
 from pacehound.errors import Unavailable
 
@@ -44,6 +44,13 @@ def test_connections_that_the_kernel_does_not_list_are_told(monkeypatch: pytest.
     assert doctor.check_connections().result == "limited"
     monkeypatch.setattr(tcp_info, "established", lambda wanted: [])
     assert doctor.check_connections().result == "ok"
+
+
+def test_waits_for_processors_that_the_kernel_does_not_count_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processors, "are_waits_counted", lambda: False)
+    assert doctor.check_processors().result == "limited"
+    monkeypatch.setattr(processors, "are_waits_counted", lambda: True)
+    assert doctor.check_processors().result == "ok"
 
 
 def test_gpus_are_missed_only_where_there_is_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -303,3 +304,52 @@ def test_ranks_that_were_not_seen_before_or_are_gone_are_no_reason_to_fail() -> 
 def test_too_little_to_compare_says_so() -> None:
     assert attribute(records(2), records(60), KEYS, SCENE).unseen
     assert attribute(records(20), records(60, own={1: 20.0}), KEYS, SCENE).verdict == "unknown"
+
+
+def short(*ranks: int) -> Scene:
+    """A scene in which some ranks lack processors, for more than half of what 40 ms of 100 ms ask for."""
+
+    def shortages(asked: Sequence[int], _since_ns: int, min_share: float) -> dict[int, str]:
+        assert min_share == pytest.approx(0.5 * 40 / 140, rel=0.01)
+        return {rank: f"rank {rank} lacks processors" for rank in asked if rank in ranks}
+
+    return replace(SCENE, shortages=shortages)
+
+
+def test_a_culprit_that_lacks_processors_is_told_why_and_nobody_else_is_named_for_it() -> None:
+    said = found(short(5, 9), own={5: 40.0})
+    assert (said.verdict, said.culprits, said.short_of_processors) == ("culprit", (5,), (5,))
+    assert said.evidence[-1] == "rank 5 lacks processors"
+    innocent = found(short(9), own={5: 40.0})
+    assert (innocent.culprits, innocent.short_of_processors) == ((5,), ())
+    assert not any("processors" in sentence for sentence in innocent.evidence)
+
+
+def test_many_ranks_that_compute_for_longer_are_named_when_processors_are_what_they_share() -> None:
+    many = dict.fromkeys(range(8), 40.0)
+    assert found(own=many).culprits == ()
+    said = found(short(*range(8)), own=many)
+    assert (said.verdict, said.cause, said.culprits) == ("culprit", "S1", tuple(range(8)))
+    assert any("5 more ranks" in sentence for sentence in said.evidence)
+    some = found(short(1, 2), own=many)
+    assert (some.verdict, some.cause, some.culprits) == ("suspected", "S1", (1, 2))
+    assert some.candidates == (0, 3, 4, 5, 6, 7)
+
+
+def test_of_a_slow_communicator_without_a_slow_link_the_members_that_lack_processors_are_suspected() -> None:
+    said = found(short(4), transfers={"dp": 40.0})
+    assert (said.verdict, said.cause, said.culprits) == ("suspected", "S2", (4,))
+    everybody = found(short(0, 2, 4, 6), transfers={"dp": 40.0})
+    assert (everybody.verdict, everybody.cause, everybody.culprits) == ("unknown", "S2", ())
+    assert any("processors" in sentence for sentence in everybody.evidence)
+
+
+def test_where_everybody_is_slower_ranks_that_lack_processors_are_candidates() -> None:
+    said = found(short(*RANKS.tolist()), own=dict.fromkeys(RANKS.tolist(), 40.0))
+    assert (said.verdict, said.cause, said.culprits) == ("unknown", None, ())
+    assert said.candidates == tuple(RANKS.tolist())
+
+
+def test_work_that_has_changed_is_no_shortage() -> None:
+    said = found(short(*RANKS.tolist()), own=dict.fromkeys(RANKS.tolist(), 40.0), n_rounds=60)
+    assert (said.kind, said.short_of_processors) == ("change", ())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pacehound.events import Finding, HostVitals, Progress, SocketReading
+from pacehound.events import Finding, HostVitals, Progress, RankProcessors, SocketReading
 from pacehound.settings import Settings
 from pacehound.topology import Layout
 from simulator.faults import HiddenLateness, SlowCompute, SlowLink
@@ -25,17 +25,21 @@ S = 1_000_000_000
 
 def found(*faults: Any, extra: tuple[HostVitals, ...] = (), **changes: Any) -> Finding | None:
     """The last version of what is said about a job that becomes slow at `ONSET`."""
+    versions = all_said(*faults, extra=extra, **changes)
+    return versions[-1] if versions else None
+
+
+def all_said(*faults: Any, extra: tuple[HostVitals, ...] = (), **changes: Any) -> list[Finding]:
+    """Every version of it."""
     fields = {"layout": GRID, "iterations": STEPS, "micro_batches": 4, "tp_calls": 1, "ranks_per_host": 8}
     spec = JobSpec(faults=faults, **(fields | changes))
-    pipeline, last = Pipeline(Settings()), None
+    pipeline, said = Pipeline(Settings()), []
     pending = list(extra)
     for event in simulate(spec).events():
         while pending and isinstance(event, Progress) and pending[0].time_ns <= event.time_ns:
             pipeline.on_event(pending.pop(0))
-        for out in pipeline.on_event(event):
-            if isinstance(out, Finding):
-                last = out
-    return last
+        said += [out for out in pipeline.on_event(event) if isinstance(out, Finding)]
+    return said
 
 
 def slow_rank(*ranks: int, factor: float = 1.8) -> SlowCompute:
@@ -156,6 +160,44 @@ def test_ranks_that_wait_for_each_other_in_a_library_that_is_not_seen_are_not_ca
     assert said is not None
     assert said.verdict != "culprit"
     assert 9 in (*said.culprits, *said.candidates)
+
+
+def processors(short: int, short_from_s: float, *, n_ranks: int, every_s: int) -> tuple[HostVitals, ...]:
+    """What the scheduler counts of the ranks of one host, one of which waits for a processor from some time on."""
+    made, waited_s = [], dict.fromkeys(range(n_ranks), 0.0)
+    for second in range(0, 100, every_s):
+        readings = tuple(
+            RankProcessors(rank=rank, pid=rank, ran_ns=second * S, waited_ns=int(waited * S))
+            for rank, waited in waited_s.items()
+        )
+        time_ns = JobSpec().start_unix_ns + second * S
+        made.append(HostVitals(job="simulated", attempt=0, time_ns=time_ns, host="host0", rank_processors=readings))
+        waited_s[short] += (0.6 if second >= short_from_s else 0.0) * every_s
+    return tuple(made)
+
+
+def test_of_ranks_that_wait_for_each_other_unseen_the_one_that_lacks_processors_is_suspected() -> None:
+    extra = processors(9, 2.0, n_ranks=16, every_s=1)
+    said = found(slow_rank(9), source=UNSEEN_TP, seed=4, ranks_per_host=16, iterations=80, extra=extra)
+    assert said is not None
+    assert (said.verdict, said.cause, said.culprits) == ("suspected", "S1", (9,))
+    assert any("rank 9 has a processor for" in sentence for sentence in said.evidence)
+
+
+def test_a_reason_that_is_known_only_when_the_quiet_iterations_are_forgotten_is_still_told() -> None:
+    small = {"layout": Layout(dp=4), "ranks_per_host": 4, "source": C10D_GLOO, "seed": 5}
+    slow = SlowCompute(ranks=(2,), factor=1.8, from_step=100)
+    before = found(slow, iterations=130, **small)
+    assert before is not None
+    assert (before.culprits, before.relief) == ((2,), None)
+    assert before.onset is not None
+    since_s = (before.onset.time_ns - JobSpec().start_unix_ns) / 1e9
+    # Two readings before the onset, and the second one since it when some 250 slow iterations have gone by.
+    every_s = int(since_s / 2) + 1
+    said = found(slow, iterations=420, extra=processors(2, since_s, n_ranks=4, every_s=every_s), **small)
+    assert said is not None
+    assert said.culprits == (2,)
+    assert sum("rank 2 has a processor for" in sentence for sentence in said.evidence) == 1
 
 
 def test_launches_alone_give_no_class() -> None:
