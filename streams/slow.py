@@ -227,8 +227,8 @@ class SlowWatch:
             accepted = replace(self._accept(episode.said, found, scene), version=version)
             self._episode = None
             return [replace(accepted, relief=Instant(step=record.step, time_ns=record.time_ns))]
-        episode.found = found
         episode.said = self._with(episode.said, found, scene, version=version)
+        episode.found = found  # not before: what the earlier answer said goes with it
         return [episode.said]
 
     def _accept(self, finding: Finding, found: Attribution, scene: Scene) -> Finding:

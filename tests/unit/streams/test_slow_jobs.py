@@ -138,6 +138,15 @@ def test_the_kernels_view_of_connections_names_the_link_that_gloo_does_not_show(
     assert (said.verdict, said.cause, said.culprits, said.links) == ("culprit", "S2", (), ((2, 4),))
 
 
+def test_what_was_said_before_the_link_was_known_is_not_said_beside_it() -> None:
+    link = SlowLink(link=(2, 4), bandwidth_factor=0.1, from_step=60)
+    start_s = JobSpec().start_unix_ns // S
+    seldom = tuple(one for one in connections(start_s, (2, 4), 6.0) if (one.time_ns // S - start_s) % 8 == 0)
+    said = all_said(link, source=C10D_GLOO, ranks_per_host=2, dp_bytes=512 << 20, seed=7, iterations=140, extra=seldom)
+    assert (said[0].links, said[-1].links) == ((), ((2, 4),))
+    assert sum("transfers of communicator" in sentence for sentence in said[-1].evidence) == 1
+
+
 def test_gradient_exchange_beside_the_backward_pass_hides_neither_the_culprit_nor_charges_hidden_lateness() -> None:
     said = found(slow_rank(6), source=DEVICE_TIMES, overlaps=True, seed=8)
     assert said is not None
