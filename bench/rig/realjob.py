@@ -193,6 +193,16 @@ def until(what: str, condition: Any, timeout_s: float, poll_s: float = 1.0) -> A
         time.sleep(poll_s)
 
 
+def is_steady(times: Sequence[float], window: int = 20, within: float = 0.1) -> bool:
+    """No `window` steps took longer or shorter than the others by more: nothing but the job was at work.
+
+    By the script's own log. Where that machine is not ours alone, a job in which nothing is wrong may be slow.
+    """
+    typical = statistics.median(times)
+    medians = [statistics.median(times[first : first + window]) for first in range(len(times) - window + 1)]
+    return all(abs(median / typical - 1) <= within for median in medians)
+
+
 def worst_difference(script: Sequence[float], ours: Sequence[float], window: int = 100) -> float:
     """The largest relative difference between the means of `window` iterations, script's log against ours."""
     worst = 0.0

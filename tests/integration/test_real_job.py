@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,31 @@ REPEATS = [
 ]
 
 
+MOST_RUNS = 3
+"""A run that something else on the machine has disturbed, by the script's own log, proves nothing: it is repeated."""
+
+
+def run_undisturbed(folder: Path, timeout_s: float, steady: Sequence[slice], *arguments: object) -> realjob.Run:
+    """A whole run of the script, undisturbed in these parts of it; its log is the file `steps.csv`."""
+    steps = folder / "steps.csv"
+    for number in range(MOST_RUNS):
+        attempt = folder / f"run-{number}"
+        attempt.mkdir()
+        run = realjob.start(attempt, realjob.torchrun(*arguments, "--csv", steps))
+        assert run.wait(timeout_s) == 0, run.text()
+        times = realjob.script_steps(steps)
+        if all(realjob.is_steady(times[part]) for part in steady):
+            break
+        print(f"run {number + 1} was disturbed")
+    return run
+
+
 def slow_rank(folder: Path) -> str:
     """One run with rank 2 slowed by 40 % over iterations 200 to 299; a line of figures."""
+    fault = ("--slow-rank", 2, "--slow-from", 200, "--slow-until", 300, "--slow-by", 0.4)
+    steady = (slice(20, 200), slice(200, 300), slice(300, 360))
+    run = run_undisturbed(folder, 180, steady, "--iterations", 360, *fault)
     steps = folder / "steps.csv"
-    command = realjob.torchrun(
-        "--iterations", 360, "--slow-rank", 2, "--slow-from", 200, "--slow-until", 300, "--slow-by", 0.4, "--csv", steps
-    )
-    run = realjob.start(folder, command)
-    assert run.wait(180) == 0, run.text()
     (incident,) = run.incidents()
     (finding,) = incident["findings"]
     assert (finding["kind"], finding["verdict"], finding["cause"]) == ("slow", "culprit", "S1"), finding
@@ -60,9 +78,8 @@ def test_the_slow_rank_is_named_within_30_iterations(tmp_path: Path, repeats: in
 
 def clean(folder: Path, iterations: int) -> str:
     """So many iterations in which nothing is wrong."""
+    run = run_undisturbed(folder, 240, (slice(20, None),), "--iterations", iterations)
     steps = folder / "steps.csv"
-    run = realjob.start(folder, realjob.torchrun("--iterations", iterations, "--csv", steps))
-    assert run.wait(240) == 0, run.text()
     incidents = run.incidents()
     assert incidents == [], [finding for incident in incidents for finding in incident["findings"]]
     ours = [row["step_time_s"] for row in run.sql("SELECT step_time_s FROM iterations ORDER BY step")]
