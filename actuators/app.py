@@ -9,9 +9,10 @@ from pacehound.events import Decision, Incident
 
 
 class Actuators:
-    """Says of each incident what would be done, once per action.
+    """Says of each incident what would be done, once per action and whom it is aimed at.
 
-    A decision's id names (incident, action), so one that is said again after a restart is the same decision.
+    A decision's id names just that, so one that is said again after a restart is the same decision. What was decided
+    while nobody was named is decided anew when somebody is.
 
     Parameters
     ----------
@@ -27,13 +28,13 @@ class Actuators:
         self._mode: Mode = mode
         self._said: dict[str, set[str]] = {}
         for decision in decided:
-            self._said.setdefault(decision.incident, set()).add(decision.action)
+            self._said.setdefault(decision.incident, set()).add(decision.identity())
 
     def on_incident(self, incident: Incident) -> list[Decision]:
         """The decisions that this version adds."""
         said = self._said.setdefault(incident.id, set())
-        new = [decision for decision in decide(incident, self._mode) if decision.action not in said]
-        said.update(decision.action for decision in new)
+        new = [decision for decision in decide(incident, self._mode) if decision.identity() not in said]
+        said.update(decision.identity() for decision in new)
         if incident.state == "closed":
             del self._said[incident.id]  # it will not be opened again: what is kept is bounded by what is open
         return new

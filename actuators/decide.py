@@ -64,6 +64,7 @@ def decide(incident: Incident, mode: Mode = "observe") -> list[Decision]:
             reason=reason,
             price_s=action.price_s,
             loss_s=loss_s,
+            aimed_at=aim_of(finding),
             taken=False,
         )
         for action, reason in decisions
@@ -74,6 +75,11 @@ def gravest(findings: Sequence[Finding]) -> Finding | None:
     """The finding that decides: the gravest kind that has not ended, the earliest of several."""
     lasting = [f for f in findings if f.relief is None and f.kind in _GRAVEST_FIRST]
     return min(lasting, key=lambda f: _GRAVEST_FIRST.index(f.kind), default=None)
+
+
+def aim_of(finding: Finding) -> tuple[int, ...]:
+    """Whom an action would be aimed at: the culprits, and the ends of slow links."""
+    return tuple(sorted({*finding.culprits, *(rank for link in finding.links for rank in link)}))
 
 
 def candidates_for(finding: Finding) -> tuple[Action, ...]:

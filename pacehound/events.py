@@ -934,6 +934,8 @@ class Decision:
         What the action would cost the job, in seconds.
     loss_s
         What the incident had cost by then, in seconds.
+    aimed_at
+        The ranks that were named by then, and the ends of the links; whoever is named later is decided about anew.
     taken
         False in observe mode, always.
 
@@ -949,11 +951,12 @@ class Decision:
     reason: str
     price_s: float
     loss_s: float
+    aimed_at: tuple[int, ...] = ()
     taken: bool = False
 
     def identity(self) -> str:
-        """Names (incident, action)."""
-        return event_id("decision", self.incident, self.action)
+        """Names (incident, action, whom it is aimed at)."""
+        return event_id("decision", self.incident, self.action, *self.aimed_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,20 @@ def test_where_nobody_is_named_nothing_is_aimed():
     assert (ignore.action, "nobody is named" in ignore.reason) == ("ignore", True)
 
 
+def test_what_was_decided_while_nobody_was_named_is_decided_anew_when_somebody_is():
+    unknown = finding(verdict="unknown", cause=None, culprits=(), candidates=(0, 1))
+    actuators = Actuators()
+    [first] = actuators.on_incident(with_loss(1.0, unknown))
+    assert "nobody is named" in first.reason
+    assert actuators.on_incident(with_loss(2.0, unknown, version=1)) == []
+    [named] = actuators.on_incident(with_loss(3.0, version=2))
+    assert (named.action, named.aimed_at) == ("ignore", (2,))
+    assert "below the 5 s" in named.reason
+    [more] = actuators.on_incident(with_loss(4.0, finding(culprits=(2,), links=((3, 7),)), version=3))
+    assert more.aimed_at == (2, 3, 7)
+    assert len({first.identity(), named.identity(), more.identity()}) == 3
+
+
 def test_calls_that_do_not_match_are_a_fault_of_the_program():
     [ignore] = decide(with_loss(1e6, finding(kind="hang", cause="H2")))
     assert "has to be corrected" in ignore.reason
