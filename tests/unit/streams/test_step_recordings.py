@@ -57,9 +57,31 @@ def recording(prefix):
     return log
 
 
+class Kept:
+    """A watch, and what it said after each row."""
+
+    def __init__(self, prefix):
+        self._watch = StepWatch(job=prefix)
+        self.said = []
+
+    @property
+    def planned(self):
+        return self._watch.planned
+
+    def update(self, row):
+        self.said.append(tuple(self._watch.update(row)))
+        return self.said[-1]
+
+
 @cache
+def heard(prefix):
+    """A recording is followed once for all tests: its answer, and what was said after each row."""
+    kept = Kept(prefix)
+    return follow(recording(prefix), kept), tuple(kept.said)
+
+
 def answer(prefix):
-    return follow(recording(prefix), StepWatch(job=prefix))
+    return heard(prefix)[0]
 
 
 def test_every_recording_is_asked_about():
@@ -162,13 +184,13 @@ def test_what_was_relieved_within_30_steps_did_not_last(prefix):
 def test_a_watch_that_is_stopped_anywhere_has_said_what_it_says_in_the_whole(prefix):
     """Nothing is said of what is still to come, nothing before it happened, and versions go on by one."""
     rows = list(rows_of(recording(prefix)))
-    whole, moved = StepWatch(job="j"), StepWatch(job="j")
+    _, in_the_whole = heard(prefix)
+    moved = StepWatch(job=prefix)
     versions, opened = {}, {}
-    for number, row in enumerate(rows):
+    for number, (row, said) in enumerate(zip(rows, in_the_whole, strict=True)):
         if number % max(len(rows) // 7, 1) == 3:
             moved = pickle.loads(pickle.dumps(moved))
-        said = whole.update(row)
-        assert moved.update(row) == said
+        assert tuple(moved.update(row)) == said
         for finding in said:
             assert finding.version == versions.get(finding.id, -1) + 1
             versions[finding.id] = finding.version
