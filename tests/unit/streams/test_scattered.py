@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -40,6 +41,26 @@ def incidents(events: Iterable[Event]) -> list[bytes]:
     return [encode(out) for event in events for out in pipeline.on_event(event) if isinstance(out, Incident)]
 
 
+@cache
+def known(fault: str) -> tuple[Event, ...]:
+    """The job as hosts tell it that know all members."""
+    return tuple(simulate(replace(TWO_HOSTS, faults=(FAULTS[fault],))).events())
+
+
+@cache
+def said_of_known(fault: str) -> tuple[bytes, ...]:
+    """What every other telling of that job must lead to."""
+    said = tuple(incidents(known(fault)))
+    assert said
+    return said
+
+
+@cache
+def healthy() -> tuple[Event, ...]:
+    """A healthy job of two hosts that know their own ranks alone."""
+    return tuple(by_places(simulate(replace(TWO_HOSTS, iterations=30)).events()))
+
+
 def late(events: Iterable[Event], host: str, by: int) -> list[Event]:
     """Each communicator's word of one host comes so many messages late; its own order is kept."""
     streams: dict[str, list[Event]] = {}
@@ -56,18 +77,14 @@ def late(events: Iterable[Event], host: str, by: int) -> list[Event]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_incidents_are_those_of_hosts_that_know_all_members(fault: str) -> None:
-    events = list(simulate(replace(TWO_HOSTS, faults=(FAULTS[fault],))).events())
-    scattered = list(by_places(events))
+    scattered = list(by_places(known(fault)))
     assert any(isinstance(event, Topology) and event.is_partial for event in scattered)
     assert any(isinstance(e, CallBatch) and (e.integers("peer") <= FIRST_PLACE).any() for e in scattered)
-    expected = incidents(events)
-    assert expected
-    assert incidents(scattered) == expected
+    assert tuple(incidents(scattered)) == said_of_known(fault)
 
 
 def test_a_host_that_comes_late_changes_nothing_that_is_said() -> None:
-    events = list(simulate(replace(TWO_HOSTS, faults=(FAULTS["slow"],))).events())
-    assert incidents(late(by_places(events), "node-1", 40)) == incidents(events) != []
+    assert tuple(incidents(late(by_places(known("slow")), "node-1", 40))) == said_of_known("slow")
 
 
 def test_launches_alone_are_enough_to_put_the_members_together() -> None:
@@ -80,7 +97,7 @@ class Scattered:
     """One communicator of ranks 0 and 4 on two hosts, in stage one."""
 
     def __init__(self) -> None:
-        events = list(by_places(simulate(replace(TWO_HOSTS, iterations=30)).events()))
+        events = healthy()
         count = Counter(e.communicator for e in events if isinstance(e, CallBatch) and e.ordinal < 1 << 20)
         partial = {e.communicator: e for e in events if isinstance(e, Topology) and e.is_partial}
         self.key = max(sorted(partial), key=lambda name: count[name])
@@ -150,14 +167,14 @@ def test_what_waits_is_bounded_and_what_is_dropped_counts_as_lost(monkeypatch: p
 
 
 def test_a_restarted_operator_goes_on_in_the_middle_of_waiting() -> None:
-    events = list(by_places(simulate(replace(TWO_HOSTS, faults=(FAULTS["killed"],))).events()))
+    events = list(by_places(known("killed")))
     pipeline = Pipeline(SETTINGS)
     out: list[bytes] = []
     for number, event in enumerate(late(events, "node-1", 40)):
         if number % 53 == 0:
             pipeline = Pipeline.restore(pipeline.snapshot())
         out += [encode(one) for one in pipeline.on_event(event) if isinstance(one, Incident)]
-    assert out == incidents(events) != []
+    assert tuple(out) == said_of_known("killed")
 
 
 def test_places_that_cannot_be_are_refused_and_change_nothing() -> None:
