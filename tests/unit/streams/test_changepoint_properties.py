@@ -121,7 +121,7 @@ def warm_up(times_s):
 
 
 @pytest.mark.parametrize("texture", [alternating, every_tenth, checkpoints, evaluations, warm_up])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=[pytest.mark.prove]) for seed in (2, 3))])
 def test_what_is_planned_is_silent_and_15_percent_in_it_are_found_within_24(texture, seed):
     times_s = jittered(seed)
     texture(times_s)
