@@ -1,22 +1,25 @@
-"""The control groups of a process, by controller."""
+"""Where the kernel keeps what it counts of a process's control groups."""
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 
-def control_groups(pid: int, proc: Path) -> list[tuple[frozenset[str], PurePosixPath]]:
-    """Controllers and group, a path without a leading slash; version 2 names no controller.
+def control_groups(pid: int, controller: str, proc: Path, groups: Path) -> list[Path]:
+    """The folders under `groups` in which a controller tells of a process; nothing where /proc does not say.
 
-    Nothing where /proc does not tell.
+    In version 1 a controller has a tree of its own, in version 2 all share one.
     """
     try:
         text = (proc / str(pid) / "cgroup").read_text(errors="replace")
     except OSError:
         return []
-    found = []
+    folders = []
     for line in text.splitlines():
         _, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
-        found.append((frozenset(controllers.split(",")) - {""}, PurePosixPath(group.lstrip("/"))))
-    return found
+        if controllers == "":
+            folders.append(groups / group.lstrip("/"))
+        elif controller in controllers.split(","):
+            folders.append(groups / controller / group.lstrip("/"))
+    return folders

@@ -11,6 +11,9 @@ from collector.rank_process import RankProcess
 from collector.vitals.control_groups import control_groups
 from collector.vitals.nics import SYS
 
+_FILES = ("memory.events", "memory.oom_control")
+"""Of version 2, of version 1."""
+
 _OOM_KILL = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
@@ -42,16 +45,12 @@ class OomKills:
         return sum(max(_kills(path) - first, 0) for path, first in self._first.items())
 
     def _follow(self, pid: int) -> None:
-        for controllers, group in control_groups(pid, self._proc):
-            if not controllers:
-                path = self._groups / group / "memory.events"
-            elif "memory" in controllers:
-                path = self._groups / "memory" / group / "memory.oom_control"
-            else:
-                continue
-            if _kills(path) >= 0:
-                self._first.setdefault(path, _kills(path))
-                return
+        for folder in control_groups(pid, "memory", self._proc, self._groups):
+            for name in _FILES:
+                path = folder / name
+                if _kills(path) >= 0:
+                    self._first.setdefault(path, _kills(path))
+                    return
         host = self._proc / "vmstat"
         if _kills(host) >= 0:
             self._first.setdefault(host, _kills(host))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from collector.processes import PROC
 from collector.rank_process import RankProcess
@@ -91,12 +91,8 @@ class Processors:
         return tuple(readings)
 
     def _quotas_of(self, process: RankProcess) -> _Quotas:
-        for controllers, group in control_groups(process.pid, self._proc):
-            if not controllers:
-                return _Quotas(self._groups, group)
-            if "cpu" in controllers:
-                return _Quotas(self._groups / "cpu", group)
-        return _Quotas(self._groups, PurePosixPath())
+        folders = control_groups(process.pid, "cpu", self._proc, self._groups)
+        return _Quotas(folders[0] if folders else self._groups, self._groups)
 
 
 class _Threads:
@@ -148,9 +144,9 @@ class _Threads:
 class _Quotas:
     """How long a control group, or one that it lies in (the most of them), was out of quota since the first look."""
 
-    def __init__(self, root: Path, group: PurePosixPath) -> None:
-        paths = [root / part / "cpu.stat" for part in (group, *group.parents)]
-        self._first_ns = {path: ns for path in dict.fromkeys(paths) if (ns := _throttled_ns(path)) is not None}
+    def __init__(self, group: Path, root: Path) -> None:
+        paths = [folder / "cpu.stat" for folder in (group, *group.parents) if folder.is_relative_to(root)]
+        self._first_ns = {path: ns for path in paths if (ns := _throttled_ns(path)) is not None}
 
     def throttled_ns(self) -> int:
         grown = [(_throttled_ns(path) or 0) - first_ns for path, first_ns in self._first_ns.items()]
