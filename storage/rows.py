@@ -219,16 +219,18 @@ def _vitals(vitals: HostVitals) -> list[Row]:
         *(_nic(nic) for nic in vitals.nics),
         *(_socket(socket) for socket in vitals.sockets),
         *(_rank_processors(reading) for reading in vitals.rank_processors),
-        {"kind": "host", "name": "", "ranks": [], "state": "", "numbers": {"oom_kills": vitals.oom_kills}},
+        _of_host("host", {"oom_kills": vitals.oom_kills}),
     ]
     if vitals.processors is not None:
-        readings.append(
-            {"kind": "processors", "name": "", "ranks": [], "state": "", "numbers": asdict(vitals.processors)}
-        )
+        readings.append(_of_host("processors", asdict(vitals.processors)))
     if vitals.agent is not None:
-        readings.append({"kind": "agent", "name": "", "ranks": [], "state": "", "numbers": asdict(vitals.agent)})
+        readings.append(_of_host("agent", asdict(vitals.agent)))
     same = {"job": vitals.job, "attempt": vitals.attempt, "host": vitals.host, "time_ns": vitals.time_ns}
     return [{**same, **reading, "numbers": list(reading["numbers"].items())} for reading in readings]
+
+
+def _of_host(kind: str, numbers: Mapping[str, Any]) -> Row:
+    return {"kind": kind, "name": "", "ranks": [], "state": "", "numbers": numbers}
 
 
 def _gpu(gpu: GpuReading) -> Row:
