@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from actuators.app import Actuators
+from actuators.decide import decide
 from pacehound.bus import Message, Place
 from pacehound.events import Decision, Incident
 from pacehound.routing import Event
@@ -19,31 +19,29 @@ Decided = Callable[[int], Iterable[Decision]]
 
 
 class ActuatorWorker:
-    """One `Actuators` per partition, with the memory of whoever had the partition before."""
+    """Each partition has the memory of whoever had it before.
+
+    Unlike `Actuators`, which forgets an incident that is closed: in a log its open versions may come again after that.
+    """
 
     kinds: tuple[type, ...] = (Incident,)
 
     def __init__(self, decided: Decided) -> None:
         self._decided = decided
-        self._actuators: dict[int, Actuators] = {}
-        # `Actuators` forgets an incident that is closed; in a log its open versions may come again after that.
         self._said: dict[int, set[str]] = {}
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """The decisions that this version of an incident adds."""
         assert isinstance(event, Incident)
         partition = message.partition
-        if partition not in self._actuators:
-            decided = list(self._decided(partition))
-            self._said[partition] = {decision.identity() for decision in decided}
-            self._actuators[partition] = Actuators(decided=decided)
+        if partition not in self._said:
+            self._said[partition] = {decision.identity() for decision in self._decided(partition)}
         said = self._said[partition]
-        new = [one for one in self._actuators[partition].on_incident(event) if one.identity() not in said]
+        new = [decision for decision in decide(event) if decision.identity() not in said]
         said.update(decision.identity() for decision in new)
         return list(new)
 
     def on_revoked(self, places: list[Place]) -> None:
         """Somebody else goes on there."""
         for _, partition in places:
-            self._actuators.pop(partition, None)
             self._said.pop(partition, None)
