@@ -45,13 +45,31 @@ class _Rates:
     stolen: float
 
 
+class _Kept:
+    """The readings of one host that are kept."""
+
+    def __init__(self) -> None:
+        self._recent: deque[_Reading] = deque(maxlen=RECENT)
+        self._older: deque[_Reading] = deque(maxlen=OLDER)
+        self._overflown = 0
+
+    def add(self, reading: _Reading) -> None:
+        if len(self._recent) == RECENT:
+            if self._overflown % THINNED == 0:
+                self._older.append(self._recent[0])
+            self._overflown += 1
+        self._recent.append(reading)
+
+    def comparable(self) -> list[_Reading]:
+        """Those of the ranks that are there now, the oldest first."""
+        return [reading for reading in (*self._older, *self._recent) if reading.ranks == self._recent[-1].ranks]
+
+
 class ProcessorBook:
     """The last readings of each host."""
 
     def __init__(self) -> None:
-        self._recent: dict[str, deque[_Reading]] = {}
-        self._older: dict[str, deque[_Reading]] = {}
-        self._overflown: dict[str, int] = {}
+        self._hosts: dict[str, _Kept] = {}
 
     def on_vitals(self, vitals: HostVitals) -> None:
         """What a host has read of its processors."""
@@ -66,13 +84,7 @@ class ProcessorBook:
             ranks=tuple(one.rank for one in told),
             counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in told], np.int64),
         )
-        recent = self._recent.setdefault(vitals.host, deque(maxlen=RECENT))
-        if len(recent) == RECENT:
-            overflown = self._overflown.get(vitals.host, 0)
-            if overflown % THINNED == 0:
-                self._older.setdefault(vitals.host, deque(maxlen=OLDER)).append(recent[0])
-            self._overflown[vitals.host] = overflown + 1
-        recent.append(reading)
+        self._hosts.setdefault(vitals.host, _Kept()).add(reading)
 
     def shortages(self, ranks: Iterable[int], since_ns: int, min_share: float) -> dict[int, str]:
         """Those of some ranks that get less of the processors since then, each with a sentence.
@@ -89,12 +101,11 @@ class ProcessorBook:
         """
         asked = frozenset(ranks)
         found: dict[int, str] = {}
-        for host in sorted(self._recent):
-            kept = [*self._older.get(host, ()), *self._recent[host]]
+        for host in sorted(self._hosts):
+            kept = self._hosts[host].comparable()
             members = kept[-1].ranks
             if asked.isdisjoint(members):
                 continue
-            kept = [reading for reading in kept if reading.ranks == members]
             before = _rates([reading for reading in kept if reading.time_ns < since_ns])
             now = _rates([reading for reading in kept if reading.time_ns >= since_ns])
             if before is None or now is None:

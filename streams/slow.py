@@ -217,10 +217,9 @@ class SlowWatch:
             old.culprits,
             old.links,
         )
-        if is_same and found.short_of_processors and not old.short_of_processors:
-            is_same = False  # the same answer, and now its reason
+        has_its_reason = bool(found.short_of_processors) and not old.short_of_processors
         # What was seen at first stands: later iterations in which the fault fades do not clear whom it named.
-        if is_same or ((old.culprits or old.links) and not (found.culprits or found.links)):
+        if (is_same and not has_its_reason) or ((old.culprits or old.links) and not (found.culprits or found.links)):
             return []
         version = episode.said.version + 1
         if found.kind == "change":
