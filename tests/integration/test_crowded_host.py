@@ -34,30 +34,12 @@ def test_a_rank_whose_processor_is_taken_by_other_work_is_named_with_the_reason(
         print(f"crowded host, run {number + 1}: {crowded(folder)}")
 
 
-def quiet_job(folder: Path) -> realjob.Run:
-    """A job that goes on, after so many iterations that nothing has disturbed: in one of three attempts."""
-    for number in range(3):
-        attempt = folder / f"run-{number}"
-        attempt.mkdir()
-        run = realjob.start(attempt, realjob.torchrun(folder, ranks=2, script=JOB))
-        try:
-            realjob.until("quiet iterations", lambda run=run: run.iterations_seen() >= QUIET_ITERATIONS, 120)
-        except AssertionError:
-            run.stop()
-            raise
-        rows = run.live_sql("SELECT step_time_s FROM iterations WHERE step >= 20 ORDER BY step")
-        if number == 2 or realjob.is_steady([float(row["step_time_s"]) for row in rows]):
-            break
-        print(f"run {number + 1} was disturbed")
-        run.stop()
-    return run
-
-
 def crowded(folder: Path) -> str:
     """One run in which three busy processes come to the processor of rank 1; a line of figures."""
-    run = quiet_job(folder)
+    run = realjob.start(folder, realjob.torchrun(folder, ranks=2, script=JOB))
     others: list[subprocess.Popen[bytes]] = []
     try:
+        realjob.until("quiet iterations", lambda: run.iterations_seen() >= QUIET_ITERATIONS, 120)
         processor = sorted(os.sched_getaffinity(0))[1]
         others += [busy_on(processor) for _ in range(3)]
         reasoned = realjob.until("the reason", lambda: with_the_reason(run), 90)
