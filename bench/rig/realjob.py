@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,6 +191,17 @@ def until(what: str, condition: Any, timeout_s: float, poll_s: float = 1.0) -> A
             return value
         assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
         time.sleep(poll_s)
+
+
+MOST_ATTEMPTS = 3
+
+
+def attempts(folder: Path) -> Iterator[Path]:
+    """A folder for each attempt at an undisturbed run, for the machine is not ours alone; who has one breaks off."""
+    for number in range(MOST_ATTEMPTS):
+        attempt = folder / f"attempt-{number}"
+        attempt.mkdir(parents=True)
+        yield attempt
 
 
 def is_steady(times: Sequence[float], window: int = 20, within: float = 0.1) -> bool:

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from bench.rig import realjob
 from collector.operations import operations_of
 from collector.ring_set import Refused, RingSet
 from collector.waiting import Intake
@@ -29,7 +30,6 @@ from streams.whatif.tensor_groups import NO_GROUPS, TensorGroups
 TURN_STEPS, TURNS, EVERY = 8, 3, 2
 """The factors take turns: while the machine becomes slower or faster by itself, it does so for all of them."""
 STEPS = TURN_STEPS * TURNS
-MOST_RUNS = 3
 
 Made = TypeVar("Made")
 
@@ -42,7 +42,7 @@ class Runs(Generic[Made]):
         self._made: list[Made] = []
 
     def __iter__(self) -> Iterator[Made]:
-        for number in range(MOST_RUNS):
+        for number in range(realjob.MOST_ATTEMPTS):
             if number == len(self._made):
                 self._made.append(self._run())
             yield self._made[number]

@@ -22,22 +22,19 @@ REPEATS = [
 ]
 
 
-MOST_RUNS = 3
-"""A run that something else on the machine has disturbed, by the script's own log, proves nothing: it is repeated."""
-
-
 def run_undisturbed(folder: Path, timeout_s: float, steady: Sequence[slice], *arguments: object) -> realjob.Run:
-    """A whole run of the script, undisturbed in these parts of it; its log is the file `steps.csv`."""
+    """A whole run of the script; its log is the file `steps.csv`.
+
+    One that something else on the machine has disturbed in these parts, by that log, proves nothing: it is repeated.
+    """
     steps = folder / "steps.csv"
-    for number in range(MOST_RUNS):
-        attempt = folder / f"run-{number}"
-        attempt.mkdir()
+    for attempt in realjob.attempts(folder):
         run = realjob.start(attempt, realjob.torchrun(*arguments, "--csv", steps))
         assert run.wait(timeout_s) == 0, run.text()
         times = realjob.script_steps(steps)
         if all(realjob.is_steady(times[part]) for part in steady):
             break
-        print(f"run {number + 1} was disturbed")
+        print(f"{attempt.name} was disturbed")
     return run
 
 
