@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from actuators.decide import Mode, decide
-from pacehound.events import Decision, Incident
+from pacehound.model.events import Decision, Incident
 
 
 class Actuators:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from actuators.prices import AFTER_EXIT, HELPS, HOPELESS_AFTER_S, IGNORE, Action
-from pacehound.events import Decision, Finding, Incident
+from pacehound.model.events import Decision, Finding, Incident
 
 Mode = Literal["observe"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pacehound.events import Cause
+from pacehound.model.events import Cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterator
 
 from actuators.worker import ActuatorWorker
-from pacehound import codec
 from pacehound.bus.kafka_reader import read_to_end
-from pacehound.engine.process import run_worker
 from pacehound.errors import RejectedMessage
-from pacehound.events import Decision
+from pacehound.model import codec
+from pacehound.model.events import Decision
+from pacehound.model.topics import DECISIONS, INCIDENTS
+from pacehound.runtime.process import run_worker
 from pacehound.settings import KafkaSettings, Settings
-from pacehound.topics import DECISIONS, INCIDENTS
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 from actuators.decide import decide
 from pacehound.bus import Message, Place
-from pacehound.events import Decision, Incident
-from pacehound.routing import Event
+from pacehound.model.events import Decision, Incident
+from pacehound.model.routing import Event
 
 Decided = Callable[[int], Iterable[Decision]]
 """What was decided about the incidents of a partition so far."""

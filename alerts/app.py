@@ -14,7 +14,7 @@ from alerts.rules import Ruling, rule
 from alerts.sinks.webhook import Webhook
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import Unavailable
-from pacehound.events import Incident
+from pacehound.model.events import Incident
 from pacehound.settings import AlertSettings
 
 logger = logging.getLogger(__name__)

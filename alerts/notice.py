@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from pacehound.events import Finding, Incident
-from pacehound.identity import event_id
+from pacehound.model.events import Finding, Incident
+from pacehound.model.identity import event_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Sink(Protocol):
 def summary(incident: Incident) -> str:
     """One line for a person.
 
-    >>> from pacehound.events import Instant
+    >>> from pacehound.model.events import Instant
     >>> slow = Finding(id="f", job="j", attempt=0, kind="slow", verdict="culprit", cause="S1", culprits=(2,),
     ...                onset=Instant(step=200, time_ns=0), magnitude=0.4)
     >>> summary(Incident(id="i", version=0, job="j", attempt=0, time_ns=0, state="open", opened_ns=0, findings=(slow,)))

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from pacehound.events import Finding, Incident
+from pacehound.model.events import Finding, Incident
 
 Reason = Literal["new state", "already sent", "only planned", "wakes nobody", "over before anybody was told"]
 

@@ -9,18 +9,18 @@ from alerts.sinks.alertmanager import Alertmanager
 from alerts.sinks.several import Several
 from alerts.sinks.webhook import Webhook
 from alerts.worker import AlertWorker
-from pacehound import codec
 from pacehound.bus import Message
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import begin_at, read_to_end, starts_and_ends
-from pacehound.engine.letters import letter_of
-from pacehound.engine.loop import FLUSH_S
-from pacehound.engine.process import Process, run_worker
 from pacehound.errors import InvalidSetting, RejectedMessage
-from pacehound.events import Incident, Notification
-from pacehound.routing import route
+from pacehound.model import codec
+from pacehound.model.events import Incident, Notification
+from pacehound.model.routing import route
+from pacehound.model.topics import INCIDENTS, NOTIFICATIONS
+from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.event_loop import FLUSH_S
+from pacehound.runtime.process import Process, run_worker
 from pacehound.settings import AlertSettings, KafkaSettings, Settings
-from pacehound.topics import INCIDENTS, NOTIFICATIONS
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from alerts.rules import rule
 from pacehound.bus import Message, Place
 from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage, Unavailable
-from pacehound.events import Incident, Notification
-from pacehound.metric_names import NOTICES
-from pacehound.routing import Event
-from pacehound.telemetry import Telemetry
+from pacehound.model.events import Incident, Notification
+from pacehound.model.routing import Event
+from pacehound.runtime.metric_names import NOTICES
+from pacehound.runtime.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The two detectors that Falcon compares itself with (section 7.2), with the face of `streams.step_watch.StepWatch`."""
+"""The two detectors that Falcon (section 7.2) compares itself with, shaped like our `StepWatch`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import statistics
 from bisect import bisect_left, insort
 from collections import deque
 
-from pacehound.events import Finding, Instant
-from streams.bocd import RunLengthPosterior
-from streams.step_watch import StepTime
+from pacehound.model.events import Finding, Instant
+from streams.level.bocd import RunLengthPosterior
+from streams.level.step_watch import StepTime
 
 _LEARN_STEPS = 24
 _SHORT = 5  # a run of so many steps has just begun

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from streams.bocd import HAZARD, MAX_RUN
+from streams.level.bocd import HAZARD, MAX_RUN
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -15,7 +15,7 @@ _ALPHA_0 = 2.0
 
 
 class DenseBocd:
-    """The same model as `streams.bocd.RunLengthPosterior`, every run length of every series at every step.
+    """The same model as `streams.level.bocd.RunLengthPosterior`, every run length of every series at every step.
 
     Densities are taken in logarithms and nothing is given up. It is the posterior alone: no noise, no verification.
 

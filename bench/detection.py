@@ -17,12 +17,12 @@ from bench.exactness import Exactness, compare
 from bench.recordings import read, recordings
 from bench.root_cause_page import verdict_section
 from bench.scoreboard_page import Recorded, Wrong, expected_words, page, said_words
-from pacehound.events import Finding
-from simulator.step_times import POPULATIONS
-from streams import step_watch
-from streams.evaluate import ONSET_WITHIN, Score, score
-from streams.step_series import Watch, rows_of
-from streams.step_watch import StepTime
+from pacehound.model.events import Finding
+from simulator.suites.step_times import POPULATIONS
+from streams.level import step_watch
+from streams.level.step_series import Watch, rows_of
+from streams.level.step_watch import StepTime
+from streams.scoring.evaluate import ONSET_WITHIN, Score, score
 
 SEEDS = (0, 1, 2)
 WORKERS = 2

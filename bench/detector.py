@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.dense_bocd import DenseBocd
-from simulator.step_times import Noise
-from streams.changepoint import ChangepointDetector, ChangepointDetectors
-from streams.level_series import SERIES
+from simulator.suites.step_times import Noise
+from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
+from streams.level.level_series import SERIES
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -52,7 +52,7 @@ VARIANTS: dict[str, dict[str, bool]] = {
 _FIRST_UPDATE = """
 import time
 import numpy as np
-from streams.changepoint import ChangepointDetector, ChangepointDetectors
+from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
 before_s = time.process_time()
 ChangepointDetector().update(0, 0, 0.1)
 ChangepointDetectors(2).update(0, 0, np.full(2, 0.1))

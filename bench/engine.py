@@ -23,19 +23,19 @@ from bench.rig.broker import Broker, free_ports
 from bench.rig.engine import Engine
 from bench.rig.flushes import flushed_every
 from bench.rig.from_log import ordered
-from pacehound import codec, topics
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.bus.kafka_state import kafka_state
-from pacehound.calls import CallBatch
 from pacehound.clock import SystemClock
-from pacehound.engine.feed import due_ns, feed
-from pacehound.engine.pulse import Pulse
-from pacehound.engine.scrape import scrape
 from pacehound.errors import Unavailable
-from pacehound.metric_names import EVENTS_IN, WRITER_ROWS, Metric
-from pacehound.routing import Event
-from pacehound.topology import Layout
+from pacehound.model import codec, topics
+from pacehound.model.calls import CallBatch
+from pacehound.model.routing import Event
+from pacehound.model.topology import Layout
+from pacehound.runtime.feed import due_ns, feed
+from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.metric_names import EVENTS_IN, WRITER_ROWS, Metric
+from pacehound.runtime.scrape import scrape
 from simulator.faults import SlowCompute
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES

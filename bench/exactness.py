@@ -1,12 +1,12 @@
-"""Does giving up improbable run lengths (`streams.bocd.PRUNE`) change a verdict? Each series is followed both ways."""
+"""Does giving up improbable run lengths (`bocd.PRUNE`) change a verdict? Each series is followed twice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pacehound.steps import StepLog
-from streams.changepoint import ChangepointDetector
+from pacehound.model.step_log import StepLog
+from streams.level.changepoint import ChangepointDetector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from pacehound.calls import OP_CODE, Sees
-from pacehound.events import OpenCall, Progress, RankProgress, Topology
-from pacehound.rounds import Rounds
+from pacehound.model.calls import OP_CODE, Sees
+from pacehound.model.events import OpenCall, Progress, RankProgress, Topology
+from pacehound.model.rounds import Rounds
+from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from pacehound.topology import Layout
-from streams.attribution.attribute import attribute
-from streams.attribution.records import IterationRecord
-from streams.attribution.scene import Scene
-from streams.clocks import ClockOffsets, HostClocks
-from streams.critical_path import RoundIndex, Stretch, TransferKey
-from streams.hang import HangWatch
-from streams.rates import RateBook
-from streams.slow_rounds import SlowRounds
-from streams.transfers import TransferBook
+from streams.hang.hang_watch import HangWatch
+from streams.rounds.clocks import ClockOffsets, HostClocks
+from streams.slow.attribution.attribute import attribute
+from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.records import IterationRecord
+from streams.slow.critical_path import RoundIndex, Stretch, TransferKey
+from streams.slow.rates import RateBook
+from streams.slow.slow_rounds import SlowRounds
+from streams.slow.transfer_times import TransferBook
 
 LAYOUTS = (Layout(tp=2, dp=4, pp=2), Layout(tp=8, dp=64, pp=8), Layout(tp=8, dp=256, pp=8))
 REPEATS = 7

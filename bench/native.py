@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collector.control_block import ControlBlock, TimingPhase
-from collector.sources.rings import RingReader
+from collector.agent.control_block import ControlBlock, TimingPhase
+from collector.calls.rings import RingReader
 from pacehound.clock import ClockPair
 from pacehound.instrument import profiler, shim
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.rounds import Rounds
+from pacehound.model.rounds import Rounds
+from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from pacehound.topology import Layout
 from simulator.job import JobSpec, simulate
-from streams.period import PeriodTracker, token
 from streams.pipeline import Pipeline
-from streams.recurring import RecurringIterations
+from streams.rounds.period import PeriodTracker, token
+from streams.rounds.recurring import RecurringIterations
 
 PERIODS = (8, 500, 5_000, 50_000)
 BATCHES = (125, 1_450, 10_000)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pacehound.calls import CallBatch
-from pacehound.codec import decode, encode
+from pacehound.model.calls import CallBatch
+from pacehound.model.codec import decode, encode
+from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from pacehound.topology import Layout
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from collector.sources.step_logs.recognise import read_step_logs
-from pacehound.steps import StepLog
-from pacehound.truth_file import LogTruth, TruthFile
+from collector.importers.step_logs.recognise import read_step_logs
+from pacehound.model.step_log import StepLog
+from pacehound.model.truth.file import LogTruth, TruthFile
 
 SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 FOLDER = SHARED / "data" / "iter"

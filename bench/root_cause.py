@@ -17,9 +17,9 @@ from typing import Any
 from bench.root_cause_page import section, with_section
 from pacehound.settings import HangSettings, Settings
 from simulator.job import simulate
-from simulator.root_cause_jobs import SCENARIOS, SOURCES, SUSPECT_AFTER_S, RootCauseCase, case_of, large_cases
-from streams.verdicts import Outcome, VerdictScore, outcome_of
-from streams.whole_job import findings_of_job
+from simulator.suites.root_cause_jobs import SCENARIOS, SOURCES, SUSPECT_AFTER_S, RootCauseCase, case_of, large_cases
+from streams.scoring.verdicts import Outcome, VerdictScore, outcome_of
+from streams.scoring.whole_job import findings_of_job
 
 SEEDS = 12 * len(SCENARIOS)
 """Of each row: every scenario comes up twelve times."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from streams.verdicts import VerdictScore
+from streams.scoring.verdicts import VerdictScore
 
 HEADING = "## Root cause\n"
 
@@ -16,8 +16,8 @@ Written by
 
 which simulates jobs with one cause each, at 16 to 64 ranks ({seeds} seeds per row), and hands what each source would
 have seen to the whole pipeline. Half of the jobs have clocks that are up to 50 ms off, half have lost 5 % of their
-rows. What is injected, and per source which cases must be named and why, is said in `simulator/root_cause_jobs.py`; how
-a case is scored in `streams/verdicts.py`.
+rows. What is injected, and per source which cases must be named and why, is said in
+`simulator/suites/root_cause_jobs.py`; how a case is scored in `streams/scoring/verdicts.py`.
 
 *must* counts the cases whose source shows enough, *named* those of them with the right class and exactly the right
 ranks and links. *wrong class* and *wrong word* have the right ranks and links; *suspected* names others as suspected;

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.exactness import Exactness
-from pacehound.events import Finding
-from pacehound.step_truth import StepTruth
-from simulator.step_times import POPULATIONS
-from streams.evaluate import Score
+from pacehound.model.events import Finding
+from pacehound.model.truth.steps import StepTruth
+from simulator.suites.step_times import POPULATIONS
+from streams.scoring.evaluate import Score
 
 _HEADER = """\
 # Scoreboard
@@ -19,8 +19,9 @@ Written by
     python -m bench detection
 
 which runs every detector over {recordings} recordings of real training runs and over synthetic jobs (seeds {seeds}).
-What counts as found, as a false alarm, as a repeat or as excused is said in `streams/evaluate.py`, what the synthetic
-jobs are made of in `simulator/step_times.py`, and the answers about the recordings stand in `bench/recordings.json`.
+What counts as found, as a false alarm, as a repeat or as excused is said in `streams/scoring/evaluate.py`,
+what the synthetic jobs are made of in `simulator/suites/step_times.py`, and the answers about the recordings stand in
+`bench/recordings.json`.
 The same figures are in the JSON that the command writes. Nothing here depends on the speed of a machine.
 
 - *sliding window*: a median of 10 steps that is 10 % off the median of 500.
@@ -76,9 +77,9 @@ row for 50 steps; a change can then be told no more finely.
 _EXACT = """\
 ## The exact posterior
 
-BOCD gives up run lengths that have become improbable (`PRUNE` in `streams/bocd.py`). Every series below was followed
-with the whole posterior, too (`ChangepointDetector(exact=True)`), and the changes compared: their kind, their first
-step and the step at which they were said.
+BOCD gives up run lengths that have become improbable (`PRUNE` in `streams/level/bocd.py`). Every series below was
+followed with the whole posterior, too (`ChangepointDetector(exact=True)`), and the changes compared: their kind,
+their first step and the step at which they were said.
 
 | series | changes | series with any difference |
 |--:|--:|--:|
@@ -166,7 +167,7 @@ class Recorded:
 def expected_words(truth: StepTruth) -> str:
     """The true changes of a series.
 
-    >>> from pacehound.step_truth import TrueChange
+    >>> from pacehound.model.truth.steps import TrueChange
     >>> change = TrueChange(kind="slow", onset=2800, end=3500, magnitude=0.1)
     >>> expected_words(StepTruth(first_step=0, last_step=9000, changes=(change,)))
     'slow from 2,800 to 3,500 (+10 %)'

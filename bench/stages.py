@@ -15,21 +15,21 @@ from typing import Any
 
 from bench.engine import LAYOUTS
 from bench.rig.flushes import flushed_every
-from pacehound import codec, topics
 from pacehound.bus import Message, Place
 from pacehound.bus.kafka_sender import joined
-from pacehound.calls import CallBatch
 from pacehound.clock import SystemClock
-from pacehound.routing import Event, route
+from pacehound.model import codec, topics
+from pacehound.model.calls import CallBatch
+from pacehound.model.routing import Event, route
+from pacehound.model.topics import Topic
+from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
-from pacehound.telemetry import Telemetry
-from pacehound.topics import Topic
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
-from streams.partition import SnapshotReader
+from streams.kafka.partition import SnapshotReader
+from streams.kafka.worker import INPUTS, Worker
 from streams.warm_up import warm_up
-from streams.worker import INPUTS, Worker
 
 CASES = ((16, 1, 300), (16, 8, 300), (256, 1, 20), (256, 8, 40), (4_096, 1, 2))
 """Ranks, flush in seconds, iterations."""

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from pacehound.bus import Message
-from pacehound.calls import DTYPE_CODE, OP_CODE, CallBatch
 from pacehound.clock import SystemClock
-from pacehound.codec import encode
+from pacehound.model.calls import DTYPE_CODE, OP_CODE, CallBatch
+from pacehound.model.codec import encode
 from storage import schemas
+from storage.block_boundaries import Cuts
 from storage.blocks import BLOCK_OFFSETS, Span
 from storage.client import Store
-from storage.cuts import Cuts
 from storage.gather import gather
 from storage.rows import calls_table
 from storage.writer import Writer

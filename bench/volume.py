@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pacehound.calls import CallBatch
-from pacehound.codec import encode
-from pacehound.topology import Layout
+from pacehound.model.calls import CallBatch
+from pacehound.model.codec import encode
+from pacehound.model.topology import Layout
 from simulator.job import JobSpec, simulate
 from storage import schemas
 from storage.client import Store

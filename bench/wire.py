@@ -6,9 +6,9 @@ import gzip
 import time
 from typing import Any
 
-from pacehound.calls import CallBatch
-from pacehound.codec import decode, encode
-from pacehound.topology import Layout
+from pacehound.model.calls import CallBatch
+from pacehound.model.codec import decode, encode
+from pacehound.model.topology import Layout
 from simulator.job import JobSpec, simulate
 
 SIZES = (1, 10, 100, 1_450, 10_000)

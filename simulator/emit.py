@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pacehound.events import (
+from pacehound.model.events import (
     CHECKPOINT_BEGIN,
     CHECKPOINT_END,
     EVALUATION_BEGIN,
@@ -19,15 +19,15 @@ from pacehound.events import (
     Tick,
     Topology,
 )
-from pacehound.routing import Event, host_stream
+from pacehound.model.routing import Event, host_stream
 from simulator.groups import Communicator, communicators
 from simulator.host_calls import CommunicatorCalls
+from simulator.host_reports import FIRST_PID, Witness
 from simulator.host_stream import SECOND_NS, CallStream
 from simulator.observed import Observed, StateChange
 from simulator.source import DUMPED_AFTER
 from simulator.spec import JobSpec
 from simulator.timing import Timeline
-from simulator.witness import FIRST_PID, Witness
 
 _TICKS_AFTER_END = 10
 """Seconds for which somebody still says that time passes in the streams of hosts that are silent."""

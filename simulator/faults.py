@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pacehound.events import Cause, FindingKind, Instant, StackState
+from pacehound.model.events import Cause, FindingKind, Instant, StackState
 from simulator.program import CommunicatorKind
 
 
@@ -222,7 +222,7 @@ class ExpectedFinding:
     Attributes
     ----------
     kind, cause, culprits, links, victims
-        As in `pacehound.events.Finding`. A slow or dead link has no culprit rank; an exit has no cause, for the
+        As in `pacehound.model.events.Finding`. A slow or dead link has no culprit rank; an exit has no cause, for the
         state of the process says it all.
     onset, relief
         The first step that was affected and the first that was not any more (`None`: it lasts). A finding of

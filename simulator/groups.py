@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pacehound.identity import communicator_id
+from pacehound.model.identity import communicator_id
 from simulator.members import groups_of
 from simulator.program import CommunicatorKind
 from simulator.spec import JobSpec

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.calls import DTYPE_BYTES, DTYPE_CODE, OP_CODE, REDOPS, UNKNOWN_COUNT
+from pacehound.model.calls import DTYPE_BYTES, DTYPE_CODE, OP_CODE, REDOPS, UNKNOWN_COUNT
 from simulator.faults import SlowLink, WrongCall
 from simulator.groups import Communicator
 from simulator.links import slow_factors

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pacehound.calls import DIRECTIONS, DTYPES, OPS, REDOPS, CallBatch, Sees
-from pacehound.events import NEVER, OpenCall, PairProgress, Progress, RankProgress
+from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, CallBatch, Sees
+from pacehound.model.events import NEVER, OpenCall, PairProgress, Progress, RankProgress
 from simulator.groups import Communicator
 from simulator.host_calls import NO_DIRECTION, HostCalls
 from simulator.spec import JobSpec

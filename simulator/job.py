@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.routing import Event
+from pacehound.model.routing import Event
 from simulator import emit
 from simulator.faults import Truth
 from simulator.observed import Observed, observe

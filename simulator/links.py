@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.topology import Layout, ring_edges
+from pacehound.model.topology import Layout, ring_edges
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -22,7 +22,7 @@ class Groups:
 def groups_of(spec: JobSpec) -> Groups:
     """All groups, those of a single rank included.
 
-    >>> from pacehound.topology import Layout
+    >>> from pacehound.model.topology import Layout
     >>> groups_of(JobSpec(layout=Layout(tp=2, dp=2))).members["dp"]
     [(0, 2), (1, 3)]
     """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.topology import ring_edges
+from pacehound.model.topology import ring_edges
 from simulator.faults import DeadDevice
 from simulator.groups import Communicator
 from simulator.links import tree_edges

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.events import RunState
+from pacehound.model.events import RunState
 from simulator.faults import ExitRank, SilentHost, StuckRanks, WrongCall
 from simulator.program import Slot
 from simulator.source import HOST_OVERHEAD_S, launch_times

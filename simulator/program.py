@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pacehound.topology import Layout
+from pacehound.model.topology import Layout
 
 CommunicatorKind = Literal["world", "tp", "dp", "ep", "pp"]
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.calls import Sees
+from pacehound.model.calls import Sees
 from simulator.program import CommunicatorKind
 
 FloatArray = npt.NDArray[np.float64]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from pacehound.topology import Layout, ring_edges
+from pacehound.model.topology import Layout, ring_edges
 from simulator.faults import (
     DeadDevice,
     EveryNth,

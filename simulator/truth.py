@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.events import Cause, Instant
+from pacehound.model.events import Cause, Instant
 from simulator.faults import (
     DeadDevice,
     EveryNth,

@@ -13,8 +13,8 @@ Three things end a block that begins at offset `first`:
 The first two follow from the log and from `first` alone, so a replay finds them again. The third does not: which
 message was the last when the time was up is nowhere in the log. So no end is used before it is *decided*: written down
 in the store under (log, topic, partition, first), where the first to write is right and everybody else, a writer that
-was stopped for minutes and woke up among them, reads what was decided and keeps to it (`storage.cuts`). A block that
-is longer than what has been read is waited for.
+was stopped for minutes and woke up among them, reads what was decided and keeps to it (`storage.block_boundaries`).
+A block that is longer than what has been read is waited for.
 
 The ways that were not taken: to commit only whole blocks of fixed offsets and to leave the rest to the identity of
 rows (the tail of every partition would be there twice until a merge, and a quiet partition would be read again and

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from pacehound import codec
 from pacehound.bus import Message
-from pacehound.calls import CallBatch
 from pacehound.clock import Clock
-from pacehound.engine.letters import letter_of
 from pacehound.errors import RejectedMessage
-from pacehound.events import DeadLetter
-from pacehound.operations import Operations
-from pacehound.routing import Event
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import DeadLetter
+from pacehound.model.operations import Operations
+from pacehound.model.routing import Event
+from pacehound.runtime.dead_letter import letter_of
 from storage import schemas
 from storage.rows import Row, arrow_rows, calls_table, operations_table, rows_of
 

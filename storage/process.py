@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pacehound import topics
 from pacehound.bus import Place
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
 from pacehound.bus.kafka_topics import ensure_topics, log_name
-from pacehound.engine.process import started, when_available
+from pacehound.model import topics
+from pacehound.runtime.process import started, when_available
 from pacehound.settings import Settings
 from storage.client import Store
 from storage.service import WriterService

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from pacehound.errors import InvalidInput
-from pacehound.events import Decision, EarlierRun, Incident, LevelChange
+from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange
 from storage.client import Store
 
 E = TypeVar("E")

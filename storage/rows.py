@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pacehound.calls import CallBatch
 from pacehound.errors import InvalidEvent
-from pacehound.events import (
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import (
     Changepoint,
     DeadLetter,
     Decision,
@@ -36,8 +36,8 @@ from pacehound.events import (
     Topology,
     WhatIfPrice,
 )
-from pacehound.operations import OPTYPES, Operations
-from pacehound.routing import Event
+from pacehound.model.operations import OPTYPES, Operations
+from pacehound.model.routing import Event
 from storage import schemas
 
 Row = dict[str, Any]

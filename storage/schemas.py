@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pacehound.calls import CALL_SCHEMA
-from pacehound.operations import OPERATION_SCHEMA
+from pacehound.model.calls import CALL_SCHEMA
+from pacehound.model.operations import OPERATION_SCHEMA
 
 CALLS, BATCHES = "stored_calls", "stored_batches"
 TOPOLOGY, HOST_SAMPLES, MARKERS = "stored_topology", "stored_host_samples", "stored_markers"

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from pacehound import codec, topics
 from pacehound.bus import Message, Place
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import InvalidInput, Unavailable
-from pacehound.events import DeadLetter
-from pacehound.metric_names import (
+from pacehound.model import codec, topics
+from pacehound.model.events import DeadLetter
+from pacehound.model.routing import route
+from pacehound.model.topics import Topic
+from pacehound.runtime.metric_names import (
     LAST_BATCH,
     STORE_MESSAGES,
     WRITER_BLOCKS,
@@ -24,17 +26,15 @@ from pacehound.metric_names import (
     WRITER_ROWS,
     WRITER_WINDOWS,
 )
-from pacehound.routing import route
+from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import StoreSettings
-from pacehound.telemetry import Telemetry
-from pacehound.topics import Topic
+from storage.block_boundaries import Cuts
 from storage.blocks import BLOCK_BYTES, Block
 from storage.client import Store
-from storage.cuts import Cuts
 from storage.gather import Gathered
 from storage.gather_ahead import GatherAhead
+from storage.held_messages import Shelf
 from storage.retention import apply_retention
-from storage.shelf import Shelf
 from storage.windows import keep_due_windows
 from storage.writer import Writer
 
@@ -92,9 +92,9 @@ Subscribe = Callable[[Callable[[list[Place]], None]], PartitionedConsumer]
 class WriterService:
     """One writer; run as many as there are partitions, and the bus shares those among them.
 
-    For each block: decide where it ends (`storage.cuts`), insert with its token, publish what could not be stored,
-    commit. A step that fails leaves the block where it is; it is tried again, with a longer pause each time, and the
-    store is then asked whether everything is there. While the store is away, messages are read until
+    For each block: decide where it ends (`storage.block_boundaries`), insert with its token, publish what could
+    not be stored, commit. A step that fails leaves the block where it is; it is tried again, with a longer pause each
+    time, and the store is then asked whether everything is there. While the store is away, messages are read until
     `store.max_held_bytes` are held, and no further.
 
     Parameters

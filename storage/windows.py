@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
-from pacehound.events import Incident
+from pacehound.model.events import Incident
 from pacehound.settings import StoreSettings
 from storage import schemas
 from storage.client import Store

@@ -9,7 +9,7 @@ from pacehound.clock import Clock, SystemClock
 from storage.blocks import Span
 from storage.client import Store
 from storage.gather import Gathered, gather
-from storage.presence import missing_rows
+from storage.missing_rows import missing_rows
 
 
 class Writer:
@@ -52,7 +52,7 @@ class Writer:
         Parameters
         ----------
         span
-            The block, as decided (`storage.cuts`): the same offsets are the same block for every writer.
+            The block, as decided (`storage.block_boundaries`): the same offsets are the same block for every writer.
         gathered
             What its messages hold.
         log

@@ -9,12 +9,12 @@ from __future__ import annotations
 import pickle
 
 from pacehound import __version__
-from pacehound.events import Watermark
-from pacehound.rounds import Rounds
-from pacehound.routing import Event, host_stream, route
+from pacehound.model.events import Watermark
+from pacehound.model.rounds import Rounds
+from pacehound.model.routing import Event, host_stream, route
 from pacehound.settings import Settings
-from streams.stage_one import OpenStream, StageOne
-from streams.stage_two import StageTwo
+from streams.job.stage_two import StageTwo
+from streams.rounds.stage_one import OpenStream, StageOne
 
 MAX_ENDED_JOBS = 1_000
 """Jobs that are over and whose late messages are still recognised as such."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from pacehound.call_file import CallFile, FileEvent
-from pacehound.calls import CallBatch
-from pacehound.events import CallSignature, Finding, HostSample, HostVitals, Instant, Progress, Topology
-from pacehound.identity import event_id
-from streams.rootcause import HangScene, describe, root_cause
-from streams.signatures import packed_signatures, unpacked
-from streams.standings import Standings
-from streams.uneven import uneven_ranks
-from streams.waits import wait_graph
-from streams.witnesses import Witnesses
+from pacehound.model.call_file import CallFile, FileEvent
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import CallSignature, Finding, HostSample, HostVitals, Instant, Progress, Topology
+from pacehound.model.identity import event_id
+from streams.hang.host_reports import Witnesses
+from streams.hang.rank_progress import Standings
+from streams.hang.root_cause import HangScene, describe, root_cause
+from streams.hang.wait_graph import wait_graph
+from streams.rounds.signatures import packed_signatures, unpacked
+from streams.slow.imbalance import uneven_ranks
 
 
 @dataclass(slots=True)

@@ -12,7 +12,9 @@ def warm_up(*, prices: bool = True) -> None:
         The what-if analysis, too.
 
     """
-    from streams import communicator, level_series, path_walk
+    from streams.level import level_series
+    from streams.rounds import communicator
+    from streams.slow import path_walk
 
     communicator.warm_up()
     level_series.warm_up()

@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from collector.agent import Agent
-from collector.delivery import Outcome
-from collector.outbox import Outbox
-from collector.run_folder import RunFolder
-from pacehound import codec
-from pacehound.calls import CallBatch
+from collector.agent.daemon import Agent
+from collector.agent.delivery import Outcome
+from collector.agent.outbox import Outbox
+from collector.agent.run_folder import RunFolder
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
 from pacehound.settings import Settings
 
 

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 
-from pacehound import codec
 from pacehound.bus import Message
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
 from pacehound.bus.kafka_sender import joined
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.errors import BusFull
-from pacehound.events import DeadLetter, Finding, Incident
-from pacehound.routing import Event, route
+from pacehound.model import codec
+from pacehound.model.events import DeadLetter, Finding, Incident
+from pacehound.model.routing import Event, route
+from pacehound.model.topics import DEAD_LETTERS, FINDINGS, INCIDENTS, ITERATIONS
 from pacehound.settings import KafkaSettings
-from pacehound.topics import DEAD_LETTERS, FINDINGS, INCIDENTS, ITERATIONS
 
 RESULTS = (ITERATIONS, FINDINGS, INCIDENTS, DEAD_LETTERS)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pacehound.calls import CALL_SCHEMA, CallBatch
-from pacehound.events import Progress
-from pacehound.routing import Event, route
+from pacehound.model.calls import CALL_SCHEMA, CallBatch
+from pacehound.model.events import Progress
+from pacehound.model.routing import Event, route
 
 
 def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:

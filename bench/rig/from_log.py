@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pacehound import codec, topics
 from pacehound.bus import Message
 from pacehound.bus.kafka_reader import read_to_end
-from pacehound.events import Incident, Tick
+from pacehound.model import codec, topics
+from pacehound.model.events import Incident, Tick
+from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings, Settings
-from pacehound.topics import Topic
-from streams.partition import Stamp
-from streams.stage_one import StageOne
-from streams.stage_two import StageTwo
+from streams.job.stage_two import StageTwo
+from streams.kafka.partition import Stamp
+from streams.rounds.stage_one import StageOne
 
 Versions = dict[tuple[str, int], Incident]
 """Incidents by id and version, in the order in which they were said."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pacehound.cli.history import OwnedHistory
 from pacehound.errors import Unavailable
-from pacehound.head.client import live_owner
-from pacehound.history import OwnedHistory
+from pacehound.runtime.head.client import live_owner
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "examples" / "train_ddp.py"

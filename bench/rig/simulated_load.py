@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from bench.rig.from_log import Versions
 from pacehound.bus.kafka import KafkaProducer
-from pacehound.calls import CallBatch
 from pacehound.clock import SystemClock
-from pacehound.engine.feed import feed
-from pacehound.engine.pulse import Pulse
-from pacehound.events import Incident
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import Incident
+from pacehound.model.topology import Layout
+from pacehound.runtime.feed import feed
+from pacehound.runtime.liveness import Pulse
 from pacehound.settings import KafkaSettings, Settings
-from pacehound.topology import Layout
 from simulator.faults import SlowCompute
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES

@@ -1,4 +1,4 @@
-/* blake2b.h: BLAKE2b (RFC 7693) without a key, for ids that pacehound/identity.py computes with hashlib. */
+/* blake2b.h: BLAKE2b (RFC 7693) without a key, for ids that pacehound/model/identity.py computes with hashlib. */
 #ifndef PACEHOUND_BLAKE2B_H
 #define PACEHOUND_BLAKE2B_H
 

@@ -54,7 +54,7 @@ struct ph_frame_header {
 };
 
 /* Trace ID (section 5.1): communicator, operation counter, extension. 16 bytes as OpenTelemetry's, but not the same ones
- * (pacehound/identity.py hashes world ranks, which a plugin does not know of its peers). */
+ * (pacehound/model/identity.py hashes world ranks, which a plugin does not know of its peers). */
 struct ph_frame_trace {
     _Atomic uint64_t communicator; /* the first 8 bytes of its id; 0: the block is being filled, or never was */
     _Atomic uint64_t operation;

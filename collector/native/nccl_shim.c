@@ -15,7 +15,7 @@
 #include "real.h"
 #include "shim.h"
 
-/* Positions in OPS, DTYPES and REDOPS of pacehound/codes.py, the latter two by NCCL's own numbers. */
+/* Positions in OPS, DTYPES and REDOPS of pacehound/model/codes.py, the latter two by NCCL's own numbers. */
 enum { ALL_REDUCE = 1, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, ALL_TO_ALL, GATHER, SCATTER, SEND = 10, RECV };
 enum { SOURCE_SHIM = 2, NO_REDOP = -1, NO_PEER = -1, PREMUL_SUM = 6 };
 static const uint8_t dtypes[NCCL_DATA_TYPES] = {1, 2, 4, 5, 6, 7, 8, 10, 11, 9, 12, 13};

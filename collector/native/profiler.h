@@ -10,7 +10,7 @@
 
 /* --- profiler_names.c: NCCL's names as codes, 0 where one is not known; can't fail ------------------------------ */
 
-uint8_t ph_code_of_function(const char *name);  /* position in OPS of pacehound/codes.py */
+uint8_t ph_code_of_function(const char *name);  /* position in OPS of pacehound/model/codes.py */
 uint8_t ph_code_of_datatype(const char *name);  /* DTYPES */
 uint8_t ph_code_of_algorithm(const char *name); /* ALGORITHMS */
 uint8_t ph_code_of_protocol(const char *name);  /* PROTOCOLS */

@@ -6,7 +6,7 @@
  * readable after the writer has died, at any instruction.
  *
  * The layout is shared by pacehound/instrument/ring.py (Python writer), pacehound/instrument/native/c10d_hooks.cpp
- * (C++ writer), collector/native/shim_ring.c (the NCCL shim) and collector/sources/rings.py (reader). The shim's files
+ * (C++ writer), collector/native/shim_ring.c (the NCCL shim) and collector/calls/rings.py (reader). The shim's files
  * are `<pid>-<tid>-s<n>.ring`, those of the NCCL profiler plugin `<pid>-<tid>-p<n>.ring`, for all may be in one process. All integers are little-endian.
  * Times are CLOCK_MONOTONIC nanoseconds; the agent maps them to Unix time by one clock pair per host and job.
  *
@@ -88,21 +88,21 @@ enum ph_marker {
 
 enum ph_direction { PH_NONE = 0, PH_SEND = 1, PH_RECV = 2 };
 
-/* 128 bytes. Codes of op, dtype and redop are positions in OPS, DTYPES and REDOPS of pacehound/calls.py.
+/* 128 bytes. Codes of op, dtype and redop are positions in OPS, DTYPES and REDOPS of pacehound/model/calls.py.
  * The 96 bytes behind `handle` are one of the bodies below. */
 struct ph_record {
     volatile uint64_t stamp;
     uint8_t kind; /* enum ph_record_kind */
     uint8_t reserved[3];
     uint32_t rank;        /* world rank of this process, when the record was written */
-    uint8_t handle[16];   /* communicator id: the 16 bytes that pacehound/identity.py:communicator_id gives in hex */
+    uint8_t handle[16];   /* communicator id: the 16 bytes that pacehound/model/identity.py:communicator_id gives in hex */
     union {
         struct {          /* PH_LAUNCH, PH_COMPLETE */
             uint8_t op, dtype, redop, direction;
-            uint8_t flags, source; /* position in SOURCES of pacehound/calls.py */
+            uint8_t flags, source; /* position in SOURCES of pacehound/model/calls.py */
             uint16_t channels;
             int32_t peer;          /* world rank of the peer (p2p) or the root (rooted operations), else -1; PH_LOCAL_PEER */
-            uint8_t algorithm, protocol; /* positions in ALGORITHMS and PROTOCOLS of pacehound/codes.py; profiler only */
+            uint8_t algorithm, protocol; /* positions in ALGORITHMS and PROTOCOLS of pacehound/model/codes.py; profiler only */
             uint16_t reserved;
             int64_t seq;           /* per communicator; p2p: per (communicator, peer, direction) */
             int64_t count;         /* elements; -1 unknown */
@@ -142,7 +142,7 @@ struct ph_record {
         struct { /* PH_OPERATION */
             uint64_t start_ns, end_ns;
             int64_t step;        /* optimizer steps of this rank before it */
-            int32_t optype;      /* position in OPTYPES of pacehound/operations.py */
+            int32_t optype;      /* position in OPTYPES of pacehound/model/operations.py */
             int32_t stage;       /* of this rank in its pipeline */
             int32_t chunk;       /* model chunk: the stage as the whole model counts, virtual ones included */
             int32_t micro_batch; /* -1: of the whole step */

@@ -1,11 +1,15 @@
-"""One protocol for every bus: in memory, OTLP over HTTP to a head node, Kafka."""
+"""One protocol for every bus: in memory, OTLP over HTTP to a head node, Kafka.
+
+In: messages of a topic. Out: the same messages, in order, to whoever subscribes.
+Must not import anything of Pacehound but the model, errors and settings.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pacehound.topics import Topic
+from pacehound.model.topics import Topic
 
 Place = tuple[str, int]
 """A topic's name (without prefix) and a partition."""

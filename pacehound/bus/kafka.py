@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from pacehound.bus import Message, Place
 from pacehound.bus.kafka_errors import is_never_taken, passes, reason_of
 from pacehound.errors import BusFull, InvalidEvent, InvalidSetting, Unavailable
+from pacehound.model.topics import DEAD_LETTERS, Topic, partition_of
 from pacehound.settings import KafkaSettings
-from pacehound.topics import DEAD_LETTERS, Topic, partition_of
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from pacehound.bus import Message, Place
 from pacehound.bus.kafka import ISOLATION, client_config, message_of
 from pacehound.bus.kafka_errors import code_of, passes, reason_of
 from pacehound.errors import Unavailable
+from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings
-from pacehound.topics import Topic
 
 logger = logging.getLogger(__name__)
 

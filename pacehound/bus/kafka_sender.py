@@ -17,14 +17,14 @@ from collections.abc import Sequence
 import msgspec
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
-from pacehound import codec, topics
 from pacehound.bus.kafka import KafkaProducer, client_config
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.bus.otlp import Receipt
 from pacehound.errors import InvalidInput, MalformedMessage, Unavailable
-from pacehound.routing import host_stream
+from pacehound.model import codec, topics
+from pacehound.model.routing import host_stream
+from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings
-from pacehound.topics import Topic
 
 ACKNOWLEDGED_WITHIN_S = 5.0
 JOINED_BYTES = 512 * 1024
@@ -70,7 +70,7 @@ def joined(messages: Sequence[bytes]) -> list[tuple[Topic, str, bytes]]:
     A batch of calls and the promise that closes it travel together: every consumer pays for each message. One after
     the other, OTLP messages are one message. Between keys there is no order, neither here nor in the log.
 
-    >>> from pacehound.events import HostSample
+    >>> from pacehound.model.events import HostSample
     >>> told = [codec.encode(HostSample(job="j", attempt=0, time_ns=t, host="h", processes=())) for t in (1, 2)]
     >>> [(topic.name, len(codec.decode(value))) for topic, key, value in joined(told)]
     [('hosts', 2)]

@@ -14,8 +14,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from pacehound.bus import Place
 from pacehound.bus.kafka import client_config
 from pacehound.bus.kafka_errors import Heard, reason_of
+from pacehound.model.topics import TOPICS, Topic
 from pacehound.settings import KafkaSettings
-from pacehound.topics import TOPICS, Topic
 
 AGAIN_S = 0.3
 

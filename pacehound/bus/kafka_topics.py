@@ -1,4 +1,4 @@
-"""The topics of `pacehound.topics` on a Kafka cluster: made once, and looked at before anything is put there."""
+"""The topics of `pacehound.model.topics` on a Kafka cluster: made once, and looked at before anything is put there."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from confluent_kafka.cimpl import NewTopic
 from pacehound.bus.kafka import client_config, max_bytes
 from pacehound.bus.kafka_errors import Heard, code_of
 from pacehound.errors import InvalidInput
+from pacehound.model.topics import TOPICS, Topic
 from pacehound.settings import KafkaSettings
-from pacehound.topics import TOPICS, Topic
 
 COMPACTED_SEGMENT_BYTES = 16 * 1024 * 1024
 """Only closed segments are compacted: small ones, so that what is read at a restart stays small."""

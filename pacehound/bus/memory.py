@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from pacehound.bus import Message, Place
 from pacehound.errors import BusFull
-from pacehound.topics import Topic, partition_of
+from pacehound.model.topics import Topic, partition_of
 
 
 class MemoryBus:
@@ -23,7 +23,7 @@ class MemoryBus:
 
     Examples
     --------
-    >>> from pacehound.topics import CALLS
+    >>> from pacehound.model.topics import CALLS
     >>> bus = MemoryBus()
     >>> reader = bus.subscribe([CALLS])
     >>> bus.publish(CALLS, "c1", b"one")

@@ -1,7 +1,7 @@
 """The bus to a head node: messages go out as OTLP logs over HTTP, as any OpenTelemetry exporter sends them.
 
 One request carries many messages: an encoded message is a whole `ExportLogsServiceRequest`, and several put end to
-end are one request (pacehound/codec.py). The receiving door derives topic and key again, so they are not sent.
+end are one request (pacehound/model/codec.py). The receiving door derives topic and key again, so they are not sent.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import httpx
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
+from pacehound.bus.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, parse_headers
 from pacehound.errors import BusFull, InvalidSetting, RejectedMessage, Unavailable
-from pacehound.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, parse_headers
-from pacehound.topics import TOPOLOGY, Topic
+from pacehound.model.topics import TOPOLOGY, Topic
 
 LOGS_PATH = "/v1/logs"
 GZIP_FROM_BYTES = 1024

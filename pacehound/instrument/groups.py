@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pacehound.identity import communicator_id
 from pacehound.instrument import layout
 from pacehound.instrument.recorder import Recorder
+from pacehound.model.identity import communicator_id
 
 
 class Call:
@@ -137,7 +137,7 @@ class Group:
         )
 
 
-_C10D = 1  # its position in SOURCES of pacehound/codes.py
+_C10D = 1  # its position in SOURCES of pacehound/model/codes.py
 
 
 def cut_utf8(text: str, size_bytes: int) -> bytes:

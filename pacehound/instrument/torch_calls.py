@@ -11,10 +11,10 @@ import threading
 import time
 from typing import Any
 
-from pacehound.codes import DTYPES, OPS
 from pacehound.instrument import layout, torch_waits
 from pacehound.instrument.groups import Call, Group
 from pacehound.instrument.recorder import Recorder
+from pacehound.model.codes import DTYPES, OPS
 
 _OP_OF_NAME = {
     "SEND": "send",

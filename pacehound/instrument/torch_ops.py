@@ -35,7 +35,7 @@ from pacehound.instrument.torch_marks import place_of
 
 _NO_HANDLE = bytes(16)
 
-# Positions in OPTYPES of pacehound/operations.py.
+# Positions in OPTYPES of pacehound/model/operations.py.
 FORWARD, BACKWARD = 0, 1
 FORWARD_SEND, FORWARD_RECV, BACKWARD_SEND, BACKWARD_RECV = 2, 3, 4, 5
 PARAMS_GATHER, GRADS_SCATTER = 6, 7

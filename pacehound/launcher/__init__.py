@@ -2,4 +2,7 @@
 
 Exit status, signals and standard streams are those of the command. Whatever of ours fails costs a line on stderr and
 never the command.
+
+In: a command and its environment. Out: its exit status, and the helpers that watch it.
+Must not import the command line or any of the other packages.
 """

@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pacehound.errors import PacehoundError
-from pacehound.head.attempts import next_attempt
-from pacehound.head.client import HeadClient
 from pacehound.launcher.destination import Destination
+from pacehound.runtime.head.attempts import next_attempt
+from pacehound.runtime.head.client import HeadClient
 
 ATTEMPT_PATH = "/v1/attempt"
 RESTARTS_WITHIN = 1_000

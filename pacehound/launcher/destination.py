@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from pacehound.bus.kafka_address import SCHEME, is_kafka, kafka_servers
+from pacehound.bus.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, TOKEN_VARIABLE, bearer, parse_headers
 from pacehound.errors import InvalidInput
-from pacehound.kafka_address import SCHEME, is_kafka, kafka_servers
-from pacehound.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, bearer, parse_headers
 
 PROTOCOL_VARIABLE = "OTEL_EXPORTER_OTLP_PROTOCOL"
-TOKEN_VARIABLE = "PACEHOUND_TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

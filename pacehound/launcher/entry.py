@@ -20,8 +20,8 @@ from pacehound.launcher.destination import chosen_destination
 from pacehound.launcher.job import given_name, job_name
 from pacehound.launcher.supervise import Ended, supervise
 from pacehound.launcher.watch import Outcome, Plan, Watch
+from pacehound.model.topics import INCIDENTS
 from pacehound.settings import Settings
-from pacehound.topics import INCIDENTS
 
 
 def run_command(
@@ -181,7 +181,7 @@ def _summarise(ended: Ended, job: str, incidents_topic: str, as_json: bool) -> N
     if not outcome.incidents:
         say(f"job {job}: no incident")
         return
-    from pacehound.report import print_incidents, terminal
+    from pacehound.pages.incidents import print_incidents, terminal
 
     console = terminal(sys.stderr)
     console.print()
@@ -191,7 +191,7 @@ def _summarise(ended: Ended, job: str, incidents_topic: str, as_json: bool) -> N
 def _print_json(ended: Ended, job: str) -> None:
     import msgspec
 
-    from pacehound.report import incidents_answer
+    from pacehound.pages.incidents import incidents_answer
 
     outcome = ended.outcome or Outcome(is_complete=False)
     answer: dict[str, Any] = incidents_answer(outcome.incidents, outcome.decisions)

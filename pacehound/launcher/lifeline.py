@@ -6,8 +6,8 @@ import os
 import threading
 from pathlib import Path
 
-from pacehound.head.interrupted import WATCHING_INTERRUPTED
 from pacehound.launcher.run_dir import write_ended
+from pacehound.runtime.head.interrupted import WATCHING_INTERRUPTED
 
 
 def hold(descriptor: int, run_dir: Path) -> threading.Thread:

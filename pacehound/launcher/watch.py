@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pacehound.bus.otlp_headers import HEADERS_VARIABLE, TOKEN_VARIABLE, bearer, format_headers
 from pacehound.errors import PacehoundError, Unavailable
-from pacehound.events import Decision, Incident
-from pacehound.head.client import HeadClient
-from pacehound.head.owner import announced
 from pacehound.launcher.attempt import ask_endpoint, ask_store, scheduled_attempt
 from pacehound.launcher.command import Status
-from pacehound.launcher.destination import TOKEN_VARIABLE, Destination
-from pacehound.launcher.kept import Kept
+from pacehound.launcher.destination import Destination
+from pacehound.launcher.restarting import Kept
 from pacehound.launcher.run_dir import RunDir, write_ended
-from pacehound.otlp_headers import HEADERS_VARIABLE, bearer, format_headers
+from pacehound.model.events import Decision, Incident
+from pacehound.runtime.head.client import HeadClient
+from pacehound.runtime.head.owner import announced
 
 MAIN = Path(__file__).resolve().parents[1] / "__main__.py"
 HEAD_OWNED = 3

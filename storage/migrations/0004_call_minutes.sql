@@ -19,7 +19,7 @@ ALTER TABLE stored_host_vitals MODIFY SETTING non_replicated_deduplication_windo
 ALTER TABLE stored_host_evidence MODIFY SETTING non_replicated_deduplication_window = 10000;
 
 -- Where the log of a partition is cut into blocks. The first to write down where the block that begins at `first` ends
--- is right, and everybody keeps to it (storage/cuts.py): the token of a row is its (log, topic, partition, first).
+-- is right, and everybody keeps to it (storage/block_boundaries.py): the token of a row is its (log, topic, partition, first).
 CREATE TABLE IF NOT EXISTS stored_cuts
 (
     log LowCardinality(String),
@@ -73,7 +73,7 @@ TTL toDateTime(stored_at) + INTERVAL 400 DAY
 SETTINGS non_replicated_deduplication_window = 10000;
 
 -- The time a call took: on the device where its source sees that, else from launch to end; -1 where it is unknown.
--- The sizes are those of pacehound/codes.py.
+-- The sizes are those of pacehound/model/codes.py.
 CREATE MATERIALIZED VIEW IF NOT EXISTS call_minutes_of_calls TO stored_call_minutes AS
 WITH
     if(end_ns > 0 AND greatest(start_ns, launch_ns) > 0, end_ns - if(start_ns > 0, start_ns, launch_ns), -1) AS took_ns,

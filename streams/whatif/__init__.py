@@ -5,4 +5,7 @@ DP rank), `model` (what waits for what), `durations` (transfers, launch delays, 
 (simulating), `scenarios` (what keeps its stragglers), `metrics`, `patterns`, `answer`.
 
 Source: Understanding Stragglers in Large Model Training Using What-if Analysis (ByteDance), sections 3 to 6 and 8.
+
+In: operations, rounds, traces. Out: prices and results of an analysis.
+May import `rounds`; must not import the other rooms.
 """

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidInput
-from pacehound.whatif.result import LEAST_SLOWDOWN_TOLD, Blame, JobMeta, WhatIf
+from pacehound.model.whatif_result import LEAST_SLOWDOWN_TOLD, Blame, JobMeta, WhatIf
 from streams.whatif import metrics
 from streams.whatif.clocks import on_one_clock
 from streams.whatif.durations import ideal_durations, launch_delays, own_durations

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.whatif.defects import Defect
+from pacehound.model.trace_defects import Defect
 from streams.whatif import optypes
 from streams.whatif.layout import Ops, Trace
 from streams.whatif.model import Model

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidInput
-from pacehound.whatif.result import Fixed
+from pacehound.model.whatif_result import Fixed
 from streams.whatif import optypes
 from streams.whatif.scenarios import Job, StepEnds
 

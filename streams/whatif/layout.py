@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidInput
-from pacehound.whatif.defects import Defect
+from pacehound.model.trace_defects import Defect
 from streams.whatif import optypes, packing
 from streams.whatif.reader import OpTable
 

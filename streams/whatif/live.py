@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pacehound.operations import Operations
-from pacehound.rounds import Rounds
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
 from streams.whatif import optypes
 from streams.whatif.reader import OpTable, table_of
 from streams.whatif.reductions import are_reductions, begins_ns

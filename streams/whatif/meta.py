@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pacehound.errors import InvalidInput
-from pacehound.whatif.result import JobMeta
+from pacehound.model.whatif_result import JobMeta
 from streams.whatif.layout import Trace
 
 

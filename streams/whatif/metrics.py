@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.whatif.result import Blame, Share
+from pacehound.model.whatif_result import Blame, Share
 from streams.whatif import optypes
 from streams.whatif.layout import Ops, Trace
 from streams.whatif.scenarios import Job, StepEnds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pacehound.operations import OPTYPES
+from pacehound.model.operations import OPTYPES
 
 FORWARD_COMPUTE, BACKWARD_COMPUTE = 0, 1
 FORWARD_SEND, FORWARD_RECV, BACKWARD_SEND, BACKWARD_RECV = 2, 3, 4, 5

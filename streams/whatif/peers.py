@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidInput
-from pacehound.whatif.defects import Defect
+from pacehound.model.trace_defects import Defect
 from streams.whatif.durations import IMPOSSIBLE_S
 from streams.whatif.layout import FEWEST_STEPS, Trace
 from streams.whatif.model import Model

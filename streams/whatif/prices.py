@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.events import FixKind, FixPrice
-from pacehound.whatif.result import WhatIf
+from pacehound.model.events import FixKind, FixPrice
+from pacehound.model.whatif_result import WhatIf
 from streams.whatif import optypes
 from streams.whatif.scenarios import Job
 from streams.whatif.tensor_groups import NO_GROUPS, TensorGroups

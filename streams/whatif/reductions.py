@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.calls import OPS
-from pacehound.rounds import Rounds
+from pacehound.model.calls import OPS
+from pacehound.model.rounds import Rounds
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

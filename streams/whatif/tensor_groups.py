@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.operations import Operations
-from pacehound.rounds import Rounds
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
 from streams.whatif import optypes
 from streams.whatif.reductions import are_reductions, begins_ns
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.whatif.perfetto import Timeline
 from streams.whatif import optypes
 from streams.whatif.analysis import Built
+from streams.whatif.perfetto import Timeline
 
 FloatArray = npt.NDArray[np.floating[Any]]
 

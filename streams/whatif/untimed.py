@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.operations import Operations
-from pacehound.rounds import Rounds
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
 from streams.whatif import optypes
 from streams.whatif.live import reductions_of
 from streams.whatif.reductions import are_reductions, are_untimed

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.head.attempts import FILE_NAME, AttemptsFile
-from pacehound.head.client import HeadClient
 from pacehound.launcher.attempt import ask_endpoint, ask_store, parse_answer
 from pacehound.launcher.destination import Destination
+from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
+from pacehound.runtime.head.client import HeadClient
 
 
 class Seen:

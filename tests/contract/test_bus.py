@@ -9,7 +9,7 @@ import pytest
 
 from pacehound.bus.memory import MemoryBus
 from pacehound.errors import BusFull
-from pacehound.topics import CALLS, FINDINGS, HOSTS, partition_of
+from pacehound.model.topics import CALLS, FINDINGS, HOSTS, partition_of
 
 BUSES = {"memory": MemoryBus}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pacehound.bus import Message
-from pacehound.calls import DTYPE_CODE, OP_CODE, CallBatch
 from pacehound.clock import ManualClock
-from pacehound.codec import encode
+from pacehound.model.calls import DTYPE_CODE, OP_CODE, CallBatch
+from pacehound.model.codec import encode
 from storage.blocks import Span
 from storage.gather import MAX_INSERT_CALLS, gather
 from storage.writer import Writer

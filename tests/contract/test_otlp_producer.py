@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from pacehound import codec
 from pacehound.bus.otlp import HeadNode, OtlpProducer, head_node_of, logs_url
+from pacehound.bus.otlp_headers import bearer, parse_headers
 from pacehound.errors import BusFull, InvalidSetting, PacehoundError, RejectedMessage, Unavailable
-from pacehound.events import Tick
-from pacehound.otlp_headers import bearer, parse_headers
-from pacehound.topics import CALLS, TOPOLOGY
+from pacehound.model import codec
+from pacehound.model.events import Tick
+from pacehound.model.topics import CALLS, TOPOLOGY
 from tests.fakes import head_node as fake
 
 

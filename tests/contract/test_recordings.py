@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.head.replay import replayed, write_events
-from pacehound.recording import Recording
+from pacehound.bus.recording import Recording
+from pacehound.cli.replay_run import replayed, write_events
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 

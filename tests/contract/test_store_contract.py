@@ -13,10 +13,10 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
-from pacehound.codec import encode
 from pacehound.errors import InvalidInput, StoreOwned, Unavailable
-from pacehound.events import Changepoint, Cost, DeadLetter, Incident, Instant, IterationSample, Topology
-from pacehound.routing import route
+from pacehound.model.codec import encode
+from pacehound.model.events import Changepoint, Cost, DeadLetter, Incident, Instant, IterationSample, Topology
+from pacehound.model.routing import route
 from storage import schemas
 from storage.client import Store
 from storage.migrate import known_migrations, migrate

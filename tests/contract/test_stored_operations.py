@@ -12,24 +12,24 @@ from click.testing import CliRunner
 
 from pacehound import cli
 from pacehound.bus import Message
-from pacehound.calls import CallBatch, Sees
-from pacehound.codec import encode
+from pacehound.cli.stored_operations import stored_window
 from pacehound.errors import InvalidInput
-from pacehound.events import Finding, HostSample, Incident, Markers, Progress, Tick, Topology, WhatIfPrice
-from pacehound.operations import OPERATION_SCHEMA, OPTYPES, Operations
-from pacehound.routing import route
+from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.codec import encode
+from pacehound.model.events import Finding, HostSample, Incident, Markers, Progress, Tick, Topology, WhatIfPrice
+from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
+from pacehound.model.routing import route
+from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from pacehound.topology import Layout
-from pacehound.whatif.stored import stored_window
 from simulator.faults import SlowCompute
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO
 from storage.client import Store
 from storage.writer import Writer
 from streams.pipeline import Pipeline
-from streams.price_watch import window_price
 from streams.whatif.analysis import analyse, build
 from streams.whatif.live import live_trace
+from streams.whatif.price_watch import window_price
 from streams.whatif.tensor_groups import tensor_groups
 
 SETTINGS = Settings.load({}, ["ops.every_steps=2", "ops.window_steps=4"])

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pacehound.clock import ManualClock
-from pacehound.codec import decode, encode
 from pacehound.errors import InvalidInput, Unavailable
-from pacehound.metric_names import (
+from pacehound.model.codec import decode, encode
+from pacehound.model.topics import DEAD_LETTERS
+from pacehound.runtime.metric_names import (
     WRITER_DEAD_LETTERS,
     WRITER_FAILURES,
     WRITER_HELD_BYTES,
@@ -17,9 +18,8 @@ from pacehound.metric_names import (
     WRITER_REPEATS,
     WRITER_ROWS,
 )
+from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import StoreSettings
-from pacehound.telemetry import Telemetry
-from pacehound.topics import DEAD_LETTERS
 from storage import gather_ahead, schemas
 from storage.blocks import BLOCK_OFFSETS
 from storage.service import WriterService

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from collector.agent import Agent
-from collector.outbox import Outbox
-from collector.run_folder import RunFolder
+from collector.agent.daemon import Agent
+from collector.agent.outbox import Outbox
+from collector.agent.run_folder import RunFolder
 from pacehound.settings import Settings
 from tests.fakes.courier import DirectCourier, Door
 from tests.fakes.proc_tree import ProcTree

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.delivery import Outcome, attempt
-from pacehound import codec
+from collector.agent.delivery import Outcome, attempt
 from pacehound.bus.otlp import Receipt
-from pacehound.calls import CallBatch
 from pacehound.errors import RejectedMessage, Unavailable
-from pacehound.events import Progress
-from pacehound.routing import Event
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import Progress
+from pacehound.model.routing import Event
 
 
 class Door:

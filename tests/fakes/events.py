@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from pacehound.calls import DTYPE_CODE, OP_CODE, CallBatch, Sees
-from pacehound.events import (
+from pacehound.model.calls import DTYPE_CODE, OP_CODE, CallBatch, Sees
+from pacehound.model.events import (
     AgentCost,
     Changepoint,
     Cost,
@@ -36,7 +36,7 @@ from pacehound.events import (
     Watermark,
     WhatIfPrice,
 )
-from pacehound.operations import OPERATION_SCHEMA, Operations
+from pacehound.model.operations import OPERATION_SCHEMA, Operations
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_790_000_000 * SECOND_NS

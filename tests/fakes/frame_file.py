@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from collector.sources import frames
+from collector.calls import frames
 from tests.fakes.ring_file import HANDLE
 
 TOTAL = 100

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pacehound.calls import OP_CODE, Sees
-from pacehound.rounds import Rounds
+from pacehound.model.calls import OP_CODE, Sees
+from pacehound.model.rounds import Rounds
 
 MS = 1_000_000
 BASE_NS = 1_790_000_000_000_000_000

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from pacehound import codec
-from pacehound.events import Decision, HostSample, Incident, ProcessState, Topology
-from pacehound.head.parts import Parts
+from pacehound.model import codec
+from pacehound.model.events import Decision, HostSample, Incident, ProcessState, Topology
+from pacehound.runtime.head.parts import Parts
 
 _SIBLINGS = Path(__file__).resolve().parent / "siblings"
 

@@ -6,10 +6,10 @@ import json
 import time
 from pathlib import Path
 
-from collector.agent import Agent
-from collector.outbox import Outbox
-from collector.run_folder import RunFolder
-from pacehound.routing import Event
+from collector.agent.daemon import Agent
+from collector.agent.outbox import Outbox
+from collector.agent.run_folder import RunFolder
+from pacehound.model.routing import Event
 from pacehound.settings import Settings
 from tests.fakes.courier import DirectCourier, Door
 

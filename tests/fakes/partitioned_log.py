@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pacehound.bus import Message
-from pacehound.codec import encode
 from pacehound.errors import Unavailable
-from pacehound.routing import route
+from pacehound.model.codec import encode
+from pacehound.model.routing import route
 
 
 class PartitionedLog:

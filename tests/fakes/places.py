@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from pacehound.calls import CALL_SCHEMA, FIRST_PLACE, CallBatch
-from pacehound.events import UNKNOWN_MEMBER, Progress, Topology
-from pacehound.routing import Event
+from pacehound.model.calls import CALL_SCHEMA, FIRST_PLACE, CallBatch
+from pacehound.model.events import UNKNOWN_MEMBER, Progress, Topology
+from pacehound.model.routing import Event
 
 _PEER = CALL_SCHEMA.get_field_index("peer")
 

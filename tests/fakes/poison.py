@@ -13,11 +13,11 @@ import pyarrow as pa
 from events import START_NS, call_batch, finding, incident, one_of_each, operations
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData
 
-from pacehound import codec, topics
-from pacehound.calls import CallBatch
-from pacehound.operations import Operations
-from pacehound.routing import Event, route
-from pacehound.topics import Topic
+from pacehound.model import codec, topics
+from pacehound.model.calls import CallBatch
+from pacehound.model.operations import Operations
+from pacehound.model.routing import Event, route
+from pacehound.model.topics import Topic
 
 NOISE_BYTES = 5_000_000
 

@@ -6,7 +6,7 @@ import os
 import struct
 from pathlib import Path
 
-from collector.sources import rings
+from collector.calls import rings
 
 HANDLE = bytes(range(16))
 

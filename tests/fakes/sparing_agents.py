@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from collector import rows as call_rows
-from collector.communicators import BACKENDS, Communicator
-from collector.sources.rings import CALL, Records
-from collector.told_by_one import told_by_one
-from pacehound import codec
-from pacehound.calls import SOURCES, CallBatch, Sees
+from collector.calls import rows as call_rows
+from collector.calls.communicators import BACKENDS, Communicator
+from collector.calls.representative_rank import told_by_one
+from collector.calls.rings import CALL, Records
 from pacehound.clock import ClockPair
-from pacehound.events import Progress, Topology
-from pacehound.routing import Event
+from pacehound.model import codec
+from pacehound.model.calls import SOURCES, CallBatch, Sees
+from pacehound.model.events import Progress, Topology
+from pacehound.model.routing import Event
 
 CLOCK = ClockPair(monotonic_ns=0, unix_ns=0)
 NEVER_NS = np.iinfo(np.int64).max

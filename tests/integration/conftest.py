@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
 from bench.rig import broker as kafka_broker
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
 
 
 def pytest_collection_modifyitems(items):

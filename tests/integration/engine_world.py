@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.rig.broker import free_ports
-from pacehound import codec
 from pacehound.bus import Message
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import read_to_end
-from pacehound.engine.scrape import metrics_of
-from pacehound.routing import Event, route
+from pacehound.model import codec
+from pacehound.model.routing import Event, route
+from pacehound.model.topics import Topic
+from pacehound.runtime.scrape import metrics_of
 from pacehound.settings import KafkaSettings
-from pacehound.topics import Topic
 
 ROOT = Path(__file__).resolve().parents[2]
 

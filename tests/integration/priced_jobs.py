@@ -14,14 +14,14 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from bench.rig import realjob
-from collector.operations import operations_of
-from collector.ring_set import Refused, RingSet
-from collector.waiting import Intake
+from collector.calls.operations import operations_of
+from collector.calls.pending_records import Intake
+from collector.calls.ring_set import Refused, RingSet
 from pacehound.clock import ClockPair
 from pacehound.instrument.launch import environment
-from pacehound.operations import Operations
-from pacehound.rounds import Rounds
-from pacehound.whatif.result import MOST_DISCREPANCY
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
+from pacehound.model.whatif_result import MOST_DISCREPANCY
 from streams.whatif.analysis import analyse, build
 from streams.whatif.live import live_trace
 from streams.whatif.prices import prices

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pacehound import codec
-from pacehound.calls import CallBatch
 from pacehound.clock import ClockPair
-from pacehound.events import HostSample, Progress
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import HostSample, Progress
 from tests.fakes.courier import promises_hold
 from tests.fakes.head_node import HeadNode, head_node
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 RANK = """
 import os, sys, time
 from pathlib import Path
-from collector.processes import read_stat
+from collector.host.processes import read_stat
 from tests.fakes.ring_file import RingFile
 rings, rank, calls = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 ring = RingFile(rings, rank=rank, pid=os.getpid(), start_ticks=read_stat(os.getpid()).start_ticks, capacity=4096)
@@ -46,7 +46,7 @@ os._exit(3 if rank else 0)
 AGENT = """
 import sys
 from pathlib import Path
-from collector.agent import run
+from collector.agent.daemon import run
 from pacehound.settings import Settings
 settings = Settings.load({}, ["agent.flush_s=0.3"])
 sys.exit(run(Path(sys.argv[1]), sys.argv[2], {"authorization": "Bearer t"}, settings))

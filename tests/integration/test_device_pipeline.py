@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pacehound.instrument.cuda_times import _VERIFIED_BACKENDS
-from pacehound.operations import OPTYPES
+from pacehound.model.operations import OPTYPES
 from tests.fakes import cuda_device
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")

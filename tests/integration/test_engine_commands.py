@@ -14,10 +14,11 @@ from events import incident
 
 from bench.rig.broker import Broker
 from bench.rig.realjob import until
-from pacehound import cli, codec, topics
+from pacehound import cli
 from pacehound.bus.kafka import MAX_MESSAGE_BYTES, KafkaProducer
 from pacehound.bus.kafka_topics import ensure_topics
-from pacehound.events import DeadLetter
+from pacehound.model import codec, topics
+from pacehound.model.events import DeadLetter
 from pacehound.settings import KafkaSettings
 
 pytestmark = [

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from collector.errands import ThreadErrands
-from collector.evidence import kernel_view, pyspy
-from collector.evidence.collect import EvidenceCollector
-from collector.evidence.stall import Stall
-from collector.kernel_log import KernelLog
-from collector.processes import read_stat
-from collector.rank_process import RankProcess
+from collector.agent.background import ThreadErrands
+from collector.host.evidence import kernel_view, pyspy
+from collector.host.evidence.collect import EvidenceCollector
+from collector.host.evidence.stall import Stall
+from collector.host.kernel_log import KernelLog
+from collector.host.processes import read_stat
+from collector.host.rank_process import RankProcess
 from pacehound.errors import Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.rig import realjob
-from collector.evidence import pyspy
+from collector.host.evidence import pyspy
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -15,8 +15,8 @@ import pytest
 from head_parts import sample, topology
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
-from pacehound import codec
-from pacehound.head.client import HeadClient, live_owner
+from pacehound.model import codec
+from pacehound.runtime.head.client import HeadClient, live_owner
 
 pytestmark = pytest.mark.integration
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import ring_reader
 
-from pacehound.codes import DTYPES, OPS
-from pacehound.identity import communicator_id
 from pacehound.instrument import build
 from pacehound.instrument.launch import environment
+from pacehound.model.codes import DTYPES, OPS
+from pacehound.model.identity import communicator_id
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
 pytestmark = [pytest.mark.integration, pytest.mark.patient, needs_torch]

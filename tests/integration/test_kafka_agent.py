@@ -12,15 +12,15 @@ import pytest
 
 from bench.rig import realjob
 from bench.rig.broker import Broker
-from pacehound import codec
 from pacehound.bus import Message
 from pacehound.bus.kafka_reader import read_to_end
-from pacehound.calls import CallBatch
 from pacehound.errors import Unavailable
-from pacehound.events import HostSample, Markers, Progress, Topology
-from pacehound.routing import Event, route
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import HostSample, Markers, Progress, Topology
+from pacehound.model.routing import Event, route
+from pacehound.model.topics import CALLS, HOSTS, TOPOLOGY, partition_of
 from pacehound.settings import KafkaSettings
-from pacehound.topics import CALLS, HOSTS, TOPOLOGY, partition_of
 
 pytestmark = [
     pytest.mark.integration,

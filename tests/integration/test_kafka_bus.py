@@ -12,8 +12,8 @@ from bench.rig.realjob import until
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.errors import BusFull, InvalidEvent, InvalidInput, InvalidSetting, Unavailable
+from pacehound.model.topics import CALLS, HOSTS, TOPICS, Topic, partition_of
 from pacehound.settings import KafkaSettings
-from pacehound.topics import CALLS, HOSTS, TOPICS, Topic, partition_of
 
 pytestmark = [
     pytest.mark.integration,

@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from bench.rig.broker import Broker, free_ports
 from bench.rig.engine import Engine
 from bench.rig.realjob import until
-from pacehound import codec, topics
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.errors import Unavailable
-from pacehound.events import Finding
+from pacehound.model import codec, topics
+from pacehound.model.events import Finding
+from pacehound.model.topology import Layout
 from pacehound.settings import KafkaSettings
-from pacehound.topology import Layout
 from simulator.faults import SlowCompute
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES

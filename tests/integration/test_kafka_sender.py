@@ -13,15 +13,15 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bench.rig.broker import Broker, free_ports
 from bench.rig.realjob import until
-from pacehound import codec
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.bus.kafka_sender import KafkaSender
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.bus.otlp import Receipt
 from pacehound.errors import MalformedMessage, RejectedMessage, Unavailable
-from pacehound.events import HostSample, Topology
+from pacehound.model import codec
+from pacehound.model.events import HostSample, Topology
+from pacehound.model.topics import CALLS, HOSTS, TOPOLOGY
 from pacehound.settings import KafkaSettings
-from pacehound.topics import CALLS, HOSTS, TOPOLOGY
 
 pytestmark = [
     pytest.mark.integration,

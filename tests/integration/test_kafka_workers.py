@@ -15,11 +15,11 @@ from webhook import FakeWebhook
 
 from bench.rig.broker import Broker
 from bench.rig.realjob import until
-from pacehound import codec, topics
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_state import kafka_state
 from pacehound.bus.kafka_topics import ensure_topics
-from pacehound.events import DeadLetter, Decision, Incident, Notification
+from pacehound.model import codec, topics
+from pacehound.model.events import DeadLetter, Decision, Incident, Notification
 from pacehound.settings import KafkaSettings
 
 pytestmark = [

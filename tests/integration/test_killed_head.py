@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bench.rig import realjob
-from pacehound import codec
 from pacehound.bus.otlp import OtlpProducer
-from pacehound.calls import CallBatch
-from pacehound.topology import Layout
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
+from pacehound.model.topology import Layout
 from simulator.job import simulate
 from simulator.spec import JobSpec
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from priced_jobs import EVERY, STEPS, Runs, Seen, seen_job
 
-from pacehound.operations import OPTYPES
+from pacehound.model.operations import OPTYPES
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
 pytestmark = [pytest.mark.integration, needs_torch]

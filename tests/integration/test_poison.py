@@ -24,18 +24,19 @@ from poison import Poison, event_for, every_poison
 from bench.rig.broker import Broker
 from bench.rig.engine import Results
 from bench.rig.realjob import until
-from pacehound import __version__, codec, topics
+from pacehound import __version__
 from pacehound.bus import Message
 from pacehound.bus.kafka import client_config
 from pacehound.bus.kafka_reader import starts_and_ends
 from pacehound.bus.kafka_topics import ensure_topics
-from pacehound.engine.letters import LARGEST_PAYLOAD_BYTES
-from pacehound.engine.scrape import metrics_of
-from pacehound.events import DeadLetter, Incident, Watermark
-from pacehound.routing import Event, route
+from pacehound.model import codec, topics
+from pacehound.model.events import DeadLetter, Incident, Watermark
+from pacehound.model.routing import Event, route
+from pacehound.model.topics import Topic
+from pacehound.model.topology import Layout
+from pacehound.runtime.dead_letter import LARGEST_PAYLOAD_BYTES
+from pacehound.runtime.scrape import metrics_of
 from pacehound.settings import KafkaSettings, Settings
-from pacehound.topics import Topic
-from pacehound.topology import Layout
 from simulator.faults import SlowCompute
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
@@ -44,9 +45,9 @@ from storage import schemas
 from storage.client import Store
 from storage.process import STORED
 from storage.writer import Writer
-from streams.partition import MARKER, record_key
+from streams.kafka.partition import MARKER, record_key
+from streams.kafka.worker import INPUTS, snapshot_partition
 from streams.pipeline import Pipeline
-from streams.worker import INPUTS, snapshot_partition
 
 pytestmark = [
     pytest.mark.integration,
@@ -422,7 +423,7 @@ def test_the_writer_stores_what_is_good_once_and_the_dead_letters_too(kafka: Kaf
 
 def read_letters(kafka: KafkaSettings) -> dict[Place, list[DeadLetter]]:
     """As `letters_on`, where poison lies on the topic of the letters."""
-    from pacehound.engine.dead_letters import kafka_letters
+    from pacehound.runtime.dead_letter_queue import kafka_letters
 
     found: dict[Place, list[DeadLetter]] = {}
     for letter in kafka_letters(kafka):

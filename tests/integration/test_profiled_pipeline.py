@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from priced_jobs import Runs, priced, run_job, step_times_s
 
-from collector.sources.kineto_operations import KinetoJob, read_kineto
-from pacehound.operations import OPTYPES
+from collector.importers.kineto_operations import KinetoJob, read_kineto
+from pacehound.model.operations import OPTYPES
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
 pytestmark = [pytest.mark.integration, needs_torch]

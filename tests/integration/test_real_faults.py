@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bench.rig import realjob
-from pacehound.codec import decode, encode
-from pacehound.recording import Recording
+from pacehound.bus.recording import Recording
+from pacehound.model.codec import decode, encode
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 from tests.fakes.webhook import FakeWebhook

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from bench.rig import realjob
-from pacehound import codec
-from pacehound.calls import CallBatch
-from pacehound.events import IterationSample, Markers, Progress
-from pacehound.recording import Recording
-from pacehound.routing import Event
+from pacehound.bus.recording import Recording
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import IterationSample, Markers, Progress
+from pacehound.model.routing import Event
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 
@@ -111,7 +111,7 @@ def errors(ours: list[IterationSample], theirs: list[IterationSample]) -> list[f
 def test_the_calls_of_a_real_job_give_its_optimizer_steps(
     kind: str, iterations: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.job._PATIENCE_NS", 0)
+    monkeypatch.setattr("streams.job.operator._PATIENCE_NS", 0)
     events = recorded(tmp_path, kind, iterations)
     theirs, _ = samples_of(events)
     ours, period = samples_of(without_steps(events))

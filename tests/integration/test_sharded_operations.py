@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from priced_jobs import Runs, seen_job
 
-from pacehound.operations import OPTYPES
+from pacehound.model.operations import OPTYPES
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
 pytestmark = [pytest.mark.integration, needs_torch]

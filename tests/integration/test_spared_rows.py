@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from collector import told_by_one
-from pacehound.events import Changepoint, Finding, Incident, IterationSample, Markers, Progress
-from pacehound.routing import Event
+from collector.calls import representative_rank
+from pacehound.model.events import Changepoint, Finding, Incident, IterationSample, Markers, Progress
+from pacehound.model.routing import Event
+from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from pacehound.topology import Layout
 from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
@@ -28,7 +28,7 @@ SMALL = {"layout": Layout(tp=4, dp=2, pp=1), "tp_bytes": 4_096, "dp_bytes": 65_5
 @pytest.fixture(autouse=True)
 def _few_rows_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated seconds are short of calls."""
-    monkeypatch.setattr(told_by_one, "MIN_SAVED_ROWS", 1)
+    monkeypatch.setattr(representative_rank, "MIN_SAVED_ROWS", 1)
 
 
 def now_and_then(seed: int) -> Callable[[str, int], bool]:

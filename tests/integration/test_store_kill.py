@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pacehound.bus import Message
-from pacehound.codec import encode
 from pacehound.errors import StoreOwned
+from pacehound.model.codec import encode
 from storage.client import Store
 from storage.writer import Writer
 from tests.fakes.events import call_batch
@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from tests.fakes.events import call_batch
 from pacehound.bus import Message
-from pacehound.codec import encode
+from pacehound.model.codec import encode
 from storage.client import Store
 from storage.writer import Writer
 

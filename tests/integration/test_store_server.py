@@ -12,7 +12,7 @@ import pytest
 from bench.rig.clickhouse import ClickHouseProcess
 from pacehound.clock import ManualClock
 from pacehound.errors import InvalidInput, Unavailable
-from pacehound.metric_names import WRITER_FAILURES, WRITER_HELD_BYTES
+from pacehound.runtime.metric_names import WRITER_FAILURES, WRITER_HELD_BYTES
 from storage.client import Store
 from storage.migrate import known_migrations, migrate
 from tests.contract.test_store_contract import (  # noqa: F401  (the same tests, with the store of this file)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pacehound import cli, codec, topics
+from pacehound import cli
 from pacehound.bus import Message
-from pacehound.embedded import SiblingStore
+from pacehound.model import codec, topics
+from pacehound.runtime.embedded import SiblingStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.patient]
 

@@ -12,10 +12,10 @@ import pytest
 from bench.rig.broker import Broker
 from bench.rig.engine import Engine, Results
 from bench.rig.realjob import until
-from pacehound.events import Incident
-from pacehound.routing import Event
+from pacehound.model.events import Incident
+from pacehound.model.routing import Event
+from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from pacehound.topology import Layout
 from simulator.faults import SlowCompute
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from priced_jobs import EVERY, TURN_STEPS, Runs, of_each_turn, of_level, priced, run_job, slowdown_of, step_times_s
 
-from pacehound.operations import Operations
-from pacehound.rounds import Rounds
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 from streams.whatif.tensor_groups import tensor_groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collector.control_block import ControlBlock
+from collector.agent.control_block import ControlBlock
 from tests.native.stub_jobs import Job
 from tests.native.trap_controller import blocks_of, goes_on
 

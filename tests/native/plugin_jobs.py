@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collector.sources import rings
-from collector.sources.frames import FrameLook, FrameReader
-from collector.sources.rings import CALL, NO_RECORDS, Records, RingReader
+from collector.calls import rings
+from collector.calls.frames import FrameLook, FrameReader
+from collector.calls.rings import CALL, NO_RECORDS, Records, RingReader
 from pacehound.instrument import profiler, shim
 from tests.native.stub_jobs import run
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collector.sources import rings
-from collector.sources.rings import RingReader
+from collector.calls import rings
+from collector.calls.rings import RingReader
 from pacehound.instrument import shim
 
 HERE = Path(__file__).resolve().parent / "stub"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.events import Finding, Incident
+from pacehound.model.events import Finding, Incident
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 from tests.fakes.late_agent import late_agent

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.calls import CallBatch
-from pacehound.codes import OPS
 from pacehound.errors import RejectedMessage
-from pacehound.events import Topology
-from pacehound.rounds import Rounds
-from pacehound.routing import Event
+from pacehound.model.calls import CallBatch
+from pacehound.model.codes import OPS
+from pacehound.model.events import Topology
+from pacehound.model.rounds import Rounds
+from pacehound.model.routing import Event
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 from tests.fakes.late_agent import told_of

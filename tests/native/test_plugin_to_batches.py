@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pacehound.calls import CallBatch, Sees
-from pacehound.events import Progress, Topology
+from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.events import Progress, Topology
 from tests.fakes.late_agent import late_agent
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 

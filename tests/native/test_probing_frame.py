@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from collector.sources import frames
-from collector.sources.frames import Counts, FrameLook, FrameReader, Operation, UnreadableFrame
-from collector.transfers import TransferSampler
+from collector.calls import frames
+from collector.calls.frames import Counts, FrameLook, FrameReader, Operation, UnreadableFrame
+from collector.calls.transfer_rates import TransferSampler
 from tests.native import plugin_jobs, stub_jobs
 from tests.native.plugin_jobs import NewPluginJob
 from tests.native.test_shim_safety import library

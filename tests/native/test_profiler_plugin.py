@@ -10,8 +10,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from collector.sources import rings
-from pacehound.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, SOURCES
+from collector.calls import rings
+from pacehound.model.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, SOURCES
 from tests.native import plugin_jobs
 from tests.native.plugin_jobs import NewPluginJob, Plugin
 

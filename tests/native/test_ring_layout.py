@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.sources import rings
+from collector.calls import rings
 from pacehound.instrument import layout
 
 pytestmark = pytest.mark.patient

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from collector.sources.rings import RingReader
-from pacehound.codes import DTYPES, OPS, REDOPS
-from pacehound.identity import nccl_child_id, nccl_communicator_id
+from collector.calls.rings import RingReader
+from pacehound.model.codes import DTYPES, OPS, REDOPS
+from pacehound.model.identity import nccl_child_id, nccl_communicator_id
 from tests.native.stub_jobs import JOB, Built, Job, Ring
 
 pytestmark = pytest.mark.patient

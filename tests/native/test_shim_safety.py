@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.control_block import Command, Phase
-from collector.sources import rings
+from collector.agent.control_block import Command, Phase
+from collector.calls import rings
 from tests.native import stub_jobs
 from tests.native.stub_jobs import Built, Job
 from tests.native.test_shim_calls import line, random_programs

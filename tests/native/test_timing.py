@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from collector import control_block
-from collector.control_block import ControlBlock, Timing, TimingPhase, TimingWhy
-from collector.sources import rings
-from pacehound.calls import CallBatch, Sees
-from pacehound.events import Progress, Topology
-from pacehound.rounds import Rounds
-from streams.communicator import CommunicatorOperator
+from collector.agent import control_block
+from collector.agent.control_block import ControlBlock, Timing, TimingPhase, TimingWhy
+from collector.calls import rings
+from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.events import Progress, Topology
+from pacehound.model.rounds import Rounds
+from streams.rounds.communicator import CommunicatorOperator
 from tests.fakes.late_agent import late_agent
 from tests.native import stub_jobs
 from tests.native.stub_jobs import COMPILER, NATIVE, STUB, Built, Job, until

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from collector import control_block
-from collector.control_block import Command, Phase, TimingPhase, TimingWhy, Why
+from collector.agent import control_block
+from collector.agent.control_block import Command, Phase, TimingPhase, TimingWhy, Why
 from tests.native import stub_jobs
 from tests.native.hybrid_job import Layout, start
 from tests.native.stub_jobs import COMPILER, NATIVE, Job, until
@@ -56,7 +56,7 @@ def test_a_controller_that_is_killed_releases_everybody(new_job: NewJob, phase: 
     code = """
 import sys, time
 from pathlib import Path
-from collector.control_block import Command
+from collector.agent.control_block import Command
 from tests.native.trap_controller import Controller, blocks_of
 controller = Controller(blocks_of(Path(sys.argv[1]), [int(pid) for pid in sys.argv[3:]]))
 controller.arm(controller.next_round(20), hold_ms=60_000)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from collector import control_block
-from collector.control_block import Command, ControlBlock, Phase
+from collector.agent import control_block
+from collector.agent.control_block import Command, ControlBlock, Phase
 from tests.native.hybrid_job import Layout, start
 from tests.native.stub_jobs import Job
 from tests.native.trap_controller import Controller, goes_on

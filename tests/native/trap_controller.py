@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.control_block import Command, ControlBlock, Phase, Why
+from collector.agent.control_block import Command, ControlBlock, Phase, Why
 
 GATHER_NS = 20_000_000_000
 

@@ -11,18 +11,66 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator")
-FRONT_DOORS = {"pacehound/cli.py", "pacehound/cli_whatif.py", "pacehound/embedded.py", "pacehound/history.py"}
+
+# The rooms of `pacehound`, `collector`, `streams` and `simulator`, and which others of the same house each may import,
+# besides the modules that lie beside them. What a folder's `__init__` says in words stands here for the machine.
+ROOMS = {
+    "pacehound.model": set(),
+    "pacehound.bus": {"pacehound.model"},
+    "pacehound.instrument": {"pacehound.model"},
+    "pacehound.pages": {"pacehound.model"},
+    "pacehound.runtime": {"pacehound.model", "pacehound.bus"},
+    "pacehound.launcher": {
+        "pacehound.model",
+        "pacehound.bus",
+        "pacehound.instrument",
+        "pacehound.pages",
+        "pacehound.runtime",
+    },
+    "collector.calls": set(),
+    "collector.host": set(),
+    "collector.agent": {"collector.calls", "collector.host"},
+    "collector.importers": set(),
+    "streams.rounds": set(),
+    "streams.level": set(),
+    "streams.slow": {"streams.rounds", "streams.level"},
+    "streams.hang": {"streams.rounds"},
+    "streams.whatif": {"streams.rounds"},
+    "streams.job": {"streams.rounds", "streams.level", "streams.slow", "streams.hang", "streams.whatif"},
+    "streams.kafka": {"streams.rounds", "streams.job"},
+    "streams.scoring": set(),
+    "simulator.operations": set(),
+    "simulator.suites": {"simulator.operations"},
+}
+"""`pacehound.cli` and `pacehound.runtime.embedded` meet everything; see FRONT_DOORS."""
+BESIDE = {
+    "pacehound": {"clock", "errors", "settings"},
+    "collector": set(),
+    "streams": {"compiled", "pipeline", "warm_up"},
+    "simulator": None,
+}
+"""Modules that lie in no room and that rooms may import; all of them where it is None."""
+
+
+def is_front_door(path):
+    """Where all packages meet: the command line and the embedded runtime."""
+    return path.startswith("pacehound/cli/") or path == "pacehound/runtime/embedded.py"
+
 
 # Heavy or optional libraries, and the only places that may name them; nobody imports them when a package is imported.
 CONFINED = {
-    "torch": ("pacehound/instrument/", "pacehound/doctor.py", "actuators/validation/", "bench/"),
+    "torch": ("pacehound/instrument/", "pacehound/cli/doctor_checks.py", "actuators/validation/", "bench/"),
     "cvxpy": ("actuators/",),
-    "faust": ("streams/app.py", "streams/kafka_client.py"),
+    "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
     "pynvml": ("collector/",),
     "chdb": ("storage/",),
     "clickhouse_connect": ("storage/",),
-    "matplotlib": ("pacehound/analysis/picture.py", "pacehound/png.py", "pacehound/whatif/picture.py"),
+    "matplotlib": (
+        "pacehound/pages/analysis/picture.py",
+        "pacehound/pages/png.py",
+        "pacehound/pages/whatif/picture.py",
+    ),
 }
 
 
@@ -71,7 +119,7 @@ def imports(path, tree, *, at_module_level_only=False):
 def forbidden(package, allowed_tops):
     wrong = []
     for path, tree in sources(package):
-        if path in FRONT_DOORS:
+        if is_front_door(path):
             continue
         for name, line in imports(path, tree):
             top = name.split(".")[0]
@@ -92,16 +140,52 @@ def test_the_shared_words_import_none_of_the_parts():
 
 
 def test_nobody_but_a_front_door_imports_a_front_door():
-    doors = {door.removesuffix(".py").replace("/", ".") for door in FRONT_DOORS}
     wrong = [
         f"{path}:{line} imports {name}"
         for package in (*PARTS, "pacehound")
         for path, tree in sources(package)
-        if path not in FRONT_DOORS and not path.endswith("__main__.py")
+        if not is_front_door(path) and not path.endswith("__main__.py")
         for name, line in imports(path, tree)
-        if name in doors
+        if name.startswith(("pacehound.cli", "pacehound.runtime.embedded"))
     ]
     assert wrong == []
+
+
+def test_every_room_is_in_the_table():
+    found = {
+        ".".join(path.split("/")[:2])
+        for package in BESIDE
+        for path, _ in sources(package)
+        if path.count("/") > 1 and not path.startswith("pacehound/cli/")
+    }
+    assert found == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_the_rooms_that_it_may(room):
+    package = room.split(".")[0]
+    wrong = []
+    for path, tree in sources(package):
+        if not path.startswith(room.replace(".", "/") + "/") or is_front_door(path):
+            continue
+        for name, line in imports(path, tree):
+            parts = name.split(".")
+            if parts[0] != package or len(parts) < 2 or ".".join(parts[:2]) == room:
+                continue
+            is_room = (ROOT / parts[0] / parts[1]).is_dir()
+            beside = BESIDE[package]
+            allowed = ".".join(parts[:2]) in ROOMS[room] if is_room else beside is None or parts[1] in beside
+            if not allowed and parts[1] != "__version__":
+                wrong.append(f"{path}:{line} imports {name}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "pacehound.cli", "storage", "alerts", "actuators"])
+def test_a_room_says_what_comes_in_what_goes_out_and_what_it_must_not_import(room):
+    lines = (ast.get_docstring(ast.parse((ROOT / room.replace(".", "/") / "__init__.py").read_text())) or "").lower()
+    assert "in: " in lines
+    assert "out: " in lines
+    assert "import" in lines
 
 
 @pytest.mark.parametrize("library", CONFINED)
@@ -112,7 +196,7 @@ def test_a_heavy_library_is_named_only_where_it_belongs(library):
         for path, tree in sources(package)
         for name, line in imports(path, tree)
         if name.split(".")[0] == library
-        if path not in FRONT_DOORS and not path.startswith(CONFINED[library])
+        if not is_front_door(path) and not path.startswith(CONFINED[library])
     ]
     assert wrong == []
 
@@ -212,7 +296,7 @@ def test_importing_a_part_loads_no_library_that_its_host_may_lack():
     [
         (["pacehound.cli"], {"click"}),
         (["pacehound.cli", "pacehound.launcher.entry"], {"click", "msgspec"}),
-        (["pacehound.cli", "pacehound.history"], {"click", "msgspec"}),
+        (["pacehound.cli", "pacehound.cli.history"], {"click", "msgspec"}),
     ],
     ids=["any command", "run", "a head is asked"],
 )

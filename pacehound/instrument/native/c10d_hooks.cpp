@@ -198,7 +198,7 @@ void end(const Call& call, uint8_t flags) {
     write(record);
 }
 
-/* Positions in OPS of pacehound/codes.py, by HookOpName; -1 is no call of a communicator. */
+/* Positions in OPS of pacehound/model/codes.py, by HookOpName; -1 is no call of a communicator. */
 int op_of(c10d::HookOpName name) {
     using Name = c10d::HookOpName;
     switch (name) {
@@ -226,7 +226,7 @@ int op_of(c10d::HookOpName name) {
     }
 }
 
-/* Positions in DTYPES of pacehound/codes.py. */
+/* Positions in DTYPES of pacehound/model/codes.py. */
 uint8_t dtype_of(at::ScalarType type) {
     switch (type) {
         case at::kChar: return 1;

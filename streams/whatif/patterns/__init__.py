@@ -6,7 +6,7 @@ is below STRAGGLING has no cause to look for.
 
 from __future__ import annotations
 
-from pacehound.whatif.result import STRAGGLING, Pattern, WhatIf
+from pacehound.model.whatif_result import STRAGGLING, Pattern, WhatIf
 from streams.whatif.layout import Trace
 from streams.whatif.patterns.case import Case
 from streams.whatif.patterns.changes import slow_workers, sped_up

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.whatif.result import Remedy, WhatIf
+from pacehound.model.whatif_result import Remedy, WhatIf
 from streams.whatif import optypes
 from streams.whatif.layout import Trace
 from streams.whatif.scenarios import Job

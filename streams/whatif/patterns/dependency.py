@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.whatif.result import Pattern
+from pacehound.model.whatif_result import Pattern
 from streams.whatif import optypes
 from streams.whatif.patterns.case import EXPLAINS, Case, FloatArray
 

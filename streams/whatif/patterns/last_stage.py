@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pacehound.whatif.result import Pattern, Remedy
+from pacehound.model.whatif_result import Pattern, Remedy
 from streams.whatif import optypes
 from streams.whatif.patterns.case import Case, Float64Array, FloatArray
 

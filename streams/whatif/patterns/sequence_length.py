@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pacehound.whatif.result import Pattern, Remedy
+from pacehound.model.whatif_result import Pattern, Remedy
 from streams.whatif.metrics import pairs_of
 from streams.whatif.patterns.case import EXPLAINS, Case
 from streams.whatif.patterns.changes import balanced, dealt_out, slow_workers, sped_up

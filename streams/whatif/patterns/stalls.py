@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.whatif.result import Pattern
+from pacehound.model.whatif_result import Pattern
 from streams.whatif.metrics import pairs_of
 from streams.whatif.patterns.case import EXPLAINS, Case, FloatArray
 

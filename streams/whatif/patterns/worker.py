@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.whatif.result import Pattern
+from pacehound.model.whatif_result import Pattern
 from streams.whatif.metrics import slowest_workers
 from streams.whatif.patterns.case import EXPLAINS, Case
 from streams.whatif.patterns.changes import balanced, slow_workers, sped_up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actuators.worker import ActuatorWorker
 from pacehound.bus import Message
-from pacehound.events import Decision, Incident
+from pacehound.model.events import Decision, Incident
 from tests.fakes.events import incident
 
 

@@ -8,7 +8,7 @@ import pytest
 from actuators.app import Actuators
 from actuators.decide import candidates_for, decide, gravest
 from actuators.prices import HELPS
-from pacehound.events import Cost, Instant
+from pacehound.model.events import Cost, Instant
 from tests.fakes.events import SECOND_NS, START_NS, finding, incident
 
 

@@ -11,10 +11,10 @@ from alerts.worker import GIVE_UP_AFTER_S, AlertWorker, NoticeGivenUp, NoticeRef
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
 from pacehound.errors import Unavailable
-from pacehound.events import Incident, Notification
-from pacehound.metric_names import NOTICES
-from pacehound.routing import Event
-from pacehound.telemetry import Telemetry
+from pacehound.model.events import Incident, Notification
+from pacehound.model.routing import Event
+from pacehound.runtime.metric_names import NOTICES
+from pacehound.runtime.telemetry import Telemetry
 from tests.fakes.events import incident
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from bench.baselines import PlainBocd, SlidingWindow
-from simulator.step_times import POPULATIONS
-from streams.evaluate import Score, final_versions, score
-from streams.step_series import follow
-from streams.step_watch import StepTime
+from simulator.suites.step_times import POPULATIONS
+from streams.level.step_series import follow
+from streams.level.step_watch import StepTime
+from streams.scoring.evaluate import Score, final_versions, score
 
 
 @pytest.mark.parametrize("baseline", [SlidingWindow, PlainBocd])

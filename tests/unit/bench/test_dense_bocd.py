@@ -3,7 +3,7 @@
 import numpy as np
 
 from bench.dense_bocd import DenseBocd
-from streams.bocd import MAX_RUN, RunLengthPosterior
+from streams.level.bocd import MAX_RUN, RunLengthPosterior
 
 
 def test_the_dense_posterior_of_every_series_is_the_exact_one():

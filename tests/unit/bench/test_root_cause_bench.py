@@ -2,7 +2,7 @@
 
 from bench.root_cause import run
 from bench.root_cause_page import HEADING, verdict_section, with_section
-from simulator.root_cause_jobs import SOURCES
+from simulator.suites.root_cause_jobs import SOURCES
 
 
 def test_a_run_writes_a_row_per_source_into_the_page(tmp_path, monkeypatch):

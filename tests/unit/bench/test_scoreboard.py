@@ -7,9 +7,9 @@ from bench.baselines import PlainBocd, SlidingWindow
 from bench.exactness import Exactness
 from bench.recordings import ANSWERS, FOLDER, read, recordings
 from bench.scoreboard_page import Recorded, Wrong, page
-from pacehound.truth_file import TruthFile
-from simulator.step_times import POPULATIONS
-from streams.evaluate import Score
+from pacehound.model.truth.file import TruthFile
+from simulator.suites.step_times import POPULATIONS
+from streams.scoring.evaluate import Score
 
 BASELINES = {"sliding window": lambda job: SlidingWindow(job=job), "BOCD": lambda job: PlainBocd(job=job)}
 

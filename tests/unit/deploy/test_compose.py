@@ -64,7 +64,7 @@ def test_everything_that_the_pipeline_needs_is_there() -> None:
 @own_service
 def test_the_command_of_a_service_exists_and_takes_its_options(name: str) -> None:
     words = [str(word) for word in SERVICES[name]["command"]]
-    command = cli.pacehound.commands.get(words[0])
+    command = cli.pacehound.get_command(click.Context(cli.pacehound), words[0])
     assert isinstance(command, click.Command), f"pacehound {words[0]}"
     assert not command.hidden
     with command.make_context(words[0], words[1:]):

@@ -16,7 +16,7 @@ MODULES = [
         "simulator",
         "collector",
         "collector/evidence",
-        "collector/sources/step_logs",
+        "collector/importers/step_logs",
         "collector/vitals",
         "streams",
     )

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from simulator.op_job import OpFaults, OpJob
-from simulator.op_schedule import order_of
-from simulator.op_trace import generate
+from simulator.operations.job import OpFaults, OpJob
+from simulator.operations.schedule import order_of
+from simulator.operations.trace import generate
 
 
 def words(*args):

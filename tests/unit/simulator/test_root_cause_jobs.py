@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from pacehound.calls import CallBatch, Sees
-from pacehound.codec import decode, encode
+from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.codec import decode, encode
 from simulator.faults import SlowCompute, SlowLink
 from simulator.job import simulate
-from simulator.root_cause_jobs import SCENARIOS, SOURCES, case_of, cases, large_cases
+from simulator.suites.root_cause_jobs import SCENARIOS, SOURCES, case_of, cases, large_cases
 
 N = len(SCENARIOS)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pacehound.calls import CallBatch, Sees
-from pacehound.codec import decode, encode
-from pacehound.events import HostSample, Markers, Progress, Topology
-from pacehound.topology import Layout
+from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.codec import decode, encode
+from pacehound.model.events import HostSample, Markers, Progress, Topology
+from pacehound.model.topology import Layout
 from simulator.faults import ExitRank, Pause, SlowLink, StopRank
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, COUNTS_ONLY, DEVICE_TIMES, FLIGHT_RECORDER, LAUNCH_ONLY

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pacehound.codec import encode
-from pacehound.topology import Layout
+from pacehound.model.codec import encode
+from pacehound.model.topology import Layout
 from simulator.faults import EveryNth, ExitRank, Pause, SlowCompute, SlowLink, Spike, StopRank
 from simulator.job import JobSpec, simulate
 from simulator.program import build, stage_order

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pacehound.calls import CallBatch
-from pacehound.events import HostVitals, Topology
-from pacehound.topology import Layout
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import HostVitals, Topology
+from pacehound.model.topology import Layout
 from simulator.faults import DeadDevice, HiddenLateness, RandomPauses, SlowCompute, SlowLink
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, DEVICE_TIMES

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simulator.step_times import POPULATIONS, Noise
+from simulator.suites.step_times import POPULATIONS, Noise
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.4, 0.8])

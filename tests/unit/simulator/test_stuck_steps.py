@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pacehound.calls import CallBatch
-from pacehound.events import HostEvidence, HostSample, HostVitals, Progress, Tick, Topology
-from pacehound.topology import Layout
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import HostEvidence, HostSample, HostVitals, Progress, Tick, Topology
+from pacehound.model.topology import Layout
 from simulator.faults import DeadDevice, SilentHost, SlowLink, StopRank, StuckRanks, SymmetricHang, WrongCall
 from simulator.job import JobSpec, simulate
 from simulator.source import (

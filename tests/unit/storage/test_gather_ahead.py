@@ -6,7 +6,7 @@ import weakref
 
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
-from pacehound.codec import encode
+from pacehound.model.codec import encode
 from storage import gather_ahead
 from storage.blocks import Block, Span
 from storage.gather import gather

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pacehound.bus import Message
 from storage.blocks import BLOCK_BYTES, BLOCK_OFFSETS, Span, cut, natural_end, proposed
-from storage.shelf import Shelf
+from storage.held_messages import Shelf
 
 
 def message(offset, size=0, place=("calls", 0)):

@@ -6,8 +6,8 @@ import pytest
 
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
-from pacehound.codec import encode
-from pacehound.routing import Event
+from pacehound.model.codec import encode
+from pacehound.model.routing import Event
 from storage import gather as gather_module
 from storage.gather import gather
 from tests.fakes.events import call_batch, incident

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from pacehound.codes import DTYPE_BYTES, DTYPES
 from pacehound.errors import InvalidInput
+from pacehound.model.codes import DTYPE_BYTES, DTYPES
 from storage.migrate import known_migrations, pending, split_statements
 from storage.schemas import CALL_MINUTES, CUTS, IDENTITY
 

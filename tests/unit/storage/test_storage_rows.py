@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pacehound.errors import InvalidEvent
-from pacehound.events import Changepoint, Finding, HostSample, Incident, Instant, Progress, Tick, Watermark
+from pacehound.model.events import Changepoint, Finding, HostSample, Incident, Instant, Progress, Tick, Watermark
 from storage import schemas
 from storage.rows import arrow_rows, calls_table, rows_of
 from tests.fakes.events import START_NS, call_batch, finding, incident, one_of_each

@@ -11,10 +11,10 @@ from functools import cache
 
 import pytest
 
-from pacehound.calls import CallBatch
-from pacehound.codec import decode, encode
 from pacehound.errors import InvalidEvent
-from pacehound.events import (
+from pacehound.model.calls import CallBatch
+from pacehound.model.codec import decode, encode
+from pacehound.model.events import (
     Changepoint,
     EarlierRun,
     Finding,
@@ -27,10 +27,10 @@ from pacehound.events import (
     Progress,
     Watermark,
 )
-from pacehound.rounds import Rounds
-from pacehound.routing import Event, route
+from pacehound.model.rounds import Rounds
+from pacehound.model.routing import Event, route
+from pacehound.model.topology import Layout
 from pacehound.settings import Settings
-from pacehound.topology import Layout
 from simulator.faults import ExitRank, Pause, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, Simulation, simulate
 from simulator.source import LAUNCH_ONLY

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.sources.recognise import read_call_files
-from pacehound.analysis.files import files_of
-from pacehound.call_file import CallFile
-from pacehound.events import Finding, Progress
+from collector.importers.recognise import read_call_files
+from pacehound.model.call_file import CallFile
+from pacehound.model.events import Finding, Progress
+from pacehound.pages.analysis.files import files_of
 from streams.postmortem import findings_of
 
 SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).parents[4] / "shared")) / "data"

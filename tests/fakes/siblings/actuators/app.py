@@ -1,4 +1,4 @@
-from pacehound.events import Decision
+from pacehound.model.events import Decision
 
 
 class Actuators:

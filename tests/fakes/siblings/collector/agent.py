@@ -7,8 +7,8 @@ import time
 
 import httpx
 
-from pacehound import codec
-from pacehound.events import HostSample, ProcessState
+from pacehound.model import codec
+from pacehound.model.events import HostSample, ProcessState
 
 
 def run(run_dir, endpoint, headers, settings):

@@ -7,8 +7,8 @@ import fcntl
 
 import pyarrow as pa
 
-from pacehound import codec
 from pacehound.errors import InvalidInput, StoreOwned
+from pacehound.model import codec
 
 
 class Store:

@@ -1,4 +1,4 @@
-from pacehound.events import Decision, Incident
+from pacehound.model.events import Decision, Incident
 
 
 def incidents(store, job=None):

@@ -6,8 +6,8 @@ import dataclasses
 from types import SimpleNamespace
 
 from pacehound.errors import InvalidEvent
-from pacehound.events import Finding, HostSample, Incident, Instant, Topology
-from pacehound.routing import host_stream
+from pacehound.model.events import Finding, HostSample, Incident, Instant, Topology
+from pacehound.model.routing import host_stream
 
 
 class Pipeline:

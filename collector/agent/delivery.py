@@ -1,0 +1,251 @@
+"""Sends what the outbox holds, in a thread of its own, so that a receiver that is slow or away delays nothing else."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from collector.agent.outbox import Outbox
+from pacehound.bus.otlp import Receipt
+from pacehound.errors import BusFull, RejectedMessage, Unavailable
+
+logger = logging.getLogger("pacehound.agent")
+
+FIRST_BACKOFF_NS = 200_000_000
+LONGEST_BACKOFF_NS = 5_000_000_000
+REQUEST_BYTES = 2 * 1024 * 1024
+
+
+class Sender(Protocol):
+    """Something that takes encoded messages, as `pacehound.bus.otlp.OtlpProducer` does."""
+
+    def send(self, messages: Sequence[bytes]) -> Receipt:
+        """Send them in order; errors as in `OtlpProducer.send`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one request went.
+
+    Attributes
+    ----------
+    last
+        The number of its last message in the outbox.
+    messages
+        How many it carried.
+    result
+        `taken`, `away` (try again later) or `refused` (never).
+
+    """
+
+    last: int
+    messages: int
+    result: Literal["taken", "away", "refused"]
+    rejected: int = 0
+    retry_after_s: float | None = None
+    reason: str = ""
+
+
+def attempt(sender: Sender, last: int, messages: Sequence[bytes]) -> Outcome:
+    """Send once, and say how it went; raises nothing that a sender is allowed to raise."""
+    try:
+        receipt = sender.send(messages)
+    except BusFull as error:
+        return Outcome(
+            last=last, messages=len(messages), result="away", reason=str(error), retry_after_s=error.retry_after_s
+        )
+    except Unavailable as error:
+        return Outcome(last=last, messages=len(messages), result="away", reason=str(error))
+    except RejectedMessage as error:
+        return Outcome(last=last, messages=len(messages), result="refused", reason=str(error))
+    return Outcome(last=last, messages=len(messages), result="taken", rejected=receipt.rejected, reason=receipt.message)
+
+
+class Backoff:
+    """When the next request may go out: at once after a success, else after 0.2 s, doubled up to 5 s.
+
+    >>> backoff = Backoff()
+    >>> backoff.failed(0, None)
+    >>> backoff.may_send(100_000_000), backoff.may_send(200_000_000)
+    (False, True)
+    """
+
+    def __init__(self) -> None:
+        self._wait_ns = 0
+        self._not_before_ns = 0
+
+    def may_send(self, now_ns: int) -> bool:
+        """Whether enough time has passed."""
+        return now_ns >= self._not_before_ns
+
+    def failed(self, now_ns: int, retry_after_s: float | None) -> None:
+        """Wait longer than the last time, or as long as the receiver asked for."""
+        self._wait_ns = min(max(self._wait_ns * 2, FIRST_BACKOFF_NS), LONGEST_BACKOFF_NS)
+        asked_ns = 0 if retry_after_s is None else round(retry_after_s * 1e9)
+        self._not_before_ns = now_ns + max(self._wait_ns, asked_ns)
+
+    def succeeded(self) -> None:
+        """Wait no more."""
+        self._wait_ns = self._not_before_ns = 0
+
+
+class Courier(Protocol):
+    """Carries one request at a time; the agent asks, it never waits."""
+
+    def is_idle(self) -> bool:
+        """Whether a request can be handed over."""
+        ...
+
+    def carry(self, last: int, messages: Sequence[bytes]) -> None:
+        """Take a request on its way."""
+        ...
+
+    def outcome(self) -> Outcome | None:
+        """How the last request went, once, as soon as that is known."""
+        ...
+
+    def close(self) -> None:
+        """Stop; what is on its way may or may not arrive."""
+        ...
+
+
+class ThreadCourier:
+    """A courier with a thread.
+
+    Parameters
+    ----------
+    sender
+        Used by that thread alone.
+
+    """
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+        self._requests: queue.SimpleQueue[tuple[int, Sequence[bytes]] | None] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._is_busy = False
+        self.arrived = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pacehound-delivery", daemon=True)
+        self._thread.start()
+
+    def is_idle(self) -> bool:
+        """Whether a request can be handed over."""
+        return not self._is_busy
+
+    def carry(self, last: int, messages: Sequence[bytes]) -> None:
+        """Hand a request over."""
+        self._is_busy = True
+        self._requests.put((last, messages))
+
+    def outcome(self) -> Outcome | None:
+        """How the last request went, once."""
+        try:
+            outcome = self._outcomes.get_nowait()
+        except queue.Empty:
+            return None
+        self._is_busy = False
+        return outcome
+
+    def close(self) -> None:
+        """Let the thread end after the request that it is carrying."""
+        self._requests.put(None)
+        self._thread.join(timeout=1.0)
+
+    def _run(self) -> None:
+        while (request := self._requests.get()) is not None:
+            try:
+                outcome = attempt(self._sender, *request)
+            except Exception as error:  # the thread must live on, whatever a library raises
+                outcome = Outcome(
+                    last=request[0],
+                    messages=len(request[1]),
+                    result="away",
+                    reason=f"{type(error).__name__}: {error}",
+                )
+            self._outcomes.put(outcome)
+            self.arrived.set()
+        self._sender.close()
+
+
+@dataclass(slots=True)
+class DeliveryCounts:
+    """What did not go the ordinary way, since this process started."""
+
+    refused_messages: int = 0
+    rejected_records: int = 0
+
+
+class Delivery:
+    """Takes messages from the outbox to the receiver (a head node, Kafka), in order, one request at a time.
+
+    Parameters
+    ----------
+    outbox
+        Where they wait until the receiver has acknowledged them.
+    courier
+        Carries the requests.
+
+    """
+
+    def __init__(self, outbox: Outbox, courier: Courier) -> None:
+        self.counts = DeliveryCounts()
+        self._outbox = outbox
+        self._courier = courier
+        self._backoff = Backoff()
+        self._singly_to = 0
+        self._is_away = False
+        self._reasons: set[str] = set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits any more."""
+        return len(self._outbox) == 0
+
+    def step(self, now_ns: int) -> None:
+        """Hear how the last request went, and send the next one when it may go; never waits."""
+        outcome = self._courier.outcome()
+        if outcome is not None:
+            self._conclude(outcome, now_ns)
+        if self._courier.is_idle() and len(self._outbox) and self._backoff.may_send(now_ns):
+            self._courier.carry(*self._outbox.take(1 if self._singly_to else REQUEST_BYTES))
+
+    def _conclude(self, outcome: Outcome, now_ns: int) -> None:
+        if outcome.result == "away":
+            self._outbox.release()
+            self._backoff.failed(now_ns, outcome.retry_after_s)
+            if not self._is_away:
+                logger.warning("the receiver does not take messages, they wait: %s", outcome.reason)
+            self._is_away = True
+            return
+        if self._is_away:
+            logger.info("the receiver takes messages again")
+            self._is_away = False
+        self._backoff.succeeded()
+        if outcome.result == "refused" and outcome.messages > 1:
+            # One of them is wrong, or all together are too large: find out which.
+            self._singly_to = outcome.last
+            self._outbox.release()
+            return
+        if outcome.result == "refused":
+            self.counts.refused_messages += 1
+            self._say_once("a message was refused for good and is dropped", outcome.reason)
+        if outcome.rejected:
+            self.counts.rejected_records += outcome.rejected
+            self._say_once("the receiver has rejected records", outcome.reason)
+        self._outbox.acknowledge(outcome.last)
+        if outcome.last >= self._singly_to:
+            self._singly_to = 0
+
+    def _say_once(self, what: str, reason: str) -> None:
+        if reason not in self._reasons and len(self._reasons) < 20:
+            self._reasons.add(reason)
+            logger.warning("%s: %s", what, reason)

@@ -1,0 +1,204 @@
+"""The training processes of one host, as the rings name them, and the samples that tell how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from collector.calls.rings import RingHeader
+from collector.host.processes import PROC, ProcessWatch
+from collector.host.rank_process import RankProcess
+from pacehound.model.events import HostSample, ProcessState, RunState
+
+MAX_RANK = 1 << 20
+
+
+class KnownProcess(msgspec.Struct, kw_only=True):
+    """One process, as far as it is known; times are Unix times."""
+
+    pid: int
+    start_ticks: int
+    attempt: int
+    rank: int
+    state: RunState = "unknown"
+    since_ns: int = 0
+    exit_code: int | None = None
+    signal: int | None = None
+    detail: str = ""
+    said_failed: bool | None = None
+    """What its PH_EXIT record said, where it wrote one."""
+
+
+class HostProcesses:
+    """Watches the processes that write rings.
+
+    Parameters
+    ----------
+    known
+        What an earlier agent knew.
+    closed_attempts
+        Attempts about which nothing will be said any more.
+    proc
+        Where /proc is.
+
+    """
+
+    def __init__(self, known: list[KnownProcess], closed_attempts: list[int], proc: Path = PROC) -> None:
+        self._proc = proc
+        self._known = {(process.pid, process.start_ticks): process for process in known}
+        self._closed = set(closed_attempts)
+        self._watches: dict[tuple[int, int], ProcessWatch] = {}
+
+    @property
+    def known(self) -> list[KnownProcess]:
+        """Every process seen so far."""
+        return list(self._known.values())
+
+    @property
+    def closed_attempts(self) -> list[int]:
+        """Attempts about which nothing will be said any more."""
+        return sorted(self._closed)
+
+    def any_alive(self) -> bool:
+        """Whether one is still there."""
+        return any(process.state != "exited" for process in self._known.values())
+
+    def add(self, header: RingHeader) -> None:
+        """A ring says who writes it."""
+        key = (header.pid, header.process_start_ticks)
+        if key not in self._known:
+            self._known[key] = KnownProcess(
+                pid=header.pid, start_ticks=header.process_start_ticks, attempt=header.attempt, rank=header.rank
+            )
+        self._known[key].rank = max(self._known[key].rank, header.rank)
+
+    def note_rank(self, header: RingHeader, rank: int) -> None:
+        """A record says which rank its process is, where the header could not."""
+        process = self._known[header.pid, header.process_start_ticks]
+        if process.rank < 0 and 0 <= rank < MAX_RANK:
+            process.rank = rank
+
+    def note_exit(self, header: RingHeader, detail: str, failed: bool) -> bool:
+        """The process said why it leaves; whether that is news."""
+        process = self._known[header.pid, header.process_start_ticks]
+        is_news = bool(detail) and process.detail != detail
+        process.detail = detail or process.detail
+        process.said_failed = failed
+        if process.state == "exited":
+            _trust_its_own_word(process)
+        return is_news
+
+    def look(self, now_unix_ns: int) -> bool:
+        """Look at every process that was still there; whether one has changed."""
+        has_changed = False
+        for key, process in self._known.items():
+            if process.state == "exited":
+                continue
+            if key not in self._watches:
+                self._watches[key] = ProcessWatch(*key, proc=self._proc)
+            sighting = self._watches[key].look()
+            if sighting.state != process.state:
+                has_changed = True
+                process.state, process.since_ns = sighting.state, now_unix_ns
+            process.exit_code, process.signal = sighting.exit_code, sighting.signal
+            if process.state == "exited":
+                self._watches.pop(key).close()
+                _trust_its_own_word(process)
+        return has_changed
+
+    def alive(self) -> list[RankProcess]:
+        """Those that are there and whose rank is known."""
+        return [
+            RankProcess(attempt=p.attempt, rank=p.rank, pid=p.pid, start_ticks=p.start_ticks)
+            for p in self._known.values()
+            if p.rank >= 0 and p.state != "exited"
+        ]
+
+    def gone(self) -> set[tuple[int, int]]:
+        """(pid, start ticks) of the processes that have left."""
+        return {key for key, process in self._known.items() if process.state == "exited"}
+
+    def gone_ranks(self) -> set[tuple[int, int]]:
+        """(attempt, rank) of which no process is left."""
+        return self.local_ranks() - {
+            (process.attempt, process.rank) for process in self._known.values() if process.state != "exited"
+        }
+
+    def local_ranks(self) -> set[tuple[int, int]]:
+        """(attempt, rank) of all processes."""
+        return {(process.attempt, process.rank) for process in self._known.values() if process.rank >= 0}
+
+    def samples(
+        self,
+        job: str,
+        host: str,
+        now_unix_ns: int,
+        closed_why: str = "",
+        *,
+        unseen: Mapping[int, tuple[str, ...]] | None = None,
+    ) -> list[HostSample]:
+        """One sample per attempt that is not over; an attempt that a later one has replaced is closed when all left.
+
+        Parameters
+        ----------
+        job, host, now_unix_ns
+            As in the events.
+        closed_why
+            Not empty: the job has ended, and this is how.
+        unseen
+            By pid: libraries whose calls are not seen (collector/agent/blindness.py).
+
+        """
+        attempts = {process.attempt for process in self._known.values()}
+        if not attempts and closed_why:
+            attempts = {0}  # a job that never had a rank ends too
+        latest = max(attempts, default=0)
+        sampled = []
+        for attempt in sorted(attempts - self._closed):
+            processes = sorted(
+                (p for p in self._known.values() if p.attempt == attempt and p.rank >= 0),
+                key=lambda p: (p.rank, p.pid),
+            )
+            is_replaced = attempt != latest and all(p.state == "exited" for p in processes)
+            why = closed_why or ("job ended" if is_replaced else "")
+            if why:
+                self._closed.add(attempt)
+            sampled.append(
+                HostSample(
+                    job=job,
+                    attempt=attempt,
+                    time_ns=now_unix_ns,
+                    host=host,
+                    processes=tuple(_state(p, (unseen or {}).get(p.pid, ())) for p in processes),
+                    closed=bool(why),
+                    closed_why=why,
+                )
+            )
+        return sampled
+
+    def close(self) -> None:
+        """Let go of every pidfd."""
+        for watch in self._watches.values():
+            watch.close()
+        self._watches.clear()
+
+
+def _trust_its_own_word(process: KnownProcess) -> None:
+    """Where nobody can tell how a process left, what it wrote last stands: Python leaves with 0, or 1 and a trace."""
+    if process.exit_code is None and process.signal is None and process.said_failed is not None:
+        process.exit_code = int(process.said_failed)
+
+
+def _state(process: KnownProcess, unseen: tuple[str, ...]) -> ProcessState:
+    return ProcessState(
+        rank=process.rank,
+        pid=process.pid,
+        state=process.state,
+        since_ns=process.since_ns,
+        exit_code=process.exit_code,
+        signal=process.signal,
+        detail=process.detail,
+        unseen=unseen,
+    )

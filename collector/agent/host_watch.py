@@ -1,0 +1,124 @@
+"""What an agent sees besides calls: the hardware's vitals every few seconds, and evidence when its ranks do not go on.
+
+All looking happens in threads of its own. What they found is handed to the agent when it next saves, and goes out in
+the host's stream; its time is that of the look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from collector.agent.background import Errands, ThreadErrands
+from collector.agent.run_folder import Job
+from collector.host.evidence import pyspy
+from collector.host.evidence.collect import EvidenceCollector
+from collector.host.evidence.stall import Stall, StallWatch
+from collector.host.kernel_log import KernelLog
+from collector.host.rank_process import RankProcess
+from collector.host.vitals.look import VitalsReader
+from pacehound.model.events import HostEvidence, HostVitals, Progress
+
+VITALS_EVERY_NS = 5_000_000_000
+"""A slow link or a hot GPU stays so for minutes. A look takes about ten milliseconds of CPU with 8 ranks and 450
+connections between them, and 14 more with 400 threads in each: five thousandths of a core."""
+
+
+class ReadsVitals(Protocol):
+    """As `collector.host.vitals.look.VitalsReader`."""
+
+    def look(self, attempt: int, ranks: Sequence[RankProcess], now_unix_ns: int) -> HostVitals:
+        """What the hardware says now."""
+        ...
+
+
+class CollectsEvidence(Protocol):
+    """As `collector.host.evidence.collect.EvidenceCollector`."""
+
+    def collect(self, stall: Stall, processes: Sequence[RankProcess], now_unix_ns: int) -> HostEvidence:
+        """What the ranks are doing."""
+        ...
+
+
+class Witness:
+    """Decides when to look and takes what was seen; time is an argument.
+
+    Parameters
+    ----------
+    vitals, evidence
+        Do the looking.
+    vitals_errands, evidence_errands
+        Where they do it: apart, so that a driver that hangs does not keep the stacks from being read.
+    suspect_after_s
+        `hang.suspect_after_s`.
+    clock_ns
+        Unix time, asked for at the moment of a look.
+
+    """
+
+    def __init__(
+        self,
+        vitals: ReadsVitals,
+        evidence: CollectsEvidence,
+        *,
+        vitals_errands: Errands[HostVitals],
+        evidence_errands: Errands[HostEvidence],
+        suspect_after_s: float,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._vitals, self._evidence = vitals, evidence
+        self._vitals_errands, self._evidence_errands = vitals_errands, evidence_errands
+        self._stall = StallWatch(round(suspect_after_s * 1e9))
+        self._clock_ns = clock_ns
+        self._next_vitals_ns = 0
+
+    def consider(self, progress: Sequence[Progress], alive: Sequence[RankProcess], now_ns: int, unix_ns: int) -> None:
+        """Look where it is time to; never waits.
+
+        Parameters
+        ----------
+        progress
+            What the agent has just promised.
+        alive
+            The ranks' processes that are there.
+        now_ns, unix_ns
+            Monotonic time, and the same moment in Unix time.
+
+        """
+        if not alive:
+            return
+        if now_ns >= self._next_vitals_ns and self._vitals_errands.is_idle():
+            self._next_vitals_ns = now_ns + VITALS_EVERY_NS
+            attempt = max(process.attempt for process in alive)
+            ranks = [process for process in alive if process.attempt == attempt]
+            self._vitals_errands.run(lambda: self._vitals.look(attempt, ranks, self._clock_ns()))
+        if not self._evidence_errands.is_idle():
+            return
+        stall = self._stall.look(progress, {(process.attempt, process.rank) for process in alive}, unix_ns)
+        if stall is not None:
+            processes = list(alive)
+            self._evidence_errands.run(lambda: self._evidence.collect(stall, processes, self._clock_ns()))
+
+    def seen(self) -> list[HostVitals | HostEvidence]:
+        """What was seen since the last time, in order of time."""
+        events: list[HostVitals | HostEvidence] = [*self._vitals_errands.results(), *self._evidence_errands.results()]
+        return sorted(events, key=lambda event: event.time_ns)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._vitals_errands.close()
+        self._evidence_errands.close()
+
+
+def open_witness(job: Job, suspect_after_s: float) -> Witness:
+    """The real one, for the host it runs on."""
+    kernel_log = KernelLog(job.clock.monotonic_ns)
+    return Witness(
+        VitalsReader(job.job, job.host, kernel_log),
+        EvidenceCollector(job.job, job.host, kernel_log, py_spy=pyspy.find()),
+        vitals_errands=ThreadErrands("vitals"),
+        evidence_errands=ThreadErrands("evidence"),
+        suspect_after_s=suspect_after_s,
+        clock_ns=lambda: job.clock.to_unix_ns(time.monotonic_ns()),
+    )

@@ -1,0 +1,334 @@
+"""Reads the rings that training processes write (collector/native/ring.h), without waiting and without trust.
+
+A ring is read with `pread`, not through a mapping: a file that is cut short while it is mapped kills its reader
+with SIGBUS, and the page cache gives both the same bytes. One read of 16 bytes tells that there is nothing new;
+what is new is copied at once into a structured NumPy array.
+
+A record is taken when its stamp says complete and the writer had not come round to its slot by the end of the copy:
+the writer touches the slot of record `i` again only after `written` has reached `i + capacity`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collector.calls.shared_file import SharedFile
+from pacehound.errors import RejectedMessage
+
+RING_MAGIC = 0x31474E5248434150
+RING_VERSION = 2
+HEADER_BYTES = 4096
+RECORD_BYTES = 128
+MAX_CAPACITY = 1 << 22
+
+GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY, PLACE, OPERATION = range(1, 10)
+CAPTURED, FAILED, ASYNC, END_BOUND, LOCAL_PEER, TIMED = 1, 2, 4, 8, 16, 32
+MEMBERS_PER_RECORD = 23
+
+_HEADER = struct.Struct("<QIIIIIIQiiiiQ")
+_CURSOR = struct.Struct("=QI")  # native order reads eight bytes at once
+_CURSOR_OFFSET = 128
+_MEASURED = struct.Struct("=QQ")
+MEASURED_OFFSET = 144
+
+
+def _layout(*fields: tuple[str, str, int]) -> np.dtype[Any]:
+    names, formats, offsets = zip(*fields, strict=True)
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": RECORD_BYTES})
+
+
+_PREFIX = (("stamp", "<u8", 0), ("kind", "u1", 8), ("rank", "<u4", 12), ("handle", "V16", 16))
+
+CALL = _layout(
+    *_PREFIX,
+    ("handle_high", "<u8", 16),
+    ("handle_low", "<u8", 24),
+    ("op", "u1", 32),
+    ("dtype", "u1", 33),
+    ("redop", "u1", 34),
+    ("direction", "u1", 35),
+    ("flags", "u1", 36),
+    ("source", "u1", 37),
+    ("channels", "<u2", 38),
+    ("peer", "<i4", 40),
+    ("algorithm", "u1", 44),
+    ("protocol", "u1", 45),
+    ("seq", "<i8", 48),
+    ("count", "<i8", 56),
+    ("launch_ns", "<u8", 64),
+    ("start_ns", "<u8", 72),
+    ("end_ns", "<u8", 80),
+    ("stream", "<u8", 88),
+    ("group", "<u8", 96),
+    ("send_count", "<i8", 104),
+    ("recv_count", "<i8", 112),
+    ("send_rate", "<f4", 120),
+    ("recv_rate", "<f4", 124),
+)
+GROUP_BODY = _layout(
+    *_PREFIX,
+    ("created_ns", "<u8", 32),
+    ("generation", "<i4", 40),
+    ("world_size", "<i4", 44),
+    ("n_members", "<i4", 48),
+    ("is_world", "u1", 52),
+    ("backend", "u1", 53),
+    ("timeout_ms", "<u4", 56),
+    ("name", "V68", 60),
+)
+MEMBERS_BODY = _layout(*_PREFIX, ("n_members", "<i4", 32), ("members", f"({MEMBERS_PER_RECORD},)<i4", 36))
+PLACE_BODY = _layout(*_PREFIX, ("n_members", "<i4", 32), ("index", "<i4", 36))
+MARKER_BODY = _layout(
+    *_PREFIX, ("time_ns", "<u8", 32), ("step", "<i8", 40), ("marker", "<u4", 48), ("ordinal", "<u4", 52)
+)
+OPERATION_BODY = _layout(
+    *_PREFIX,
+    ("start_ns", "<u8", 32),
+    ("end_ns", "<u8", 40),
+    ("step", "<i8", 48),
+    ("optype", "<i4", 56),
+    ("stage", "<i4", 60),
+    ("chunk", "<i4", 64),
+    ("micro_batch", "<i4", 68),
+    ("pipeline", "<i4", 72),
+    ("seq", "<i4", 76),
+)
+EXIT_BODY = _layout(*_PREFIX, ("time_ns", "<u8", 32), ("failed", "<u4", 40), ("text", "V84", 44))
+
+Records = npt.NDArray[np.void]
+"""Ring records, shape `(n_records,)`: whole as `RAW`, or viewed as the body that their kind says.
+
+They are cut, joined and kept as `RAW`: NumPy may leave out the bytes that no field covers when it copies the others.
+"""
+
+RAW = np.dtype(f"V{RECORD_BYTES}")
+NO_RECORDS: Records = np.empty(0, RAW)
+
+
+def is_timed(calls: Records) -> npt.NDArray[np.bool_]:
+    """Which calls, viewed as `CALL`, have times of the device although their source sees launches only."""
+    timed: npt.NDArray[np.bool_] = ((calls["flags"] & TIMED) != 0) & (calls["end_ns"] > 0)
+    return timed
+
+
+class UnreadableRing(RejectedMessage):
+    """A file that is no ring, or no longer one; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingHeader:
+    """Who writes a ring, as its header says."""
+
+    capacity: int
+    pid: int
+    tid: int
+    process_start_ticks: int
+    rank: int
+    local_rank: int
+    world_size: int
+    attempt: int
+    created_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingRead:
+    """What one look at a ring gave: whole records in order, and how many were lost before the first of them."""
+
+    records: Records
+    lost: int = 0
+
+
+def parse_header(head: bytes, file_bytes: int) -> RingHeader:
+    """The header of a ring file.
+
+    Parameters
+    ----------
+    head
+        The first bytes of the file, at least 72 of them in a whole ring.
+    file_bytes
+        How long the file is.
+
+    Raises
+    ------
+    UnreadableRing
+        The bytes are no ring of this version, or the file is shorter than it says.
+
+    """
+    if len(head) < _HEADER.size:
+        raise UnreadableRing(f"{file_bytes} bytes are too few for a ring header")
+    (
+        magic,
+        version,
+        header_bytes,
+        record_bytes,
+        capacity,
+        pid,
+        tid,
+        start_ticks,
+        rank,
+        local_rank,
+        world_size,
+        attempt,
+        created_ns,
+    ) = _HEADER.unpack_from(head)
+    if magic != RING_MAGIC:
+        raise UnreadableRing(f"magic is {magic:#018x}, not {RING_MAGIC:#018x}: no ring")
+    if version != RING_VERSION:
+        raise UnreadableRing(f"ring version {version}; this build reads version {RING_VERSION}")
+    if (header_bytes, record_bytes) != (HEADER_BYTES, RECORD_BYTES):
+        raise UnreadableRing(f"header of {header_bytes} and records of {record_bytes} bytes, not 4096 and 128")
+    if not 0 < capacity <= MAX_CAPACITY or capacity & (capacity - 1):
+        raise UnreadableRing(f"capacity is {capacity}, not a power of two up to {MAX_CAPACITY}")
+    if file_bytes < HEADER_BYTES + capacity * RECORD_BYTES:
+        raise UnreadableRing(f"{file_bytes} bytes are too few for {capacity} records")
+    if pid < 1 or rank < -1 or attempt < 0:
+        raise UnreadableRing(f"pid {pid}, rank {rank}, attempt {attempt} in the header: no process has these")
+    return RingHeader(
+        capacity=capacity,
+        pid=pid,
+        tid=tid,
+        process_start_ticks=start_ticks,
+        rank=rank,
+        local_rank=local_rank,
+        world_size=world_size,
+        attempt=attempt,
+        created_ns=created_ns,
+    )
+
+
+class RingReader(SharedFile):
+    """One ring file, read from a position on.
+
+    Parameters
+    ----------
+    path
+        The ring file.
+    position
+        The index of the first record that is still wanted.
+
+    Attributes
+    ----------
+    is_finished
+        Its thread has left in good order, and everything was read.
+
+    Raises
+    ------
+    UnreadableRing
+        The file is not a whole ring.
+    OSError
+        The file cannot be opened.
+
+    """
+
+    def __init__(self, path: Path, position: int = 0) -> None:
+        self.path = path
+        self.position = position
+        self.is_finished = False
+        self._stalled = False
+        super().__init__(path)
+
+    def _check(self) -> None:
+        self.header = parse_header(os.pread(self._fd, _HEADER.size, 0), os.fstat(self._fd).st_size)
+
+    def read(self) -> RingRead:
+        """What was written since the last time.
+
+        Raises
+        ------
+        UnreadableRing
+            The file was cut short, or its stamps contradict its header.
+
+        """
+        capacity = self.header.capacity
+        written, is_closed = self._cursor()
+        if written < self.position - 1:
+            # One torn read of the counter may say so; a counter that stays behind went backwards.
+            if not self._stall():
+                raise UnreadableRing(f"it says {written} records are written, of which {self.position} were read")
+            return RingRead(records=NO_RECORDS)
+        written = max(written, self.position)
+        first = max(self.position, written - capacity)
+        # A writer that died between its last stamp and its count left one whole record more.
+        raw = self._copy(first, written - first + 1)
+        records = raw.view(CALL)
+        expected = 2 * (first + np.arange(len(records), dtype=np.uint64)) + np.uint64(2)
+        stamps = records["stamp"]
+        whole = stamps == expected
+        overwritten = stamps > expected
+        overtaken = self._overtaken(first, records)
+        overwritten |= overtaken
+        whole &= ~overtaken
+        known = whole | overwritten
+        end = len(records) if known.all() else int(np.argmin(known))
+        if end < written - first and not self._stall():
+            # It was not complete the last time either, and its writer had moved on: it never will be.
+            if end == 0 and not known[: written - first].any() and written - first > 1:
+                raise UnreadableRing(
+                    f"it says {written} records are written, and none of the last {written - first} has its stamp"
+                )
+            end = int(written - first)
+        elif end >= written - first:
+            self._stalled = False
+        taken = raw[:end][whole[:end]]
+        self.is_finished = is_closed and first + end >= written
+        if end == 0:
+            return RingRead(records=NO_RECORDS)
+        lost = first - self.position + end - len(taken)
+        self.position = first + end
+        return RingRead(records=taken, lost=lost)
+
+    def measured(self) -> tuple[int, int]:
+        """Calls whose own cost their writer has measured, and nanoseconds that it took in them; 0 where none is."""
+        try:
+            measured = os.pread(self._fd, _MEASURED.size, MEASURED_OFFSET)
+        except OSError:
+            return 0, 0
+        if len(measured) < _MEASURED.size:
+            return 0, 0
+        calls, took_ns = _MEASURED.unpack(measured)
+        return int(calls), int(took_ns)
+
+    def _stall(self) -> bool:
+        """Whether this is the first look in a row at which the ring made no sense."""
+        first_time = not self._stalled
+        self._stalled = first_time
+        return first_time
+
+    def _cursor(self) -> tuple[int, bool]:
+        """How many records are written, and whether the thread has left in good order."""
+        cursor = os.pread(self._fd, _CURSOR.size, _CURSOR_OFFSET)
+        if len(cursor) < _CURSOR.size:
+            raise UnreadableRing("it was cut short inside its header")
+        written, closed = _CURSOR.unpack(cursor)
+        return int(written), closed != 0
+
+    def _copy(self, first: int, count: int) -> Records:
+        """`count` slots from record `first` on, whatever they hold; two reads where they wrap around."""
+        slots = np.empty(count, RAW)
+        target = memoryview(slots.view(np.uint8))  # type: ignore[arg-type]
+        done = 0
+        while done < count:
+            slot = (first + done) % self.header.capacity
+            n_slots = min(count - done, self.header.capacity - slot)
+            part = target[done * RECORD_BYTES : (done + n_slots) * RECORD_BYTES]
+            if os.preadv(self._fd, [part], HEADER_BYTES + slot * RECORD_BYTES) != len(part):
+                raise UnreadableRing(f"it was cut short: record {first + done} is missing")
+            done += n_slots
+        return slots
+
+    def _overtaken(self, first: int, records: Records) -> npt.NDArray[np.bool_]:
+        """Which of the copied records the writer may have been changing while they were copied."""
+        overtaken = np.zeros(len(records), np.bool_)
+        # Records below this index may have been touched: the writer works on record `written` now.
+        touched = min(max(self._cursor()[0] + 1 - self.header.capacity - first, 0), len(records))
+        if touched:
+            again = self._copy(first, touched).view(CALL)
+            overtaken[:touched] = again["stamp"] != records["stamp"][:touched]
+        return overtaken

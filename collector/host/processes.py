@@ -1,0 +1,149 @@
+"""Whether a training process runs, is stopped, or has left, and how: from /proc and from pidfds.
+
+The exit status of a process that is not our child can be learnt in two ways: from field 52 of `/proc/<pid>/stat`
+while it is a zombie, and, on Linux 6.15 and later, from a pidfd that was opened before it was reaped. Where neither
+works the status stays unknown, and what the process itself wrote before it left (PH_EXIT) has to do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from pacehound.model.events import RunState
+
+PROC = Path("/proc")
+
+# linux/pidfd.h: _IOWR(0xFF, 11, struct pidfd_info) with the first published size of 64 bytes.
+_PIDFD_GET_INFO = 0xC040FF0B
+_PIDFD_INFO_BYTES = 64
+_PIDFD_INFO_EXIT = 1 << 3
+_EXIT_STATUS_OFFSET = 60
+
+_STATE, _START_TICKS, _EXIT_STATUS = 0, 19, 49  # fields 3, 22 and 52, counted after the command's ')'
+_RUN_STATES: dict[str, RunState] = {"T": "stopped", "t": "stopped", "Z": "exited", "X": "exited", "x": "exited"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStat:
+    """What /proc says about one process."""
+
+    state: RunState
+    start_ticks: int
+    wait_status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """One look at one process."""
+
+    state: RunState
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+def parse_stat(text: str) -> ProcessStat:
+    """The fields of `/proc/<pid>/stat` that matter here.
+
+    The command may hold spaces and brackets, so fields count from the last `)`.
+
+    Raises
+    ------
+    ValueError
+        The text is no such line.
+
+    """
+    _, bracket, rest = text.rpartition(")")
+    fields = rest.split()
+    if not bracket or len(fields) <= _EXIT_STATUS:
+        raise ValueError(f"not a line of /proc/<pid>/stat: {text[:80]!r}")
+    return ProcessStat(
+        state=_RUN_STATES.get(fields[_STATE], "running"),
+        start_ticks=int(fields[_START_TICKS]),
+        wait_status=int(fields[_EXIT_STATUS]),
+    )
+
+
+def read_stat(pid: int, proc: Path = PROC) -> ProcessStat | None:
+    """What /proc says about `pid`, `None` where there is no such process."""
+    try:
+        return parse_stat((proc / str(pid) / "stat").read_text(errors="replace"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def sighting_of_exit(wait_status: int) -> Sighting:
+    """How a process left, from its wait status.
+
+    >>> sighting_of_exit(7 << 8).exit_code, sighting_of_exit(9).signal
+    (7, 9)
+    """
+    if os.WIFSIGNALED(wait_status):
+        return Sighting(state="exited", signal=os.WTERMSIG(wait_status))
+    return Sighting(state="exited", exit_code=os.WEXITSTATUS(wait_status))
+
+
+class ProcessWatch:
+    """One process, told from a later one with the same pid by when it started.
+
+    Parameters
+    ----------
+    pid, start_ticks
+        As its ring says.
+    proc
+        Where /proc is; another folder is a recorded tree, and no pidfd is opened then.
+
+    """
+
+    def __init__(self, pid: int, start_ticks: int, proc: Path = PROC) -> None:
+        self.pid = pid
+        self.start_ticks = start_ticks
+        self._proc = proc
+        self._pidfd = self._open_pidfd() if proc == PROC else -1
+
+    def look(self) -> Sighting:
+        """How it is now; `unknown` where /proc does not let itself be read."""
+        try:
+            stat = read_stat(self.pid, self._proc)
+        except (OSError, ValueError):
+            return Sighting(state="unknown")
+        if stat is not None and stat.start_ticks == self.start_ticks:
+            return sighting_of_exit(stat.wait_status) if stat.state == "exited" else Sighting(state=stat.state)
+        wait_status = exit_status_of(self._pidfd) if self._pidfd >= 0 else None
+        return Sighting(state="exited") if wait_status is None else sighting_of_exit(wait_status)
+
+    def close(self) -> None:
+        """Let go of the pidfd."""
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _open_pidfd(self) -> int:
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except (OSError, AttributeError):  # gone already, not allowed, or a kernel before 5.3
+            return -1
+        try:
+            stat = read_stat(self.pid, self._proc)
+        except (OSError, ValueError):
+            stat = None
+        if stat is None or stat.start_ticks != self.start_ticks:
+            os.close(pidfd)
+            return -1
+        return pidfd
+
+
+def exit_status_of(pidfd: int) -> int | None:
+    """The wait status of a process that has been reaped, `None` where this kernel does not tell."""
+    info = bytearray(_PIDFD_INFO_BYTES)
+    struct.pack_into("=Q", info, 0, _PIDFD_INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info, True)
+    except OSError:
+        return None
+    if not struct.unpack_from("=Q", info, 0)[0] & _PIDFD_INFO_EXIT:
+        return None
+    return int(struct.unpack_from("=i", info, _EXIT_STATUS_OFFSET)[0])

@@ -1,1 +1,0 @@
-"""Readers of evidence that other tools have left on disk: each file becomes a `pacehound.call_file.CallFile`."""

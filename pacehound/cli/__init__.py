@@ -1,0 +1,84 @@
+"""The command line: one file per command, and the only place but the embedded runtime where all packages meet.
+
+In: arguments, the environment. Out: an answer on stdout, notes on stderr, an exit status.
+May import everything; nothing but `pacehound.__main__` imports it. A command imports what it needs when it is called,
+so that whoever asks for one thing does not wait for all others.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from pacehound.cli.own_packages import prefer_ours
+from pacehound.errors import InvalidInput, PacehoundError
+
+COMMANDS = (
+    "actuators",
+    "agent",
+    "alerts",
+    "analyze",
+    "dead-letters",
+    "demo",
+    "doctor",
+    "evaluate",
+    "incidents",
+    "replay",
+    "run",
+    "simulate",
+    "sql",
+    "status",
+    "streams",
+    "topics",
+    "up",
+    "version",
+    "whatif",
+    "writer",
+)
+"""Each is the function of that name in the module of that name, with _ for -."""
+
+
+class Commands(click.Group):
+    """Loads the subcommand that is asked for, and turns our errors into a line on stderr and an exit status.
+
+    The status is 2 for bad input and 1 for a failure.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All of them, by name."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; its module is imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"pacehound.cli.{name}"), name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except PacehoundError as error:
+            click.echo(f"pacehound: {error}", err=True)
+            ctx.exit(2 if isinstance(error, InvalidInput) else 1)
+        except BrokenPipeError:
+            # Whoever read our answer has seen enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(1)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def pacehound() -> None:
+    """Watch distributed training jobs and name the rank that slows or hangs them."""
+
+
+def main() -> None:
+    """Start of the `pacehound` command."""
+    prefer_ours()
+    pacehound(prog_name="pacehound")

@@ -1,0 +1,40 @@
+"""`pacehound doctor`: what works on this host."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from pacehound.cli.options import json_option, print_json, set_option, store_option
+from pacehound.settings import Settings
+
+
+@click.command()
+@click.option(
+    "--build",
+    is_flag=True,
+    help="Compile the detectors, the NCCL shim and, for the torch installed here, the C++ hooks.",
+)
+@store_option
+@set_option
+@json_option
+def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Say what works on this host, what does not, and how to fix it."""
+    import msgspec
+
+    from pacehound.cli.doctor_checks import build_fast_path, build_shim, compile_detectors, examine, print_checks
+    from pacehound.pages.incidents import terminal
+
+    Settings.load(os.environ, overrides)
+    if build:
+        compile_detectors(terminal(sys.stderr))
+        build_shim(terminal(sys.stderr))
+        build_fast_path(terminal(sys.stderr))
+    checks = examine(store)
+    if as_json:
+        print_json({"schema": 1, "checks": msgspec.to_builtins(checks)})
+    else:
+        print_checks(terminal(sys.stdout), checks)

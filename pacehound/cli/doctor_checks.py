@@ -1,0 +1,439 @@
+"""What works on this host, what does not, and how to fix it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import select
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pacehound.errors import Unavailable
+from pacehound.runtime.head.address import OTLP_PORT
+
+Result = Literal["ok", "limited", "missing"]
+_MARKS = {"ok": ("ok", "green"), "limited": ("limited", "yellow"), "missing": ("missing", "red")}
+_RINGS_NEED_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    result
+        `limited`: it works, with less or slower. `missing`: what needs it does not work.
+    fix
+        What to do; empty where nothing is to be done.
+
+    """
+
+    name: str
+    result: Result
+    detail: str
+    fix: str = ""
+
+
+def examine(store: Path) -> list[Check]:
+    """Look at everything; each look is quick, and none can take the others with it."""
+    looks: list[tuple[str, Callable[[], Check]]] = [
+        ("python", check_python),
+        ("torch hooks", check_torch),
+        ("fast path", check_fast_path),
+        ("NCCL shim", check_shim),
+        ("NCCL profiler", check_profiler),
+        ("shared memory", check_shared_memory),
+        ("process watching", check_pidfd),
+        ("stacks", check_stacks),
+        ("connections", check_connections),
+        ("GPUs", check_gpus),
+        ("processors", check_processors),
+        ("kernel log", check_kernel_log),
+        ("agent", lambda: check_modules("agent", ("httpx",), "collector", "no events leave this host")),
+        (
+            "head",
+            lambda: check_modules(
+                "head", ("aiohttp", "chdb", "clickhouse_connect"), "embedded", "only `run --endpoint` works"
+            ),
+        ),
+        ("store", lambda: check_store(store)),
+        ("port", check_port),
+    ]
+    checks = []
+    for name, look in looks:
+        try:
+            checks.append(look())
+        except Exception as error:
+            checks.append(Check(name=name, result="missing", detail=f"{type(error).__name__}: {error}"))
+    return checks
+
+
+def check_python() -> Check:
+    """The interpreter that helpers run in."""
+    return Check(name="python", result="ok", detail=f"{sys.version.split()[0]} at {sys.executable}")
+
+
+def check_torch() -> Check:
+    """The hooks of torch's process groups, which see the calls of a training script."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return Check(
+            name="torch hooks",
+            result="limited",
+            detail="torch is not installed beside Pacehound",
+            fix="install Pacehound into the environment of the training script, or training runs unseen",
+        )
+    import torch.distributed as dist
+
+    group = getattr(dist, "ProcessGroup", None)
+    if hasattr(group, "register_pre_hook") and hasattr(group, "register_post_hook"):
+        return Check(name="torch hooks", result="ok", detail=f"torch {version} has them")
+    if not dist.is_available():
+        return Check(name="torch hooks", result="missing", detail=f"torch {version} is built without distributed")
+    return Check(
+        name="torch hooks",
+        result="missing",
+        detail=f"torch {version} has no hooks on its process groups",
+        fix="use a torch that has ProcessGroup.register_pre_hook (2.15 does)",
+    )
+
+
+def check_fast_path() -> Check:
+    """The C++ extension that makes an instrumented call cheap."""
+    try:
+        build = importlib.import_module("pacehound.instrument.build")
+    except ImportError:
+        return Check(name="fast path", result="limited", detail="not part of this build; Python hooks are used")
+    found = build.find()
+    if found is not None:
+        return Check(name="fast path", result="ok", detail=f"built: {found}")
+    reason = build.reason_unavailable()
+    if reason:
+        return Check(
+            name="fast path",
+            result="limited",
+            detail=f"{reason}; Python hooks are used (some microseconds per call)",
+            fix="install a C++ compiler and ninja for torch's extensions",
+        )
+    return Check(
+        name="fast path",
+        result="limited",
+        detail="not built yet; Python hooks are used (some microseconds per call)",
+        fix="pacehound doctor --build",
+    )
+
+
+def check_shim() -> Check:
+    """The library before NCCL, for jobs whose calls the hooks do not see."""
+    shim = importlib.import_module("pacehound.instrument.shim")
+    reason = shim.reason_unavailable()
+    if reason:
+        return Check(
+            name="NCCL shim",
+            result="limited",
+            detail=f"{reason}; `run --nccl shim` does not work",
+            fix="install gcc or clang" if "compiler" in reason else "",
+        )
+    found = shim.find()
+    if found is None:
+        return Check(
+            name="NCCL shim", result="ok", detail="not built yet; `run --nccl shim` or `doctor --build` builds it"
+        )
+    return Check(name="NCCL shim", result="ok", detail=f"built: {found}; used by `run --nccl shim`")
+
+
+def check_profiler() -> Check:
+    """The plugin in NCCL, which sees when kernels begin and end; and whether the NCCL installed here is one for it."""
+    profiler = importlib.import_module("pacehound.instrument.profiler")
+
+    def limited(detail: str, fix: str = "") -> Check:
+        return Check(name="NCCL profiler", result="limited", detail=detail, fix=fix)
+
+    def ok(detail: str) -> Check:
+        return Check(name="NCCL profiler", result="ok", detail=detail)
+
+    reason = profiler.reason_unavailable()
+    if reason:
+        fix = "install gcc or clang" if "compiler" in reason else ""
+        return limited(f"{reason}; `run --nccl profiler` does not work", fix)
+    theirs = os.environ.get(profiler.VARIABLE, "")
+    if profiler.is_somebody_elses(theirs):
+        return limited(
+            f"{profiler.VARIABLE}={theirs} is set, and NCCL loads one plugin only",
+            f"unset {profiler.VARIABLE} for `run --nccl profiler`",
+        )
+    found = profiler.find()
+    if found is None:
+        return ok("not built yet; `run --nccl profiler` or `doctor --build` builds it")
+    version = profiler.installed_nccl()
+    if version is None:
+        return ok(f"built: {found}; which NCCL a job uses is not known here: the plugin looks, and says if it refuses")
+    said = f"NCCL {version // 10000}.{version // 100 % 100}.{version % 100}"
+    refused = profiler.refusal(found, version)
+    if refused:
+        return limited(f"{said}, which is installed here, is refused: {refused}")
+    return ok(f"built: {found}; works with {said}, which is installed here; used by `run --nccl profiler`")
+
+
+def build_shim(console: Console) -> None:
+    """Build the NCCL shim and the profiler plugin where that is possible; nothing where it is not."""
+    for route in ("shim", "profiler"):
+        module = importlib.import_module(f"pacehound.instrument.{route}")
+        if module.reason_unavailable():
+            continue
+        with console.status(f"building the NCCL {route} (C, a second)"):
+            try:
+                found = module.build()
+            except (RuntimeError, OSError) as error:
+                raise Unavailable(str(error)) from error
+        console.print(f"built: {found}")
+
+
+def check_shared_memory(folder: Path = Path("/dev/shm")) -> Check:
+    """Where the ranks' rings lie."""
+    if not os.access(folder, os.W_OK):
+        return Check(
+            name="shared memory",
+            result="limited",
+            detail=f"{folder} cannot be written; rings go to {tempfile.gettempdir()}, which may be a disk",
+            fix=f"mount a tmpfs at {folder} (containers: --shm-size=1g)",
+        )
+    free = shutil.disk_usage(folder).free
+    if free < _RINGS_NEED_BYTES:
+        return Check(
+            name="shared memory",
+            result="limited",
+            detail=f"{folder} has {free >> 20} MiB left",
+            fix="containers: start with --shm-size=1g",
+        )
+    return Check(name="shared memory", result="ok", detail=f"{folder}, {free >> 20} MiB left")
+
+
+def check_pidfd() -> Check:
+    """Hearing at once that a rank has left."""
+    try:
+        descriptor = os.pidfd_open(os.getpid())
+    except (AttributeError, OSError) as error:
+        return Check(
+            name="process watching",
+            result="limited",
+            detail=f"no pidfd ({error}); ranks that leave are noticed by polling",
+            fix="Linux 5.3 or newer; in a container, allow pidfd_open",
+        )
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.poll(0)
+    finally:
+        os.close(descriptor)
+    return Check(name="process watching", result="ok", detail="pidfd works")
+
+
+def check_stacks() -> Check:
+    """Reading what a rank that does not go on is doing."""
+    reader = importlib.import_module("collector.host.evidence.pyspy")
+    program = reader.find()
+    if program is None:
+        return Check(
+            name="stacks",
+            result="limited",
+            detail="py-spy is not installed: what the kernel says of a rank has to do",
+            fix="pip install 'pacehound[evidence]'",
+        )
+    try:
+        # It is a child of ours and reads its parent: no more is allowed to it than to an agent that reads a rank.
+        reader.main_thread(program, os.getpid())
+    except Unavailable as error:
+        scope = _ptrace_scope()
+        return Check(
+            name="stacks",
+            result="limited",
+            detail=f"{error}" + (f"; kernel.yama.ptrace_scope is {scope}" if scope else ""),
+            fix="sysctl kernel.yama.ptrace_scope=0; in a container, --cap-add SYS_PTRACE",
+        )
+    return Check(name="stacks", result="ok", detail=f"{program} reads Python stacks")
+
+
+def _ptrace_scope(path: Path = Path("/proc/sys/kernel/yama/ptrace_scope")) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def check_connections() -> Check:
+    """The kernel's counters of TCP connections, by which a slow link is named."""
+    try:
+        importlib.import_module("collector.host.vitals.tcp_info").established(lambda inode: False)
+    except OSError as error:
+        return Check(
+            name="connections",
+            result="limited",
+            detail=f"the kernel lists no TCP connections ({error}); slow links are not named",
+            fix="load the kernel's tcp_diag module; in a container, allow NETLINK_SOCK_DIAG",
+        )
+    return Check(name="connections", result="ok", detail="TCP_INFO can be read")
+
+
+def check_gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Check:
+    """What the GPUs say of themselves."""
+    if not driver.exists():
+        return Check(name="GPUs", result="ok", detail="no NVIDIA driver on this host, so nothing to read")
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return Check(
+            name="GPUs",
+            result="limited",
+            detail="nvidia-ml-py is not installed: temperature, clocks and errors of GPUs are not told",
+            fix="pip install 'pacehound[evidence]'",
+        )
+    try:
+        nvml.nvmlInit()
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        return Check(
+            name="GPUs",
+            result="limited",
+            detail=f"NVML does not answer: {error}",
+            fix="in a container, NVIDIA_DRIVER_CAPABILITIES must include utility",
+        )
+    return Check(name="GPUs", result="ok", detail=f"NVML tells of {count}")
+
+
+def check_processors() -> Check:
+    """Whether the scheduler counts how long a rank waits for a processor."""
+    if not importlib.import_module("collector.host.vitals.processors").are_waits_counted():
+        return Check(
+            name="processors",
+            result="limited",
+            detail="the kernel does not count who waits for one: other work on a host is not told from a slow rank",
+            fix="a kernel with CONFIG_SCHED_INFO",
+        )
+    return Check(name="processors", result="ok", detail="the kernel counts who waits for one")
+
+
+def check_kernel_log() -> Check:
+    """Where the kernel writes about GPU errors, lack of memory and links."""
+    if not importlib.import_module("collector.host.kernel_log").may_be_read():
+        return Check(
+            name="kernel log",
+            result="limited",
+            detail="it may not be read: XID errors and kills for memory are told less well",
+            fix="sysctl kernel.dmesg_restrict=0; in a container, --cap-add SYSLOG --device /dev/kmsg",
+        )
+    return Check(name="kernel log", result="ok", detail="it can be read")
+
+
+def check_modules(name: str, modules: Iterable[str], extra: str, consequence: str) -> Check:
+    """Python packages that a part needs."""
+    missing = []
+    for module in modules:
+        try:
+            found = importlib.util.find_spec(module) is not None
+        except (ImportError, ValueError):
+            found = False
+        if not found:
+            missing.append(module)
+    if missing:
+        return Check(
+            name=name,
+            result="missing",
+            detail=f"{', '.join(missing)} not installed: {consequence}",
+            fix=f"pip install 'pacehound[{extra}]'",
+        )
+    return Check(name=name, result="ok", detail=f"{', '.join(modules)} installed")
+
+
+def check_store(store: Path) -> Check:
+    """The folder where history is kept."""
+    from pacehound.runtime.head.client import live_owner
+
+    owner = live_owner(store)
+    if owner is not None:
+        return Check(name="store", result="ok", detail=f"{store}, in use by process {owner[0].pid}")
+    place = store
+    while not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK):
+        return Check(
+            name="store", result="missing", detail=f"{place} cannot be written", fix="give another folder with --store"
+        )
+    return Check(name="store", result="ok", detail=f"{store}, {shutil.disk_usage(place).free >> 30} GiB left")
+
+
+def check_port(port: int = OTLP_PORT) -> Check:
+    """The port of `pacehound up`."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return Check(
+                name="port",
+                result="limited",
+                detail=f"port {port} is taken ({error.strerror}); `run` does not need it",
+                fix="pacehound up --listen 127.0.0.1:PORT",
+            )
+    return Check(name="port", result="ok", detail=f"{port} is free for `pacehound up`")
+
+
+def compile_detectors(console: Console) -> None:
+    """Compile the detectors and the what-if analysis now, so that nobody waits for it; nothing without a head."""
+    try:
+        compiled = [importlib.import_module(name) for name in ("streams.level.level_series", "streams.whatif.warm")]
+    except ImportError:
+        return
+    with console.status("compiling the detectors (once per version, half a minute)"):
+        for module in compiled:
+            module.warm_up()
+
+
+def build_fast_path(console: Console) -> None:
+    """Build the C++ extension for the torch of this environment; takes some seconds.
+
+    Raises
+    ------
+    Unavailable
+        It cannot be built here.
+
+    """
+    try:
+        build = importlib.import_module("pacehound.instrument.build")
+    except ImportError as error:
+        raise Unavailable("the fast path is not part of this build") from error
+    with console.status("building the fast path (C++, some seconds)"):
+        try:
+            found = build.build()
+        except Exception as error:
+            raise Unavailable(f"the fast path does not build: {error}") from error
+    console.print(f"built: {found}")
+
+
+def print_checks(console: Console, checks: Iterable[Check]) -> None:
+    """A table, with what to do under each thing that is not well."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        mark, style = _MARKS[check.result]
+        detail = Text(check.detail)
+        if check.fix:
+            detail.append(f"\n-> {check.fix}", style="bold")
+        table.add_row(check.name, Text(mark, style=style), detail)
+    console.print(table)

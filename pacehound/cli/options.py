@@ -1,0 +1,52 @@
+"""Options that several commands take, and how an answer for a script is printed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pacehound.cli.own_packages import SIBLINGS
+
+set_option = click.option(
+    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a setting; may be repeated."
+)
+
+
+def _absolute(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
+    return (value or default_store()).expanduser().absolute()
+
+
+store_option = click.option(
+    "--store",
+    type=click.Path(path_type=Path, file_okay=False),
+    callback=_absolute,
+    help="Folder of the history.  [default: pacehound in your XDG data home]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object on stdout.")
+
+
+def default_store() -> Path:
+    """A folder of the user's XDG data home."""
+    data_home = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(data_home) if data_home.startswith("/") else Path.home() / ".local" / "share") / "pacehound"
+
+
+def print_json(answer: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(answer).decode())
+
+
+def log_to_stderr() -> None:
+    """Our own events; of the libraries only what is wrong."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
+    for name in ("pacehound", *SIBLINGS):
+        logging.getLogger(name).setLevel(logging.INFO)

@@ -1,0 +1,37 @@
+"""`pacehound replay`: the pipeline over a recording."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from pacehound.cli.options import json_option, set_option
+from pacehound.settings import Settings
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@set_option
+@json_option
+def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Run the pipeline over a recording (`pacehound up --record FILE`) and show the incidents.
+
+    With --json every event that the pipeline concludes is printed, in log order; the same recording gives the same
+    answer, byte for byte.
+    """
+    from pacehound.bus.recording import Recording
+    from pacehound.cli.replay_run import print_replay, replayed, write_events
+    from pacehound.pages.incidents import terminal
+    from streams.pipeline import Pipeline
+
+    pipeline = Pipeline(Settings.load(os.environ, overrides))
+    recording = Recording(file)
+    if as_json:
+        write_events(replayed(recording, pipeline), sys.stdout)
+    else:
+        print_replay(replayed(recording, pipeline), terminal(sys.stdout))
+    if recording.torn_bytes:
+        click.echo(f"pacehound: the last {recording.torn_bytes} bytes of {file} are no whole message", err=True)

@@ -1,0 +1,25 @@
+"""`pacehound topics`: make and check the topics on Kafka."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from pacehound.cli.options import set_option
+from pacehound.settings import Settings
+
+
+@click.command()
+@set_option
+def topics(overrides: tuple[str, ...]) -> None:
+    """Create the topics on Kafka that are missing and check those that are there, then end.
+
+    Every process does the same when it starts; run this first where only one account may create topics.
+    """
+    from pacehound.bus.kafka_topics import ensure_topics
+    from pacehound.model.topics import TOPICS
+
+    settings = Settings.load(os.environ, overrides).kafka
+    ensure_topics(settings)
+    click.echo(f"pacehound: {len(TOPICS)} topics of {settings.prefix}* are as they should be", err=True)

@@ -1,4 +1,0 @@
-"""What a head node is made of: the OTLP door, the socket for the commands, leases, ticks.
-
-Nothing in here imports the pipeline, the store or any other sibling; `pacehound.embedded` puts them together.
-"""

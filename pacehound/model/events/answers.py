@@ -1,0 +1,65 @@
+"""What those who read incidents did about them: notifications of alerts, decisions of actuators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pacehound.model.events.stage_two import IncidentState
+from pacehound.model.identity import event_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """Somebody has been told of a state of an incident: whoever tells the next time knows it from here.
+
+    `idempotency_key` is the one that the receiver was shown.
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    incident: str
+    state: IncidentState
+    idempotency_key: str
+
+    def identity(self) -> str:
+        """Names (incident, state)."""
+        return event_id("notification", self.incident, self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the actuators would do, or did, about an incident; recorded whether taken or not.
+
+    Attributes
+    ----------
+    action
+        `ignore`, `adjust_microbatches`, `adjust_topology`, `checkpoint_restart`, or `resume_rank` ….
+    price_s
+        What the action would cost the job, in seconds.
+    loss_s
+        What the incident had cost by then, in seconds.
+    aimed_at
+        The ranks that were named by then, and the ends of the links; whoever is named later is decided about anew.
+    taken
+        False in observe mode, always.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    incident: str
+    incident_version: int
+    mode: Literal["observe", "approve", "auto"]
+    action: str
+    reason: str
+    price_s: float
+    loss_s: float
+    aimed_at: tuple[int, ...] = ()
+    taken: bool = False
+
+    def identity(self) -> str:
+        """Names (incident, action, whom it is aimed at)."""
+        return event_id("decision", self.incident, self.action, *self.aimed_at)

@@ -1,0 +1,276 @@
+"""What the agent of a host says of the calls of its ranks: communicators, progress, markers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pacehound.errors import InvalidEvent
+from pacehound.model.identity import event_id
+
+NEVER = -1
+"""The sequence number of a rank that has launched, or completed, nothing yet."""
+
+
+MAX_WORLD_RANKS = 1 << 20
+"""No job has more; what is kept about a communicator grows with its largest rank."""
+
+
+UNKNOWN_MEMBER = -1
+"""Stands among the members of a communicator where its host does not know whose place it is."""
+
+
+UNTOLD = -2
+"""Stands where the source does not say how far a rank is: no number, and no less than any other."""
+
+
+OPTIMIZER_STEP = "optimizer_step"
+
+
+CHECKPOINT_BEGIN, CHECKPOINT_END = "checkpoint_begin", "checkpoint_end"
+
+
+EVALUATION_BEGIN, EVALUATION_END = "evaluation_begin", "evaluation_end"
+
+
+MARKER_NAMES = (OPTIMIZER_STEP, CHECKPOINT_BEGIN, CHECKPOINT_END, EVALUATION_BEGIN, EVALUATION_END)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """A host says who is in a communicator and which of its own ranks are.
+
+    It stands in `calls` before the first call of that host on the communicator, and in `topology` (compacted).
+
+    Attributes
+    ----------
+    members
+        World ranks in the order of the communicator. NCCL tells a rank its own place and nobody else's: where a source
+        knows no more, the places of other hosts' ranks hold `UNKNOWN_MEMBER`, and all hosts together say who is in it.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    host: str
+    communicator: str
+    name: str
+    is_world: bool
+    members: tuple[int, ...]
+    host_ranks: tuple[int, ...]
+    world_size: int
+    generation: int = 0
+    backend: str = ""
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.world_size > MAX_WORLD_RANKS:
+            raise InvalidEvent(f"a world of {self.world_size} ranks; at most {MAX_WORLD_RANKS} can be watched")
+        if not self.members:
+            raise InvalidEvent(f"communicator {self.name!r} has no members")
+        known = tuple(rank for rank in self.members if rank != UNKNOWN_MEMBER)
+        _check_ranks("members", known, self.world_size)
+        if len(self.members) > self.world_size:
+            raise InvalidEvent(
+                f"communicator {self.name!r} has {len(self.members)} members in a world of {self.world_size} ranks"
+            )
+        strangers = sorted(set(self.host_ranks) - set(known))
+        if strangers:
+            raise InvalidEvent(f"host {self.host!r} announces ranks {strangers} that are no members of {self.name!r}")
+
+    @property
+    def is_partial(self) -> bool:
+        """The host does not know all members."""
+        return UNKNOWN_MEMBER in self.members
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, host, its ranks)."""
+        return event_id("topology", self.job, self.attempt, self.communicator, self.host, self.host_ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelTransfers:
+    """How far one channel of a running call is, as its host's agent has sampled it (CCL-D 4.1.2).
+
+    Attributes
+    ----------
+    channel
+        Its number modulo 8: of more channels, those that are equal so are added up.
+    send_count, recv_count
+        Network chunks sent and received so far; -1 where there are none to be sent or received.
+    send_total, recv_total
+        How many there are to be, as far as was announced.
+    send_rate, recv_rate
+        Chunks per millisecond in the last tenth of a second; `None` where it is not known.
+    still_since_ns
+        When the counts were first seen as they are: later, by up to a look of the agent, than the last chunk.
+
+    """
+
+    channel: int
+    send_count: int = -1
+    recv_count: int = -1
+    send_total: int = -1
+    recv_total: int = -1
+    send_rate: float | None = None
+    recv_rate: float | None = None
+    still_since_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall:
+    """A call that was launched and has not completed.
+
+    Attributes
+    ----------
+    peer
+        World rank of the peer (point-to-point) or root (rooted operations), else -1.
+    redop
+        The reduction, where the source knows it, else `unknown`.
+    algorithm
+        `ring` or `tree`, where the source knows it: only ranks with the same part in it can be compared.
+    has_started
+        Whether the device has begun it; `None` where the source cannot see that.
+    send_count, recv_count
+        Network chunks sent and received for it so far (CCL-D 4.1.2); -1 where the source cannot see them.
+    channels
+        The same by channel, with rates, for a call that has been running for a second.
+
+    """
+
+    seq: int
+    op: str
+    count: int
+    dtype: str
+    launch_ns: int
+    peer: int = -1
+    direction: str = "none"
+    redop: str = "unknown"
+    algorithm: str = ""
+    has_started: bool | None = None
+    send_count: int = -1
+    recv_count: int = -1
+    channels: tuple[ChannelTransfers, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairProgress:
+    """How far one rank is with its calls to (`send`) or from (`recv`) one peer, which are numbered apart."""
+
+    peer: int
+    direction: str
+    last_launched: int = NEVER
+    last_completed: int = NEVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProgress:
+    """How far one rank is on one communicator: sequence numbers of its collectives, and what it waits in.
+
+    The numbers may be `NEVER`, or `UNTOLD` from files that leave them open (live sources always count).
+    `open` holds the oldest calls alone; `pairs` may be empty where the source does not count point-to-point calls.
+    """
+
+    rank: int
+    last_launched: int = NEVER
+    last_completed: int = NEVER
+    open: tuple[OpenCall, ...] = ()
+    pairs: tuple[PairProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A host's promise: every row of mine on this communicator that ended by `time_ns` has been sent.
+
+    Sent once a second, idle or not, in `calls`, in order with the rows it speaks of.
+
+    Attributes
+    ----------
+    announced
+        On the world communicator only: every communicator that a rank of this host had joined by `time_ns`, so
+        that whoever merges the streams of a job knows which ones to wait for.
+    marks_iterations
+        The optimizer steps of this host's ranks are seen: nobody needs to look for a period in their calls.
+    sees_completion
+        `last_completed` and the open calls mean something. A source that sees launches alone cannot tell a call that
+        is open from one that has ended.
+    captured_total
+        Calls of this host's ranks on this communicator that went into a CUDA graph; their replays are not seen.
+    closed
+        Nothing more will come from this host on this communicator.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    host: str
+    communicator: str
+    ranks: tuple[RankProgress, ...]
+    announced: tuple[str, ...] = ()
+    dropped_total: int = 0
+    marks_iterations: bool = False
+    sees_completion: bool = True
+    captured_total: int = 0
+    closed: bool = False
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, host, time)."""
+        return event_id("progress", self.job, self.attempt, self.communicator, self.host, self.time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Markers:
+    """What a host's ranks said about their own life: optimizer steps, checkpoints, evaluations.
+
+    Columns of equal length; `steps` counts the optimizer steps of that rank from 0. Travels on the world
+    communicator, before the progress that covers its times.
+    """
+
+    job: str
+    attempt: int
+    host: str
+    communicator: str
+    ranks: tuple[int, ...]
+    names: tuple[str, ...]
+    steps: tuple[int, ...]
+    times_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.ranks), len(self.names), len(self.steps), len(self.times_ns)}
+        if len(lengths) != 1:
+            raise InvalidEvent(f"marker columns have different lengths: {sorted(lengths)}")
+        unknown = sorted(set(self.names) - set(MARKER_NAMES))
+        if unknown:
+            raise InvalidEvent(f"unknown markers {unknown}; known are {list(MARKER_NAMES)}")
+
+    @property
+    def time_ns(self) -> int:
+        """The time of its last marker."""
+        return max(self.times_ns, default=0)
+
+    def identity(self) -> str:
+        """Names (job, attempt, host, first and last marker)."""
+        edge = (self.ranks[0], self.steps[0], self.ranks[-1], self.steps[-1]) if self.ranks else ()
+        return event_id("markers", self.job, self.attempt, self.host, edge, len(self.ranks), self.time_ns)
+
+
+def members_agree(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether both can be right about who is in a communicator, in its order, each as far as it knows.
+
+    >>> members_agree((4, UNKNOWN_MEMBER), (4, 6)), members_agree((4, UNKNOWN_MEMBER), (5, 6))
+    (True, False)
+    """
+    if one == other:
+        return True
+    return len(one) == len(other) and all(
+        mine == theirs or UNKNOWN_MEMBER in (mine, theirs) for mine, theirs in zip(one, other, strict=True)
+    )
+
+
+def _check_ranks(name: str, ranks: tuple[int, ...], world_size: int) -> None:
+    outside = [rank for rank in ranks if not 0 <= rank < world_size]
+    if outside:
+        raise InvalidEvent(f"{name} {outside} are outside the world of {world_size} ranks")
+    if len(set(ranks)) != len(ranks):
+        raise InvalidEvent(f"{name} {list(ranks)} has a rank twice")

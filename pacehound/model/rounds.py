@@ -1,0 +1,101 @@
+"""Rounds: the same operation over all ranks of a communicator, as columns.
+
+Stage one of the streams joins the calls of all ranks into rounds; stage two works on rounds alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.errors import InvalidEvent
+from pacehound.model.calls import OPS, Sees
+from pacehound.model.identity import event_id
+
+Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
+
+ALGORITHMS = ("", "ring", "tree")
+"""What a round's transfer follows; the first one stands for unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """Closed rounds of one communicator (or of one point-to-point pair in it), in order of `seq`.
+
+    Attributes
+    ----------
+    ranks
+        World ranks, shape `(n_ranks,)`; for a pair (`is_pair`) the sender and the receiver.
+    seq, op, size_bytes
+        Shape `(n_rounds,)`; `op` holds codes (positions in `pacehound.calls.OPS`).
+    arrival_ns, start_ns, end_ns
+        Shape `(n_rounds, n_ranks)`: when each rank launched, when its device started and ended; 0 where a rank's
+        row is missing or its source cannot see the instant.
+    send_rate, recv_rate
+        Network chunks per sampling window of each rank (CCL-D 4.1.2), shape `(n_rounds, n_ranks)`; NaN where unseen.
+        `None` where no rank of any of these rounds has one.
+    algorithm
+        Shape `(n_rounds,)`, codes (positions in `ALGORITHMS`); `None` where none is known.
+
+    """
+
+    job: str
+    attempt: int
+    communicator: str
+    source: str
+    sees: Sees
+    is_pair: bool = False
+    ranks: tuple[int, ...]
+    seq: Int64Array = field(repr=False)
+    op: npt.NDArray[np.int8] = field(repr=False)
+    size_bytes: Int64Array = field(repr=False)
+    arrival_ns: Int64Array = field(repr=False)
+    start_ns: Int64Array = field(repr=False)
+    end_ns: Int64Array = field(repr=False)
+    send_rate: Float64Array | None = field(default=None, repr=False)
+    recv_rate: Float64Array | None = field(default=None, repr=False)
+    algorithm: npt.NDArray[np.int8] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        n_rounds, n_ranks = len(self.seq), len(self.ranks)
+        for name in ("op", "size_bytes", "algorithm"):
+            column = getattr(self, name)
+            if column is not None and column.shape != (n_rounds,):
+                raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {(n_rounds,)}")
+        for name in ("arrival_ns", "start_ns", "end_ns", "send_rate", "recv_rate"):
+            column = getattr(self, name)
+            if column is not None and column.shape != (n_rounds, n_ranks):
+                raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {(n_rounds, n_ranks)}")
+        if _any_outside(self.op, len(OPS)):
+            raise InvalidEvent(f"rounds have an operation code outside 0..{len(OPS) - 1}")
+        if self.algorithm is not None and _any_outside(self.algorithm, len(ALGORITHMS)):
+            raise InvalidEvent(f"rounds have an algorithm code outside 0..{len(ALGORITHMS) - 1}")
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @property
+    def times_ns(self) -> Int64Array:
+        """Event time of each round, shape `(n_rounds,)`: its last end, else its last arrival."""
+        last_end = self.end_ns.max(axis=1, initial=0)
+        times_ns: Int64Array = np.where(last_end > 0, last_end, self.arrival_ns.max(axis=1, initial=0))
+        return times_ns
+
+    @property
+    def time_ns(self) -> int:
+        """Event time of its last round."""
+        return int(self.times_ns.max(initial=0))
+
+    def identity(self) -> str:
+        """Names (job, attempt, communicator, source, pair, first and last round)."""
+        edge = (int(self.seq[0]), int(self.seq[-1])) if len(self) else ()
+        pair = self.ranks if self.is_pair else ()
+        return event_id("rounds", self.job, self.attempt, self.communicator, self.source, pair, edge)
+
+
+def _any_outside(codes: npt.NDArray[np.int8], n_codes: int) -> bool:
+    """A code is negative, or `n_codes` or more: read as a byte without a sign, a negative one is 128 or more."""
+    return bool((codes.view(np.uint8) >= n_codes).any())

@@ -1,0 +1,95 @@
+"""Which topic and key an event travels on."""
+
+from __future__ import annotations
+
+from pacehound.model import topics
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import (
+    Changepoint,
+    DeadLetter,
+    Decision,
+    Finding,
+    GroupOutlier,
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    Incident,
+    IterationSample,
+    JobHistory,
+    Markers,
+    Notification,
+    Progress,
+    SignatureMismatch,
+    Tick,
+    Topology,
+    Watermark,
+    WhatIfPrice,
+)
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
+
+Event = (
+    CallBatch
+    | Topology
+    | Progress
+    | Markers
+    | Tick
+    | HostSample
+    | HostVitals
+    | HostEvidence
+    | JobHistory
+    | Operations
+    | Rounds
+    | SignatureMismatch
+    | Watermark
+    | IterationSample
+    | Changepoint
+    | GroupOutlier
+    | Finding
+    | WhatIfPrice
+    | Incident
+    | Decision
+    | Notification
+    | DeadLetter
+)
+
+HOST_STREAM = "host:"
+"""Prefix of the stream name of a host's samples; any other stream is a communicator."""
+
+
+def host_stream(job: str, host: str) -> str:
+    """The name of the stream of one host's samples."""
+    return f"{HOST_STREAM}{job}/{host}"
+
+
+def route(event: Event) -> tuple[topics.Topic, str]:
+    """The topic of an event and the key it has there.
+
+    A `Topology` goes to `calls`, in order with the calls it explains; publish it on `topics.TOPOLOGY` too.
+    """
+    match event:
+        case CallBatch() | Topology() | Progress() | Markers():
+            return topics.CALLS, event.communicator
+        case Tick():
+            is_host = event.stream.startswith(HOST_STREAM)
+            return (topics.HOSTS if is_host else topics.CALLS), event.stream
+        case HostSample() | HostVitals() | HostEvidence():
+            return topics.HOSTS, host_stream(event.job, event.host)
+        case Operations():
+            return topics.OPS, host_stream(event.job, event.host)
+        case JobHistory():
+            return topics.HOSTS, event.job
+        case Rounds() | SignatureMismatch() | Watermark():
+            return topics.ROUNDS, event.job
+        case IterationSample():
+            return topics.ITERATIONS, event.job
+        case Changepoint() | GroupOutlier() | Finding() | WhatIfPrice():
+            return topics.FINDINGS, event.job
+        case Incident():
+            return topics.INCIDENTS, event.job
+        case Decision():
+            return topics.DECISIONS, event.job
+        case Notification():
+            return topics.NOTIFICATIONS, event.job
+        case DeadLetter():
+            return topics.DEAD_LETTERS, event.source_topic

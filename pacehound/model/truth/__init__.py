@@ -1,0 +1,1 @@
+"""What really happened: the answers that findings are scored against."""

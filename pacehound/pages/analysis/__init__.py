@@ -1,0 +1,1 @@
+"""The answer of `pacehound analyze`: what the logs and dumps of a job say."""

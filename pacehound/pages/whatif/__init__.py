@@ -1,0 +1,1 @@
+"""The answer of `pacehound whatif`: JSON, a page, pictures. `streams.whatif` analyses."""

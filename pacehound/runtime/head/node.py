@@ -1,0 +1,316 @@
+"""The head: memory bus, pipeline, store, alerts and actuators in one process (DESIGN section 8)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pacehound.bus import Message
+from pacehound.bus.memory import MemoryBus
+from pacehound.bus.recording import RecordingWriter
+from pacehound.clock import Clock, SystemClock
+from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
+from pacehound.model import codec, topics
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import (
+    Decision,
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    Incident,
+    JobHistory,
+    Markers,
+    Progress,
+    Topology,
+)
+from pacehound.model.operations import Operations
+from pacehound.model.routing import Event, route
+from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question
+from pacehound.runtime.head.interrupted import interrupted
+from pacehound.runtime.head.known_topology import Introductions
+from pacehound.runtime.head.parts import Parts
+from pacehound.runtime.head.workers import AlertWorker, PipelineWorker, StoreWorker, Worker
+from pacehound.runtime.metric_names import (
+    BUS_BYTES,
+    BUS_FULL,
+    INCIDENTS_INTERRUPTED,
+    PIPELINE_LAG,
+    RECORDS_ACCEPTED,
+    RECORDS_REJECTED,
+)
+from pacehound.runtime.silence import Silence
+from pacehound.runtime.telemetry import Telemetry
+from pacehound.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+BUS_MAX_BYTES = 256 * 1024 * 1024
+# What comes in through the door may fill this much of the bus; the rest is for what the pipeline concludes.
+_DOOR_SHARE = 0.75
+_SETTLE_POLL_S = 0.02
+
+# What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
+FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
+SENT_BY_HOSTS = (CallBatch, Topology, Progress, Markers, HostSample, HostVitals, HostEvidence, Operations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of the records of one request."""
+
+    accepted: int
+    rejected: int
+    reason: str = ""
+
+
+class Head:
+    """The embedded pipeline: takes messages, runs the operators over them, stores, decides, alerts.
+
+    Parameters
+    ----------
+    parts
+        The pipeline, the store, the actuators and the alerts (`runtime.embedded.open_parts` makes the real ones).
+    introductions
+        Those of a former head, so that jobs that go on are known.
+    attempts_file
+        Where the highest attempt of each job is noted for who cannot ask a head.
+    recording
+        Every message of `calls` and `hosts` is appended to it, in log order.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        parts: Parts,
+        clock: Clock | None = None,
+        telemetry: Telemetry | None = None,
+        recording: RecordingWriter | None = None,
+        introductions: Introductions | None = None,
+        attempts_file: AttemptsFile | None = None,
+        bus_max_bytes: int = BUS_MAX_BYTES,
+    ) -> None:
+        self.telemetry = telemetry or Telemetry()
+        self.parts = parts
+        self.bus = MemoryBus(bus_max_bytes)
+        self._clock = clock or SystemClock()
+        self._door_max_bytes = int(bus_max_bytes * _DOOR_SHARE)
+        self._silence = Silence(
+            started_s=self._clock.monotonic_s(),
+            silent_after_s=settings.stream.lateness_s,
+            every_s=settings.stream.tick_s,
+            grace_s=2 * settings.stream.lateness_s,
+        )
+        self._pipeline_worker = PipelineWorker(self.bus, parts, self._silence, self._clock, self.telemetry, recording)
+        self._store_worker = StoreWorker(self.bus, parts.store, self.telemetry)
+        self._alert_worker = AlertWorker(self.bus, parts.alert, self.telemetry)
+        self._introductions = introductions or Introductions()
+        self._ingest_lock = threading.Lock()
+        self._attempts = Attempts()
+        self._attempts_lock = threading.Lock()
+        self._attempts_file = attempts_file
+        # Names dead letters of the door: unique over the lives of a store's owners.
+        self._dead_letters = self._clock.now_ns()
+        self.telemetry.observe(BUS_BYTES, lambda: float(self.bus.held_bytes))
+        self.telemetry.observe(
+            PIPELINE_LAG, lambda: float(self.bus.position - self._pipeline_worker.consumer.committed)
+        )
+
+    def start(self) -> None:
+        """Close what a former head left open, then begin."""
+        self._interrupt()
+        for worker in self._workers():
+            worker.start()
+
+    def stop(self, timeout_s: float = 10.0) -> bool:
+        """Finish what has arrived, close what is still open, and give the store back; False where it took too long."""
+        deadline_s = time.monotonic() + timeout_s
+        self._pipeline_worker.stop()
+        self._pipeline_worker.join(max(0.0, deadline_s - time.monotonic()))
+        self._wait_for((self._store_worker, self._alert_worker), deadline_s)
+        self._interrupt()
+        for worker in (self._store_worker, self._alert_worker):
+            worker.stop()
+            worker.join(max(0.1, deadline_s - time.monotonic()))
+        finished = not any(worker.is_alive() for worker in self._workers())
+        self.parts.close()
+        self._introductions.close()
+        if finished:
+            self.parts.store.close()
+        return finished
+
+    def ingest(self, body: bytes) -> Receipt:
+        """Take an OTLP logs message with any number of records in, all or (`BusFull`) none of them.
+
+        Raises
+        ------
+        BusFull
+            Come back later; nothing of it was taken.
+        MalformedMessage
+            The bytes are no OTLP logs at all; they are in the dead letters.
+
+        """
+        with self._ingest_lock:
+            if self.bus.held_bytes + len(body) > self._door_max_bytes:
+                self.telemetry.add(BUS_FULL)
+                raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
+            try:
+                records = codec.records_of(body)
+            except RejectedMessage as error:
+                self._reject(body, error)
+                raise
+            reasons: list[str] = []
+            for resource_logs, record in records:
+                try:
+                    event = codec.decode_record(resource_logs, record)
+                    if not isinstance(event, SENT_BY_HOSTS):
+                        raise MalformedMessage(f"{record.event_name} is concluded by a head and not taken from outside")
+                except RejectedMessage as error:
+                    reasons.append(f"{type(error).__name__}: {error}")
+                    self._reject(codec.single(resource_logs, record), error)
+                    continue
+                self._admit(event, body if len(records) == 1 else codec.single(resource_logs, record))
+            return Receipt(accepted=len(records) - len(reasons), rejected=len(reasons), reason="; ".join(reasons[:3]))
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Take events of this process in (a simulated job, spans translated at the door), in order.
+
+        Raises
+        ------
+        BusFull
+            Come back later with all of them.
+
+        """
+        with self._ingest_lock:
+            values = [codec.encode(event) for event in events]
+            if self.bus.held_bytes + sum(map(len, values)) > self._door_max_bytes:
+                raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
+            for event, value in zip(events, values, strict=True):
+                self._admit(event, value)
+
+    def reject(self, payload: bytes, error: RejectedMessage) -> None:
+        """Keep what could not be taken as a dead letter (`BusFull` reaches the caller)."""
+        with self._ingest_lock:
+            self._reject(payload, error)
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until everything that has arrived is processed and stored; False where that takes longer."""
+        deadline_s = time.monotonic() + timeout_s
+        return self._wait_for((self._pipeline_worker,), deadline_s) and self._wait_for(
+            (self._store_worker, self._alert_worker), deadline_s
+        )
+
+    @property
+    def arrived(self) -> int:
+        """How many messages were put on the bus."""
+        return self.bus.position
+
+    @property
+    def stored(self) -> int:
+        """Up to where the store has dealt with them: they are written, or given up and counted."""
+        return self._store_worker.consumer.committed
+
+    def incidents(self, job: str | None = None) -> list[Incident]:
+        """The latest version of each incident of the store."""
+        return self.parts.store.incidents(job)
+
+    def decisions(self) -> list[Decision]:
+        """Every decision of the store."""
+        return self.parts.store.decisions()
+
+    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
+        """Rows of a reading statement."""
+        return self.parts.store.query(sql, params)
+
+    def jobs(self) -> list[str]:
+        """Jobs that are being watched now."""
+        for _ in range(3):
+            try:
+                return sorted({stream.job for stream in self.parts.pipeline.streams().values()})
+            except RuntimeError:
+                continue  # the pipeline's thread opened a stream while this one read them
+        return []
+
+    def attempt_for(self, question: Question) -> int:
+        """Which attempt of its job a run is that begins now."""
+        stored = self.parts.store.last_attempt(question.job)
+        with self._attempts_lock:
+            return self._attempts.attempt_for(question.job, question.host, self._clock.monotonic_s(), stored)
+
+    def _wait_for(self, workers: tuple[Worker, ...], deadline_s: float) -> bool:
+        """Whether they dealt in time with everything that is on the bus now."""
+        target = self.bus.position
+        while any(worker.consumer.committed < target for worker in workers):
+            if time.monotonic() >= deadline_s or not all(worker.is_alive() for worker in workers):
+                return False
+            time.sleep(_SETTLE_POLL_S)
+        return True
+
+    def _workers(self) -> tuple[Worker, ...]:
+        return (self._pipeline_worker, self._store_worker, self._alert_worker)
+
+    def _admit(self, event: Event, value: bytes) -> None:
+        topic, key = route(event)
+        if isinstance(event, SENT_BY_HOSTS):
+            self._note_attempt(event)
+            introduction = self._introductions.missing_before(event)
+            if introduction is not None:
+                self.bus.publish(topic, key, introduction)
+            self._introductions.note(event, value)
+        self.bus.publish(topic, key, value)
+        if isinstance(event, Topology):
+            self.bus.publish(topics.TOPOLOGY, key, value)
+        self.telemetry.add(RECORDS_ACCEPTED)
+        if isinstance(event, SENT_BY_HOSTS):
+            # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
+            said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
+            lag_s = None if said_at is None else (self._clock.now_ns() - said_at) / 1e9
+            self._silence.heard(key, event.job, event.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
+
+    def _note_attempt(self, event: FromHost) -> None:
+        closed = isinstance(event, HostSample) and event.closed
+        with self._attempts_lock:
+            is_new = self._attempts.heard(
+                event.job, event.attempt, event.host, closed=closed, now_s=self._clock.monotonic_s()
+            )
+        if is_new and self._attempts_file is not None:
+            self._attempts_file.note(event.job, event.attempt)
+        if is_new and event.attempt > 0:
+            self._tell_history(event)
+
+    def _tell_history(self, event: FromHost) -> None:
+        """What earlier attempts did stands in the log before the first word of this one."""
+        try:
+            runs = self.parts.store.earlier_runs(event.job, event.attempt)
+        except Exception:
+            logger.exception("the earlier runs of a job cannot be read", extra={"job": event.job})
+            return
+        if runs:
+            history = JobHistory(job=event.job, attempt=event.attempt, time_ns=self._clock.now_ns(), runs=tuple(runs))
+            self.bus.publish(*route(history), codec.encode(history))
+
+    def _reject(self, payload: bytes, error: RejectedMessage) -> None:
+        self._dead_letters += 1
+        # It came through the door and stands nowhere: a number of ours is its place.
+        refused = Message(topic="otlp", key="", partition=0, offset=self._dead_letters, value=payload)
+        letter = letter_of(refused, error, self._clock.now_ns())
+        self.bus.publish(*route(letter), codec.encode(letter))
+        self.telemetry.add(RECORDS_REJECTED, error=type(error).__name__)
+
+    def _interrupt(self) -> None:
+        try:
+            still_open = self.parts.store.incidents(None)
+        except Exception:
+            logger.exception("the incidents of the store cannot be read")
+            return
+        for incident in interrupted(still_open, self._clock.now_ns()):
+            self.telemetry.add(INCIDENTS_INTERRUPTED)
+            self.bus.publish(*route(incident), codec.encode(incident))

@@ -1,0 +1,183 @@
+"""The OTLP door: logs and spans over HTTP, as every OpenTelemetry exporter and Collector sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from aiohttp import web
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from pacehound.errors import BusFull, PacehoundError, RejectedMessage
+from pacehound.model.codec import MAX_MESSAGE_BYTES
+from pacehound.runtime.head.attempts import Question
+from pacehound.runtime.head.query_server import parse_question
+from pacehound.runtime.metric_names import DOOR_BYTES, DOOR_REQUESTS
+from pacehound.runtime.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+PROTOBUF = "application/x-protobuf"
+_STORED_WITHIN_S = 5.0
+"""Half of what an exporter of OpenTelemetry waits, and our agents."""
+_STORED_POLL_S = 0.02
+_RETRY_AFTER_S = 1
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Taken(Protocol):
+    """What became of the records of one request."""
+
+    @property
+    def rejected(self) -> int:
+        """Records that went to the dead letters."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why, in short."""
+        ...
+
+
+class Log(Protocol):
+    """What has arrived, and how much of it is stored."""
+
+    @property
+    def arrived(self) -> int:
+        """Messages that were taken in."""
+        ...
+
+    @property
+    def stored(self) -> int:
+        """How many of them, from the first on, are stored, or were given up and counted."""
+        ...
+
+
+def make_door(
+    *,
+    log: Log,
+    take_logs: Callable[[bytes], Taken],
+    take_spans: Callable[[bytes], Taken],
+    attempt_for: Callable[[Question], int],
+    telemetry: Telemetry,
+    token: str,
+) -> web.Application:
+    """The web application; `take_logs` and `take_spans` run on one thread, in the order in which requests arrive.
+
+    A request is answered when what it brought is stored: whoever has the answer may forget it, also if this process is
+    killed in the next moment. Where the store takes longer than senders wait, they are answered all the same: sent
+    again it would only become more.
+
+    Parameters
+    ----------
+    log
+        Tells when that is so.
+    take_logs, take_spans
+        The body of an export request in; `BusFull` and `RejectedMessage` become 503 and 400.
+    attempt_for
+        Which attempt of its job a run is that begins now; runs on a thread of its own.
+    telemetry
+        Counts requests and bytes, and is rendered at `/metrics`.
+    token
+        Asked for as `Authorization: Bearer …` on every path but `/healthz`; empty: nobody is asked.
+
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="door")
+    # A command waits for the answer: it does not queue behind what is being taken in.
+    asked = ThreadPoolExecutor(1, thread_name_prefix="attempts")
+
+    @web.middleware
+    async def check_token(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if token and request.path != "/healthz":
+            shown = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
+                raise web.HTTPUnauthorized(
+                    text="show the head's token as 'Authorization: Bearer TOKEN'\n",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        return await handler(request)
+
+    @web.middleware
+    async def count(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        path = request.path if request.match_info.route.resource is not None else "other"
+        try:
+            response = await handler(request)
+        except web.HTTPException as error:
+            telemetry.add(DOOR_REQUESTS, path=path, status=str(error.status))
+            raise
+        telemetry.add(DOOR_REQUESTS, path=path, status=str(response.status))
+        return response
+
+    async def export(request: web.Request, take: Callable[[bytes], Taken]) -> Taken:
+        if request.content_type != PROTOBUF:
+            raise web.HTTPUnsupportedMediaType(text=f"send {PROTOBUF}, not {request.content_type}\n")
+        if request.headers.get("Content-Encoding", "identity") not in ("gzip", "identity"):
+            raise web.HTTPUnsupportedMediaType(text="send gzip or no compression\n")
+        try:
+            body = await request.read()
+        except web.RequestPayloadError as error:
+            raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from error
+        telemetry.add(DOOR_BYTES, len(body))
+        try:
+            taken = await asyncio.get_running_loop().run_in_executor(thread, take, body)
+        except BusFull as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": str(_RETRY_AFTER_S)}) from error
+        except RejectedMessage as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from error
+        await until_stored(log.arrived)
+        return taken
+
+    async def until_stored(position: int) -> None:
+        waited_s = 0.0
+        while log.stored < position and waited_s < _STORED_WITHIN_S:
+            await asyncio.sleep(_STORED_POLL_S)
+            waited_s += _STORED_POLL_S
+
+    async def logs(request: web.Request) -> web.Response:
+        taken = await export(request, take_logs)
+        answer = ExportLogsServiceResponse()
+        if taken.rejected:
+            answer.partial_success.rejected_log_records = taken.rejected
+            answer.partial_success.error_message = taken.reason
+        return web.Response(body=answer.SerializeToString(), content_type=PROTOBUF)
+
+    async def traces(request: web.Request) -> web.Response:
+        taken = await export(request, take_spans)
+        answer = ExportTraceServiceResponse()
+        if taken.rejected:
+            answer.partial_success.rejected_spans = taken.rejected
+            answer.partial_success.error_message = taken.reason
+        return web.Response(body=answer.SerializeToString(), content_type=PROTOBUF)
+
+    async def attempt(request: web.Request) -> web.Response:
+        question = parse_question(await request.read())
+        try:
+            number = await asyncio.get_running_loop().run_in_executor(asked, attempt_for, question)
+        except PacehoundError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": str(_RETRY_AFTER_S)}) from error
+        return web.Response(text=json.dumps({"attempt": number}), content_type="application/json")
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(text=telemetry.render(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    async def close(app: web.Application) -> None:
+        thread.shutdown(wait=True)
+        asked.shutdown(wait=True)
+
+    app = web.Application(middlewares=[count, check_token], client_max_size=MAX_MESSAGE_BYTES)
+    app.router.add_post("/v1/logs", logs)
+    app.router.add_post("/v1/traces", traces)
+    app.router.add_post("/v1/attempt", attempt)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/metrics", metrics)
+    app.on_cleanup.append(close)
+    return app

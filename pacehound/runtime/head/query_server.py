@@ -1,0 +1,182 @@
+"""The commands' door: incidents, SQL, status, shutdown and leases, over a unix socket that only this user can open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+from aiohttp import web
+
+from pacehound.errors import InvalidInput, PacehoundError
+from pacehound.model.events import Decision, Incident
+from pacehound.runtime.head.attempts import Question
+from pacehound.runtime.head.client import IncidentsAnswer
+from pacehound.runtime.metric_names import LEASES
+from pacehound.runtime.telemetry import Telemetry
+
+_LONGEST_SETTLE_S = 60.0
+
+
+class Answers(Protocol):
+    """What the desk asks the head."""
+
+    def incidents(self, job: str | None = None) -> list[Incident]:
+        """The latest version of each incident."""
+        ...
+
+    def decisions(self) -> list[Decision]:
+        """Every decision."""
+        ...
+
+    def query(self, sql: str) -> pa.Table:
+        """Rows of a reading statement."""
+        ...
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until everything that has arrived is stored."""
+        ...
+
+    def jobs(self) -> list[str]:
+        """Jobs that are being watched."""
+        ...
+
+    def attempt_for(self, question: Question) -> int:
+        """Which attempt of its job a run is that begins now."""
+        ...
+
+
+class Leases:
+    """Who holds this head open; when the last lease has gone, `on_last_gone` is called.
+
+    >>> ended = []
+    >>> leases = Leases(lambda: ended.append(True))
+    >>> leases.take("job"), leases.take("job"), leases.give_back("job"), ended
+    (None, None, None, [])
+    >>> leases.give_back("job"), ended
+    (None, [True])
+    """
+
+    def __init__(self, on_last_gone: Callable[[], object]) -> None:
+        self._on_last_gone = on_last_gone
+        self._jobs: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def take(self, job: str) -> None:
+        """One more run."""
+        self._jobs.append(job)
+
+    def give_back(self, job: str) -> None:
+        """One run less."""
+        self._jobs.remove(job)
+        if not self._jobs:
+            self._on_last_gone()
+
+
+def make_desk(
+    *,
+    head: Answers,
+    leases: Leases,
+    telemetry: Telemetry,
+    info: dict[str, Any],
+    shut_down: Callable[[], object],
+) -> web.Application:
+    """The web application behind the socket; `info` is added to what `/status` answers."""
+    threads = ThreadPoolExecutor(4, thread_name_prefix="desk")
+    telemetry.observe(LEASES, lambda: float(len(leases)))
+
+    async def aside(work: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(threads, work, *args)
+        except InvalidInput as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        except PacehoundError as error:
+            raise web.HTTPServiceUnavailable(text=str(error)) from error
+
+    async def status(request: web.Request) -> web.Response:
+        return _json({"pid": os.getpid(), "leases": len(leases), "jobs": head.jobs(), **info})
+
+    async def incidents(request: web.Request) -> web.Response:
+        job = request.query.get("job")
+        answer = IncidentsAnswer(incidents=await aside(head.incidents, job), decisions=await aside(head.decisions))
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    async def sql(request: web.Request) -> web.Response:
+        try:
+            statement = str((await request.json())["sql"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise web.HTTPBadRequest(text='send {"sql": "SELECT …"}') from error
+        table: pa.Table = await aside(head.query, statement)
+        return web.Response(body=await aside(_arrow, table), content_type="application/vnd.apache.arrow.stream")
+
+    async def settle(request: web.Request) -> web.Response:
+        try:
+            timeout_s = min(float(request.query.get("timeout_s", "10")), _LONGEST_SETTLE_S)
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=f"timeout_s: {error}") from error
+        return _json({"settled": await aside(head.settle, timeout_s)})
+
+    async def attempt(request: web.Request) -> web.Response:
+        question = parse_question(await request.read())
+        return _json({"attempt": await aside(head.attempt_for, question)})
+
+    async def shutdown(request: web.Request) -> web.Response:
+        asyncio.get_running_loop().call_later(0.1, shut_down)
+        return _json({"ending": True})
+
+    async def lease(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        job = request.query.get("job", "")
+        leases.take(job)
+        try:
+            await response.write(b".")
+            # The answer never ends: the lease lasts until the other side is gone, however it went.
+            while request.transport is not None and not request.transport.is_closing():
+                await asyncio.sleep(0.25)
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            leases.give_back(job)
+        return response
+
+    async def close(app: web.Application) -> None:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+    app = web.Application()
+    app.router.add_get("/status", status)
+    app.router.add_get("/incidents", incidents)
+    app.router.add_post("/sql", sql)
+    app.router.add_post("/settle", settle)
+    app.router.add_post("/v1/attempt", attempt)
+    app.router.add_post("/shutdown", shutdown)
+    app.router.add_get("/lease", lease)
+    app.on_cleanup.append(close)
+    return app
+
+
+def parse_question(body: bytes) -> Question:
+    """What is asked at `/v1/attempt`; anything else is answered with 400."""
+    try:
+        return msgspec.json.decode(body, type=Question)
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(text=f'send {{"job": "NAME", "host": "NAME"}}: {error}\n') from error
+
+
+def _json(answer: dict[str, Any]) -> web.Response:
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+
+def _arrow(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream

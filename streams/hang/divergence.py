@@ -1,0 +1,151 @@
+"""Whose calls depart from what they were one iteration before: who called something else, or in another order.
+
+A training job repeats itself. Where ranks disagree and no side has a majority, the one whose own sequence of calls has
+changed is the one that went astray (DESIGN section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pacehound.model.calls import OPS
+from pacehound.model.codes import DTYPE_BYTES, DTYPES
+from pacehound.model.events import CallSignature
+from pacehound.model.rounds import Rounds
+
+Line = tuple[str, tuple[int, int] | None]
+"""A line of calls: a communicator, and the pair for calls from one rank to another."""
+
+_WIDTH = dict(zip(DTYPES, DTYPE_BYTES, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastIterations:
+    """The rounds of the iteration that is going on and of the one before.
+
+    Attributes
+    ----------
+    rounds
+        Of both.
+    begins_ns, previous_begins_ns
+        By rank, when this iteration began and when the one before did.
+
+    """
+
+    rounds: Sequence[Rounds]
+    begins_ns: Mapping[int, int]
+    previous_begins_ns: Mapping[int, int]
+
+    def expected_call(self, communicator: str, seq: int) -> tuple[str, int] | None:
+        """Operation and bytes of the round in the place of `seq` one iteration before; `None` where it is not known.
+
+        The place is found by counting: an iteration has as many rounds on this communicator as the one before had.
+        Where the round next to it does not repeat either, the count is not to be trusted.
+        """
+        line: Line = (communicator, None)
+        blocks = self._lines().get(line, [])
+        span = self._previous_span(line) if blocks else None
+        if span is None:
+            return None
+        known: dict[int, tuple[str, int]] = {}
+        for block in blocks:
+            for number, op, size_bytes in zip(
+                block.seq.tolist(), block.op.tolist(), block.size_bytes.tolist(), strict=True
+            ):
+                known[number] = (OPS[op], size_bytes)
+        in_previous = span[1] - span[0]
+        before = seq - 1 - in_previous
+        if before in known and known.get(seq - 1) != known[before]:
+            return None
+        return known.get(seq - in_previous)
+
+    def strangers(self, communicator: str, seq: int, signatures: Mapping[int, CallSignature]) -> tuple[int, ...] | None:
+        """Ranks that call something else than one iteration before; `None` where that is not known.
+
+        Where all of them do the work itself has changed, and nothing follows.
+        """
+        expected = self.expected_call(communicator, seq)
+        if expected is None:
+            return None
+        strange = tuple(rank for rank in sorted(signatures) if not _is_like(signatures[rank], *expected))
+        return None if len(strange) == len(signatures) else strange
+
+    def out_of_order(self, launched: Mapping[int, Mapping[Line, int]]) -> dict[int, str]:
+        """Ranks that have passed over a call which they made before, one iteration earlier, and how.
+
+        Parameters
+        ----------
+        launched
+            By rank, the last sequence number that it has launched on each line of calls.
+
+        """
+        iterations = {line: span for line in self._lines() if (span := self._previous_span(line)) is not None}
+        departed: dict[int, str] = {}
+        for rank in sorted(launched):
+            order = self._previous_order(rank, iterations)
+            # In the order of the iteration before: has the call in this place been made in this one?
+            made = [launched[rank].get(line, -1) >= iterations[line][1] + place for line, place in order]
+            if True not in made:
+                continue
+            last = len(made) - 1 - made[::-1].index(True)
+            if False in made[:last]:
+                (skipped, _), (entered, _) = order[made.index(False)], order[last]
+                departed[rank] = (
+                    f"it has entered a call on {_name(entered)} before one on {_name(skipped)} that came first in the "
+                    "iteration before"
+                )
+        return departed
+
+    def _lines(self) -> dict[Line, list[Rounds]]:
+        lines: dict[Line, list[Rounds]] = {}
+        for block in self.rounds:
+            if len(block):
+                pair = (block.ranks[0], block.ranks[1]) if block.is_pair else None
+                lines.setdefault((block.communicator, pair), []).append(block)
+        return lines
+
+    def _previous_span(self, line: Line) -> tuple[int, int] | None:
+        """First round of the iteration before on a line, and the first that belongs to this one."""
+        inside: list[int] = []
+        for block in self._lines()[line]:
+            begin_ns = np.array([self.previous_begins_ns.get(r, 0) for r in block.ranks], np.int64)
+            end_ns = np.array([self.begins_ns.get(r, 0) for r in block.ranks], np.int64)
+            is_seen = block.arrival_ns > 0
+            is_previous = is_seen & (block.arrival_ns > begin_ns) & (block.arrival_ns <= end_ns)
+            inside += block.seq[2 * is_previous.sum(axis=1) > is_seen.sum(axis=1)].tolist()
+        return (min(inside), max(inside) + 1) if inside else None
+
+    def _previous_order(self, rank: int, iterations: Mapping[Line, tuple[int, int]]) -> list[tuple[Line, int]]:
+        """Its calls of the iteration before as (line, place on the line), in the order in which it made them."""
+        entered: list[tuple[int, Line, int]] = []
+        for line, blocks in self._lines().items():
+            if line not in iterations:
+                continue
+            first, after = iterations[line]
+            for block in blocks:
+                if rank not in block.ranks:
+                    continue
+                arrival = block.arrival_ns[:, block.ranks.index(rank)]
+                chosen = (arrival > 0) & (block.seq >= first) & (block.seq < after)
+                entered += [
+                    (time_ns, line, seq - first)
+                    for time_ns, seq in zip(arrival[chosen].tolist(), block.seq[chosen].tolist(), strict=True)
+                ]
+        return [(line, place) for _, line, place in sorted(entered, key=lambda entry: entry[0])]
+
+
+def _name(line: Line) -> str:
+    communicator, pair = line
+    return communicator if pair is None else f"{communicator} from rank {pair[0]} to rank {pair[1]}"
+
+
+def _is_like(signature: CallSignature, op: str, size_bytes: int) -> bool:
+    if signature.op == "unknown" or op == "unknown":
+        return True
+    width = _WIDTH.get(signature.dtype, 0)
+    if signature.op == op and signature.count >= 0 and width and size_bytes:
+        return signature.count * width == size_bytes
+    return signature.op == op

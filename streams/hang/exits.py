@@ -1,0 +1,202 @@
+"""Ranks that leave: the first one that does so in disorder is evidence, the ones after it are not.
+
+When one rank dies, its peers' calls fail and the launcher ends the rest; so evidence freezes at the first exit.
+A job that is killed as a whole has no first rank. The first to leave need not be guilty: where ranks had met with
+different calls that is the cause (with gloo a larger all_reduce on one rank ends an innocent peer), and where nobody
+had moved for a while the one who held them up is: the others' calls have timed out, in no order that means anything.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+
+from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
+from pacehound.model.identity import event_id
+from streams.hang.root_cause import RootCause
+
+SETTLE_NS = 2_000_000_000
+"""After a first exit the others are watched for this long before it is said who it was."""
+
+TOGETHER_NS = 50_000_000
+"""Exits on one host that are so close to each other cannot be put in order: its agent looks this often."""
+
+TOGETHER_ELSEWHERE_NS = 250_000_000
+"""On another host its clock comes to it."""
+
+_POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""Somebody ended the job, or the launcher its remaining ranks: nobody's fault."""
+
+_OWN_FAULT = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+"""Signals that only strike the process that they are meant for. An abort may be a watchdog's, for a peer's fault."""
+
+
+class ExitWatch:
+    """Follows the processes of one job until the first of them leaves in disorder."""
+
+    def __init__(self, job: str, attempt: int) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._processes: dict[int, ProcessState] = {}
+        self._hosts: dict[int, str] = {}  # by rank
+        self._said: Finding | None = None  # while somebody's mistake may still explain it
+        self._is_decided = False
+
+    def on_host(self, sample: HostSample) -> None:
+        """The processes of one host."""
+        for process in sample.processes:
+            self._processes[process.rank] = process
+            self._hosts[process.rank] = sample.host
+
+    def on_tick(
+        self,
+        now_ns: int,
+        step: int | None,
+        *,
+        is_hung: bool,
+        disagreement: Callable[[int], RootCause | None],
+        standstill: Callable[[], RootCause | None] = lambda: None,
+        unheard: frozenset[int] = frozenset(),
+        is_end: bool = False,
+    ) -> list[Finding]:
+        """A finding when the first disorderly exit has settled, and once more when its cause comes to light later.
+
+        Parameters
+        ----------
+        now_ns, step
+            Event time and the last finished iteration.
+        is_hung
+            A hang is going on: who leaves now leaves because of it.
+        disagreement
+            What follows from calls that did not match up to a time, if anything does.
+        standstill
+            What held the job up when the first rank left, if anything did.
+        unheard
+            Ranks of hosts that have fallen silent.
+        is_end
+            The job has ended; there is nothing more to wait for.
+
+        """
+        if self._said is not None:
+            return self._look_again(self._said, disagreement)
+        left = [process for process in self._processes.values() if _is_disorderly(process)]
+        if self._is_decided or not left:
+            return []
+        first_ns = min(process.since_ns for process in left)
+        if now_ns < first_ns + SETTLE_NS and not is_end:
+            return []
+        self._is_decided = True
+        if is_hung or self._was_killed_whole(first_ns, unheard):
+            return []
+        first_host = self._hosts[min(left, key=lambda p: p.since_ns).rank]
+        first = sorted(
+            (
+                p
+                for p in left
+                if p.since_ns - first_ns
+                <= (TOGETHER_NS if self._hosts[p.rank] == first_host else TOGETHER_ELSEWHERE_NS)
+            ),
+            key=lambda p: p.rank,
+        )
+        ranks = tuple(process.rank for process in first)
+        own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
+        verdict: VerdictWord = "unknown"
+        culprits: tuple[int, ...] = ()
+        if own_fault:
+            verdict, culprits = "culprit", own_fault
+        elif len(first) == 1:
+            verdict, culprits = "suspected", ranks
+        finding = Finding(
+            id=event_id("exit", self._job, self._attempt, ranks),
+            job=self._job,
+            attempt=self._attempt,
+            kind="exit",
+            verdict=verdict,
+            cause=None,
+            culprits=culprits,
+            candidates=() if culprits else ranks,
+            onset=Instant(step=step, time_ns=first_ns),
+            detected=Instant(step=step, time_ns=now_ns),
+            lasting=True,
+            pages=True,
+            evidence=tuple(_sentence(process) for process in first),
+            unseen=() if own_fault else ("whether a peer's mistake made it fail",),
+        )
+        if own_fault:
+            return [finding]
+        held_up = standstill()
+        if held_up is not None:
+            finding = _explained(finding, held_up)
+        self._said = finding
+        return [replace(found, version=0) for found in self._look_again(finding, disagreement)] or [finding]
+
+    def _look_again(self, said: Finding, disagreement: Callable[[int], RootCause | None]) -> list[Finding]:
+        """The finding anew where calls that did not match made the ranks leave; their rows come in late."""
+        assert said.onset is not None
+        found = disagreement(said.onset.time_ns) if said.cause is None else None
+        if found is None:
+            return []
+        self._said = replace(
+            said,
+            version=said.version + 1,
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            candidates=found.candidates,
+            evidence=(*found.evidence, *said.evidence),
+            unseen=found.unseen,
+        )
+        return [self._said]
+
+    def _was_killed_whole(self, first_ns: int, unheard: frozenset[int]) -> bool:
+        """Every rank was struck by a signal of the same kind within the settling time: from outside.
+
+        Ranks whose host has fallen silent are not asked.
+        """
+        everybody = [process for process in self._processes.values() if process.rank not in unheard]
+        return len(everybody) > 1 and all(
+            p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
+        )
+
+
+def _explained(finding: Finding, held_up: RootCause) -> Finding:
+    """The finding where the job stood still before the first rank left."""
+    if held_up.culprits and set(held_up.culprits) <= set(finding.culprits or finding.candidates):
+        verdict: VerdictWord = "culprit"  # its peers waited for it, and it failed
+    else:
+        verdict = held_up.verdict
+    return replace(
+        finding,
+        verdict=verdict,
+        cause=held_up.cause,
+        culprits=held_up.culprits,
+        candidates=held_up.candidates or (() if held_up.culprits else finding.candidates or finding.culprits),
+        links=held_up.links,
+        evidence=("before the first rank left nobody had moved for a while", *held_up.evidence, *finding.evidence),
+        unseen=held_up.unseen,
+    )
+
+
+def _is_disorderly(process: ProcessState) -> bool:
+    if process.state != "exited":
+        return False
+    if process.signal is not None:
+        return process.signal not in _POLITE
+    return bool(process.exit_code)
+
+
+def _sentence(process: ProcessState) -> str:
+    if process.signal is not None:
+        how = f"was killed by {_signal_name(process.signal)}"
+    else:
+        how = f"left with exit code {process.exit_code}"
+    detail = f": {process.detail}" if process.detail else ""
+    return f"rank {process.rank} (pid {process.pid}) was the first to leave: it {how}{detail}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,420 @@
+"""Hangs of one job: calls that do not end, or a job that does not go on; when it is said, and for how long it lasts.
+
+The evidence is progress: open calls with their age, and the time since each rank's counters last moved. Whose fault it
+is is decided in `rootcause`, again and again while the hang lasts, for evidence comes in late: a stack, an exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.events import (
+    CallSignature,
+    Finding,
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    Instant,
+    Progress,
+    SignatureMismatch,
+    Topology,
+)
+from pacehound.model.identity import event_id
+from pacehound.settings import HangSettings
+from streams.hang.divergence import LastIterations
+from streams.hang.finding_notes import case_notes, drain_proposal
+from streams.hang.host_reports import Witnesses
+from streams.hang.rank_progress import Standings
+from streams.hang.root_cause import HangScene, RootCause, describe, mismatch, root_cause
+from streams.hang.wait_graph import WaitGraph, wait_graph
+
+Int64Array = npt.NDArray[np.int64]
+
+MIN_ITERATIONS = 10
+"""A call is never suspected before this many iterations' time."""
+
+SETUP_FACTOR = 4
+"""In the first iterations (loading, compiling, lazy imports) everything may take this many times longer."""
+
+SURVIVED_FACTOR = 2.0
+"""A stall that ended by itself and that nobody caused is part of this job: the next one may last so much longer."""
+
+MAX_MISMATCHES = 16
+"""Kept per communicator: what matters is the first one."""
+
+
+STANDSTILL_S = 2.0
+"""From this age on calls that do not move are looked at, though it is too early to say anything of them."""
+
+MISMATCH_MATTERS_NS = 60_000_000_000
+"""Calls that did not match so long before somebody left, and did no harm since, did not make it leave."""
+
+
+@dataclass(slots=True)
+class _Hang:
+    finding: Finding
+    found: RootCause
+    ranks: tuple[int, ...]  # who waited when it was declared
+    counters: Int64Array  # how far each of them was
+
+
+@dataclass(frozen=True, slots=True)
+class _Standstill:
+    """What a hang would be that has not lasted long enough to be called one."""
+
+    found: RootCause
+    ranks: list[int]
+    counters: Int64Array
+
+
+class HangWatch:
+    """Follows the progress of one job.
+
+    Parameters
+    ----------
+    job, attempt
+        Whose.
+    settings
+        When a stall is suspected, and when it wakes somebody.
+
+    """
+
+    def __init__(self, job: str, attempt: int, settings: HangSettings) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._settings = settings
+        self._timeout_s: float | None = None
+        self._standings = Standings()
+        self._counters = np.zeros(0, np.int64)  # by rank: how often it has moved, and when it last did
+        self._advanced_ns = np.zeros(0, np.int64)
+        self._mismatches: dict[str, dict[int, SignatureMismatch]] = {}
+        self._survived_s = 0.0
+        self._world = ""
+        self._has_closed = False  # a rank has left the world communicator: the job comes to its end
+        self._hang: _Hang | None = None
+        self._standstill: _Standstill | None = None
+        self.witnesses = Witnesses()
+        self.checkpoint_ns: int | None = None  # when the last one ended
+
+    @property
+    def is_hung(self) -> bool:
+        """A hang is going on."""
+        return self._hang is not None
+
+    def ongoing(self, now_ns: int) -> dict[str, float]:
+        """The hang that is going on: how long it has lasted in seconds, by the id of its finding."""
+        if self._hang is None or self._hang.finding.onset is None:
+            return {}
+        return {self._hang.finding.id: max(0, now_ns - self._hang.finding.onset.time_ns) / 1e9}
+
+    def replaying_ranks(self) -> frozenset[int]:
+        """Ranks that share a communicator whose calls went into a CUDA graph."""
+        if not self._standings.blind:
+            return frozenset()
+        channels = (c for c in self._standings.channels if c.communicator in self._standings.blind)
+        return frozenset(rank for channel in channels if len(channel.ranks) > 1 for rank in channel.ranks)
+
+    def on_topology(self, topology: Topology) -> None:
+        """A communicator of the job."""
+        self._standings.on_topology(topology)
+        if topology.is_world:
+            self._world, self._has_closed = topology.communicator, False
+        for rank in topology.host_ranks:
+            self.witnesses.host_of[rank] = topology.host
+        if topology.timeout_s is not None:
+            self._timeout_s = min(topology.timeout_s, self._timeout_s or topology.timeout_s)
+
+    def on_host(self, event: HostSample | HostVitals | HostEvidence) -> None:
+        """What a host says of its processes, its hardware, or the stacks of its ranks."""
+        match event:
+            case HostSample():
+                self.witnesses.on_sample(event)
+            case HostVitals():
+                self.witnesses.on_vitals(event)
+            case HostEvidence():
+                self.witnesses.on_evidence(event)
+
+    def on_mismatch(self, met: SignatureMismatch) -> None:
+        """Ranks have met with different calls."""
+        known = self._mismatches.setdefault(met.communicator, {})
+        if any(met.time_ns - before.time_ns > MISMATCH_MATTERS_NS for before in known.values()):
+            known.clear()  # they did no harm
+        if met.seq in known or len(known) < MAX_MISMATCHES:
+            known[met.seq] = met
+
+    def mismatches(self, since_ns: int | None = None) -> Mapping[tuple[str, int], Mapping[int, CallSignature]]:
+        """The first mismatches of each communicator, all or those since a time."""
+        return {
+            (communicator, seq): dict(found.called)
+            for communicator, rounds in self._mismatches.items()
+            for seq, found in rounds.items()
+            if since_ns is None or since_ns <= found.time_ns
+        }
+
+    def on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
+        """How far the ranks of one host are on one communicator; a hang ends when somebody who waited moves on."""
+        self.witnesses.dropped[progress.host] = max(
+            self.witnesses.dropped.get(progress.host, 0), progress.dropped_total
+        )
+        self._has_closed |= progress.closed and progress.communicator == self._world
+        moved = self._standings.on_progress(progress)
+        if moved:
+            self._reserve(max(moved))
+            self._counters[moved] += 1
+            self._advanced_ns[moved] = progress.time_ns
+        hang = self._hang
+        if hang is None or progress.closed:
+            return []
+        went_on = tuple(np.array(hang.ranks)[self._counters[list(hang.ranks)] > hang.counters].tolist())
+        if not went_on:
+            return []
+        self._hang = None
+        self.witnesses.forget_stacks()
+        relief = Instant(step=step, time_ns=progress.time_ns)
+        lasted_s = (progress.time_ns - hang.finding.onset.time_ns) / 1e9 if hang.finding.onset else 0.0
+        if hang.finding.verdict == "unknown":
+            self._survived_s = max(self._survived_s, lasted_s)
+        sentence = f"ranks {_list(went_on)} moved on after {lasted_s:.1f} s"
+        finding = hang.finding
+        return [replace(finding, relief=relief, version=finding.version + 1, evidence=(*finding.evidence, sentence))]
+
+    def on_tick(
+        self,
+        now_ns: int,
+        *,
+        step: int | None,
+        step_time_s: float,
+        is_setup: bool,
+        planned: bool,
+        unseen: tuple[str, ...],
+        iterations: LastIterations | None = None,
+        is_host_late: bool = False,
+        finished_ns: int = 0,
+    ) -> list[Finding]:
+        """Look at the open calls at a fixed multiple of event time.
+
+        Parameters
+        ----------
+        now_ns
+            Event time.
+        step
+            The last iteration that was finished; `None` before the first.
+        step_time_s
+            What an iteration takes; 0 when unknown.
+        is_setup
+            The job has yet to find its pace: limits are longer.
+        planned
+            A checkpoint or an evaluation is going on: limits are those of setup.
+        unseen
+            What could not be seen of the job so far.
+        iterations
+            The last rounds, where iterations are known.
+        is_host_late
+            A host has not spoken for a while and is not silent for good: what it last said may be out of date.
+        finished_ns
+            When the first rank ended the last iteration that all have ended: what was said before is out of date.
+
+        """
+        limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
+        if step is None or is_setup or planned:
+            limit_s *= SETUP_FACTOR
+        limit_s = max(limit_s, min(SURVIVED_FACTOR * self._survived_s, self._settings.page_after_s))
+        if self._hang is not None:
+            return self._look_again(now_ns, unseen, iterations)
+        standstill_s = min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * step_time_s))
+        self._note_standstill(now_ns, standstill_s, finished_ns, iterations)
+        open_for_ns = round(limit_s * 1e9)
+        before_ns = now_ns - open_for_ns
+        graph = self._graph(open_for_ns)
+        stuck = self._stuck(graph, before_ns, finished_ns)
+        n_exited = len(self.witnesses.exited(None))
+        if 2 * n_exited > len(self.witnesses.processes) or is_host_late:
+            return []  # a job that is being ended has nobody left to wait for
+        has_moved = self._advanced_ns > 0
+        quiet = bool(has_moved.any()) and max(int(self._advanced_ns.max()), finished_ns) <= before_ns
+        is_leaving = n_exited > 0 or self._has_closed
+        if not stuck and (not quiet or is_leaving or step is None):
+            return []
+        # Without an open call it is a stall: nobody launches anything any more.
+        ranks = stuck or tuple(np.flatnonzero(has_moved).tolist())
+        graph = self._graph()
+        found = self._root_cause(graph, iterations, frozen_ns=None)
+        finding = self._finding(found, graph, now_ns, step, unseen)
+        self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
+        return [finding]
+
+    def standstill(self) -> RootCause | None:
+        """What held the job up when the first rank left, if it had not moved for a little while by then.
+
+        A timeout may end a job long before its hang is said. Then the first rank to leave is merely the first
+        whose call timed out, and its calls are given up when it leaves: what they were must be known already.
+        """
+        known = self._standstill
+        if known is None:
+            return None
+        moved = np.array(known.ranks)[self._counters[known.ranks] > known.counters]
+        # Whose call has timed out gives it up: that is no progress.
+        return known.found if set(moved.tolist()) <= set(self.witnesses.exited(None)) else None
+
+    def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:
+        """What follows from calls that did not match shortly before a time, if there were any."""
+        recent = self.mismatches(until_ns - MISMATCH_MATTERS_NS)
+        if not recent:
+            return None
+        return mismatch(
+            HangScene(
+                graph=self._graph(),
+                standings=self._standings,
+                witnesses=self.witnesses,
+                mismatches=recent,
+                iterations=iterations,
+            )
+        )
+
+    def _stuck(self, graph: WaitGraph, before_ns: int, finished_ns: int) -> tuple[int, ...]:
+        """Ranks in calls that have not moved for so long and wait for nobody who has.
+
+        Whoever is waited for by somebody that goes on may be late, but does not hang. Nor does who has ended an
+        iteration since its host last spoke of its calls: hosts speak once a second, and many iterations fit in.
+        """
+        if not graph:
+            return ()
+        standing = np.array(graph.standing)
+        self._reserve(int(standing.max()))
+        told_ns = np.zeros(len(self._counters), np.int64)
+        ranks = self._standings.column("rank")
+        is_known = ranks < len(told_ns)
+        np.maximum.at(told_ns, ranks[is_known], self._standings.column("told_ns")[is_known])
+        goes_on = graph.leads_to(self._advanced_ns > before_ns)[standing]
+        return tuple(standing[~goes_on & (told_ns[standing] >= finished_ns)].tolist())
+
+    def _note_standstill(self, now_ns: int, for_s: float, finished_ns: int, iterations: LastIterations | None) -> None:
+        if self.witnesses.exited(None):
+            return  # evidence freezes at the first exit
+        known = self._standstill
+        if known is not None:
+            moved = self._counters[known.ranks] > known.counters
+            if moved.any() and not moved.all():
+                return  # who left a call in which its peers still stand has given it up, and is about to leave
+        open_for_ns = round(for_s * 1e9)
+        stuck = self._stuck(self._graph(open_for_ns), now_ns - open_for_ns, finished_ns)
+        self._standstill = None
+        if stuck:
+            found = self._root_cause(self._graph(), iterations, frozen_ns=None)
+            self._standstill = _Standstill(found, list(stuck), self._counters[list(stuck)])
+
+    def _graph(self, open_for_ns: int = 0) -> WaitGraph:
+        return wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
+
+    def _reserve(self, rank: int) -> None:
+        missing = rank + 1 - len(self._counters)
+        if missing > 0:
+            self._counters = np.concatenate([self._counters, np.zeros(missing, np.int64)])
+            self._advanced_ns = np.concatenate([self._advanced_ns, np.zeros(missing, np.int64)])
+
+    def _look_again(self, now_ns: int, unseen: tuple[str, ...], iterations: LastIterations | None) -> list[Finding]:
+        hang = self._hang
+        assert hang is not None
+        old = hang.finding
+        graph = self._graph()
+        frozen_ns = old.detected.time_ns if old.detected else None
+        found = self._root_cause(graph, iterations, frozen_ns=frozen_ns)
+        pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)
+        if _says_more(found, hang.found):
+            new = self._finding(found, graph, now_ns, old.onset.step if old.onset else None, unseen)
+            hang.found = found
+            hang.finding = replace(
+                new, id=old.id, onset=old.onset, detected=old.detected, version=old.version + 1, pages=pages
+            )
+        elif pages != old.pages:
+            hang.finding = replace(old, version=old.version + 1, pages=pages)
+        else:
+            return []
+        return [hang.finding]
+
+    def _root_cause(self, graph: WaitGraph, iterations: LastIterations | None, *, frozen_ns: int | None) -> RootCause:
+        return root_cause(
+            HangScene(
+                graph=graph,
+                standings=self._standings,
+                witnesses=self.witnesses,
+                mismatches=self.mismatches(),
+                iterations=iterations,
+                frozen_ns=frozen_ns,
+            )
+        )
+
+    def _finding(
+        self, found: RootCause, graph: WaitGraph, now_ns: int, step: int | None, unseen: tuple[str, ...]
+    ) -> Finding:
+        oldest = graph.oldest()
+        if oldest is None:
+            onset_ns, identity = int(self._advanced_ns.max(initial=0)) or now_ns, ("", -1)
+            evidence: tuple[str, ...] = (f"no rank has launched a call for {(now_ns - onset_ns) / 1e9:.1f} s",)
+        else:
+            onset_ns = oldest.since_ns
+            identity = (self._standings.channels[oldest.channel].communicator, oldest.seq)
+            evidence = (
+                f"ranks {_list(graph.standing)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
+                f"in {describe(oldest, self._standings)}",
+            )
+        culprits = set(found.culprits)
+        waiting = [rank for rank in graph.standing if rank not in culprits]
+        finding = Finding(
+            id=event_id("hang", self._job, self._attempt, *identity, step),
+            job=self._job,
+            attempt=self._attempt,
+            kind="hang",
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            candidates=found.candidates,
+            victims=tuple(waiting) if culprits else (),
+            links=found.links,
+            onset=Instant(step=step, time_ns=onset_ns),
+            detected=Instant(step=step, time_ns=now_ns),
+            lasting=True,
+            pages=self._pages(onset_ns, now_ns),
+            evidence=(*evidence, *found.evidence),
+            unseen=(*found.unseen, *unseen),
+        )
+        return self.with_notes(finding, now_ns)
+
+    def with_notes(self, finding: Finding, now_ns: int) -> Finding:
+        """The finding with what its hosts say of the ranks it names, and what to drain."""
+        named = finding.culprits or tuple(dict.fromkeys(rank for link in finding.links for rank in link))
+        age_s = None if self.checkpoint_ns is None else max(0, now_ns - self.checkpoint_ns) / 1e9
+        notes = case_notes(self.witnesses, named, finding.victims, checkpoint_age_s=age_s)
+        proposal = drain_proposal(self.witnesses, finding.culprits) if finding.verdict == "culprit" else ""
+        added = tuple(words for words in (*notes, proposal) if words and words not in finding.evidence)
+        return replace(finding, evidence=(*finding.evidence, *added))
+
+    def _pages(self, onset_ns: int, now_ns: int) -> bool:
+        limit_s = self._settings.page_after_s
+        if self._timeout_s is not None:
+            limit_s = min(limit_s, self._timeout_s / 2)
+        return (now_ns - onset_ns) / 1e9 >= limit_s
+
+
+_RANKING = {"unknown": 0, "suspected": 1, "culprit": 2}
+
+
+def _says_more(new: RootCause, old: RootCause) -> bool:
+    """A surer verdict, or more evidence for the same one; another name as sure as the first would only confuse."""
+    if _RANKING[new.verdict] != _RANKING[old.verdict]:
+        return _RANKING[new.verdict] > _RANKING[old.verdict]
+    if (new.cause, new.links) != (old.cause, old.links):
+        return False
+    if new.culprits == old.culprits:
+        return new != old and new.candidates == old.candidates
+    # One host's stacks come in later than another's: candidates become culprits beside those that are.
+    return set(old.culprits) < set(new.culprits) <= {*old.culprits, *old.candidates}
+
+
+def _list(numbers: list[int] | tuple[int, ...]) -> str:
+    shown = ", ".join(str(number) for number in numbers[:8])
+    return shown if len(numbers) <= 8 else f"{shown} and {len(numbers) - 8} more"

@@ -1,0 +1,158 @@
+"""What the hosts of a job say about their ranks besides calls: processes, stacks, hardware, and their own silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pacehound.model.events import GpuReading, HostEvidence, HostSample, HostVitals, ProcessState, RankStack
+
+_OUTSIDE = {"data_loading": "loads data", "storage": "is in storage", "computing": "computes"}
+_FATAL_XIDS = frozenset({31, 43, 46, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95, 109, 119, 120, 136, 140, 143})
+"""XIDs after which the application has lost its GPU or channel (NVIDIA's XID catalogue).
+
+13 may be its own bug too, and 45 is what remains of a process that somebody else has ended.
+"""
+
+
+@dataclass(slots=True)
+class Witnesses:
+    """The latest word of every host.
+
+    Attributes
+    ----------
+    processes, stacks
+        By world rank.
+    vitals
+        By host.
+    host_of
+        By world rank.
+    silent
+        Hosts that have not been heard of for longer than is usual.
+    kernel_log
+        By host, lines that name an error.
+    dropped
+        By host, calls that were lost before they could be read.
+
+    """
+
+    processes: dict[int, ProcessState] = field(default_factory=dict)
+    stacks: dict[int, RankStack] = field(default_factory=dict)
+    vitals: dict[str, HostVitals] = field(default_factory=dict)
+    host_of: dict[int, str] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+    kernel_log: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    _halted: dict[int, str] = field(default_factory=dict)
+    _first_ecc: dict[str, int] = field(default_factory=dict)
+
+    def on_sample(self, sample: HostSample) -> None:
+        """The processes of a host."""
+        for process in sample.processes:
+            self.processes[process.rank] = process
+            if process.state in ("stopped", "exited"):
+                self._halted[process.rank] = process.state
+            else:
+                self._halted.pop(process.rank, None)
+            self.host_of.setdefault(process.rank, sample.host)
+
+    def on_vitals(self, vitals: HostVitals) -> None:
+        """The hardware of a host; memory errors that its GPUs had before are nobody's fault now."""
+        self.vitals[vitals.host] = vitals
+        for gpu in vitals.gpus:
+            self._first_ecc.setdefault(gpu.uuid, gpu.ecc_uncorrected)
+
+    def on_evidence(self, evidence: HostEvidence) -> None:
+        """What a host's agent found when it looked closer."""
+        for stack in evidence.stacks:
+            self.stacks[stack.rank] = stack
+        if evidence.kernel_log:
+            self.kernel_log[evidence.host] = evidence.kernel_log
+
+    def forget_stacks(self) -> None:
+        """What ranks did in an earlier stall says nothing about the next one."""
+        self.stacks.clear()
+
+    def stopped(self, frozen_ns: int | None) -> frozenset[int]:
+        """Ranks whose process was stopped before a time (SIGSTOP): who attaches a debugger to a hang comes later."""
+        return self._halted_before("stopped", frozen_ns)
+
+    def exited(self, frozen_ns: int | None) -> frozenset[int]:
+        """Ranks whose process left before a time: whoever leaves a job that hangs already is not guilty of it."""
+        return self._halted_before("exited", frozen_ns)
+
+    def _halted_before(self, state: str, frozen_ns: int | None) -> frozenset[int]:
+        return frozenset(
+            rank
+            for rank, halted in self._halted.items()
+            if halted == state and (frozen_ns is None or self.processes[rank].since_ns <= frozen_ns)
+        )
+
+    def failed_hardware(self) -> dict[int, str]:
+        """Ranks whose GPU has failed, with a sentence."""
+        return {
+            rank: words
+            for vitals in self.vitals.values()
+            for gpu in vitals.gpus
+            for rank in gpu.ranks
+            if (words := _failure(gpu, rank, gpu.ecc_uncorrected - self._first_ecc[gpu.uuid]))
+        }
+
+    def gpu_of(self, rank: int) -> GpuReading | None:
+        """The GPU that a rank uses, where its host has read it."""
+        vitals = self.vitals.get(self.host_of.get(rank, ""))
+        return next((gpu for gpu in vitals.gpus if rank in gpu.ranks), None) if vitals else None
+
+    def outside_of_calls(self, rank: int) -> str:
+        """A sentence when a rank's stack shows that it waits in no call, else nothing."""
+        stack = self.stacks.get(rank)
+        if stack is None or stack.doing not in _OUTSIDE:
+            return ""
+        where = f": {' < '.join(stack.frames[:3])}" if stack.frames else ""
+        return f"rank {rank} {_OUTSIDE[stack.doing]} ({stack.taken_by}){where}"
+
+    def is_in_unseen_call(self, rank: int) -> bool:
+        """Its stack shows a wait for others in a call that nobody has recorded."""
+        stack = self.stacks.get(rank)
+        return stack is not None and stack.doing == "in_call"
+
+    def unseen_libraries(self, rank: int) -> tuple[str, ...]:
+        """Communication libraries loaded there whose calls are not seen."""
+        stack = self.stacks.get(rank)
+        return stack.libraries if stack is not None else ()
+
+    def unheard(self) -> frozenset[int]:
+        """Ranks of the hosts that are silent."""
+        return frozenset(rank for rank, host in self.host_of.items() if host in self.silent)
+
+    def is_silent(self, rank: int) -> bool:
+        """Its host has not been heard of."""
+        return self.host_of.get(rank, "") in self.silent
+
+    def has_lost_calls(self, rank: int) -> bool:
+        """Calls of its host were lost: what it seems not to have done it may have."""
+        return self.dropped.get(self.host_of.get(rank, ""), 0) > 0
+
+    def process_sentence(self, rank: int) -> str:
+        """How the process of a rank is; nothing where its host has not said."""
+        process = self.processes.get(rank)
+        if process is None:
+            return ""
+        who = f"the process of rank {rank} (pid {process.pid})"
+        if process.state == "stopped":
+            return f"{who} is stopped (SIGSTOP or a debugger)"
+        if process.state != "exited":
+            return f"{who} runs"
+        how = "is gone"
+        if process.signal is not None:
+            how = f"was killed by signal {process.signal}"
+        elif process.exit_code is not None:
+            how = f"left with exit code {process.exit_code}"
+        return f"{who} {how}{': ' + process.detail if process.detail else ''}"
+
+
+def _failure(gpu: GpuReading, rank: int, new_errors: int) -> str:
+    if gpu.xid in _FATAL_XIDS:
+        return f"the GPU of rank {rank} ({gpu.uuid}) has reported XID {gpu.xid}"
+    if new_errors > 0:
+        return f"the GPU of rank {rank} ({gpu.uuid}) has {new_errors} new uncorrected memory errors"
+    return ""

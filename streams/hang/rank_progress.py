@@ -1,0 +1,208 @@
+"""How far every rank is on every channel of a job, as columns.
+
+A channel is a line of calls in which a sequence number names the same operation on all its ranks: the collectives of
+a communicator, or the calls from one rank to another on it (those are numbered apart, per pair and direction). Each
+channel owns a stretch of neighbouring slots, one per rank, so that a question about thousands of ranks is a few array
+operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.events import NEVER, OpenCall, PairProgress, Progress, RankProgress, Topology
+from streams.rounds.signatures import packed, signature_of
+
+Int64Array = npt.NDArray[np.int64]
+
+NOT_OPEN = -1
+"""In `open_seq`: the rank has no open call on this channel."""
+
+_COLUMNS = ("rank", "channel", "launched", "completed", "open_seq", "open_ns", "signature", "told_ns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """A line of calls.
+
+    Attributes
+    ----------
+    ranks
+        World ranks, in the order of their slots; of a pair the sender and the receiver.
+    first_slot
+        Where its slots begin.
+
+    """
+
+    communicator: str
+    ranks: tuple[int, ...]
+    first_slot: int
+    is_pair: bool
+
+
+class Standings:
+    """The latest progress of every rank of a job.
+
+    Attributes
+    ----------
+    channels
+        All lines of calls, by number.
+    names
+        Names of communicators.
+    blind
+        Communicators whose calls are not all seen (captured into graphs): nothing follows from their counters.
+    launch_only
+        Communicators of which no completion is seen.
+
+    """
+
+    def __init__(self) -> None:
+        self.channels: list[Channel] = []
+        self.names: dict[str, str] = {}
+        self.blind: set[str] = set()
+        self.launch_only: set[str] = set()
+        self._collective: dict[str, int] = {}  # channel of a communicator's collectives
+        self._pair: dict[tuple[str, int, int], int] = {}
+        self._slot: dict[tuple[int, int], int] = {}  # (channel, rank)
+        self._open: dict[int, tuple[OpenCall, ...]] = {}  # by slot, oldest first
+        self._paired: dict[tuple[str, int], set[int]] = {}  # slots of a rank's pairs on a communicator
+        self._early: dict[str, dict[str, Progress]] = {}  # by communicator and host: of members not known yet
+        self._length = 0
+        self._columns = {name: np.zeros(64, np.int64) for name in _COLUMNS}
+
+    def __len__(self) -> int:
+        return self._length
+
+    def column(self, name: str) -> Int64Array:
+        """One column, shape `(n_slots,)`.
+
+        `rank`, `channel`, `launched`, `completed`; of the oldest open call `open_seq`, when it was launched (`open_ns`)
+        and its packed `signature` (0 for pairs); `told_ns`, when its host last spoke of it.
+        """
+        return self._columns[name][: self._length]
+
+    def open_calls(self, slot: int) -> tuple[OpenCall, ...]:
+        """The open calls of a slot that were told, oldest first."""
+        return self._open.get(slot, ())
+
+    def open_call(self, channel: int, rank: int, seq: int) -> OpenCall | None:
+        """A rank's open call with this number on a channel, where it was told."""
+        slot = self._slot.get((channel, rank))
+        calls = () if slot is None else self._open.get(slot, ())
+        return next((call for call in calls if call.seq == seq), None)
+
+    def name_of(self, channel: int) -> str:
+        """The name of a channel's communicator."""
+        communicator = self.channels[channel].communicator
+        return self.names.get(communicator, communicator)
+
+    def on_topology(self, topology: Topology) -> None:
+        """A communicator exists: every member owes its calls, also those that have not been heard of."""
+        self.names[topology.communicator] = topology.name
+        self._collective_channel(topology.communicator, topology.members)
+        for progress in self._early.pop(topology.communicator, {}).values():
+            self.on_progress(progress)
+
+    def on_progress(self, progress: Progress) -> list[int]:
+        """Take over how far a host's ranks are on a communicator; the ranks that have moved.
+
+        Progress is sent for an instant that lies a little back, so that the first of it may come before the topology
+        and names but those ranks that had joined by then. It is held: only the topology says who the members are.
+        """
+        if progress.captured_total:
+            self.blind.add(progress.communicator)
+        if progress.sees_completion:
+            self.launch_only.discard(progress.communicator)
+        else:
+            self.launch_only.add(progress.communicator)
+        channel = self._collective.get(progress.communicator)
+        if channel is None:
+            self._early.setdefault(progress.communicator, {})[progress.host] = progress
+            return []
+        return [theirs.rank for theirs in progress.ranks if self._take(channel, theirs, progress)]
+
+    def _take(self, channel: int, theirs: RankProgress, progress: Progress) -> bool:
+        slot = self._slot.get((channel, theirs.rank))
+        if slot is None:
+            return False  # no member: stage one refuses such progress
+        communicator = progress.communicator
+        open_calls = () if progress.closed else theirs.open
+        collectives = tuple(call for call in open_calls if call.direction == "none")
+        has_moved = self._set(slot, theirs.last_launched, theirs.last_completed, collectives)
+        known = self._paired.setdefault((communicator, theirs.rank), set())
+        told: set[int] = set()
+        for pair in _pairs(theirs.pairs, open_calls):
+            ends = (theirs.rank, pair.peer) if pair.direction == "send" else (pair.peer, theirs.rank)
+            pair_slot = self._slot[self._pair_channel(communicator, *ends), theirs.rank]
+            calls = tuple(c for c in open_calls if c.direction == pair.direction and c.peer == pair.peer)
+            has_moved |= self._set(pair_slot, pair.last_launched, pair.last_completed, calls)
+            told.add(pair_slot)
+        for forgotten in known - told:  # a source that tells of open calls alone: it has none there any more
+            launched, completed = self._columns["launched"][forgotten], self._columns["completed"][forgotten]
+            has_moved |= self._set(forgotten, int(launched), int(completed), ())
+        known |= told
+        self._columns["told_ns"][[slot, *known]] = progress.time_ns
+        return has_moved
+
+    def _set(self, slot: int, launched: int, completed: int, calls: tuple[OpenCall, ...]) -> bool:
+        columns = self._columns
+        oldest = min(calls, key=lambda call: (call.launch_ns, call.seq), default=None)
+        seq, open_ns = (NOT_OPEN, 0) if oldest is None else (oldest.seq, oldest.launch_ns)
+        # A call that is given up when its job is ended is not open any more, and nobody has moved.
+        has_moved = bool(launched > columns["launched"][slot] or completed > columns["completed"][slot])
+        columns["launched"][slot], columns["completed"][slot] = launched, completed
+        columns["open_seq"][slot], columns["open_ns"][slot] = seq, open_ns
+        is_collective = oldest is not None and oldest.direction == "none"
+        columns["signature"][slot] = packed(signature_of(oldest)) if oldest is not None and is_collective else 0
+        if calls:
+            self._open[slot] = calls
+        else:
+            self._open.pop(slot, None)
+        return has_moved
+
+    def _collective_channel(self, communicator: str, members: tuple[int, ...]) -> int:
+        number = self._collective.get(communicator)
+        if number is None:
+            number = self._collective[communicator] = self._add(communicator, members, is_pair=False)
+        return number
+
+    def _pair_channel(self, communicator: str, source: int, destination: int) -> int:
+        key = (communicator, source, destination)
+        number = self._pair.get(key)
+        if number is None:
+            number = self._pair[key] = self._add(communicator, (source, destination), is_pair=True)
+        return number
+
+    def _add(self, communicator: str, ranks: tuple[int, ...], *, is_pair: bool) -> int:
+        number, first = len(self.channels), self._length
+        self.channels.append(Channel(communicator=communicator, ranks=ranks, first_slot=first, is_pair=is_pair))
+        self._length += len(ranks)
+        if self._length > len(self._columns["rank"]):
+            for name, values in self._columns.items():
+                self._columns[name] = np.concatenate([values, np.zeros(max(len(values), len(ranks)), np.int64)])
+        slots = slice(first, self._length)
+        self._columns["rank"][slots] = ranks
+        self._columns["channel"][slots] = number
+        self._columns["launched"][slots] = NEVER
+        self._columns["completed"][slots] = NEVER
+        self._columns["open_seq"][slots] = NOT_OPEN
+        for index, rank in enumerate(ranks):
+            self._slot[number, rank] = first + index
+        return number
+
+
+def _pairs(counted: tuple[PairProgress, ...], open_calls: Iterable[OpenCall]) -> list[PairProgress]:
+    """Every pair that is counted, and those of which open calls are all that is known."""
+    pairs = {(pair.peer, pair.direction): pair for pair in counted}
+    for call in open_calls:
+        key = (call.peer, call.direction)
+        if call.direction != "none" and (key not in pairs or pairs[key].last_launched < call.seq):
+            completed = pairs[key].last_completed if key in pairs else NEVER
+            pairs[key] = PairProgress(
+                peer=call.peer, direction=call.direction, last_launched=call.seq, last_completed=completed
+            )
+    return [pairs[key] for key in sorted(pairs)]

@@ -1,0 +1,74 @@
+"""Ranks in which a library communicates unseen: nothing that is concluded from calls holds for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pacehound.model.events import Finding, HostSample, Instant
+from pacehound.model.identity import event_id
+
+
+class UnseenCalls:
+    """Follows what the hosts' agents say of it, one finding per host (`blind`) until its calls are seen."""
+
+    def __init__(self, job: str, attempt: int) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._now: dict[str, tuple[int, dict[int, tuple[str, ...]]]] = {}
+        self._said: dict[str, Finding] = {}
+
+    def on_host(self, sample: HostSample) -> None:
+        """The processes of one host."""
+        unseen = {process.rank: process.unseen for process in sample.processes if process.unseen}
+        self._now[sample.host] = (sample.time_ns, unseen)
+
+    def on_tick(self, now_ns: int, step: int | None) -> list[Finding]:
+        """A finding where calls of a host are not seen, and a new version of it when they are or it is about others.
+
+        Parameters
+        ----------
+        now_ns, step
+            Event time and the last finished iteration.
+
+        """
+        findings = []
+        for host, (time_ns, unseen) in sorted(self._now.items()):
+            said, ranks = self._said.get(host), tuple(sorted(unseen))
+            if said is None and ranks:
+                names = sorted({name for some in unseen.values() for name in some})
+                finding = self._finding(host, ranks, names, Instant(step=step, time_ns=time_ns), now_ns)
+            elif said is not None and not ranks:
+                del self._said[host]
+                relief = Instant(step=step, time_ns=now_ns)
+                findings.append(
+                    replace(
+                        said,
+                        version=said.version + 1,
+                        relief=relief,
+                        evidence=(*said.evidence, f"the calls of {host} are seen now, or their processes have left"),
+                    )
+                )
+                continue
+            elif said is not None and ranks != said.candidates:
+                finding = replace(said, version=said.version + 1, candidates=ranks)
+            else:
+                continue
+            self._said[host] = finding
+            findings.append(finding)
+        return findings
+
+    def _finding(self, host: str, ranks: tuple[int, ...], names: list[str], onset: Instant, now_ns: int) -> Finding:
+        libraries = ", ".join(names)
+        return Finding(
+            id=event_id("blind", self._job, self._attempt, host, "calls", onset.time_ns),
+            job=self._job,
+            attempt=self._attempt,
+            kind="blind",
+            verdict="unknown",
+            cause=None,
+            candidates=ranks,
+            onset=onset,
+            detected=Instant(step=onset.step, time_ns=now_ns),
+            evidence=(f"{libraries} is at work in processes of {host}, and none of its calls has been seen",),
+            unseen=(f"calls of {libraries} on {host}: linked statically, called past the hooks, or not torch's own",),
+        )

@@ -1,0 +1,174 @@
+"""Findings -> incidents: what belongs together, with one life from open to closed and what it has cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pacehound.model.events import Cost, Finding, Incident, WhatIfPrice
+from pacehound.model.identity import event_id
+
+QUIET_NS = 10_000_000_000
+"""A relieved incident is closed after this long without a relapse."""
+
+COST_UPDATE_FACTOR = 2.0
+"""The cost of an open incident is said again when it has doubled; an event per iteration would help nobody."""
+
+_HALTS = ("hang", "exit")
+
+
+@dataclass(slots=True)
+class _Open:
+    incident: Incident
+    relieved_ns: int | None
+    excess_s: dict[str, float]  # by finding
+    price: WhatIfPrice | None = None  # of the last window of recorded steps since it opened
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.excess_s.values())
+
+
+class IncidentBook:
+    """The incidents of one job.
+
+    A finding joins the open incident that shares a culprit with it, or of whose stall or exit it is the next
+    chapter; else it opens a new one, if it concerns somebody.
+    """
+
+    def __init__(self, job: str, attempt: int) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._open: list[_Open] = []
+        self.ranks = 0
+
+    def on_finding(self, finding: Finding, now_ns: int, excess_s: float) -> list[Incident]:
+        """A new finding, or a new version of one.
+
+        Parameters
+        ----------
+        finding
+            What was found.
+        now_ns
+            Event time.
+        excess_s
+            What the finding has cost the job so far, in seconds.
+
+        """
+        entry = self._of(finding)
+        if entry is None:
+            if not _concerns_somebody(finding):
+                return []  # it stays a finding
+            incident = Incident(
+                id=event_id("incident", self._job, self._attempt, finding.id),
+                version=0,
+                job=self._job,
+                attempt=self._attempt,
+                time_ns=now_ns,
+                state="open",
+                opened_ns=now_ns,
+                findings=(finding,),
+                cost=self._cost(excess_s),
+            )
+            self._open.append(_Open(incident, None, {finding.id: excess_s}))
+            return [incident]
+        others = (f for f in entry.incident.findings if f.id != finding.id)
+        findings = tuple(sorted((*others, finding), key=lambda f: (f.onset.time_ns if f.onset else 0, f.id)))
+        entry.excess_s[finding.id] = excess_s
+        relieved = all(f.relief is not None for f in findings)
+        entry.relieved_ns = now_ns if relieved else None
+        return [self._next(entry, now_ns, "relieved" if relieved else "open", findings)]
+
+    def on_tick(self, now_ns: int, ongoing_s: Mapping[str, float]) -> list[Incident]:
+        """Close what has been quiet for long enough; say the cost again when it has doubled.
+
+        `ongoing_s` holds what each finding that lasts has cost so far, by its id.
+        """
+        incidents = []
+        for entry in list(self._open):
+            if entry.relieved_ns is not None:
+                if now_ns - entry.relieved_ns >= QUIET_NS:
+                    incidents.append(self._close(entry, now_ns, "relieved"))
+                continue
+            _update(entry, ongoing_s)
+            if entry.total_s > 60.0 and entry.total_s >= COST_UPDATE_FACTOR * entry.incident.cost.excess_s:
+                incidents.append(self._next(entry, now_ns, "open", entry.incident.findings))
+        return incidents
+
+    def on_price(self, price: WhatIfPrice) -> list[Incident]:
+        """What the job's stragglers cost in the last window of recorded steps: open slowdowns are told with it."""
+        told = []
+        for entry in self._open:
+            is_slow = any(finding.kind == "slow" for finding in entry.incident.findings)
+            if is_slow and entry.relieved_ns is None:
+                entry.price = price
+                told.append(self._next(entry, price.time_ns, "open", entry.incident.findings))
+        return told
+
+    def on_end(self, now_ns: int, why: str, ongoing_s: Mapping[str, float]) -> list[Incident]:
+        """The job has ended: nothing stays open."""
+        closed = []
+        for entry in list(self._open):
+            _update(entry, ongoing_s)
+            closed.append(self._close(entry, now_ns, why))
+        return closed
+
+    def _of(self, finding: Finding) -> _Open | None:
+        for entry in self._open:
+            for known in entry.incident.findings:
+                same_culprit = bool(set(known.culprits) & set(finding.culprits))
+                same_stall = known.kind in _HALTS and finding.kind in _HALTS
+                if known.id == finding.id or same_culprit or same_stall:
+                    return entry
+        return None
+
+    def _next(self, entry: _Open, now_ns: int, state: str, findings: tuple[Finding, ...]) -> Incident:
+        old = entry.incident
+        entry.incident = Incident(
+            id=old.id,
+            version=old.version + 1,
+            job=old.job,
+            attempt=old.attempt,
+            time_ns=now_ns,
+            state="relieved" if state == "relieved" else "open",
+            opened_ns=old.opened_ns,
+            findings=findings,
+            cost=self._cost(entry.total_s, entry.price),
+        )
+        return entry.incident
+
+    def _close(self, entry: _Open, now_ns: int, why: str) -> Incident:
+        self._open.remove(entry)
+        old = entry.incident
+        return Incident(
+            id=old.id,
+            version=old.version + 1,
+            job=old.job,
+            attempt=old.attempt,
+            time_ns=now_ns,
+            state="closed",
+            opened_ns=old.opened_ns,
+            closed_ns=now_ns,
+            closed_why=why,
+            findings=old.findings,
+            cost=self._cost(entry.total_s, entry.price),
+        )
+
+    def _cost(self, excess_s: float, price: WhatIfPrice | None = None) -> Cost:
+        return Cost(excess_s=excess_s, ranks=self.ranks, gpu_hours=excess_s * self.ranks / 3600.0, what_if=price)
+
+
+def _concerns_somebody(finding: Finding) -> bool:
+    """Whether it opens an incident: not what was meant, and slowness only when it would wake somebody or has a name.
+
+    A shared machine makes every job slow now and then; a finding says so to who looks, an incident to everybody.
+    """
+    if finding.kind in ("planned", "change"):
+        return False
+    return finding.kind not in ("slow", "intermittent") or finding.pages or bool(finding.culprits or finding.links)
+
+
+def _update(entry: _Open, ongoing_s: Mapping[str, float]) -> None:
+    for finding in entry.incident.findings:
+        if finding.id in ongoing_s:
+            entry.excess_s[finding.id] = ongoing_s[finding.id]

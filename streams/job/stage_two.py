@@ -1,0 +1,115 @@
+"""Stage two on one job: all its attempts, from what stage one says of its communicators and hosts."""
+
+from __future__ import annotations
+
+from pacehound.errors import InvalidEvent
+from pacehound.model.events import (
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    IterationSample,
+    JobHistory,
+    Markers,
+    Progress,
+    SignatureMismatch,
+    Tick,
+    Topology,
+    Watermark,
+)
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
+from pacehound.model.routing import HOST_STREAM, Event
+from pacehound.settings import Settings
+from streams.job.operator import JobOperator, StageTwoEvent
+
+MAX_ENDED_ATTEMPTS = 1_000
+"""Ended attempts whose late messages are still recognised as such."""
+
+
+class StageTwo:
+    """One job.
+
+    Attributes
+    ----------
+    attempts
+        The operators of those that go on.
+    late
+        Events of attempts that have ended; they are not used.
+
+    Examples
+    --------
+    >>> stage = StageTwo("j", Settings())
+    >>> stage.on_event(Tick(job="j", attempt=0, time_ns=5, stream="host:j/h"))
+    []
+    >>> list(stage.attempts)
+    [0]
+
+    """
+
+    def __init__(self, job: str, settings: Settings) -> None:
+        self.job = job
+        self._settings = settings
+        self.attempts: dict[int, JobOperator] = {}
+        self._ended: dict[int, None] = {}
+        self.late = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """No attempt goes on, and one has."""
+        return not self.attempts and bool(self._ended)
+
+    def shed(self) -> None:
+        """What is left of a job that is over is small already."""
+
+    def has_ended(self, attempt: int) -> bool:
+        """Nothing of this attempt is used any more."""
+        return attempt in self._ended
+
+    def on_event(self, event: Event) -> list[StageTwoEvent]:
+        """One event of stage one; what it leads to, in order.
+
+        Raises
+        ------
+        InvalidEvent
+            It is no event that stage one makes.
+
+        """
+        if event.attempt in self._ended:
+            self.late += 1
+            return []
+        match event:
+            case HostSample() if event.attempt not in self.attempts and not event.processes:
+                return []  # its command has joined no process group: another host of the job may yet
+            case HostSample():
+                return self._finish(event.attempt, self._attempt(event.attempt).on_host(event))
+            case HostVitals() | HostEvidence():
+                if event.attempt in self.attempts:
+                    self.attempts[event.attempt].on_witness(event)
+                return []
+            case Operations():
+                if event.attempt in self.attempts:
+                    self.attempts[event.attempt].on_operations(event)
+                return []
+            case JobHistory():
+                self._attempt(event.attempt).on_history(event)
+                return []
+            case Tick() if event.stream.startswith(HOST_STREAM):
+                operator = self._attempt(event.attempt)
+                return self._finish(event.attempt, operator.on_host_silence(event.stream, event.time_ns))
+            case Rounds() | SignatureMismatch() | IterationSample() | Progress() | Topology() | Markers() | Watermark():
+                return self._finish(event.attempt, self._attempt(event.attempt).on_stage_one(event))
+            case _:
+                raise InvalidEvent(f"{type(event).__name__} is no input of stage two")
+
+    def _attempt(self, attempt: int) -> JobOperator:
+        if attempt not in self.attempts:
+            self.attempts[attempt] = JobOperator(self.job, attempt, self._settings)
+        return self.attempts[attempt]
+
+    def _finish(self, attempt: int, out: list[StageTwoEvent]) -> list[StageTwoEvent]:
+        if self.attempts[attempt].ended:
+            del self.attempts[attempt]
+            self._ended[attempt] = None
+            while len(self._ended) > MAX_ENDED_ATTEMPTS:
+                del self._ended[next(iter(self._ended))]
+        return out

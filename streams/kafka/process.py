@@ -1,0 +1,91 @@
+"""`pacehound streams`: a worker of the streams, until it is told to stop, or cannot go on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pacehound.bus.kafka_topics import ensure_topics
+from pacehound.runtime.process import Process, started, when_available
+from pacehound.settings import Settings
+
+logger = logging.getLogger("pacehound.streams")
+
+_LOOK_EVERY_S = 0.2
+
+
+def compile_loops(settings: Settings) -> None:
+    """Compile what the operators call in their loops, or load what was compiled before.
+
+    It would else be done within the first message that needs it, for longer than the group waits for a worker. The
+    what-if analysis is left out where no operations are recorded (`ops.every_steps`).
+    """
+    from streams.warm_up import warm_up
+
+    warm_up(prices=bool(settings.ops.every_steps))
+
+
+def _topics_are_there(settings: Settings) -> None:
+    ensure_topics(settings.kafka, timeout_s=10.0)
+
+
+def _application(settings: Settings, process: Process) -> Any:
+    from streams.kafka.app import make_app
+
+    return make_app(settings, process.telemetry, process.pulse)
+
+
+def run(
+    settings: Settings,
+    *,
+    prepare: Callable[[Settings], None] = compile_loops,
+    await_topics: Callable[[Settings], None] = _topics_are_there,
+    make: Callable[[Settings, Process], Any] = _application,
+) -> int:
+    """Run until SIGTERM or SIGINT; the exit status.
+
+    Parameters
+    ----------
+    settings
+        Where Kafka is, and what the operators shall do.
+    prepare
+        Done before the worker joins its group: whoever is in it must answer within seconds.
+    await_topics
+        Raises `Unavailable` as long as Kafka does not answer.
+    make
+        The application.
+
+    Returns
+    -------
+    int
+        0 when it was told to stop; 1 when it has failed. Then it is meant to be started again: it goes on where its
+        last snapshot ends.
+
+    """
+    with started("streams", settings) as process:
+        process.pulse.trouble("it compiles its loops, once per version")
+        prepare(settings)
+        process.pulse.beat()
+        if not when_available(process, lambda: await_topics(settings)):
+            return 0
+        return asyncio.run(_run(settings, process, make))
+
+
+async def _run(settings: Settings, process: Process, make: Callable[[Settings, Process], Any]) -> int:
+    app = make(settings, process)
+    try:
+        await app.start()
+    except Exception as error:
+        logger.error("the worker does not start: %s", error)
+        return 1
+    ended = asyncio.create_task(app.wait_until_stopped())
+    while not process.stopping.is_set() and not ended.done():
+        await asyncio.wait({ended}, timeout=_LOOK_EVERY_S)
+    is_failure = not process.stopping.is_set()
+    if is_failure:
+        logger.error("the worker has failed: %r", app.crash_reason)
+    await app.stop()
+    ended.cancel()
+    return 1 if is_failure else 0

@@ -1,0 +1,440 @@
+"""What a worker does with the partitions that it has: takes messages in, sends on what follows, keeps snapshots.
+
+What it may rely on, and why nothing is lost, stands in partition.py. Outputs and snapshots go through our own producer:
+outputs first, then the snapshot that covers them, then the commit. Who belongs to the group, and which messages come,
+is somebody else's affair (`Group`; app.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from pacehound.bus import Message, Place
+from pacehound.bus.kafka import MAX_MESSAGE_BYTES, KafkaProducer
+from pacehound.bus.kafka_reader import first_offset_from, oldest_offsets, read_to_end
+from pacehound.clock import Clock
+from pacehound.errors import BusFull, InvalidEvent, RejectedMessage, Unavailable
+from pacehound.model import codec, topics
+from pacehound.model.events import Tick
+from pacehound.model.operations import Operations
+from pacehound.model.routing import Event, route
+from pacehound.model.topics import Topic
+from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.metric_names import (
+    DEAD_LETTERED,
+    EVENTS_IN,
+    EVENTS_OUT,
+    LAST_BATCH,
+    MESSAGES,
+    MISSING,
+    PIPELINE_FAILURES,
+    SKIPPED,
+    TICKS,
+)
+from pacehound.runtime.silence import Silence
+from pacehound.runtime.telemetry import Telemetry
+from pacehound.settings import Settings
+from streams.job.stage_two import StageTwo
+from streams.kafka.partition import MARKER, Gap, KeyState, LostState, Partition, SnapshotReader
+from streams.rounds.stage_one import OpenStream, StageOne
+
+logger = logging.getLogger("pacehound.streams")
+
+INPUTS = (topics.CALLS, topics.HOSTS, topics.OPS, topics.ROUNDS)
+SNAPSHOT_EVERY_S = 2.0
+SNAPSHOT_SHARE = 10.0
+"""Snapshots are taken so seldom that it costs no more than a tenth of the time."""
+FLUSH_S = 300.0
+TICK_GRACE_S = 10.0
+REACHED_WITHIN_S = 1.0
+LARGEST_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
+"""Key, stamp and Kafka's own frame need some room, too."""
+ASKED_AGAIN_AFTER_S = 2.0
+"""The group may change while it goes back; there may be nothing to go back to; and nothing new may come."""
+LOOKED_UP_WITHIN_S = 5.0
+
+Stage = StageOne | StageTwo
+
+
+class Group(Protocol):
+    """The consumer group, as far as this worker sees it."""
+
+    def assigned(self) -> list[Place]:
+        """The partitions that are this worker's now."""
+        ...
+
+    def generation(self) -> int:
+        """Another number each time the partitions were shared out anew."""
+        ...
+
+    async def seek(self, place: Place, offset: int) -> None:
+        """Let the messages of a partition come from `offset` on."""
+        ...
+
+    async def commit(self, offsets: Mapping[Place, int]) -> bool:
+        """Let whoever comes after begin there; whether that has worked, which it does not while the group changes."""
+        ...
+
+
+@dataclass(slots=True)
+class _Seeking:
+    wanted: int
+    asked_s: float
+
+
+class Worker:
+    """The partitions of one worker: takes messages in, sends on what follows, keeps snapshots.
+
+    Parameters
+    ----------
+    settings
+        Of the whole process.
+    group
+        Who decides which partitions are ours.
+    producer
+        Where outputs and snapshots go.
+    telemetry, clock
+        What counts, and what tells the time.
+
+    """
+
+    def __init__(
+        self, settings: Settings, group: Group, producer: KafkaProducer, telemetry: Telemetry, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._group = group
+        self._producer = producer
+        self._telemetry = telemetry
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pacehound-kafka")
+        self._probe = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pacehound-probe")
+        self._partitions: dict[Place, Partition[Stage]] = {}
+        self._restoring = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._seeking: dict[Place, _Seeking] = {}
+        self._owner = ""
+        self._generation = -1
+        self._uncommitted: dict[Place, int] = {}
+        self._not_before_s = 0.0
+        self._ticked_s = self._clock.monotonic_s()
+        self._silence = self._listening_anew()
+
+    # Messages
+
+    async def take(self, message: Message) -> None:
+        """One message of a partition that is ours; it may come twice, and others may not have come before it."""
+        self._telemetry.add(MESSAGES, topic=message.topic)
+        self._telemetry.set(LAST_BATCH, self._clock.now_ns() / 1e9)
+        place = (message.topic, message.partition)
+        if place not in self._partitions:
+            await self._restore()
+        async with self._turn:  # what waits for the bus in the middle of a message has no snapshot taken of it
+            partition = self._partitions.get(place)
+            if partition is not None:
+                await self._admit(partition, message)
+
+    async def _admit(self, partition: Partition[Stage], message: Message) -> None:
+        place = (message.topic, message.partition)
+        try:
+            state = partition.admit(message)
+        except RejectedMessage as error:
+            self._seeking.pop(place, None)
+            await self._set_aside(message, error)
+            return
+        if isinstance(state, Gap):
+            await self._go_back(partition, message, state)
+            return
+        self._seeking.pop(place, None)
+        if state is None:
+            self._telemetry.add(SKIPPED, topic=message.topic)
+        elif await self._work(partition, message, state):
+            partition.done(message.key, state)
+
+    async def _work(self, partition: Partition[Stage], message: Message, state: KeyState[Stage]) -> bool:
+        """Feed the events of a message to its key; whether that has a state worth keeping.
+
+        Each of its records stands for itself: a bad one does not take the good ones with it.
+        """
+        is_kept = message.key in partition.keys
+        try:
+            records = codec.records_of(message.value)
+        except RejectedMessage as error:
+            await self._set_aside(message, error)
+            return is_kept
+        for resource, record in records:
+            try:
+                event = codec.decode_record(resource, record)
+                self._check_key(event, message)
+                self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
+                results = state.operator.on_event(event)
+                is_kept = True
+                await self._send(partition, message, state, event, list(results))
+                self._hear(event, message.key)
+            except Unavailable:
+                raise
+            except Exception as error:
+                if not isinstance(error, RejectedMessage):
+                    # A fault of ours: it must neither stop the partition nor disappear.
+                    logger.exception("a message could not be worked on: %s/%d@%d", *_where(message))
+                    self._telemetry.add(PIPELINE_FAILURES)
+                await self._set_aside(message, error, None if len(records) == 1 else codec.single(resource, record))
+        return is_kept
+
+    async def _send(
+        self, partition: Partition[Stage], message: Message, state: KeyState[Stage], event: Event, results: list[Event]
+    ) -> None:
+        """Send on what follows from an event.
+
+        Raises
+        ------
+        InvalidEvent
+            A result is larger than a message may be. The others are sent, and the numbers of what is sent have no gap:
+            stage two would wait behind it for ever.
+
+        """
+        refused: InvalidEvent | None = None
+        bodies: list[bytearray] = []
+        for result in results:
+            self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
+            body = codec.encode(result)
+            if len(body) > LARGEST_OUTPUT_BYTES:
+                refused = InvalidEvent(
+                    f"a {type(result).__name__} of {len(body)} bytes follows from it; "
+                    f"at most {LARGEST_OUTPUT_BYTES} can be sent on"
+                )
+            elif isinstance(state.operator, StageTwo):
+                topic, key = route(result)
+                await self._put(topic, key, body)
+            elif bodies and len(bodies[-1]) + len(body) <= LARGEST_OUTPUT_BYTES:
+                bodies[-1] += body
+            else:
+                bodies.append(bytearray(body))
+        for joined in bodies:
+            stamp = partition.stamp(message.key, state)
+            await self._put(topics.ROUNDS, event.job, bytes(joined), (stamp.header(),))
+        if refused is not None:
+            raise refused
+
+    async def _publish(self, event: Event) -> None:
+        topic, key = route(event)
+        await self._put(topic, key, codec.encode(event))
+
+    async def _put(self, topic: Topic, key: str, value: bytes, headers: tuple[tuple[str, bytes], ...] = ()) -> None:
+        await self._put_to(topic, topics.partition_of(key.encode(), topic.partitions), key.encode(), value, headers)
+
+    async def _put_to(
+        self,
+        topic: Topic,
+        partition: int,
+        key: bytes,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes], ...] = (),
+    ) -> None:
+        while True:
+            try:
+                self._producer.publish_to(topic, partition, key, value, headers=headers)
+                return
+            except BusFull:
+                await asyncio.sleep(0.02)  # the broker is behind, or away: so are we then
+
+    def _check_key(self, event: Event, message: Message) -> None:
+        if message.key == MARKER:
+            raise InvalidEvent(f"the key {message.key!r} is that of snapshots")
+        if message.topic == topics.ROUNDS.name:
+            if event.job != message.key:
+                raise InvalidEvent(f"an event of job {event.job!r} has the key {message.key!r}")
+            return
+        topic, key = route(event)
+        if (topic.name, key) != (message.topic, message.key):
+            raise InvalidEvent(
+                f"a {type(event).__name__} belongs to {topic.name!r} with the key {key!r}, "
+                f"and came on {message.topic!r} with {message.key!r}"
+            )
+
+    async def _set_aside(self, message: Message, error: Exception, payload: bytes | None = None) -> None:
+        self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
+        await self._publish(letter_of(message, error, self._clock.now_ns(), payload))
+
+    # Partitions that come and go
+
+    async def _restore(self) -> None:
+        """The state of every partition that has come to this worker."""
+        async with self._restoring:
+            self._forget_others()
+            new = [place for place in self._group.assigned() if place not in self._partitions]
+            if not new:
+                return
+            loop = asyncio.get_running_loop()
+            began_s = self._clock.monotonic_s()
+            reader, oldest = await loop.run_in_executor(self._thread, self._read, new)
+            self._owner = uuid.uuid4().hex[:12]
+            for topic, number in new:
+                partition: Partition[Stage] = Partition(
+                    topic, number, self._maker(topic), is_stamped=topic == topics.ROUNDS.name
+                )
+                try:
+                    partition.restore(oldest[topic, number], reader.of(topic, number))
+                except LostState as error:
+                    logger.error("state is lost, and begun anew: %s", error)
+                    partition.restore(oldest[topic, number])
+                self._partitions[topic, number] = partition
+            logger.info("%d partitions have come, restored in %.1f s", len(new), self._clock.monotonic_s() - began_s)
+
+    def _forget_others(self) -> None:
+        """What is somebody else's now: of its hosts nothing is heard here any more, which is no silence of theirs."""
+        generation = self._group.generation()
+        if generation == self._generation:
+            return
+        self._generation = generation
+        ours = set(self._group.assigned())
+        for place in [place for place in self._partitions if place not in ours]:
+            del self._partitions[place]
+            self._uncommitted.pop(place, None)
+            self._seeking.pop(place, None)
+        self._silence = self._listening_anew()
+
+    def _read(self, places: list[Place]) -> tuple[SnapshotReader, Mapping[Place, int]]:
+        reader = SnapshotReader()
+        for message in read_to_end(self._settings.kafka, topics.SNAPSHOTS):
+            reader.add(message.key.encode(), message.value)
+        if reader.strangers:
+            logger.warning("%d records of %s are no snapshots", reader.strangers, topics.SNAPSHOTS.name)
+        return reader, oldest_offsets(self._settings.kafka, places)
+
+    def _maker(self, topic: str) -> Callable[[str], Stage]:
+        if topic == topics.ROUNDS.name:
+            return lambda key: StageTwo(key, self._settings)
+        return lambda key: StageOne(self._settings)
+
+    async def _go_back(self, partition: Partition[Stage], message: Message, gap: Gap) -> None:
+        """Messages before this one have not been delivered: ask for them."""
+        place = (partition.topic, partition.number)
+        seeking = self._seeking.get(place)
+        if seeking is not None and seeking.wanted == gap.wanted:
+            return  # asked for already
+        self._seeking[place] = _Seeking(gap.wanted, self._clock.monotonic_s())
+        logger.info("%s/%d: %d came, %d was wanted: going back", *place, message.offset, gap.wanted)
+        await self._group.seek(place, gap.wanted)
+
+    async def _ask_again(self) -> None:
+        """Go back once more where that has led to nothing: to the first message that is there."""
+        ours = self._group.assigned()
+        for place, seeking in list(self._seeking.items()):
+            partition = self._partitions.get(place)
+            if place not in ours or partition is None or partition.next_offset != seeking.wanted:
+                del self._seeking[place]
+                continue
+            now_s = self._clock.monotonic_s()
+            if now_s - seeking.asked_s < ASKED_AGAIN_AFTER_S:
+                continue
+            seeking.asked_s = now_s
+            try:
+                there = await asyncio.get_running_loop().run_in_executor(
+                    self._probe, first_offset_from, self._settings.kafka, place, seeking.wanted, LOOKED_UP_WITHIN_S
+                )
+            except Unavailable as error:
+                logger.warning("%s/%d: what stands at %d is not known: %s", *place, seeking.wanted, error)
+                continue
+            if partition.next_offset != seeking.wanted:
+                continue  # it has come meanwhile
+            if there is not None and there > seeking.wanted:
+                # The end of somebody's transaction, or what has expired: nobody can have it any more.
+                logger.error("%s/%d: there are no messages %d to %d", *place, seeking.wanted, there - 1)
+                self._telemetry.add(MISSING, there - seeking.wanted, topic=place[0])
+                partition.next_offset = seeking.wanted = there
+            await self._group.seek(place, seeking.wanted)
+
+    # Snapshots
+
+    async def keep(self) -> None:
+        """Write down what has changed, once everything that came out of it is in the log; then commit."""
+        if self._clock.monotonic_s() < self._not_before_s:
+            return
+        self._forget_others()
+        began_s = self._clock.monotonic_s()
+        async with self._turn:
+            snapshots = {
+                place: snapshot
+                for place, partition in self._partitions.items()
+                if (snapshot := partition.snapshot(self._owner)) is not None
+            }
+        took_s = self._clock.monotonic_s() - began_s
+        self._not_before_s = began_s + max(SNAPSHOT_EVERY_S, SNAPSHOT_SHARE * took_s)
+        if snapshots:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, self._producer.flush, FLUSH_S)
+            for place, snapshot in snapshots.items():
+                await self._write(place, snapshot.records)
+            await loop.run_in_executor(self._thread, self._producer.flush, FLUSH_S)
+            for place, snapshot in snapshots.items():
+                await self._write(place, tuple((key, None) for key in snapshot.superseded))
+                self._uncommitted[place] = snapshot.covered + 1
+        # What could not be committed while the group changed is committed later, also if no message comes any more.
+        offsets = {place: offset for place, offset in self._uncommitted.items() if place in self._partitions}
+        if offsets and await self._group.commit(offsets):
+            self._uncommitted = {}
+
+    async def _write(self, place: Place, records: tuple[tuple[bytes, bytes | None], ...]) -> None:
+        number = snapshot_partition(*place)
+        for key, value in records:
+            await self._put_to(topics.SNAPSHOTS, number, key, value)
+
+    # Silence
+
+    def _hear(self, event: Event, key: str) -> None:
+        host = getattr(event, "host", None)
+        if host is None or isinstance(event, Operations):  # which speak of the past, and on a topic of their own
+            return
+        time_ns = getattr(event, "time_ns", 0)
+        lag_s = (self._clock.now_ns() - time_ns) / 1e9 if time_ns > 0 else None
+        self._silence.heard(key, event.job, host, lag_s=lag_s, now_s=self._clock.monotonic_s())
+
+    def _listening_anew(self) -> Silence:
+        return Silence(
+            started_s=self._clock.monotonic_s(),
+            silent_after_s=self._settings.stream.lateness_s,
+            every_s=1.0,
+            grace_s=TICK_GRACE_S,
+        )
+
+    async def tick(self) -> None:
+        """Write a tick into every stream of ours in which a host has fallen silent.
+
+        Not while it may be us who did not hear: after this process stood still, the broker was away, or the partitions
+        were shared out anew, hosts have some seconds to catch up.
+        """
+        await self._ask_again()
+        now_s = self._clock.monotonic_s()
+        stood_still = now_s - self._ticked_s > self._settings.stream.lateness_s
+        loop = asyncio.get_running_loop()
+        is_reachable = await loop.run_in_executor(self._probe, self._producer.is_reachable, REACHED_WITHIN_S)
+        self._ticked_s = self._clock.monotonic_s()
+        self._forget_others()
+        if stood_still or not is_reachable:
+            self._silence = self._listening_anew()
+            return
+        streams: dict[str, OpenStream] = {}
+        for place in self._group.assigned():
+            partition = self._partitions.get(place)
+            for key, state in partition.keys.items() if partition is not None else ():
+                if isinstance(state.operator, StageOne) and (opened := state.operator.open_stream()) is not None:
+                    streams[key] = opened
+        for name in self._silence.due(streams, self._clock.monotonic_s()):
+            opened = streams[name]
+            await self._publish(Tick(job=opened.job, attempt=opened.attempt, time_ns=self._clock.now_ns(), stream=name))
+            self._telemetry.add(TICKS)
+
+
+def snapshot_partition(topic: str, number: int) -> int:
+    """Where the snapshots of a partition stand."""
+    return topics.partition_of(f"{topic}/{number}".encode(), topics.SNAPSHOTS.partitions)
+
+
+def _where(message: Message) -> tuple[str, int, int]:
+    return message.topic, message.partition, message.offset

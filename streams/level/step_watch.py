@@ -1,0 +1,420 @@
+"""What is to be said about the step times of one series: slow, intermittent, changed, or planned."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pacehound.model.events import EarlierRun, Finding, FindingKind, Instant
+from pacehound.model.identity import event_id
+from streams.level.bursts import SpellChange, SpellWatch
+from streams.level.changepoint import Change, ChangepointDetector
+from streams.level.earlier_runs import planned_by
+
+LASTING_STEPS = 30
+"""A slowdown lasts, and is worth waking somebody, after so many steps."""
+
+STILL_ROWS = 10
+STILL_SHARE = 0.6
+"""It lasts if most of the last rows are slow: a relief is said only some steps after it came."""
+
+WORK_ROWS = 512
+COMPARED_ROWS = 100
+EXPLAINED = 0.5
+"""Share of a change of step time that the change of the work must make up to be its reason."""
+
+SAME_RAMP_ROWS = 512
+
+_NO_CALLS = "whose delay it is: only step times are known, no calls of single ranks"
+_NO_WORK = "whether the work has changed: neither calls nor batch size nor sequence length are known here"
+_NO_HISTORY = "whether it is planned: no earlier run of the job was given (--history)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """One row of step times.
+
+    Attributes
+    ----------
+    step
+        The last step it covers.
+    n_steps
+        How many steps it covers; `step_time_s` is their mean.
+    time_ns
+        When it ended; 0 if unknown.
+    step_time_s
+        Seconds per step.
+    work
+        What is known of the work of these steps (`global_batch_size` …).
+    planned
+        Names what was announced within them (`checkpoint`, `evaluation`), else empty.
+
+    """
+
+    step: int
+    time_ns: int
+    step_time_s: float
+    n_steps: int = 1
+    work: Mapping[str, float] = field(default_factory=dict)
+    planned: str = ""
+
+
+@dataclass(slots=True)
+class _Work:
+    """A change of work that goes on: the next stage of a ramp belongs to it."""
+
+    finding: Finding
+    before_s: float
+    row: int
+
+
+class StepWatch:
+    """Follows one series of step times and says what its users should know.
+
+    Levels come from changepoint.py and drift.py, intermittent slowness from spells.py. Here it is decided what a
+    change means, by the strongest evidence there is:
+
+    1. the log's own fields: the batch or the sequence grew as the step time did, a `change` of work;
+    2. earlier runs that had the same change at the same step: planned, nothing is said;
+    3. otherwise a lasting speed-up is a `change`, a slowdown is `slow` with the verdict `unknown`.
+
+    A slowdown is `lasting` when 30 steps of it have been seen, and pages then if it is at least `min_change`.
+
+    Parameters
+    ----------
+    job, attempt, source
+        They go into the findings.
+    min_change
+        Relative change that counts as abrupt slowness (Falcon 4.2: 0.10).
+    small_changes
+        Whether changes below that are looked for (drift.py).
+    history
+        Earlier runs of the job.
+
+    Examples
+    --------
+    >>> watch = StepWatch(job="j")
+    >>> said = []
+    >>> for step in range(200):
+    ...     step_time_s = 0.14 if 100 <= step < 150 else 0.1
+    ...     said += watch.update(StepTime(step=step, time_ns=0, step_time_s=step_time_s))
+    >>> [(f.kind, f.onset.step, f.lasting, f.relief.step if f.relief else None) for f in said]
+    [('slow', 100, False, None), ('slow', 100, True, None), ('slow', 100, True, 150)]
+
+    """
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        attempt: int = 0,
+        source: str = "",
+        min_change: float = 0.10,
+        small_changes: bool = True,
+        history: Sequence[EarlierRun] = (),
+    ) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._source = source
+        self._min_change = min_change
+        self._history = tuple(history)
+        self._detector = ChangepointDetector(min_change=min_change, small_changes=small_changes)
+        self._spells = SpellWatch()
+        self._work: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=WORK_ROWS)
+        self._excesses: deque[float] = deque(maxlen=STILL_ROWS)
+        self._row = 0
+        self._last_change: Change | None = None
+        self._slow: Finding | None = None
+        self._slow_before_s = 0.0
+        self._intermittent: Finding | None = None
+        self._changing: _Work | None = None
+        self._expected: dict[int, Finding] = {}
+
+    @property
+    def last_change(self) -> Change | None:
+        """The change of level that the last row completed, whatever was made of it."""
+        return self._last_change
+
+    @property
+    def state(self) -> str:
+        """`learning`, `healthy` or `slow`."""
+        return self._detector.state
+
+    @property
+    def baseline_s(self) -> float | None:
+        """The healthy level, seconds per step; `None` while learning."""
+        return self._detector.baseline_s
+
+    @property
+    def planned(self) -> tuple[Finding, ...]:
+        """What was learnt to be planned: patterns, spells that recur, changes that earlier runs had too."""
+        learnt = []
+        offsets = self._detector.pattern_offsets
+        if len(offsets):
+            learnt.append(self._note("pattern", len(offsets), pattern_words(offsets)))
+        for period in self._spells.recurrent[:1]:
+            if len(offsets) and period % len(offsets) == 0:
+                continue
+            learnt.append(self._note("spells", period, f"slow steps that recur every {period} rows of the log"))
+        return (*learnt, *self._expected.values())
+
+    def update(self, row: StepTime) -> list[Finding]:
+        """Take the next row; versions of findings that it completes (same id, growing `version`)."""
+        self._row += 1
+        if row.work:
+            self._work.append((row.step, row.work))
+        self._last_change = None
+        if row.planned:
+            self._detector.skip_planned()
+            return []
+        change = self._detector.update(row.step - row.n_steps + 1, row.time_ns, row.step_time_s, row.n_steps)
+        if change is not None:
+            change = replace(change, detected_step=row.step)
+        self._last_change = change
+        self._excesses.append(self._detector.last_excess)
+        said = [] if change is None else self._on_change(change)
+        if change is None and self._slow is not None and not self._slow.lasting:
+            said += self._has_lasted(row)
+        if self._detector.state == "healthy" and math.isfinite(row.step_time_s) and row.step_time_s > 0.0:
+            spell = self._spells.update(self._row, row.step, row.time_ns, self._detector.last_excess)
+            if spell is not None:
+                said += self._on_spell(spell, row)
+        return said
+
+    def accept(self) -> None:
+        """The caller knows that the work has changed: the present level is healthy, and no slowdown goes on."""
+        self._slow = None
+        self._detector.rebaseline()
+
+    def _on_change(self, change: Change) -> list[Finding]:
+        if change.kind == "relief":
+            return self._relieve(change)
+        log_ratio = math.log(change.after_s / change.before_s)
+        if work := self._change_of_work(change, log_ratio):
+            self._detector.rebaseline()
+            return [*self._relieve(change), *self._say_work(change, work)]
+        if runs := planned_by(self._history, change.step, log_ratio):
+            self._detector.rebaseline()
+            words = f"{level_words(change)}; so did {', '.join(runs)}"
+            self._expected[change.step] = self._note("history", change.step, words, change)
+            return self._relieve(change)
+        if change.kind == "speedup":
+            return [*self._relieve(change), self._speedup(change)]
+        if change.kind == "onset":
+            self._slow = self._onset(change)
+            self._slow_before_s = change.before_s
+            return [self._slow]
+        if self._slow is None:
+            return []
+        words = f"{'slower still' if change.kind == 'worse' else 'less slow'}: {level_words(change)}"
+        self._slow = replace(
+            self._slow,
+            magnitude=change.after_s / self._slow_before_s - 1.0,
+            evidence=(*self._slow.evidence, words),
+            version=self._slow.version + 1,
+        )
+        return [self._slow]
+
+    def _onset(self, change: Change) -> Finding:
+        evidence = [level_words(change)]
+        if change.is_ramp:
+            evidence.append("it came slowly: no single step stands out, the older blocks of steps are all faster")
+        elif change.is_small:
+            evidence.append("too small for one look: told by many steps against all the older ones")
+        n_steps = change.detected_step - change.step + 1
+        magnitude = change.after_s / change.baseline_s - 1.0
+        return self._finding(
+            "slow",
+            change.step,
+            at=_instants(change),
+            magnitude=magnitude,
+            lasting=n_steps >= LASTING_STEPS,
+            pages=self._pages(n_steps, magnitude),
+            evidence=tuple(evidence),
+            unseen=self._unseen(),
+        )
+
+    def _unseen(self) -> tuple[str, ...]:
+        """What would tell a planned change from a fault, and is not there."""
+        return (_NO_CALLS, *(() if self._work else (_NO_WORK,)), *(() if self._history else (_NO_HISTORY,)))
+
+    def _pages(self, n_steps: int, magnitude: float) -> bool:
+        return n_steps >= LASTING_STEPS and magnitude >= self._min_change
+
+    def _has_lasted(self, row: StepTime) -> list[Finding]:
+        assert self._slow is not None
+        assert self._slow.onset is not None
+        n_steps = row.step - (self._slow.onset.step or 0) + 1
+        middle = self._detector.relief_middle
+        still_slow = sum(1 for excess in self._excesses if excess > middle)
+        if n_steps < LASTING_STEPS or still_slow < STILL_SHARE * len(self._excesses):
+            return []
+        self._slow = replace(
+            self._slow,
+            lasting=True,
+            pages=self._pages(n_steps, self._slow.magnitude or 0.0),
+            version=self._slow.version + 1,
+        )
+        return [self._slow]
+
+    def _relieve(self, change: Change) -> list[Finding]:
+        if self._slow is None:
+            return []
+        relieved = replace(
+            self._slow,
+            relief=Instant(step=change.step, time_ns=change.time_ns),
+            evidence=(*self._slow.evidence, f"steps take {_seconds(change.after_s)} since step {change.step}"),
+            version=self._slow.version + 1,
+        )
+        self._slow = None
+        return [relieved]
+
+    def _speedup(self, change: Change) -> Finding:
+        return self._change_finding(change, change.before_s, (level_words(change), "a lasting speed-up is no fault"))
+
+    def _say_work(self, change: Change, words: str) -> list[Finding]:
+        changing = self._changing
+        if changing is not None and self._row - changing.row <= SAME_RAMP_ROWS:
+            finding = replace(
+                changing.finding,
+                magnitude=change.after_s / changing.before_s - 1.0,
+                evidence=(*changing.finding.evidence, level_words(change), words),
+                version=changing.finding.version + 1,
+            )
+        else:
+            finding = self._change_finding(change, change.before_s, (level_words(change), words))
+            changing = _Work(finding, change.before_s, self._row)
+        self._changing = _Work(finding, changing.before_s, self._row)
+        return [finding]
+
+    def _change_finding(self, change: Change, before_s: float, evidence: tuple[str, ...]) -> Finding:
+        magnitude = change.after_s / before_s - 1.0
+        return self._finding(
+            "change", change.step, at=_instants(change), magnitude=magnitude, lasting=True, evidence=evidence
+        )
+
+    def _change_of_work(self, change: Change, log_ratio: float) -> str:
+        """A sentence where the log's own fields changed with the step time, else nothing."""
+        before = [work for step, work in self._work if step < change.step]
+        after = [work for step, work in self._work if step >= change.step]
+        for name in sorted({name for work in after for name in work}):
+            now = _median(after, name)
+            for known in (before[-COMPARED_ROWS:], before):  # the step time may have followed the work by and by
+                was = _median(known, name)
+                if was > 0.0 and now > 0.0 and math.log(now / was) / log_ratio >= EXPLAINED:
+                    return f"the work has changed with it: {name} is {now:g}, it was {was:g}"
+        return ""
+
+    def _on_spell(self, spell: SpellChange, row: StepTime) -> list[Finding]:
+        if spell.kind == "begins":
+            first = Instant(step=spell.first.step, time_ns=spell.first.time_ns)
+            self._intermittent = self._finding(
+                "intermittent",
+                spell.first.step,
+                at=(first, Instant(step=row.step, time_ns=row.time_ns)),
+                magnitude=spell.loss,
+                evidence=(
+                    f"{spell.n} times since step {spell.first.step} one or a few steps took much longer, without a "
+                    f"rhythm: {spell.loss:.1%} of the time is lost to them; the level in between has not moved",
+                ),
+                unseen=(_NO_CALLS,),
+            )
+            return [self._intermittent]
+        if self._intermittent is None:
+            return []
+        words = f"no more of them after step {spell.last.step}"
+        if spell.period:
+            words = f"they turned out to recur every {spell.period} rows: planned"
+        ended = replace(
+            self._intermittent,
+            relief=Instant(step=spell.last.step, time_ns=spell.last.time_ns),
+            evidence=(*self._intermittent.evidence, words),
+            version=self._intermittent.version + 1,
+        )
+        self._intermittent = None
+        return [ended]
+
+    def _note(self, what: str, number: int, words: str, change: Change | None = None) -> Finding:
+        return self._finding(
+            "planned",
+            what,
+            number,
+            at=(None, None) if change is None else _instants(change),
+            magnitude=None if change is None else change.after_s / change.before_s - 1.0,
+            evidence=(words,),
+        )
+
+    def _finding(
+        self,
+        kind: FindingKind,
+        *identity: str | int,
+        at: tuple[Instant | None, Instant | None],
+        magnitude: float | None,
+        evidence: tuple[str, ...],
+        lasting: bool = False,
+        pages: bool = False,
+        unseen: tuple[str, ...] = (),
+    ) -> Finding:
+        """A finding of this series; `at` is when it began and when it was said. Step times name nobody."""
+        onset, detected = at
+        return Finding(
+            id=event_id(kind, self._job, self._attempt, *identity),
+            job=self._job,
+            attempt=self._attempt,
+            kind=kind,
+            verdict="unknown",
+            cause=None,
+            onset=onset,
+            detected=detected,
+            magnitude=magnitude,
+            lasting=lasting,
+            pages=pages,
+            evidence=evidence,
+            unseen=unseen,
+            source=self._source,
+        )
+
+
+def _instants(change: Change) -> tuple[Instant, Instant]:
+    return (
+        Instant(step=change.step, time_ns=change.time_ns),
+        Instant(step=change.detected_step, time_ns=change.detected_ns),
+    )
+
+
+def level_words(change: Change) -> str:
+    """Both levels in a sentence."""
+    return (
+        f"steps take {_seconds(change.after_s)} since step {change.step}, {_seconds(change.before_s)} before "
+        f"({change.after_s / change.before_s - 1.0:+.1%})"
+    )
+
+
+def pattern_words(offsets: np.ndarray) -> str:
+    """A learnt pattern in a sentence.
+
+    >>> pattern_words(np.array([0.0] * 9 + [0.7]))
+    'one step in 10 takes 2.01 times as long as the others'
+    >>> pattern_words(np.array([-0.2, 0.2]))
+    'steps alternate: every other one takes 1.49 times as long'
+    """
+    ratio = math.exp(float(offsets.max() - np.median(offsets)))
+    if len(offsets) == 2:
+        return f"steps alternate: every other one takes {math.exp(float(np.ptp(offsets))):.2f} times as long"
+    slow = int((offsets > 0.5 * float(offsets.max())).sum())
+    if slow == 1:
+        return f"one step in {len(offsets)} takes {ratio:.2f} times as long as the others"
+    return f"a pattern of {len(offsets)} steps: {slow} of them take up to {ratio:.2f} times as long as the median one"
+
+
+def _median(rows: Sequence[Mapping[str, float]], name: str) -> float:
+    values = [row[name] for row in rows if name in row and math.isfinite(row[name])]
+    return float(np.median(values)) if values else 0.0
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 10 else f"{seconds:.2f} s"

@@ -1,0 +1,486 @@
+"""Stage one: everything that can be said about one communicator alone.
+
+Rows become rounds, markers become iterations, the hosts' promises become one watermark. Input comes in the order
+of the log; what goes out is in event time up to the watermark that follows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.errors import InvalidEvent
+from pacehound.model.calls import DIRECTIONS, CallBatch, Sees
+from pacehound.model.events import (
+    OPTIMIZER_STEP,
+    CallSignature,
+    IterationSample,
+    Markers,
+    OpenCall,
+    Progress,
+    RankProgress,
+    SignatureMismatch,
+    Tick,
+    Topology,
+    Watermark,
+    members_agree,
+)
+from pacehound.model.rounds import ALGORITHMS, Rounds
+from streams.rounds.assembly import ClosedRounds, RoundGrid, Rows
+from streams.rounds.iterations import IterationTracker
+from streams.rounds.merge import CLOSED_NS
+from streams.rounds.row_loops import places_of, without_backward_times
+from streams.rounds.signatures import disagreement, packed_signatures, signature_of, unpacked
+
+StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
+
+BoolArray = npt.NDArray[np.bool_]
+Int64Array = npt.NDArray[np.int64]
+
+_NO_RANKS: BoolArray = np.zeros(0, np.bool_)
+_NO_SEQS: Int64Array = np.zeros(0, np.int64)
+
+MAX_SAID_MISMATCHES = 64
+"""Once ranks are out of step every later round differs: what matters was said first."""
+
+
+_ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
+_NONE, _SEND, _RECV = (DIRECTIONS.index(name) for name in ("none", "send", "recv"))
+
+
+@dataclass(slots=True)
+class _Host:
+    ranks: frozenset[int]
+    promised_ns: int = -1
+    closed: bool = False
+    left_out: bool = False
+    said: Progress | None = None
+    progress: dict[int, RankProgress] = field(default_factory=dict)
+
+
+class CommunicatorOperator:
+    """One communicator's calls, markers and progress, from all its hosts.
+
+    Parameters
+    ----------
+    topology
+        The first announcement of the communicator.
+    lateness_ns
+        How long a row is waited for after its round was entered, and a host after it fell silent.
+
+    Attributes
+    ----------
+    counts
+        What was not used, by reason; nothing is dropped without being counted here.
+
+    """
+
+    def __init__(self, topology: Topology, lateness_ns: int) -> None:
+        self.job = topology.job
+        self.attempt = topology.attempt
+        self.communicator = topology.communicator
+        self.is_world = topology.is_world
+        self.members = topology.members
+        self._created_ns = topology.time_ns
+        self._lateness_ns = lateness_ns
+        self._column = {rank: index for index, rank in enumerate(self.members)}
+        self._order = np.argsort(np.array(self.members, np.int64), kind="stable")  # columns by ascending rank
+        self._ascending = np.array(self.members, np.int64)[self._order]
+        self._hosts: dict[str, _Host] = {}
+        self._claimed: dict[int, str] = {}
+        self._gone: set[int] = set()  # ranks of hosts that are closed
+        self._collectives = RoundGrid(len(self.members))
+        self._pairs: dict[tuple[int, int], RoundGrid] = {}
+        self._sees = Sees.ALL
+        self._source = ""
+        self._watermark_ns = -1
+        self._said_watermark_ns = -1
+        self._ticked_ns = -1
+        self._open_calls: dict[int, dict[int, OpenCall]] = {}  # by sequence number and rank
+        self._open_seqs: dict[int, tuple[int, ...]] = {}
+        self._said_mismatches: dict[int, int] = {}  # by sequence number, how many ranks were told of
+        self.counts: dict[str, int] = {}
+        self._iterations = (
+            IterationTracker(self.job, self.attempt, self.communicator, self.members, lateness_ns)
+            if self.is_world
+            else None
+        )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that have announced themselves and are not closed."""
+        return tuple(name for name, host in self._hosts.items() if not host.closed)
+
+    @property
+    def is_complete(self) -> bool:
+        """Every member has been claimed by a host."""
+        return len(self._claimed) == len(self.members)
+
+    @property
+    def is_closed(self) -> bool:
+        """All its hosts have said that nothing more will come."""
+        return self._watermark_ns == CLOSED_NS
+
+    def on_topology(self, topology: Topology) -> list[StageOneEvent]:
+        """A host announces itself, or more of its ranks."""
+        if not members_agree(topology.members, self.members):
+            raise InvalidEvent(
+                f"host {topology.host!r} says communicator {self.communicator} has {len(topology.members)} members "
+                f"{list(topology.members)[:8]}; it was announced with {len(self.members)}: {list(self.members)[:8]}"
+            )
+        for rank in topology.host_ranks:
+            owner = self._claimed.setdefault(rank, topology.host)
+            if owner != topology.host:
+                raise InvalidEvent(f"rank {rank} is announced by host {topology.host!r} and by host {owner!r}")
+        known = self._hosts.get(topology.host)
+        ranks = frozenset(topology.host_ranks)
+        if known is None:
+            self._hosts[topology.host] = _Host(ranks)
+        elif ranks <= known.ranks:
+            self._count("repeated_topology", 1)  # sent twice: it must not open again what is closed
+            return []
+        else:
+            known.ranks |= ranks
+            known.closed = False
+            self._gone -= known.ranks
+        return [replace(topology, members=self.members)]
+
+    def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
+        """A host's rows; they wait in the grid until a progress promises that all are there."""
+        if batch.host not in self._hosts:
+            raise InvalidEvent(
+                f"calls of host {batch.host!r}, which has not announced communicator {batch.communicator}"
+            )
+        self._count("dropped_calls", batch.dropped)
+        if len(batch) == 0:
+            return []
+        rank, peer, direction = batch.column("rank"), batch.column("peer"), batch.codes("direction")
+        is_pair = direction != _NONE
+        has_pairs = bool(is_pair.any())
+        column = self._places(rank, np.ones(len(batch), np.bool_), "rank")
+        if has_pairs:
+            self._places(peer, is_pair, "peer")
+        self._sees, self._source = batch.sees, batch.source
+        launch, start, end, n_backward = without_backward_times(
+            *(batch.integers(name) for name in ("launch_ns", "start_ns", "end_ns"))
+        )
+        self._count("backward_times", n_backward)
+        send_rate, recv_rate, algorithm = _transfer_columns(batch)
+        rows = Rows(
+            column=column,
+            seq=batch.integers("seq"),
+            op=batch.codes("op"),
+            size_bytes=batch.size_bytes(),
+            arrival_ns=launch,
+            start_ns=start,
+            end_ns=end,
+            signature=packed_signatures(batch),
+            send_rate=send_rate,
+            recv_rate=recv_rate,
+            algorithm=algorithm,
+        )
+        if not has_pairs:
+            self._collectives.add(rows)
+            return []
+        self._collectives.add(rows.take(~is_pair))
+        width = int(self._ascending[-1]) + 1
+        mine, other = rank.astype(np.int64), peer.astype(np.int64)
+        key = np.where(direction == _SEND, mine * width + other, other * width + mine)
+        column = np.where(direction == _RECV, 1, 0).astype(np.int64)
+        sides = replace(rows, column=column, signature=np.zeros(len(batch), np.int64))
+        # Rows of one pair lie side by side in this order, and within a pair as they were.
+        chosen = np.flatnonzero(is_pair)
+        order = chosen[np.argsort(key[chosen], kind="stable")]
+        in_order, keys = sides.take(order), key[order]
+        cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
+        for first, after in pairwise(cuts):
+            sender, receiver = divmod(int(keys[first]), width)
+            grid = self._pairs.setdefault((sender, receiver), RoundGrid(2))
+            grid.add(in_order.take(slice(first, after)))
+        return []
+
+    def on_markers(self, markers: Markers) -> list[StageOneEvent]:
+        """Optimizer steps and planned pauses of a host's ranks."""
+        if self._iterations is None:
+            raise InvalidEvent(f"markers of host {markers.host!r} stand on {self.communicator}, which is not the world")
+        strangers = sorted(set(markers.ranks) - set(self.members))
+        if strangers:
+            raise InvalidEvent(f"markers of ranks {strangers}, outside the world of {len(self.members)} ranks")
+        used = self._iterations.add(markers)
+        has_pauses = any(name != OPTIMIZER_STEP for name in used.names)
+        return [used] if has_pauses else []
+
+    def on_progress(self, progress: Progress) -> list[StageOneEvent]:
+        """A host promises that all its rows up to a time have been sent: rounds may close."""
+        host = self._hosts.get(progress.host)
+        if host is None:
+            raise InvalidEvent(f"progress of host {progress.host!r}, which has not announced {progress.communicator}")
+        strangers = [p.rank for p in progress.ranks if p.rank not in self._column]
+        if strangers:
+            raise InvalidEvent(f"progress of ranks {strangers}, which are no members of {progress.communicator}")
+        if progress == host.said:  # sent twice: later stages have it
+            return [*self._advance(), *self._watermark()]
+        if progress.time_ns < host.promised_ns:
+            self._count("backward_progress", 1)
+            if not progress.closed:
+                return []
+        # Where a host's last promise lay beyond the watermark, others hold it back. Looking at all of them at each
+        # promise of each would take hosts squared.
+        holds_back = self._watermark_ns < 0 or host.promised_ns <= self._watermark_ns
+        may_rise = holds_back or host.left_out or progress.closed != host.closed
+        host.said = progress
+        host.promised_ns = max(host.promised_ns, progress.time_ns)
+        host.left_out = False
+        host.closed = progress.closed
+        if progress.closed:
+            self._gone |= host.ranks
+        else:
+            self._gone -= host.ranks
+        for rank_progress in progress.ranks:
+            host.progress[rank_progress.rank] = rank_progress
+        mismatches = self._open_mismatches(progress)
+        return [*mismatches, *self._advance(may_rise=may_rise), progress, *self._watermark()]
+
+    def on_tick(self, tick: Tick) -> list[StageOneEvent]:
+        """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
+        self._ticked_ns = max(self._ticked_ns, tick.time_ns)
+        for host in self._hosts.values():
+            if not host.closed and host.promised_ns < tick.time_ns - self._lateness_ns:
+                host.left_out = True
+        return [*self._advance(), *self._watermark()]
+
+    def _advance(self, *, may_rise: bool = True) -> list[StageOneEvent]:
+        """Rounds and iterations that are over. What is waited for is looked at anew when the watermark has risen."""
+        watermark_ns = self._current_watermark_ns() if may_rise else self._watermark_ns
+        # Before the first one nothing can be overdue.
+        has_risen = watermark_ns > self._watermark_ns or watermark_ns < 0 <= self._watermark_ns
+        self._watermark_ns = max(self._watermark_ns, watermark_ns)
+        running, running_seq = self._running() if has_risen else (_NO_RANKS, _NO_SEQS)
+        events: list[StageOneEvent] = []
+        for ranks, is_pair, grid in self._grids():
+            closed = [grid.close_complete()]
+            if has_risen:
+                closed.append(self._close_overdue(ranks, is_pair, grid, running, running_seq))
+            for part in closed:
+                if part is not None:
+                    events.append(self._rounds(ranks, is_pair, part))
+                    events += self._mismatches(part)
+        if self._iterations is not None:
+            events += self._iterations.close(self._watermark_ns, self._gone)
+        return events
+
+    def _close_overdue(
+        self, ranks: tuple[int, ...], is_pair: bool, grid: RoundGrid, running: BoolArray, running_seq: Int64Array
+    ) -> ClosedRounds | None:
+        """Rounds whose missing rows will not come.
+
+        Rows and promises come in one order: a row that its host does not owe any more, by its own counters, is lost
+        once the promise covers the round. Only where nobody counts it is waited for.
+        """
+        promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
+        if not is_pair:
+            return grid.close_overdue(promised_ns, running, running_seq)
+        owed = self._owed_of_pair(ranks[0], ranks[1])
+        if owed is not None:
+            return grid.close_overdue(promised_ns, running[self._columns_of(ranks)], owed)
+        still = np.array([self._owes_pair(rank) for rank in ranks])
+        return grid.close_overdue(promised_ns - self._lateness_ns, still, np.zeros(2, np.int64))
+
+    def _mismatches(self, closed: ClosedRounds) -> list[StageOneEvent]:
+        """Closed rounds in which ranks met with different calls."""
+        found: list[StageOneEvent] = []
+        for at in closed.disagreeing().tolist():
+            packed = closed.signature[at]
+            called = {self.members[column]: unpacked(int(packed[column])) for column in np.flatnonzero(packed)}
+            found += self._mismatch(int(closed.seq[at]), called, int(closed.arrival_ns[at].max()))
+        return found
+
+    def _open_mismatches(self, progress: Progress) -> list[StageOneEvent]:
+        """Rounds in which ranks of this host still are, and others have called something else, or have left."""
+        for theirs in progress.ranks:
+            for seq in self._open_seqs.pop(theirs.rank, ()):
+                self._open_calls[seq].pop(theirs.rank)
+                if not self._open_calls[seq]:
+                    del self._open_calls[seq]
+            calls = [call for call in theirs.open if call.direction == "none"]
+            if calls:
+                self._open_seqs[theirs.rank] = tuple(call.seq for call in calls)
+            for call in calls:
+                self._open_calls.setdefault(call.seq, {})[theirs.rank] = call
+        found: list[StageOneEvent] = []
+        for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
+            packed = self._collectives.signatures_at(seq)
+            gone = np.flatnonzero(packed)
+            calls_at = self._open_calls[seq]
+            # One of each is enough to see whether all agree: the others were compared when they came.
+            first = signature_of(next(iter(calls_at.values())))
+            few = {rank: signature_of(calls_at[rank]) for rank in (p.rank for p in progress.ranks) if rank in calls_at}
+            if len(gone):
+                few[-1] = unpacked(int(packed[gone[0]]))
+            if disagreement({-2: first, **few}) is None:
+                continue
+            called = {self.members[column]: unpacked(int(packed[column])) for column in gone}
+            called |= {rank: signature_of(call) for rank, call in calls_at.items()}
+            found += self._mismatch(seq, called, max(call.launch_ns for call in calls_at.values()))
+        return found
+
+    def _mismatch(self, seq: int, called: dict[int, CallSignature], time_ns: int) -> list[StageOneEvent]:
+        if self._said_mismatches.get(seq, 0) >= len(called) or disagreement(called) is None:
+            return []
+        self._said_mismatches[seq] = len(called)
+        while len(self._said_mismatches) > MAX_SAID_MISMATCHES:
+            del self._said_mismatches[next(iter(self._said_mismatches))]
+        mismatch = SignatureMismatch(
+            job=self.job,
+            attempt=self.attempt,
+            time_ns=time_ns,
+            communicator=self.communicator,
+            seq=seq,
+            called=tuple(sorted(called.items())),
+        )
+        return [mismatch]
+
+    def _watermark(self) -> list[StageOneEvent]:
+        if self._watermark_ns <= self._said_watermark_ns:
+            return []
+        self._said_watermark_ns = self._watermark_ns
+        return [Watermark(job=self.job, attempt=self.attempt, time_ns=self._watermark_ns, stream=self.communicator)]
+
+    def _current_watermark_ns(self) -> int:
+        """The lowest promise of the hosts that count; -1 while a member's host is unknown and may still come."""
+        if not self.is_complete and self._ticked_ns < self._created_ns + self._lateness_ns:
+            return -1
+        counted = [host for host in self._hosts.values() if not host.left_out]
+        if counted and all(host.closed for host in counted) and len(counted) == len(self._hosts):
+            return CLOSED_NS
+        open_promises = [host.promised_ns for host in counted if not host.closed]
+        if open_promises:
+            return min(open_promises)
+        return self._ticked_ns - self._lateness_ns if self._ticked_ns >= 0 else -1
+
+    def _running(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which members may still send rows, and from which sequence number on they owe them."""
+        running = np.zeros(len(self.members), np.bool_)
+        owes_from = np.zeros(len(self.members), np.int64)
+        for host in self._hosts.values():
+            if host.closed or host.left_out:
+                continue
+            for rank in host.ranks:
+                column = self._column[rank]
+                running[column] = True
+                progress = host.progress.get(rank)
+                if progress is not None:
+                    open_seq = [call.seq for call in progress.open if call.direction == "none"]
+                    owes_from[column] = min([*open_seq, progress.last_launched + 1])
+        return running, owes_from
+
+    def _owed_of_pair(self, sender: int, receiver: int) -> Int64Array | None:
+        """From which number on each side still owes its rows, by its own counters; nothing where one does not count."""
+        owed = []
+        for rank, peer, direction in ((sender, receiver, "send"), (receiver, sender, "recv")):
+            host = self._hosts.get(self._claimed.get(rank, ""))
+            progress = host.progress.get(rank) if host is not None else None
+            if progress is None:
+                return None
+            counted = [p.last_launched for p in progress.pairs if p.peer == peer and p.direction == direction]
+            if not counted:
+                return None
+            waiting = [c.seq for c in progress.open if c.peer == peer and c.direction == direction]
+            owed.append(min([*waiting, counted[0] + 1]))
+        return np.array(owed, np.int64)
+
+    def _columns_of(self, ranks: tuple[int, ...]) -> Int64Array:
+        return np.array([self._column[rank] for rank in ranks], np.int64)
+
+    def _owes_pair(self, rank: int) -> bool:
+        """A point-to-point row of this rank may still come: one of its p2p calls is open."""
+        host = self._hosts.get(self._claimed.get(rank, ""))
+        if host is None or host.closed:
+            return False
+        progress = host.progress.get(rank)
+        return progress is not None and any(call.direction != "none" for call in progress.open)
+
+    def _grids(self) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
+        pairs = [(pair, True, self._pairs[pair]) for pair in sorted(self._pairs)]
+        return [(self.members, False, self._collectives), *pairs]
+
+    def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds) -> Rounds:
+        return Rounds(
+            job=self.job,
+            attempt=self.attempt,
+            communicator=self.communicator,
+            source=self._source,
+            sees=self._sees,
+            is_pair=is_pair,
+            ranks=ranks,
+            seq=closed.seq,
+            op=closed.op,
+            size_bytes=closed.size_bytes,
+            arrival_ns=closed.arrival_ns,
+            start_ns=closed.start_ns,
+            end_ns=closed.end_ns,
+            send_rate=closed.send_rate,
+            recv_rate=closed.recv_rate,
+            algorithm=closed.algorithm,
+        )
+
+    def _places(self, ranks: np.ndarray, is_asked: BoolArray, what: str) -> Int64Array:
+        """The members' columns, shape `(n_rows,)`; those of rows that are not asked for mean nothing."""
+        places, stranger = places_of(ranks, is_asked, self._ascending, self._order)
+        if stranger >= 0:
+            strangers = sorted(set(ranks[is_asked & (places < 0)].tolist()))[:8]
+            raise InvalidEvent(f"{what}s {strangers} are no members of communicator {self.communicator}")
+        return places
+
+    def _count(self, what: str, number: int) -> None:
+        if number:
+            self.counts[what] = self.counts.get(what, 0) + number
+
+    def all_counts(self) -> dict[str, int]:
+        """Everything that was not used, by reason."""
+        grids = [grid for _, _, grid in self._grids()]
+        counts = dict(self.counts)
+        for name in ("duplicate_rows", "late_rows", "missing_rows"):
+            counts[name] = sum(getattr(grid, name) for grid in grids)
+        if self._iterations is not None:
+            counts["incomplete_iterations"] = self._iterations.incomplete
+            counts["backward_markers"] = self._iterations.backward
+        return {name: number for name, number in counts.items() if number}
+
+
+def _transfer_columns(
+    batch: CallBatch,
+) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.int8] | None]:
+    """Send rates, receive rates and algorithms of a batch's rows; nothing where no row has any of them."""
+    rates = [batch.column(name).astype(np.float64, copy=False) for name in ("send_rate", "recv_rate")]
+    column = batch.rows.column("algorithm")
+    names = column.dictionary.to_pylist()
+    table = np.array([_ALGORITHM_CODES.get(str(name).lower(), 0) for name in names] or [0], np.int8)
+    algorithm = table[column.indices.to_numpy(zero_copy_only=False)]
+    if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
+        return None, None, None
+    return rates[0], rates[1], algorithm
+
+
+def warm_up() -> None:
+    """Compile, or load what was compiled before, so that no host's rows wait for it."""
+    topology = Topology(
+        job="",
+        attempt=0,
+        time_ns=0,
+        host="",
+        communicator="",
+        name="",
+        is_world=False,
+        members=(0, 1),
+        host_ranks=(0, 1),
+        world_size=2,
+    )
+    operator = CommunicatorOperator(topology, 0)
+    operator.on_topology(topology)
+    for direction in (_NONE, _SEND):
+        columns = {"rank": [0], "peer": [1], "seq": [0], "direction": [direction]}
+        operator.on_calls(CallBatch.from_columns(columns, job="", attempt=0, host="", communicator="", source=""))

@@ -1,0 +1,169 @@
+"""Puts the streams of one job into one order: event time first, up to the lowest watermark.
+
+Streams arrive in any interleaving. What is released for a boundary depends on the streams' contents alone, so the
+same recording gives the same order at any speed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from pacehound.model.rounds import Rounds
+
+CLOSED_NS = (1 << 63) - 1
+"""The watermark of a stream that has ended."""
+
+
+class Timed(Protocol):
+    """Anything with an event time and an id."""
+
+    @property
+    def time_ns(self) -> int:
+        """Event time."""
+        ...
+
+    def identity(self) -> str:
+        """The id that a replay writes again."""
+        ...
+
+
+EventT = TypeVar("EventT", bound=Timed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Rounds with their times, the first and the last of which are at hand."""
+
+    times_ns: np.ndarray
+    rounds: Rounds
+    first_ns: int
+    last_ns: int
+
+
+class Merge(Generic[EventT]):
+    """Buffers events and rounds of many streams until no stream can send anything earlier.
+
+    An event that comes later than its own stream's watermark (a round closed with missing rows) counts from that
+    watermark on: it cannot change what has been said before.
+    """
+
+    def __init__(self) -> None:
+        self._watermarks: dict[str, int] = {}
+        self._lowest_ns: int | None = None  # of the watermarks, until one that is as low rises
+        self._events: list[tuple[int, str, str, EventT]] = []
+        self._rounds: list[_Waiting] = []
+        self._first_rounds_ns: int | None = None  # the earliest of them
+
+    def expect(self, stream: str) -> None:
+        """Wait for a stream from now on."""
+        if stream not in self._watermarks:
+            self._watermarks[stream] = -1
+            self._lowest_ns = None
+
+    def advance(self, stream: str, watermark_ns: int) -> None:
+        """Nothing earlier than `watermark_ns` will come from `stream`."""
+        before_ns = self._watermarks.get(stream, -1)
+        if self._lowest_ns is None or stream not in self._watermarks or before_ns <= self._lowest_ns:
+            self._lowest_ns = None
+        self._watermarks[stream] = max(before_ns, watermark_ns)
+
+    def push(self, stream: str, event: EventT) -> None:
+        """An event of a stream; one that comes after the stream has ended (it was sent twice) is not used."""
+        if self.has_ended(stream):
+            return
+        time_ns = max(event.time_ns, self._watermarks.get(stream, -1))
+        heapq.heappush(self._events, (time_ns, stream, event.identity(), event))
+
+    def push_rounds(self, rounds: Rounds) -> None:
+        """Rounds of a communicator; each counts from its own end on."""
+        if self.has_ended(rounds.communicator):
+            return
+        times_ns = np.maximum(rounds.times_ns, self._watermarks.get(rounds.communicator, -1))
+        if len(rounds):
+            first_ns = int(times_ns.min())
+            self._rounds.append(_Waiting(times_ns, rounds, first_ns, int(times_ns.max())))
+            self._first_rounds_ns = min(first_ns, self._first_rounds_ns or first_ns)
+
+    def has_ended(self, stream: str) -> bool:
+        """Nothing more can come from a stream."""
+        return self._watermarks.get(stream, -1) >= CLOSED_NS
+
+    @property
+    def watermark_ns(self) -> int:
+        """The lowest watermark; -1 while a stream that is waited for has said nothing."""
+        if self._lowest_ns is None:
+            self._lowest_ns = min(self._watermarks.values(), default=-1)
+        return self._lowest_ns
+
+    @property
+    def last_time_ns(self) -> int:
+        """The latest event time that is still waiting; -1 when nothing is."""
+        latest = max((entry[0] for entry in self._events), default=-1)
+        return max([latest, *(waiting.last_ns for waiting in self._rounds)])
+
+    @property
+    def first_time_ns(self) -> int | None:
+        """The earliest event time that is waiting."""
+        times = [self._events[0][0]] if self._events else []
+        times += [self._first_rounds_ns] if self._first_rounds_ns is not None else []
+        return min(times, default=None)
+
+    def take_events(self, until_ns: int) -> list[EventT]:
+        """Events up to `until_ns`, ordered by (time, stream, id); they are removed."""
+        taken = []
+        while self._events and self._events[0][0] <= until_ns:
+            taken.append(heapq.heappop(self._events)[3])
+        return taken
+
+    def take_rounds(self, until_ns: int) -> list[Rounds]:
+        """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed."""
+        taken: list[Rounds] = []
+        kept: list[_Waiting] = []
+        for waiting in self._rounds:
+            if waiting.last_ns <= until_ns:
+                taken.append(waiting.rounds)
+            elif waiting.first_ns > until_ns:
+                kept.append(waiting)
+            else:
+                due, later = _parted(waiting.times_ns, until_ns)
+                taken.append(select(waiting.rounds, due))
+                times_ns = waiting.times_ns[later]
+                kept.append(_Waiting(times_ns, select(waiting.rounds, later), int(times_ns.min()), waiting.last_ns))
+        self._rounds = kept
+        self._first_rounds_ns = min((waiting.first_ns for waiting in kept), default=None)
+        return sorted(taken, key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
+
+
+def _parted(times_ns: np.ndarray, until_ns: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
+    """Which rounds are due, and which are not: slices where the first ones are due, as nearly always."""
+    due = times_ns <= until_ns
+    n_due = int(np.count_nonzero(due))
+    if due[:n_due].all():
+        return slice(n_due), slice(n_due, None)
+    return due, ~due
+
+
+def select(rounds: Rounds, chosen: np.ndarray | slice) -> Rounds:
+    """Some rounds of a block; `chosen` is a mask of shape `(n_rounds,)`, or a slice, which copies nothing."""
+    return Rounds(
+        job=rounds.job,
+        attempt=rounds.attempt,
+        communicator=rounds.communicator,
+        source=rounds.source,
+        sees=rounds.sees,
+        is_pair=rounds.is_pair,
+        ranks=rounds.ranks,
+        seq=rounds.seq[chosen],
+        op=rounds.op[chosen],
+        size_bytes=rounds.size_bytes[chosen],
+        arrival_ns=rounds.arrival_ns[chosen],
+        start_ns=rounds.start_ns[chosen],
+        end_ns=rounds.end_ns[chosen],
+        send_rate=None if rounds.send_rate is None else rounds.send_rate[chosen],
+        recv_rate=None if rounds.recv_rate is None else rounds.recv_rate[chosen],
+        algorithm=None if rounds.algorithm is None else rounds.algorithm[chosen],
+    )

@@ -1,0 +1,190 @@
+"""Whether ranks that meet in one round call the same thing: only what an operation requires to be equal is compared.
+
+NCCL and gloo match calls by their order alone. Two ranks that meet with different operations, or with an all_reduce
+of different sizes, hang, abort, or corrupt each other's data (CCL-D 4.2.2, H2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.calls import CallBatch
+from pacehound.model.codes import DTYPES, OPS, REDOPS
+from pacehound.model.events import CallSignature, OpenCall
+from streams.compiled import compiled
+
+Int64Array = npt.NDArray[np.int64]
+Int8Array = npt.NDArray[np.int8]
+BoolArray = npt.NDArray[np.bool_]
+
+# all_gather, reduce_scatter, gather and scatter have variants with a size of their own on each rank, all_to_all too.
+EQUAL_COUNTS = frozenset({"all_reduce", "broadcast", "reduce"})
+REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter"})
+ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
+
+_IS_COUNTED = np.array([op in EQUAL_COUNTS for op in OPS])
+_IS_REDUCING = np.array([op in REDUCING for op in OPS])
+_IS_ROOTED = np.array([op in ROOTED for op in OPS])
+
+# A packed signature, from the lowest bit: operation, dtype, reduction, root + 1, count + 1. 0 is "not known".
+_OP_BITS, _DTYPE_BITS, _REDOP_BITS, _ROOT_BITS, _COUNT_BITS = 5, 5, 4, 20, 29
+_DTYPE_AT = _OP_BITS
+_REDOP_AT = _DTYPE_AT + _DTYPE_BITS
+_ROOT_AT = _REDOP_AT + _REDOP_BITS
+_COUNT_AT = _ROOT_AT + _ROOT_BITS
+_OP_CODE, _DTYPE_CODE, _REDOP_CODE = (
+    {name: code for code, name in enumerate(names)} for names in (OPS, DTYPES, REDOPS)
+)
+
+
+def packed_signatures(batch: CallBatch) -> Int64Array:
+    """The signature of each row as one number, shape `(n_calls,)`; equal calls have equal numbers.
+
+    Counts are kept modulo 2**29 - 1, so that two that differ by a multiple of it look alike.
+    """
+    numbers: Int64Array = _packed_rows(
+        batch.codes("op"),
+        batch.codes("dtype"),
+        batch.codes("redop"),
+        batch.integers("peer"),
+        batch.integers("count"),
+        _IS_COUNTED,
+        _IS_REDUCING,
+        _IS_ROOTED,
+    )
+    return numbers
+
+
+@compiled
+def _packed_rows(
+    op: Int8Array,
+    dtype: Int8Array,
+    redop: Int8Array,
+    peer: Int64Array,
+    count: Int64Array,
+    is_counted: BoolArray,
+    is_reducing: BoolArray,
+    is_rooted: BoolArray,
+) -> Int64Array:
+    numbers = np.empty(len(op), np.int64)
+    for i in range(len(op)):
+        number = np.int64(op[i])
+        if is_counted[op[i]]:
+            number |= np.int64(dtype[i]) << _DTYPE_AT
+            if count[i] >= 0:
+                number |= (count[i] % ((1 << _COUNT_BITS) - 1) + 1) << _COUNT_AT
+        if is_reducing[op[i]]:
+            number |= np.int64(redop[i]) << _REDOP_AT
+        if is_rooted[op[i]]:
+            number |= (peer[i] + 1) << _ROOT_AT
+        numbers[i] = number
+    return numbers
+
+
+def packed(signature: CallSignature) -> int:
+    """The number of one signature.
+
+    >>> unpacked(packed(CallSignature("all_reduce", 8, "float32", "sum")))
+    CallSignature(op='all_reduce', count=8, dtype='float32', redop='sum', root=-1)
+    """
+    return (
+        _OP_CODE.get(signature.op, 0)
+        | _DTYPE_CODE.get(signature.dtype, 0) << _DTYPE_AT
+        | _REDOP_CODE.get(signature.redop, 0) << _REDOP_AT
+        | (signature.root + 1) << _ROOT_AT
+        | (signature.count % ((1 << _COUNT_BITS) - 1) + 1 if signature.count >= 0 else 0) << _COUNT_AT
+    )
+
+
+def unpacked(number: int) -> CallSignature:
+    """The signature behind a number."""
+    dtype = (number >> _DTYPE_AT) & ((1 << _DTYPE_BITS) - 1)
+    redop = (number >> _REDOP_AT) & ((1 << _REDOP_BITS) - 1)
+    return CallSignature(
+        OPS[number & ((1 << _OP_BITS) - 1)],
+        count=((number >> _COUNT_AT) & ((1 << _COUNT_BITS) - 1)) - 1,
+        dtype=DTYPES[dtype] if dtype else "",
+        redop=REDOPS[redop] if redop else "",
+        root=((number >> _ROOT_AT) & ((1 << _ROOT_BITS) - 1)) - 1,
+    )
+
+
+def signature_of(call: OpenCall) -> CallSignature:
+    """The signature of a call.
+
+    >>> signature_of(OpenCall(seq=0, op="all_to_all", count=77, dtype="float32", launch_ns=0)).count
+    -1
+    """
+    if call.op in ("send", "recv"):
+        return CallSignature("send/recv")
+    has_count = call.op in EQUAL_COUNTS
+    return CallSignature(
+        call.op,
+        count=call.count if has_count else -1,
+        dtype=call.dtype if has_count and call.dtype != "unknown" else "",
+        redop=call.redop if call.op in REDUCING and call.redop != "unknown" else "",
+        root=call.peer if call.op in ROOTED else -1,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Ranks that met in one round with different calls, by what they called; the largest side first."""
+
+    sides: tuple[tuple[CallSignature, tuple[int, ...]], ...]
+
+    @property
+    def minority(self) -> tuple[int, ...]:
+        """Everybody but the majority; nobody where no side has more than half."""
+        everyone = sum(len(ranks) for _, ranks in self.sides)
+        if 2 * len(self.sides[0][1]) <= everyone:
+            return ()
+        return tuple(sorted(rank for _, ranks in self.sides[1:] for rank in ranks))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Everybody."""
+        return tuple(sorted(rank for _, ranks in self.sides for rank in ranks))
+
+    def sentence(self) -> str:
+        """Who called what."""
+        return "; ".join(f"ranks {_some(ranks)} call {signature}" for signature, ranks in self.sides)
+
+
+def disagreement(signatures: Mapping[int, CallSignature]) -> Disagreement | None:
+    """Where ranks differ in a field that both know, `None` where all agree.
+
+    >>> calls = {rank: CallSignature("all_reduce", count) for rank, count in enumerate((8, 8, 16))}
+    >>> disagreement(calls).minority
+    (2,)
+    """
+    sides: dict[CallSignature, list[int]] = {}
+    for rank in sorted(signatures):
+        mine = signatures[rank]
+        twin = next((known for known in sides if _agree(known, mine)), None)
+        sides.setdefault(mine if twin is None else twin, []).append(rank)
+    if len(sides) < 2:
+        return None
+    ordered = sorted(sides.items(), key=lambda side: (-len(side[1]), side[0]))
+    return Disagreement(sides=tuple((signature, tuple(ranks)) for signature, ranks in ordered))
+
+
+def _agree(a: CallSignature, b: CallSignature) -> bool:
+    if "unknown" in (a.op, b.op):
+        return True
+    return (
+        a.op == b.op
+        and (a.count == b.count or min(a.count, b.count) < 0)
+        and (a.dtype == b.dtype or not (a.dtype and b.dtype))
+        and (a.redop == b.redop or not (a.redop and b.redop))
+        and (a.root == b.root or min(a.root, b.root) < 0)
+    )
+
+
+def _some(ranks: tuple[int, ...]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:8])
+    return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"

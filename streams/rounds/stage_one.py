@@ -1,0 +1,125 @@
+"""Stage one on one key of `calls` or `hosts`: what can be said about one communicator, or one host, alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pacehound.errors import InvalidEvent
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import (
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    JobHistory,
+    Markers,
+    Progress,
+    Tick,
+    Topology,
+)
+from pacehound.model.operations import Operations
+from pacehound.model.routing import HOST_STREAM, Event
+from pacehound.settings import Settings
+from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
+from streams.rounds.partial_membership import ScatteredCommunicator
+
+StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
+"""What stage two reads: results of communicators, and what hosts say as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStream:
+    """A stream that is not closed: who must be heard in it for time to go on."""
+
+    job: str
+    attempt: int
+    hosts: tuple[str, ...]
+    is_complete: bool
+
+
+class StageOne:
+    """Everything on one key.
+
+    >>> from pacehound.settings import Settings
+    >>> StageOne(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="a communicator nobody knows"))
+    []
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._lateness_ns = round(settings.stream.lateness_s * 1e9)
+        self.communicator: CommunicatorOperator | ScatteredCommunicator | None = None
+        self.is_closed = False
+        """All that was to come has come; what comes all the same was sent twice."""
+        self._host: HostSample | None = None
+
+    def on_event(self, event: Event) -> list[StageTwoInput]:
+        """One event; what stage two has to know of it, in order.
+
+        Raises
+        ------
+        InvalidEvent
+            The event cannot be true, or belongs to nothing that is known; it has changed nothing.
+
+        """
+        match event:
+            case HostSample() if self.is_closed and self._host is not None and event.attempt <= self._host.attempt:
+                return []
+            case HostSample():
+                self._host, self.is_closed = event, event.closed
+                return [event]
+            case JobHistory():
+                return [event]
+            case Operations():
+                self.is_closed = True  # there is nothing to be kept of this key between two of them
+                return [event]
+            case HostVitals() | HostEvidence():
+                return [event]
+            case Tick() if event.stream.startswith(HOST_STREAM):
+                return [event]
+            case Topology() | CallBatch() | Markers() | Progress() if self.is_closed:
+                return []
+            case Topology():
+                kind = ScatteredCommunicator if event.is_partial else CommunicatorOperator
+                operator = self.communicator or kind(event, self._lateness_ns)
+                announced = operator.on_topology(event)
+                self.communicator = operator
+                return self._told(announced)
+            case Tick():
+                return [] if self.communicator is None else self._told(self.communicator.on_tick(event))
+            case CallBatch():
+                return self._told(self._known(event).on_calls(event))
+            case Markers():
+                return self._told(self._known(event).on_markers(event))
+            case Progress():
+                return self._told(self._known(event).on_progress(event))
+            case _:
+                raise InvalidEvent(f"{type(event).__name__} is no input of the streams")
+
+    def open_stream(self) -> OpenStream | None:
+        """The stream of this key, if it is open."""
+        if self.is_closed:
+            return None
+        if self._host is not None:
+            host = self._host
+            return OpenStream(job=host.job, attempt=host.attempt, hosts=(host.host,), is_complete=True)
+        operator = self.communicator
+        if operator is None:
+            return None
+        return OpenStream(
+            job=operator.job, attempt=operator.attempt, hosts=operator.hosts, is_complete=operator.is_complete
+        )
+
+    def _told(self, events: list[StageOneEvent]) -> list[StageTwoInput]:
+        self.is_closed = self.communicator is not None and self.communicator.is_closed
+        return list(events)
+
+    def shed(self) -> None:
+        """Keep of a key that is closed what tells a repeat, and nothing else."""
+        self.communicator = None
+
+    def _known(self, event: CallBatch | Markers | Progress) -> CommunicatorOperator | ScatteredCommunicator:
+        if self.communicator is None:
+            raise InvalidEvent(
+                f"{type(event).__name__} of host {event.host!r} on communicator {event.communicator}, "
+                "which no topology has announced"
+            )
+        return self.communicator

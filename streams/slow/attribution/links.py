@@ -1,0 +1,212 @@
+"""S2: transfers that take longer, and the links among them that can be named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, SMALLER_SHARE, Growth
+from streams.slow.attribution.observations import Scene, members_of
+from streams.slow.attribution.records import IterationRecord, loses_many
+from streams.slow.critical_path import TransferKey
+
+STANDS_OUT = 3.0
+"""A link that explains less than half has to have grown by so many times what others of its kind have: on a loaded
+machine, or a crowded network, all of them take longer."""
+
+CLOCK_SHARE = 1 / 16
+"""Clocks more uncertain than this share of a growth could have made it, over some rounds per iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLinks:
+    """Links of an S2 or S3: how sure, and why."""
+
+    links: tuple[tuple[int, int], ...]
+    is_sure: bool
+    candidates: tuple[int, ...]
+    evidence: tuple[str, ...]
+    unseen: tuple[str, ...]
+    growth: float
+    ratio: float
+
+
+def slow_transfers(
+    slow: Sequence[IterationRecord], growth: Growth, keys: Mapping[TransferKey, int], scene: Scene
+) -> NamedLinks | None:
+    """The communicators or pairs whose transfers take longer, and the links among them that can be named."""
+    if not len(keys):
+        return None
+    # What lies beside the path costs nothing: only what grew in itself and lengthened the path counts.
+    both = np.minimum(growth.transfer, growth.path_transfer)
+    names = list(keys)
+    link_growth: dict[tuple[int, int], float] = {}
+    groups: dict[str, float] = {}
+    for number in np.flatnonzero(both >= 0.5 * SMALLER_SHARE * growth.total).tolist():
+        key = names[number]
+        if isinstance(key, tuple):
+            link = (min(key), max(key))
+            link_growth[link] = link_growth.get(link, 0.0) + float(both[number])
+        else:
+            groups[key] = float(both[number])
+    best_link = max(link_growth, key=lambda link: (link_growth[link], link), default=None)
+    best_group = max(groups, key=lambda name: (groups[name], name), default=None)
+    link_ns = link_growth[best_link] if best_link is not None else 0.0
+    group_ns = groups[best_group] if best_group is not None else 0.0
+    if max(link_ns, group_ns) < SMALLER_SHARE * growth.total:
+        return _shared_transfers(slow, growth, keys, scene)
+    if best_link is not None and link_ns >= group_ns:
+        return _slow_pair(slow, growth, keys, best_link, float(link_ns), scene)
+    assert best_group is not None
+    return _slow_group(slow, growth, keys, best_group, group_ns, scene)
+
+
+def stands_out(named: NamedLinks, growth: Growth, keys: Mapping[TransferKey, int], scene: Scene) -> bool:
+    """Whether these ranks' transfers have grown by much more than those of as many other ranks."""
+    here = frozenset(named.candidates)
+    grown_ns: dict[frozenset[int], float] = {}
+    for key, number in keys.items():
+        ranks = frozenset(members_of(key, scene))
+        if len(ranks) == len(here):
+            grown_ns[ranks] = max(grown_ns.get(ranks, 0.0), float(growth.transfer[number]))
+    here_ns = grown_ns.pop(here, None)
+    if here_ns is None or len(grown_ns) < 2:
+        return True
+    return here_ns >= STANDS_OUT * float(np.median(list(grown_ns.values())))
+
+
+def _slow_pair(
+    slow: Sequence[IterationRecord],
+    growth: Growth,
+    keys: Mapping[TransferKey, int],
+    link: tuple[int, int],
+    grown_ns: float,
+    scene: Scene,
+) -> NamedLinks:
+    seen = sum(1 for r in slow if r.charges.transfers.get(link, 0) or r.charges.transfers.get(link[::-1], 0))
+    share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
+    evidence = [f"transfers between rank {link[0]} and rank {link[1]} take longer: {share}"]
+    unseen: list[str] = []
+    numbers = [keys[key] for key in (link, link[::-1]) if key in keys]
+    ways = growth.transfer[numbers].tolist()
+    # An end is learnt when somebody waits for it: a receiver that computes first makes one direction look slow.
+    both_ways = len(ways) == 2 and min(ways) >= MIN_SHARE * max(ways)
+    if both_ways:
+        evidence.append("in both directions")
+    uncertain_ns = scene.clocks.uncertainty_between_ns(*link) if len(scene.clocks.ranks) else 0.0
+    is_known = uncertain_ns <= CLOCK_SHARE * grown_ns
+    if not is_known:
+        how = f"{uncertain_ns / 1e6:.1f} ms" if np.isfinite(uncertain_ns) else "an unknown time"
+        unseen.append(f"the clocks of rank {link[0]}'s and rank {link[1]}'s hosts are only known to within {how}")
+    since_ns = slow[0].time_ns
+    confirmed = [c for c in scene.connections(link, since_ns) if c.link == link]
+    evidence += [connection.sentence for connection in confirmed]
+    evidence += _shared_end(growth, keys, link, scene)
+    is_sure = (is_known and both_ways) or any(connection.is_strong for connection in confirmed)
+    if loses_many(slow, growth.ranks, link):
+        is_sure = False
+        unseen.append("many calls of these two ranks are lost")
+    before_ns = float(growth.quiet_transfer[numbers].sum())
+    return NamedLinks(
+        (link,), is_sure, link, tuple(evidence), tuple(unseen), grown_ns, 1.0 + grown_ns / max(before_ns, 1.0)
+    )
+
+
+def _slow_group(
+    slow: Sequence[IterationRecord],
+    growth: Growth,
+    keys: Mapping[TransferKey, int],
+    communicator: str,
+    grown_ns: float,
+    scene: Scene,
+) -> NamedLinks:
+    name, members = scene.communicators.get(communicator, (communicator, ()))
+    seen = sum(1 for r in slow if r.charges.transfers.get(communicator, 0))
+    share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
+    evidence = [f"transfers of communicator {name!r} take longer after its last rank has entered: {share}"]
+    for outlier in scene.outliers():
+        if outlier.communicator == communicator:
+            ratio = outlier.transfer_s / outlier.median_s
+            evidence.append(f"they take {ratio:.1f} x the median of {outlier.peers} communicators of the same kind")
+    if said := scene.slow_rounds(communicator):
+        evidence.append(said)
+    unseen: list[str] = []
+    ratio = 1.0 + grown_ns / max(float(growth.quiet_transfer[keys[communicator]]), 1.0)
+    is_complete = not loses_many(slow, growth.ranks, members)
+    if not is_complete:
+        unseen.append(f"many calls of {name!r} are lost: whether a rank came late to it is not seen")
+    since_ns = slow[0].time_ns
+    if len(members) == 2:
+        link = (min(members), max(members))
+        evidence.append("it has two ranks: that is the link")
+        evidence += _shared_end(growth, keys, link, scene)
+        return NamedLinks((link,), is_complete, link, tuple(evidence), tuple(unseen), grown_ns, ratio)
+    edges = scene.slow_edges(communicator, since_ns)
+    if edges is not None:
+        evidence += edges.sentences
+        return NamedLinks(
+            edges.links, edges.is_sure and is_complete, members, tuple(evidence), tuple(unseen), grown_ns, ratio
+        )
+    connections = scene.connections(members, since_ns)
+    if connections:
+        first = connections[0]
+        evidence.append(first.sentence)
+        is_sure = first.is_strong and len(connections) == 1 and is_complete
+        return NamedLinks((first.link,), is_sure, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
+    evidence += _shared_host(growth, keys, communicator, scene)
+    unseen.append("which link of the communicator is slow: neither rates nor connections single one out")
+    return NamedLinks((), False, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
+
+
+def _shared_transfers(
+    slow: Sequence[IterationRecord], growth: Growth, keys: Mapping[TransferKey, int], scene: Scene
+) -> NamedLinks | None:
+    """No single transfer explains much, but all of those together that share one rank or host do."""
+    names = list(keys)
+    grown = [(float(growth.transfer[n]), names[n]) for n in np.flatnonzero(growth.path_transfer > 0).tolist()]
+    if growth.path_transfer.clip(min=0).sum() < MIN_EXPLAINED * growth.total or len(grown) < 2:
+        return None
+    members = [members_of(key, scene) for _, key in sorted(grown, key=lambda item: (-item[0], str(item[1])))[:8]]
+    shared = set(members[0]).intersection(*members[1:])
+    on_path = float(growth.path_transfer.clip(min=0).sum())
+    words = f"transfers of {len(grown)} communicators and pairs take longer, none of them by much"
+    if len(shared) == 1:
+        words += f"; all of the slowest have rank {next(iter(shared))}: its network interface"
+    return NamedLinks((), False, tuple(sorted(shared)), (words,), ("which link is slow",), on_path, 1.0)
+
+
+def _shared_end(growth: Growth, keys: Mapping[TransferKey, int], link: tuple[int, int], scene: Scene) -> list[str]:
+    """A sentence where several slow links meet in one rank: that is what its network interface would do."""
+    names = list(keys)
+    own = [keys[key] for key in (link, link[::-1]) if key in keys]
+    own += [n for n in np.flatnonzero(growth.transfer > 0).tolist() if set(members_of(names[n], scene)) == set(link)]
+    bar = MIN_EXPLAINED * float(growth.transfer[own].max(initial=0.0))
+    ends = [members_of(names[n], scene) for n in np.flatnonzero(growth.transfer >= max(bar, 1.0)).tolist()]
+    slow_links = {(min(pair), max(pair)) for pair in ends if len(pair) == 2}
+    shared = set(link).intersection(*slow_links) if slow_links else set()
+    if len(slow_links) < 2 or len(shared) != 1:
+        return []
+    others = ", ".join(f"{a}-{b}" for a, b in sorted(slow_links))
+    return [f"all slow links ({others}) meet in rank {next(iter(shared))}: it may be its network interface"]
+
+
+def _shared_host(growth: Growth, keys: Mapping[TransferKey, int], worst: str, scene: Scene) -> list[str]:
+    """A sentence where several slow communicators have one host in common that the quiet ones have not."""
+    number = keys[worst]
+    bar = MIN_EXPLAINED * float(growth.transfer[number])
+    size = len(members_of(worst, scene))
+    hosts_slow: list[set[str]] = []
+    hosts_quiet: list[set[str]] = []
+    for key, index in keys.items():
+        ranks = members_of(key, scene)
+        if isinstance(key, str) and len(ranks) == size:
+            hosts = {scene.hosts[rank] for rank in ranks if rank in scene.hosts}
+            (hosts_slow if growth.transfer[index] >= bar else hosts_quiet).append(hosts)
+    if len(hosts_slow) < 2:
+        return []
+    shared = set.intersection(*hosts_slow).difference(*hosts_quiet)
+    if len(shared) != 1:
+        return []
+    return [f"{len(hosts_slow)} slow communicators share host {next(iter(shared))}, which no quiet one has"]

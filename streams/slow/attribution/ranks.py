@@ -1,0 +1,171 @@
+"""S1 and S3: ranks whose own time has grown, or that launch later where nothing else is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, SMALLER_SHARE, Growth
+from streams.slow.attribution.links import NamedLinks
+from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.records import MANY_LOST, Float64Array, IterationRecord, columns_of, level_of, lost_shares
+from streams.slow.attribution.ties import tied_ranks
+from streams.slow.attribution.verdict import Attribution, most_culprits
+from streams.slow.attribution.work import follows_bytes
+from streams.slow.critical_path import TransferKey
+
+SMALLER_RANK, SMALLER_TRANSFER = 1.1, 1.5
+"""What the smaller part has to be against its own quiet level: of a rank's own time, of a transfer."""
+
+SIGNIFICANT, BEYOND_DOUBT = 5.0, 8.0
+"""Standard errors that a rank's own time has to have grown by: alone, and as the smaller part of S3."""
+
+MIN_PERSISTENCE = 0.6
+
+REFERENCE_QUANTILE = 0.25
+"""Own time is held against the rank at this place: many ranks may be culprits, and all may have more to do."""
+
+
+def slow_ranks(
+    slow: Sequence[IterationRecord],
+    quiet: Sequence[IterationRecord],
+    growth: Growth,
+    named: NamedLinks | None,
+    keys: Mapping[TransferKey, int],
+    scene: Scene,
+) -> Attribution | None:
+    """S1 or S3, or why ranks that stand apart cannot be named; nothing where no rank's own time has grown enough."""
+    if not len(growth.ranks):
+        return None
+    place = int(REFERENCE_QUANTILE * (len(growth.own) - 1))
+    usual = max(float(np.partition(growth.own, place)[place]), 0.0)
+    apart = growth.own - usual
+    bar = np.full(len(apart), MIN_EXPLAINED * growth.total)
+    errors = np.full(len(apart), SIGNIFICANT)
+    if named is not None and named.growth >= MIN_SHARE * growth.total:
+        # Beside a transfer that has grown, one of its ranks may be the smaller part of the whole (S3).
+        beside = np.isin(growth.ranks, named.candidates)
+        least = np.maximum(SMALLER_SHARE * growth.total, (SMALLER_RANK - 1.0) * growth.quiet_own)
+        errors = np.where(beside & (least < bar) & (apart < bar), BEYOND_DOUBT, errors)
+        bar = np.where(beside, np.minimum(bar, least), bar)
+    chosen = np.flatnonzero(apart >= bar)
+    if not len(chosen):
+        return None
+    columns = columns_of(slow, "own_ns", growth.ranks[chosen])
+    quiet_columns = columns_of(quiet, "own_ns", growth.ranks[chosen])
+    stands_out = columns - np.nanmean(quiet_columns, axis=0) >= usual + 0.5 * apart[chosen]
+    is_persistent = stands_out.mean(axis=0) >= MIN_PERSISTENCE
+    follows = follows_bytes(slow, quiet, columns, quiet_columns)
+    stands_out = (columns.mean(axis=0) - quiet_columns.mean(axis=0) - usual) >= errors[chosen] * _errors(
+        columns, quiet_columns
+    )
+    chosen = chosen[is_persistent & ~follows & stands_out]
+    if not len(chosen):
+        if follows.any():
+            words = "own time follows the bytes that are moved: imbalance of the work, nobody to name"
+            return Attribution("slow", "unknown", None, evidence=(words,))
+        return None
+    explained = growth.path[chosen].sum() / growth.total
+    culprits = tuple(growth.ranks[chosen].tolist())
+    on_path = sum(1 for r in slow if any(r.charges.ranks.get(rank, 0) for rank in culprits))
+    if explained * growth.total < bar[chosen].min() or on_path < MIN_PERSISTENCE * len(slow):
+        return None
+    mean_own = float(growth.own[chosen].mean())
+    names = ", ".join(map(str, culprits))
+    evidence = [
+        f"rank{'s' if len(culprits) > 1 else ''} {names}: own time grew by {mean_own / 1e6:.1f} ms per iteration, "
+        f"that of ranks which only wait by {usual / 1e6:.1f} ms; the iteration by {growth.total / 1e6:.1f} ms",
+        f"on the critical path of {on_path} of {len(slow)} slow iterations",
+    ]
+    found = Attribution("slow", "culprit", "S1", culprits, evidence=tuple(evidence))
+    limit = most_culprits(len(growth.ranks))
+    if len(culprits) > limit:
+        words = f"{len(culprits)} of {len(growth.ranks)} ranks compute for longer: their work, or something they share"
+        return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, words))
+    tied = tied_ranks(slow, quiet, growth, chosen, keys, scene)
+    if tied:
+        words = (
+            f"own times of ranks {', '.join(map(str, tied))} go up and down together: they wait for each other in "
+            "calls that are not seen, and which of them is slow cannot be told"
+        )
+        return Attribution("slow", "unknown", None, candidates=culprits, evidence=tuple(evidence), unseen=(words,))
+    return _with_link(_weighed(found, slow, growth, scene), named, growth)
+
+
+def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> Attribution:
+    """S3 where the transfers of a culprit's own link have grown by a fair share, too."""
+    if named is None or named.growth < SMALLER_SHARE * growth.total:
+        return found
+    if named.growth < MIN_SHARE * growth.total and named.ratio < SMALLER_TRANSFER:
+        return found
+    links = tuple(link for link in named.links if set(link) & set(found.culprits))
+    is_its_own = bool(links) or (not named.links and set(named.candidates) & set(found.culprits))
+    if not is_its_own:
+        return replace(found, evidence=(*found.evidence, *named.evidence))
+    return replace(
+        found,
+        cause="S3",
+        links=links,
+        evidence=(*found.evidence, *named.evidence),
+        unseen=(*found.unseen, *named.unseen),
+    )
+
+
+def _weighed(found: Attribution, slow: Sequence[IterationRecord], growth: Growth, scene: Scene) -> Attribution:
+    """Lost rows weaken a name; what the culprits' own GPUs say strengthens it again."""
+    unseen: tuple[str, ...] = ()
+    lost = lost_shares(slow, growth.ranks)
+    at = np.searchsorted(growth.ranks, found.culprits)
+    if float(lost[at].max(initial=0.0)) > max(MANY_LOST, 3 * float(np.median(lost)) + 0.05):
+        # Where a call is not seen its waiting looks like the rank's own time.
+        unseen = (
+            f"{lost[at].max():.0%} of the calls of a named rank are lost: what it waited for in them is not seen",
+        )
+    if float(lost[at].max(initial=0.0)) > 0.0 and _share_a_host(found.culprits, scene):
+        # Own times that move together would tell it, but lost calls move them, too.
+        unseen = (*unseen, "whether ranks of one host wait for each other in calls that are not seen: calls were lost")
+    if scene.replaying & set(found.culprits):
+        unseen = (*unseen, "whether they wait for a peer in a replayed graph: it would look like their own time")
+    ails = {rank: scene.ailing(rank) for rank in found.culprits}
+    sentences = tuple(sentence for rank in found.culprits for sentence in ails[rank])
+    is_weak = bool(unseen) and not all(ails.values())
+    return replace(
+        found,
+        verdict="suspected" if is_weak else found.verdict,
+        evidence=(*found.evidence, *sentences),
+        unseen=(*found.unseen, *unseen),
+    )
+
+
+def _share_a_host(ranks: Sequence[int], scene: Scene) -> bool:
+    hosts = [scene.hosts[rank] for rank in ranks if rank in scene.hosts]
+    return len(set(hosts)) < len(hosts)
+
+
+def _errors(slow_own: Float64Array, quiet_own: Float64Array) -> Float64Array:
+    """Standard error of each rank's growth; shapes `(n_iterations, n_ranks)`."""
+    variance = np.nanvar(slow_own, axis=0) / len(slow_own) + np.nanvar(quiet_own, axis=0) / len(quiet_own)
+    errors: Float64Array = np.sqrt(variance)
+    return errors
+
+
+def late_launch(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], total_ns: float) -> Attribution:
+    """Launches alone: a rank whose first call of an iteration comes later than it did, while its peers' do not."""
+    unseen = ("no call with a start and an end was seen in these iterations: whose delay it is is unknown",)
+    ranks = slow[-1].ranks
+    if any(r.first_launch_ns is None for r in (*slow, *quiet)) or len(ranks) < 2:
+        return Attribution("slow", "unknown", None, unseen=unseen)
+    later = np.nan_to_num(level_of(slow, "first_launch_ns", ranks) - level_of(quiet, "first_launch_ns", ranks))
+    place = int(REFERENCE_QUANTILE * (len(later) - 1))
+    apart = later - max(float(np.partition(later, place)[place]), 0.0)
+    chosen = np.flatnonzero(apart >= MIN_EXPLAINED * total_ns)
+    if not len(chosen) or len(chosen) > most_culprits(len(ranks)):
+        return Attribution("slow", "unknown", None, unseen=unseen)
+    late = tuple(ranks[chosen].tolist())
+    words = (
+        f"rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))}: the host launches its first call of an "
+        f"iteration {float(apart[chosen].mean()) / 1e6:.1f} ms later than before, the others' hosts do not"
+    )
+    return Attribution("slow", "suspected", None, late, evidence=(words,), unseen=unseen)

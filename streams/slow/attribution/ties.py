@@ -1,0 +1,120 @@
+"""Ranks that wait for each other in calls that are not seen: their own times move together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from streams.slow.attribution.growth import Growth
+from streams.slow.attribution.observations import Scene, members_of
+from streams.slow.attribution.records import Float64Array, Int64Array, IterationRecord, columns_of, lost_columns
+from streams.slow.critical_path import TransferKey
+
+TIED, TIED_WHEN_QUIET, TIED_AT_ALL = 0.4, 0.25, 0.15
+"""Ranks whose own times correlate so much wait for each other in calls that are not seen: in all iterations, in quiet
+ones, and in quiet ones with those that have lost calls.
+
+What each of them does behind the last such call stays its own, so that they do not agree wholly.
+"""
+
+ALIKE = 0.1
+"""Whoever waits for a culprit in calls that are not seen loses as much time as that one, but for so much of it."""
+
+MIN_TOGETHER = 8
+"""Iterations in which both ranks have lost nothing, before it can be said that they do not move together."""
+
+
+def tied_ranks(
+    slow: Sequence[IterationRecord],
+    quiet: Sequence[IterationRecord],
+    growth: Growth,
+    chosen: Int64Array,
+    keys: Mapping[TransferKey, int],
+    scene: Scene,
+) -> tuple[int, ...]:
+    """Of the chosen ranks those whose own times move together from one iteration to the next, and have grown alike.
+
+    What all ranks have in common (more bytes, a slower filesystem) is taken off first, and iterations in which a rank
+    has lost calls are left out for it, as long as enough are left.
+
+    And ranks of one host that no call ties to each other, but for one that takes next to no time: a job in which some
+    ranks exchange nothing with others has a dimension of parallelism that is not seen.
+    """
+    if len(chosen) < 2:
+        return ()
+    ranks = growth.ranks
+    # Some ranks are enough to know what all have in common.
+    sample = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), 64)).astype(np.int64))
+    parts = []
+    for records in (slow, quiet):
+        common = _median(_moves(records, ranks[sample]))
+        moves = np.nan_to_num(_moves(records, ranks[chosen]) - common)
+        n_seen = np.maximum((moves != 0).sum(axis=0), 1)
+        parts.append(moves / np.maximum(np.sqrt((moves**2).sum(axis=0) / n_seen), 1.0))
+    together, n_both = _correlation(np.concatenate(parts))
+    when_quiet, n_quiet = _correlation(parts[1])
+    # Where hardly an iteration is whole: nobody waits long while it is quiet, so that lost calls matter little then.
+    lossy, n_lossy = _correlation(np.nan_to_num(_moves(quiet, ranks[chosen], even_lossy=True)))
+    is_tied = (together >= TIED) & ((when_quiet >= TIED_WHEN_QUIET) | (n_quiet < MIN_TOGETHER))
+    is_tied &= (lossy >= TIED_AT_ALL) | (n_lossy < MIN_TOGETHER)
+    is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
+    grown = growth.own[chosen]
+    alike = np.abs(grown[:, None] - grown[None, :]) <= ALIKE * np.maximum(grown[:, None], grown[None, :])
+    is_tied &= alike
+    is_tied |= alike & _are_strangers(ranks[chosen].tolist(), growth, keys, scene, quiet[-1].step_time_s)
+    np.fill_diagonal(is_tied, False)
+    return tuple(ranks[chosen[is_tied.any(axis=1)]].tolist())
+
+
+def _are_strangers(
+    of: Sequence[int], growth: Growth, keys: Mapping[TransferKey, int], scene: Scene, step_time_s: float
+) -> npt.NDArray[np.bool_]:
+    """Which two of some ranks are on one host and in no way tied by calls, shape `(n, n)`."""
+    hosts = [scene.hosts.get(rank) for rank in of]
+    same = np.array([[a == b and a is not None for b in hosts] for a in hosts]) & ~np.eye(len(of), dtype=np.bool_)
+    if not same.any():
+        return same
+    root: dict[int, int] = {}
+
+    def found(rank: int) -> int:
+        while root.setdefault(rank, rank) != rank:
+            root[rank] = root[root[rank]]
+            rank = root[rank]
+        return rank
+
+    for key, number in keys.items():
+        members = members_of(key, scene)
+        is_light = len(members) == len(growth.ranks) and growth.quiet_transfer[number] < 1e7 * step_time_s
+        if len(members) > 1 and growth.quiet_transfer[number] > 0 and not is_light:
+            first = found(members[0])
+            for rank in members[1:]:
+                root[found(rank)] = first
+    roots = np.array([found(rank) for rank in of])
+    strangers: npt.NDArray[np.bool_] = same & (roots[:, None] != roots[None, :])
+    return strangers
+
+
+def _median(moves: Float64Array) -> Float64Array:
+    """Per iteration over the ranks that were seen, shape `(n_iterations, 1)`; 0 where none was."""
+    ordered = np.sort(moves, axis=1)  # NaN goes last
+    n_seen = np.isfinite(moves).sum(axis=1, keepdims=True)
+    return np.nan_to_num(np.take_along_axis(ordered, np.maximum(n_seen - 1, 0) // 2, axis=1))
+
+
+def _moves(records: Sequence[IterationRecord], ranks: Int64Array, *, even_lossy: bool = False) -> Float64Array:
+    """Own times less the mean of each rank, shape `(n_iterations, n_ranks)`; NaN where a rank has lost calls."""
+    own = columns_of(records, "own_ns", ranks)
+    if not even_lossy:
+        own[lost_columns(records, ranks) > 0] = np.nan
+    n_seen = np.isfinite(own).sum(axis=0)
+    moves: Float64Array = own - np.nansum(own, axis=0) / np.maximum(n_seen, 1)
+    return moves
+
+
+def _correlation(moves: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Of each two columns of `(n_iterations, n_ranks)`, where neither is 0, and over how many iterations that is."""
+    seen = (moves != 0).astype(np.float64)
+    spread = np.sqrt((moves**2).T @ seen * (seen.T @ moves**2))
+    return (moves.T @ moves) / np.maximum(spread, 1e-9), seen.T @ seen

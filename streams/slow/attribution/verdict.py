@@ -1,0 +1,38 @@
+"""What is said of slow iterations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pacehound.model.events import Cause
+
+MAX_CULPRITS = 3
+MAX_CULPRIT_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Who made the iterations longer, as far as it can be said.
+
+    `short_of_processors`: ranks that get less of their host's processors than before, among those it is about.
+    """
+
+    kind: Literal["slow", "change"]
+    verdict: Literal["culprit", "suspected", "unknown"]
+    cause: Cause | None
+    culprits: tuple[int, ...] = ()
+    candidates: tuple[int, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    evidence: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    short_of_processors: tuple[int, ...] = ()
+
+
+def most_culprits(n_ranks: int) -> int:
+    """How many ranks may be named at once: more of them share something, or their work.
+
+    >>> most_culprits(2), most_culprits(64)
+    (3, 16)
+    """
+    return max(MAX_CULPRITS, int(MAX_CULPRIT_SHARE * n_ranks))

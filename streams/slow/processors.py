@@ -1,0 +1,156 @@
+"""Which ranks get less of their host's processors than before, from what the scheduler counts of their threads.
+
+Falcon (section 3.2) traced four of six slow computations to other work on the host, by a lower "CPU satisfaction
+rate": of the time in which a job wants a processor, the share in which it has one. Here that comes from the kernel's
+counts, rank by rank, and is asked for only when iterations are longer: it explains a growth, and never finds one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.events import HostVitals
+
+RECENT, OLDER, THINNED = 8, 12, 3
+"""Readings kept of each host, one every five seconds: the last ones, and every third of those before (four minutes)."""
+
+_RAN, _WAITED, _THROTTLED = range(3)
+
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is kept of one reading: `counts` has a row per rank, with what it ran, waited and was throttled, in ns."""
+
+    time_ns: int
+    busy_ns: int
+    stolen_ns: int
+    ranks: tuple[int, ...]
+    counts: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """What a host and its ranks did per second of a stretch of time; arrays have one entry per rank."""
+
+    satisfied: npt.NDArray[np.float64]
+    waited: npt.NDArray[np.float64]
+    throttled: npt.NDArray[np.float64]
+    stolen: float
+
+
+class _Kept:
+    """The readings of one host that are kept."""
+
+    def __init__(self) -> None:
+        self._recent: deque[_Reading] = deque(maxlen=RECENT)
+        self._older: deque[_Reading] = deque(maxlen=OLDER)
+        self._overflown = 0
+
+    def add(self, reading: _Reading) -> None:
+        if len(self._recent) == RECENT:
+            if self._overflown % THINNED == 0:
+                self._older.append(self._recent[0])
+            self._overflown += 1
+        self._recent.append(reading)
+
+    def comparable(self) -> list[_Reading]:
+        """Those of the ranks that are there now, the oldest first."""
+        return [reading for reading in (*self._older, *self._recent) if reading.ranks == self._recent[-1].ranks]
+
+
+class ProcessorBook:
+    """The last readings of each host."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _Kept] = {}
+
+    def on_vitals(self, vitals: HostVitals) -> None:
+        """What a host has read of its processors."""
+        told = sorted(vitals.rank_processors, key=lambda reading: reading.rank)
+        if not told:
+            return
+        host = vitals.processors
+        reading = _Reading(
+            time_ns=vitals.time_ns,
+            busy_ns=host.busy_ns if host else 0,
+            stolen_ns=host.stolen_ns if host else 0,
+            ranks=tuple(one.rank for one in told),
+            counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in told], np.int64),
+        )
+        self._hosts.setdefault(vitals.host, _Kept()).add(reading)
+
+    def shortages(self, ranks: Iterable[int], since_ns: int, min_share: float) -> dict[int, str]:
+        """Those of some ranks that get less of the processors since then, each with a sentence.
+
+        Parameters
+        ----------
+        ranks
+            Who is asked about.
+        since_ns
+            When it is said to have begun. Without two readings before and two since nothing is said.
+        min_share
+            Of each second since then a rank has to lack the processor for so much more than before.
+
+        """
+        asked = frozenset(ranks)
+        found: dict[int, str] = {}
+        for host in sorted(self._hosts):
+            kept = self._hosts[host].comparable()
+            members = kept[-1].ranks
+            if asked.isdisjoint(members):
+                continue
+            before = _rates([reading for reading in kept if reading.time_ns < since_ns])
+            now = _rates([reading for reading in kept if reading.time_ns >= since_ns])
+            if before is None or now is None:
+                continue
+            for place, rank in enumerate(members):
+                sentence = _shortage(rank, place, host, before, now, min_share) if rank in asked else ""
+                if sentence:
+                    found[rank] = sentence
+        return found
+
+
+def _rates(readings: Sequence[_Reading]) -> _Rates | None:
+    """Between the first and the last of some readings; nothing where there are no two, or an agent began anew."""
+    if len(readings) < 2:
+        return None
+    first, last = readings[0], readings[-1]
+    counts = last.counts - first.counts
+    stolen_ns, busy_ns = last.stolen_ns - first.stolen_ns, last.busy_ns - first.busy_ns
+    took_ns = last.time_ns - first.time_ns
+    if took_ns <= 0 or counts.min() < 0 or stolen_ns < 0 or busy_ns < 0:
+        return None
+    wanted_ns = counts[:, _RAN] + counts[:, _WAITED]
+    return _Rates(
+        satisfied=counts[:, _RAN] / np.maximum(wanted_ns, 1),
+        waited=counts[:, _WAITED] / took_ns,
+        throttled=counts[:, _THROTTLED] / took_ns,
+        stolen=stolen_ns / max(busy_ns + stolen_ns, 1),
+    )
+
+
+def _shortage(rank: int, place: int, host: str, before: _Rates, now: _Rates, min_share: float) -> str:
+    """Why a rank lacks a processor, the most certain reason first; nothing where it does not."""
+    if now.throttled[place] - before.throttled[place] >= min_share:
+        return (
+            f"rank {rank} on host {host} uses up the processor quota of its control group: throttled for "
+            f"{now.throttled[place]:.2f} s of each second, {before.throttled[place]:.2f} s before"
+        )
+    if now.stolen - before.stolen >= min_share:
+        return (
+            f"the hypervisor takes {now.stolen:.0%} of the processor time that host {host} wants, "
+            f"{before.stolen:.0%} before"
+        )
+    if now.waited[place] - before.waited[place] >= min_share:
+        return (
+            f"rank {rank} has a processor for {now.satisfied[place]:.0%} of the time in which it wants one, "
+            f"{before.satisfied[place]:.0%} before: other work runs on host {host}"
+        )
+    return ""

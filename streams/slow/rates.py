@@ -1,0 +1,174 @@
+"""Which link of a communicator is slow, from the rates at which single ranks send and receive (CCL-D 4.1.2, S2).
+
+A rate is that of an active transfer. Behind a slow edge `a -> b` of a ring all ranks receive at its pace, for data
+come no faster, while `a` alone takes long to send: what is received names nobody, what is sent names `a`, and the
+edge is named when its successor's receiving agrees. In a tree a rank shares its card between parent and children:
+both ends of a slow edge send more slowly, and ranks are alike only within a layer.
+
+Each rank is held against its own earlier rate: a rank that sends to another host is slower than one that sends to
+its neighbour, and always was. Where no earlier rate is known, ranks of one layer are held against each other, and
+what is found is suspected at most. NaN and zero mean that a rank has no part in the network (NVLink): it is never
+the slowest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.calls import OP_CODE, OPS
+from pacehound.model.rounds import ALGORITHMS, Rounds
+from pacehound.model.topology import ring_edges
+
+Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
+
+RECENT = 64
+OLDER = 32
+THINNED = 8
+"""Of the rounds that leave the recent ones, every eighth is kept for comparison."""
+
+PER_BLOCK = 2
+"""Rounds of a kind that are kept of one block (a second): where many come, the baseline must not be over in no time."""
+
+MIN_ROUNDS = 3
+MAX_KINDS = 16
+"""Kinds of rounds followed per communicator: sizes that never recur have no baseline."""
+
+DROPPED = 0.75
+"""A rank sends slowly at less than this share of its earlier rate, held against the others' share."""
+
+MAX_SHARE = 0.25
+"""Where more ranks than this share have dropped, nobody is singled out (two may always have)."""
+
+_ALL_TO_ALL = OP_CODE["all_to_all"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlowEdges:
+    """Edges that the rates single out; `is_sure` where the ranks' own earlier rates say so."""
+
+    links: tuple[tuple[int, int], ...]
+    is_sure: bool
+    sentences: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Rates of rounds of one kind: time, and rates of all members to send and to receive, shape `(2, n_ranks)`."""
+
+    recent: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    older: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=OLDER))
+    n_gone: int = 0
+
+
+class RateBook:
+    """Recent rates of each communicator, by operation, bytes and algorithm."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[tuple[int, int, int], _Kept]] = {}
+        self._members: dict[str, tuple[int, ...]] = {}
+
+    def add(self, rounds: Rounds) -> None:
+        """Take in rounds; those without rates are passed over."""
+        if rounds.send_rate is None or rounds.recv_rate is None or rounds.is_pair:
+            return
+        self._members[rounds.communicator] = rounds.ranks
+        kinds = self._kept.setdefault(rounds.communicator, {})
+        algorithm = rounds.algorithm if rounds.algorithm is not None else np.zeros(len(rounds), np.int8)
+        times_ns = rounds.times_ns
+        n_kept: dict[tuple[int, int, int], int] = {}
+        for row in np.flatnonzero(np.isfinite(rounds.send_rate).any(axis=1)).tolist():
+            kind = (int(rounds.op[row]), int(rounds.size_bytes[row]), int(algorithm[row]))
+            n_kept[kind] = n_kept.get(kind, 0) + 1
+            if n_kept[kind] > PER_BLOCK or (kind not in kinds and len(kinds) >= MAX_KINDS):
+                continue
+            kept = kinds.setdefault(kind, _Kept())
+            if len(kept.recent) == RECENT:
+                kept.n_gone += 1
+                if kept.n_gone % THINNED == 0:
+                    kept.older.append(kept.recent[0])
+            rates = np.stack([rounds.send_rate[row], rounds.recv_rate[row]]).astype(np.float32)
+            kept.recent.append((int(times_ns[row]), rates))
+
+    def slow_edges(self, communicator: str, since_ns: int) -> SlowEdges | None:
+        """Edges of a communicator over which less has been sent since then; nothing where the rates tell nothing."""
+        members = self._members.get(communicator, ())
+        for (op, _, algorithm), kept in sorted(
+            self._kept.get(communicator, {}).items(), key=lambda item: (-item[0][1], item[0])
+        ):
+            every = [*kept.older, *kept.recent]
+            slow = [rates for time_ns, rates in every if time_ns >= since_ns]
+            quiet = [rates for time_ns, rates in every if time_ns < since_ns]
+            if len(slow) < MIN_ROUNDS:
+                continue
+            is_sure = len(quiet) >= MIN_ROUNDS
+            now = _typical(slow)
+            shares = now / _typical(quiet) if is_sure else _share_of_layer(now, ALGORITHMS[algorithm])
+            found = _edges(members, shares, op, ALGORITHMS[algorithm])
+            if found:
+                sentences = tuple(
+                    f"rank {members[a]} sends at {shares[0, a]:.0%} of "
+                    + ("its earlier rate" if is_sure else "the rate of ranks in its place")
+                    + f" in {OPS[op]}, rank {members[b]} receives at {shares[1, b]:.0%}"
+                    for a, b in found
+                )
+                return SlowEdges(tuple((members[a], members[b]) for a, b in found), is_sure, sentences)
+        return None
+
+
+def _typical(rates: list[Float32Array]) -> Float64Array:
+    """Median of each rank's rates, shape `(2, n_ranks)`; NaN where it has none, or a structural zero."""
+    stacked = np.stack(rates).astype(np.float64)
+    stacked[~(stacked > 0)] = np.nan
+    ordered = np.sort(stacked, axis=0)
+    seen = np.isfinite(stacked).sum(axis=0, keepdims=True)
+    middle = np.take_along_axis(ordered, np.maximum(seen - 1, 0) // 2, axis=0)[0]
+    typical: Float64Array = np.where(seen[0] > 0, middle, np.nan)
+    return typical
+
+
+def _share_of_layer(rates: Float64Array, algorithm: str) -> Float64Array:
+    """Each rank's rates over the median of those with the same part: all of a ring, a layer of a tree."""
+    n_ranks = rates.shape[1]
+    position = np.arange(n_ranks)
+    layer = np.zeros(n_ranks, np.int64)
+    if algorithm == "tree":
+        n_children = (2 * position + 1 < n_ranks).astype(np.int64) + (2 * position + 2 < n_ranks)
+        layer = np.floor(np.log2(position + 1)).astype(np.int64) * 3 + n_children
+    shares = np.full_like(rates, np.nan)
+    for part in np.unique(layer):
+        chosen = layer == part
+        if chosen.sum() < 3:
+            continue  # of two that differ, nobody can say which one is as it should be
+        for row in (0, 1):
+            seen = rates[row][chosen & np.isfinite(rates[row])]
+            if len(seen) >= 3:
+                shares[row, chosen] = rates[row, chosen] / np.median(seen)
+    return shares
+
+
+def _edges(members: tuple[int, ...], shares: Float64Array, op: int, algorithm: str) -> list[tuple[int, int]]:
+    """Positions of the senders and receivers of slow edges."""
+    send, receive = shares
+    seen = np.isfinite(send)
+    if seen.sum() < 2:
+        return []
+    # With two ranks both ends of the one link are slow: there is nobody to hold them against but themselves.
+    usual = min(1.0, float(np.median(send[seen]))) if seen.sum() > 2 else 1.0
+    dropped = seen & (np.nan_to_num(send, nan=np.inf) < DROPPED * usual)
+    n_dropped = int(dropped.sum())
+    if not n_dropped or n_dropped > max(2, int(MAX_SHARE * len(members))):
+        return []
+    positions = tuple(range(len(members)))
+    if algorithm == "tree" or op == _ALL_TO_ALL:
+        of = [(i, j) for i in positions for j in positions[i + 1 :] if dropped[i] and dropped[j]]
+        # Both ends of a slow edge are slow; in a tree only parent and child are ends of one.
+        return [(i, j) for i, j in of if op == _ALL_TO_ALL or (j - 1) // 2 == i]
+    edges = [(a, b) for a, b in ring_edges(positions) if dropped[a] and receive[b] < DROPPED]
+    if len(members) == 2:
+        return edges[:1]
+    return edges

@@ -1,0 +1,325 @@
+"""Slow iterations of one job: when they began, who makes them slow, when they end.
+
+The changepoint detector says *that* the level of the iteration time has changed; `attribution` says *who* did it,
+from what is kept here of every iteration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pacehound.model.events import Changepoint, EarlierRun, Finding, GroupOutlier, Instant, IterationSample
+from streams.level.changepoint import Change
+from streams.level.earlier_runs import planned_by
+from streams.level.step_watch import StepTime, StepWatch
+from streams.slow.attribution.attribute import MIN_ITERATIONS, attribute
+from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.records import Int64Array, IterationRecord
+from streams.slow.attribution.shortages import weighed_by_shortages
+from streams.slow.attribution.verdict import Attribution
+from streams.slow.critical_path import Charges, RoundIndex, Stretch, TransferKey
+
+HISTORY = 300
+"""Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
+
+BASELINE = 100
+THINNED = 8
+SPELL = 1.15
+"""An iteration of an intermittent spell takes at least so many times the median one."""
+
+
+@dataclass(slots=True)
+class _Episode:
+    """The slow stretch that is going on: what it was last said to be, and what it is measured by."""
+
+    said: Finding
+    onset_step: int
+    before_s: float
+    next_look: int
+    found: Attribution
+
+
+class SlowWatch:
+    """Follows the iterations of one job.
+
+    Parameters
+    ----------
+    job, attempt
+        Whose.
+    min_change
+        Relative change below which an abrupt new level is jitter (Falcon 4.2: 0.10).
+
+    """
+
+    def __init__(self, job: str, attempt: int, min_change: float) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._min_change = min_change
+        self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change)
+        self._history: deque[IterationRecord] = deque(maxlen=HISTORY)
+        self._older: deque[IterationRecord] = deque(maxlen=BASELINE)
+        self._seen = 0
+        self._earlier: tuple[EarlierRun, ...] = ()
+        self._episode: _Episode | None = None
+        self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
+        self._ranks: Int64Array = np.zeros(0, np.int64)
+        self.excess_s = 0.0
+
+    @property
+    def median_step_time_s(self) -> float:
+        """Median of the iterations kept; 0 before the first."""
+        return float(np.median([r.step_time_s for r in self._history])) if self._history else 0.0
+
+    @property
+    def ongoing(self) -> dict[str, float]:
+        """The slow stretch that is going on: what it has cost so far in seconds, by the id of its finding."""
+        return {self._episode.said.id: self.excess_s} if self._episode is not None else {}
+
+    def on_history(self, runs: Sequence[EarlierRun]) -> None:
+        """Earlier runs of the job: what they did at the same step was planned, unless a rank stands apart."""
+        self._earlier = tuple(runs)
+
+    def end(self, at: Instant) -> list[Finding]:
+        """What was an iteration is none any more: the slow stretch that goes on cannot be followed further."""
+        if self._episode is None:
+            return []
+        said, self._episode = self._episode.said, None
+        words = "what counts as an iteration has changed: it cannot be followed further"
+        return [replace(said, relief=at, evidence=(*said.evidence, words), version=said.version + 1)]
+
+    def measured(self, previous: IterationSample, sample: IterationSample, index: RoundIndex) -> IterationRecord:
+        """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
+        stretch = Stretch.between((previous.ranks, previous.ends_ns), (sample.ranks, sample.ends_ns))
+        if not np.array_equal(stretch.ranks, self._ranks):
+            self._ranks = stretch.ranks
+        own, transfers = index.own_time(stretch), index.transfers(stretch)
+        for key in transfers.keys:
+            self._numbers.setdefault(key, len(self._numbers))
+        # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
+        n_steps = max(sample.step - previous.step, 1)
+        transfer_ns = np.zeros(len(self._numbers), np.float32)
+        transfer_ns[[self._numbers[key] for key in transfers.keys]] = transfers.total_ns / n_steps
+        lost = index.lost_share(stretch)
+        charges = index.walk(stretch) if index.sees_transfers else Charges({}, {})
+        least = (own.least / n_steps).astype(np.float32)
+        return IterationRecord(
+            step=sample.step,
+            time_ns=sample.time_ns,
+            step_time_s=sample.step_time_s,
+            ranks=self._ranks,
+            charges=charges if n_steps == 1 else charges.shared_by(n_steps),
+            own_ns=least,
+            own_most_ns=least if own.most is own.least else (own.most / n_steps).astype(np.float32),
+            transfer_ns=transfer_ns,
+            n_rounds=round(transfers.n_rounds / n_steps),
+            size_bytes=round(transfers.size_bytes / n_steps),
+            lost_share=lost.astype(np.float32) if lost.any() else None,
+            first_launch_ns=None if index.sees_transfers else index.first_launch_ns(stretch).astype(np.float32),
+            sees_transfers=index.sees_transfers,
+        )
+
+    def on_iteration(
+        self,
+        sample: IterationSample,
+        record: IterationRecord,
+        scene: Scene,
+    ) -> list[Changepoint | GroupOutlier | Finding]:
+        """One finished iteration.
+
+        Parameters
+        ----------
+        sample, record
+            The iteration and what was measured in it.
+        scene
+            What else is known of the job now.
+
+        """
+        self._keep(record)
+        if self._episode is not None:
+            self.excess_s += max(0.0, record.step_time_s - self._episode.before_s)
+        said = self._watch.update(StepTime(step=sample.step, time_ns=sample.time_ns, step_time_s=sample.step_time_s))
+        events: list[Changepoint | GroupOutlier | Finding] = []
+        change = self._watch.last_change
+        if change is not None:
+            events.append(self._changepoint(change))
+            if change.kind == "onset":
+                events += scene.outliers()
+        for finding in said:
+            if finding.kind == "slow":
+                events += self._on_slow(finding, record, scene, change)
+            elif finding.kind == "intermittent":
+                events.append(self._with_spells(finding, scene))
+            else:
+                events.append(finding)
+        if not said and self._episode is not None and record.step >= self._episode.next_look:
+            events += self._look_again(record, scene)
+        return events
+
+    def _keep(self, record: IterationRecord) -> None:
+        """All of the last iterations, and every eighth of those before: a slow drift needs a baseline far back."""
+        if len(self._history) == HISTORY:
+            self._seen += 1
+            if self._seen % THINNED == 0:
+                self._older.append(self._history[0])
+        self._history.append(record)
+
+    def _on_slow(self, finding: Finding, record: IterationRecord, scene: Scene, change: Change | None) -> list[Finding]:
+        episode = self._episode
+        if episode is None:
+            assert change is not None
+            self.excess_s = sum(
+                max(0.0, r.step_time_s - change.before_s) for r in self._history if r.step >= change.step
+            )
+            found = self.attribute(change.step, scene)
+            if found.kind == "change":
+                return [self._accept(finding, found, scene)]
+            runs = planned_by(self._earlier, change.step, math.log(change.after_s / change.before_s))
+            if runs and not found.culprits and not found.links:
+                self._watch.accept()
+                words = f"so did {', '.join(runs)} at the same step: planned"
+                return [replace(finding, kind="planned", evidence=(*finding.evidence, words), unseen=())]
+            said = self._with(finding, found, scene, version=0)
+            self._episode = _Episode(said, change.step, change.before_s, record.step + MIN_ITERATIONS, found)
+            return [said]
+        if change is not None and change.kind == "worse":
+            episode.found = _joined(episode.found, self.attribute(change.step, scene))
+        episode.said = self._with(finding, episode.found, scene, version=episode.said.version + 1)
+        if finding.relief is not None:
+            self._episode = None
+        return [episode.said]
+
+    def _look_again(self, record: IterationRecord, scene: Scene) -> list[Finding]:
+        """More slow iterations are known now: the same question may have a better answer."""
+        episode = self._episode
+        assert episode is not None
+        slow_steps = record.step - episode.onset_step
+        # Where nobody is named yet, the next reading of a network or a device may tell: agents send one in seconds.
+        is_named = bool(episode.found.culprits or episode.found.links)
+        episode.next_look = record.step + (max(MIN_ITERATIONS, slow_steps // 2) if is_named else MIN_ITERATIONS)
+        old = episode.found
+        if slow_steps <= HISTORY - BASELINE:
+            found = self.attribute(episode.onset_step, scene)
+        elif old.short_of_processors or episode.said.onset is None:
+            return []
+        else:
+            # The quiet iterations are being forgotten: the answer would only get worse. Its reason may still come.
+            onset_ns, magnitude = episode.said.onset.time_ns, episode.said.magnitude or 0.0
+            found = weighed_by_shortages(old, record.ranks.tolist(), onset_ns, magnitude, scene)
+        is_same = (found.kind, found.verdict, found.cause, found.culprits, found.links) == (
+            old.kind,
+            old.verdict,
+            old.cause,
+            old.culprits,
+            old.links,
+        )
+        has_its_reason = bool(found.short_of_processors) and not old.short_of_processors
+        # What was seen at first stands: later iterations in which the fault fades do not clear whom it named.
+        if (is_same and not has_its_reason) or ((old.culprits or old.links) and not (found.culprits or found.links)):
+            return []
+        version = episode.said.version + 1
+        if found.kind == "change":
+            accepted = replace(self._accept(episode.said, found, scene), version=version)
+            self._episode = None
+            return [replace(accepted, relief=Instant(step=record.step, time_ns=record.time_ns))]
+        episode.said = self._with(episode.said, found, scene, version=version)
+        episode.found = found  # not before: what the earlier answer said goes with it
+        return [episode.said]
+
+    def _accept(self, finding: Finding, found: Attribution, scene: Scene) -> Finding:
+        """The work has changed: its level is the new baseline, and nobody is called."""
+        self._watch.accept()
+        return replace(self._with(finding, found, scene, version=0), kind="change", lasting=True)
+
+    def _with(self, finding: Finding, found: Attribution, scene: Scene, *, version: int) -> Finding:
+        """The finding with this answer to whose delay it is; what is said of its level stays."""
+        world = self._history[-1].ranks.tolist()
+        levels = tuple(sentence for sentence in finding.evidence if sentence not in found.evidence)
+        if self._episode is not None:
+            levels = tuple(sentence for sentence in levels if sentence not in self._episode.found.evidence)
+        is_big = (finding.magnitude or 0.0) >= self._min_change
+        return replace(
+            finding,
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            candidates=found.candidates,
+            victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
+            links=found.links,
+            pages=found.kind == "slow" and is_big and (finding.lasting or bool(found.culprits)),
+            evidence=(levels[0], *found.evidence, *levels[1:]),
+            unseen=(*found.unseen, *scene.unseen),
+            version=version,
+        )
+
+    def _with_spells(self, finding: Finding, scene: Scene) -> Finding:
+        """Intermittent slowness: the iterations that stand out against all the others."""
+        limit_s = SPELL * self.median_step_time_s
+        slow = [r for r in self._history if r.step_time_s >= limit_s]
+        found = self._attribution(slow, [r for r in self._history if r.step_time_s < limit_s][-BASELINE:], scene)
+        if not found.culprits:
+            return replace(finding, unseen=(*found.unseen, *scene.unseen))
+        world = self._history[-1].ranks.tolist()
+        return replace(
+            finding,
+            verdict=found.verdict,
+            cause=found.cause,
+            culprits=found.culprits,
+            victims=tuple(rank for rank in world if rank not in found.culprits),
+            evidence=(*finding.evidence, *found.evidence),
+            unseen=(*found.unseen, *scene.unseen),
+        )
+
+    def attribute(self, onset_step: int, scene: Scene) -> Attribution:
+        """Compare the iterations since `onset_step` with the quiet ones before it."""
+        slow = [r for r in self._history if r.step >= onset_step][-BASELINE:]
+        quiet = [r for r in (*self._older, *self._history) if r.step < onset_step][-BASELINE:]
+        return self._attribution(_without_spikes(slow), _without_spikes(quiet), scene)
+
+    def _attribution(self, slow: list[IterationRecord], quiet: list[IterationRecord], scene: Scene) -> Attribution:
+        return attribute(slow, quiet, self._numbers, scene)
+
+    def _changepoint(self, change: Change) -> Changepoint:
+        return Changepoint(
+            job=self._job,
+            attempt=self._attempt,
+            series="iteration",
+            at=Instant(step=change.step, time_ns=change.time_ns),
+            detected=Instant(step=change.detected_step, time_ns=change.detected_ns),
+            before_s=change.before_s,
+            after_s=change.after_s,
+            probability=change.probability,
+        )
+
+
+def _joined(before: Attribution, worse: Attribution) -> Attribution:
+    """What is to be said when a slow stretch has become slower still: the second fault may have another reason.
+
+    Of the same class both are named; where the first look named nobody, the second one counts.
+    """
+    if not (worse.culprits or worse.links):
+        return before
+    if not (before.culprits or before.links):
+        return worse
+    if before.cause != worse.cause:
+        return before
+    return replace(
+        before,
+        verdict="culprit" if before.verdict == worse.verdict == "culprit" else "suspected",
+        culprits=tuple(sorted({*before.culprits, *worse.culprits})),
+        links=tuple(sorted({*before.links, *worse.links})),
+        evidence=tuple(dict.fromkeys((*before.evidence, *worse.evidence))),
+        unseen=tuple(dict.fromkeys((*before.unseen, *worse.unseen))),
+    )
+
+
+def _without_spikes(records: list[IterationRecord]) -> list[IterationRecord]:
+    """Leave out the slowest tenth: a single pause must not decide whose level has changed."""
+    if len(records) < 10:
+        return records
+    limit = float(np.quantile([r.step_time_s for r in records], 0.9))
+    return [r for r in records if r.step_time_s <= limit]

@@ -1,0 +1,96 @@
+"""How long the transfers of each communicator take, to compare those that should be equal."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from pacehound.model.calls import OPS, Sees
+from pacehound.model.events import GroupOutlier
+from pacehound.model.rounds import Rounds
+from streams.slow.groups import GroupTransfer, outliers, transfer_times_s
+
+RECENT = 64
+"""Rounds of one kind that a typical transfer is taken from."""
+
+MIN_ROUNDS = 8
+MAX_KINDS = 64
+"""Kinds of rounds followed per communicator; sizes that never recur must not fill the memory."""
+
+_Kind = tuple[str, int, tuple[int, ...]]  # operation, bytes, shape
+
+
+@dataclass(slots=True)
+class _Recent:
+    """The last rounds of one kind, and when the last of them was added (a count of blocks)."""
+
+    times_s: deque[float]
+    added: int = 0
+
+
+class TransferBook:
+    """Recent transfer times by communicator and kind of round: operation, bytes and shape of the communicator.
+
+    The shape is the distances of its ranks. Tensor-parallel groups lie within a host and data-parallel groups of
+    as many ranks across hosts: they are no peers even where they move the same bytes.
+
+    Where more than `MAX_KINDS` sizes come, those make room that have the fewest rounds, the longest unseen first,
+    so that what recurs stays.
+    """
+
+    def __init__(self) -> None:
+        self._recent: dict[str, dict[_Kind, _Recent]] = {}
+        self._added = 0
+
+    def add(self, rounds: Rounds) -> None:
+        """Rounds whose starts and ends were seen; others say nothing about a transfer."""
+        if not (Sees.START in rounds.sees and Sees.END in rounds.sees) or rounds.is_pair or not len(rounds):
+            return
+        self._added += 1
+        shape = tuple(rank - rounds.ranks[0] for rank in rounds.ranks)
+        known = self._recent.setdefault(rounds.communicator, {})
+        for op in np.unique(rounds.op).tolist():
+            of_op = rounds.op == op
+            times_s = transfer_times_s(rounds.start_ns[of_op], rounds.end_ns[of_op], op=OPS[op])
+            is_known = np.isfinite(times_s)
+            sizes, times_s = rounds.size_bytes[of_op][is_known], times_s[is_known]
+            for size_bytes in np.unique(sizes).tolist():
+                kind = (OPS[op], size_bytes, shape)
+                if kind not in known:
+                    if len(known) >= MAX_KINDS:
+                        del known[min(known, key=lambda k: (min(len(known[k].times_s), MIN_ROUNDS), known[k].added))]
+                    known[kind] = _Recent(deque(maxlen=RECENT))
+                known[kind].times_s.extend(times_s[sizes == size_bytes].tolist())
+                known[kind].added = self._added
+
+    def outliers(self, job: str, attempt: int, now_ns: int) -> list[GroupOutlier]:
+        """Communicators above 1.1 x the median of their peers, the worst first (Falcon 4.3)."""
+        groups = [
+            GroupTransfer(
+                group=communicator,
+                kind=kind,
+                transfer_s=statistics.median(recent.times_s),
+                rounds_s=tuple(recent.times_s),
+            )
+            for communicator, kinds in sorted(self._recent.items())
+            for kind, recent in sorted(kinds.items())
+            if len(recent.times_s) >= MIN_ROUNDS
+        ]
+        worst: dict[str, GroupOutlier] = {}
+        for outlier in outliers(groups):
+            worst.setdefault(
+                outlier.group,
+                GroupOutlier(
+                    job=job,
+                    attempt=attempt,
+                    time_ns=now_ns,
+                    communicator=outlier.group,
+                    peers=outlier.peers,
+                    transfer_s=outlier.transfer_s,
+                    median_s=outlier.median_s,
+                ),
+            )
+        return list(worst.values())

@@ -1,0 +1,172 @@
+"""Sampled steps of a job -> what its stragglers cost, window by window."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+
+from pacehound.model.events import WhatIfPrice
+from pacehound.model.finite import unfit_field
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
+from pacehound.model.whatif_result import WhatIf
+from streams.rounds.merge import select
+from streams.whatif import optypes
+from streams.whatif.analysis import Built, analyse, build
+from streams.whatif.live import live_trace
+from streams.whatif.prices import prices
+from streams.whatif.tensor_groups import TensorGroups, tensor_groups
+from streams.whatif.untimed import untimed_reductions
+
+MAX_BLOCKS_OF_ROUNDS = 20_000
+MAX_ROWS = 400_000
+"""Operations held; a window that would take more is looked at with fewer steps."""
+
+
+class PriceWatch:
+    """The operations of one attempt of a job, until there are enough whole steps for an analysis.
+
+    A step is whole when every rank has told of its optimizer, which comes last. Nothing is kept of a job that tells
+    of no operations.
+
+    Parameters
+    ----------
+    window_steps
+        Recorded steps per analysis.
+
+    Attributes
+    ----------
+    refused
+        How many windows have no price.
+    unpriced
+        Why the last window has none; empty where it has one.
+
+    """
+
+    def __init__(self, job: str, attempt: int, window_steps: int) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._window_steps = window_steps
+        self._operations: list[Operations] = []
+        self._ended: dict[int, set[int]] = {}  # by step, the ranks whose step is whole
+        self._rounds: deque[Rounds] = deque(maxlen=MAX_BLOCKS_OF_ROUNDS)
+        self._is_told = False
+        self._after_step = -1
+        self.refused = 0
+        self.unpriced = ""
+
+    def on_rounds(self, rounds: Rounds) -> None:
+        """Closed rounds of a communicator."""
+        if self._is_told and not rounds.is_pair:
+            self._rounds.append(rounds)
+
+    def on_operations(self, event: Operations) -> None:
+        """Operations of some ranks. The rounds of the very first ones are gone already: they only begin it."""
+        if not self._is_told:
+            self._is_told = True
+            self._after_step = int(event.integers("step").max())
+        steps, ranks = event.integers("step"), event.integers("rank")
+        if (steps <= self._after_step).all():
+            return
+        self._operations.append(event)
+        is_last = (event.integers("optype") == optypes.OPTIMIZER) & (steps > self._after_step)
+        for step, rank in zip(steps[is_last].tolist(), ranks[is_last].tolist(), strict=True):
+            self._ended.setdefault(step, set()).add(rank)
+
+    def on_tick(self, now_ns: int, world_size: int) -> list[WhatIfPrice]:
+        """What the windows cost that are full."""
+        found = []
+        while steps := self._full_window(world_size):
+            taken = self._take(steps)
+            rounds = self._take_rounds(taken)
+            price, self.unpriced = self._priced(taken, rounds, now_ns, world_size)
+            if price is None:
+                self.refused += 1
+            else:
+                found.append(price)
+        return found
+
+    def _full_window(self, world_size: int) -> list[int]:
+        """The steps of the next window; none while they are too few."""
+        whole = sorted(step for step, ranks in self._ended.items() if len(ranks) >= world_size > 0)
+        is_large = sum(map(len, self._operations)) > MAX_ROWS
+        is_full = len(whole) >= self._window_steps or (is_large and len(whole) > 1)
+        return whole[: self._window_steps] if is_full else []
+
+    def _priced(
+        self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int
+    ) -> tuple[WhatIfPrice | None, str]:
+        """The price of a window, or why it has none."""
+        try:
+            if why := untimed_reductions(taken, rounds):
+                return None, why
+            price = self._price(taken, rounds, now_ns, world_size)
+        except Exception as error:  # what cannot be priced must not cost the job its findings
+            return None, f"{type(error).__name__}: {error}"
+        unfit = unfit_field(price)
+        return (None, f"{unfit} is no finite number") if unfit else (price, "")
+
+    def _price(self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int) -> WhatIfPrice:
+        groups = tensor_groups(taken, rounds)
+        built = build(live_trace(taken, rounds, f"job {self._job}", groups), Path("live"))
+        return window_price(built, analyse(built), self._job, self._attempt, now_ns, world_size, groups)
+
+    def _take(self, steps: list[int]) -> list[Operations]:
+        """The operations of these steps; those of earlier ones, which are not whole, are dropped."""
+        self._after_step = steps[-1]
+        taken, left = [], []
+        for event in self._operations:
+            of_steps = np.isin(event.integers("step"), steps)
+            later = event.integers("step") > self._after_step
+            taken += _rows(event, of_steps)
+            left += _rows(event, later)
+        self._operations = left
+        self._ended = {step: ranks for step, ranks in self._ended.items() if step > self._after_step}
+        return taken
+
+    def _take_rounds(self, taken: list[Operations]) -> list[Rounds]:
+        last_ns = max(event.time_ns for event in taken)
+        due = [rounds for rounds in self._rounds if len(rounds) and int(rounds.times_ns.min()) <= last_ns]
+        left = [select(rounds, rounds.times_ns > last_ns) for rounds in self._rounds if rounds.time_ns > last_ns]
+        self._rounds = deque(left, maxlen=MAX_BLOCKS_OF_ROUNDS)
+        return due
+
+
+def window_price(
+    built: Built,
+    found: WhatIf,
+    job: str,
+    attempt: int,
+    now_ns: int,
+    world_size: int,
+    groups: TensorGroups,
+) -> WhatIfPrice:
+    """What an analysis of sampled steps says of their cost."""
+    return WhatIfPrice(
+        job=job,
+        attempt=attempt,
+        time_ns=now_ns,
+        first_step=int(found.steps.min()),
+        last_step=int(found.steps.max()),
+        n_steps=len(found.steps),
+        ranks=world_size,
+        recorded_s=float(found.recorded_s.mean()),
+        original_s=float(found.original_s.mean()),
+        ideal_s=float(found.ideal_s.mean()),
+        slowdown=found.slowdown,
+        waste=found.waste,
+        discrepancy=found.discrepancy,
+        fixes=prices(built.job, found, groups),
+        patterns=tuple(pattern.name for pattern in found.patterns),
+    )
+
+
+def _rows(event: Operations, chosen: np.ndarray) -> list[Operations]:
+    if not chosen.any():
+        return []
+    if chosen.all():
+        return [event]
+    rows = event.rows.take(np.flatnonzero(chosen))
+    return [Operations(job=event.job, attempt=event.attempt, host=event.host, rows=rows)]

@@ -1,0 +1,214 @@
+"""Hypothesis strategies for every event of the pipeline."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from pacehound.model import events
+from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
+from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
+from pacehound.model.rounds import Rounds
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+NATURAL = st.integers(0, 2**62)
+RANK = st.integers(0, 2**31 - 1)
+FLOAT = st.floats(allow_nan=False, allow_infinity=False)
+TEXT = st.text(max_size=12)
+
+_PLAIN = {int: INT64, float: FLOAT, str: TEXT}
+for kind, strategy in _PLAIN.items():
+    st.register_type_strategy(kind, strategy)
+
+
+def _columns_of(n, code_or_number):
+    return st.lists(code_or_number, min_size=n, max_size=n)
+
+
+@st.composite
+def call_batches(draw):
+    n = draw(st.integers(0, 8))
+    columns = {"rank": draw(_columns_of(n, RANK)), "seq": draw(_columns_of(n, st.integers(0, 2**63 - 1)))}
+    optional = {
+        "op": st.integers(0, len(OPS) - 1),
+        "dtype": st.integers(0, len(DTYPES) - 1),
+        "redop": st.integers(0, len(REDOPS) - 1),
+        "direction": st.integers(0, len(DIRECTIONS) - 1),
+        "count": INT64,
+        "peer": INT32,
+        "algorithm": TEXT,
+        "protocol": st.sampled_from(["", "ll", "ll128", "simple"]),
+        "channels": st.integers(-(2**15), 2**15 - 1),
+        "launch_ns": INT64,
+        "start_ns": INT64,
+        "end_ns": INT64,
+        "send_count": INT64,
+        "recv_count": INT64,
+        "send_rate": st.floats(),
+        "recv_rate": st.floats(),
+        "stream": INT64,
+        "group": INT64,
+        "captured": st.booleans(),
+    }
+    for name, strategy in optional.items():
+        if draw(st.booleans()):
+            values = draw(_columns_of(n, strategy))
+            columns[name] = np.array(values, dtype=str) if name in ("algorithm", "protocol") and not n else values
+    return CallBatch.from_columns(
+        columns,
+        job=draw(TEXT),
+        attempt=draw(INT32),
+        host=draw(TEXT),
+        communicator=draw(TEXT),
+        source=draw(st.sampled_from(SOURCES)),
+        ordinal=draw(NATURAL),
+        sees=Sees(draw(st.integers(0, 7))),
+        dropped=draw(NATURAL),
+        within_ns=draw(NATURAL),
+    )
+
+
+@st.composite
+def rounds(draw):
+    ranks = tuple(draw(st.lists(RANK, min_size=1, max_size=4, unique=True)))
+    n = draw(st.integers(0, 5))
+
+    def grid():
+        return np.array(draw(_columns_of(n * len(ranks), INT64)), np.int64).reshape(n, len(ranks))
+
+    return Rounds(
+        job=draw(TEXT),
+        attempt=draw(INT32),
+        communicator=draw(TEXT),
+        source=draw(TEXT),
+        sees=Sees(draw(st.integers(0, 7))),
+        is_pair=draw(st.booleans()),
+        ranks=ranks,
+        seq=np.array(draw(_columns_of(n, INT64)), np.int64),
+        op=np.array(draw(_columns_of(n, st.integers(0, len(OPS) - 1))), np.int8),
+        size_bytes=np.array(draw(_columns_of(n, INT64)), np.int64),
+        arrival_ns=grid(),
+        start_ns=grid(),
+        end_ns=grid(),
+        send_rate=draw(st.none() | st.just(np.full((n, len(ranks)), 0.5))),
+        recv_rate=draw(st.none() | st.just(np.full((n, len(ranks)), np.nan))),
+        algorithm=draw(st.none() | st.just(np.ones(n, np.int8))),
+    )
+
+
+@st.composite
+def operations(draw):
+    natural = st.integers(0, 2**31 - 1)
+    columns = {"optype": st.integers(0, len(OPTYPES) - 1), "start_ns": INT64, "end_ns": INT64}
+    columns |= dict.fromkeys(("stage", "chunk", "seq"), st.integers(0, LARGEST_NUMBER - 1))
+    columns["micro_batch"] = st.integers(-1, LARGEST_NUMBER - 1)
+    n = draw(st.integers(1, 5))
+    arrays = [pa.array(draw(_columns_of(n, columns.get(f.name, natural))), f.type) for f in OPERATION_SCHEMA]
+    rows = pa.RecordBatch.from_arrays(arrays, schema=OPERATION_SCHEMA)
+    return Operations(job=draw(TEXT), attempt=draw(INT32), host=draw(TEXT), rows=rows)
+
+
+@st.composite
+def topologies(draw):
+    world_size = draw(st.integers(1, 64))
+    members = draw(st.lists(st.integers(0, world_size - 1), min_size=1, unique=True))
+    n_here = draw(st.integers(0, len(members)))
+    return draw(
+        st.builds(
+            events.Topology,
+            members=st.just(tuple(members)),
+            host_ranks=st.just(tuple(members[:n_here])),
+            world_size=st.just(world_size),
+            timeout_s=st.none() | FLOAT,
+        )
+    )
+
+
+@st.composite
+def markers(draw):
+    rows = draw(st.lists(st.tuples(RANK, st.sampled_from(events.MARKER_NAMES), NATURAL, INT64), max_size=5))
+    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+    return draw(
+        st.builds(
+            events.Markers,
+            ranks=st.just(columns[0]),
+            names=st.just(columns[1]),
+            steps=st.just(columns[2]),
+            times_ns=st.just(columns[3]),
+        )
+    )
+
+
+@st.composite
+def findings(draw):
+    verdict = draw(st.sampled_from(["culprit", "suspected", "unknown"]))
+    named = st.lists(RANK, min_size=1, max_size=3).map(tuple)
+    culprits = st.just(()) if verdict == "unknown" else named
+    return draw(
+        st.builds(
+            events.Finding,
+            verdict=st.just(verdict),
+            culprits=culprits,
+            links=st.lists(st.tuples(RANK, RANK), max_size=2).map(tuple),
+            magnitude=st.none() | FLOAT,
+            relief=st.none() | st.builds(events.Instant),
+            evidence=st.lists(TEXT, max_size=2).map(tuple),
+        )
+    )
+
+
+st.register_type_strategy(CallBatch, call_batches())
+st.register_type_strategy(Rounds, rounds())
+st.register_type_strategy(Operations, operations())
+st.register_type_strategy(events.Topology, topologies())
+st.register_type_strategy(events.Markers, markers())
+st.register_type_strategy(events.Finding, findings())
+
+
+def event_of(kind):
+    """A strategy for one kind of event, with every field of it drawn."""
+    if kind in (CallBatch, Operations, Rounds, events.Topology, events.Markers, events.Finding):
+        return st.from_type(kind)
+    if kind is events.Progress:
+        rate = st.none() | st.floats(0, 1e6)
+        channels = st.builds(events.ChannelTransfers, send_rate=rate, recv_rate=rate, still_since_ns=INT64)
+        open_call = st.builds(events.OpenCall, channels=st.lists(channels, max_size=2).map(tuple))
+        open_calls = st.lists(open_call, max_size=2).map(tuple)
+        rank = st.builds(events.RankProgress, rank=RANK, last_launched=INT64, last_completed=INT64, open=open_calls)
+        return st.builds(
+            kind,
+            ranks=st.lists(rank, max_size=3).map(tuple),
+            announced=st.lists(TEXT, max_size=2).map(tuple),
+            dropped_total=NATURAL,
+            closed=st.booleans(),
+        )
+    if kind is events.HostSample:
+        process = st.builds(events.ProcessState, exit_code=st.none() | INT32, signal=st.none() | INT32, detail=TEXT)
+        return st.builds(kind, processes=st.lists(process, max_size=3).map(tuple), closed_why=TEXT)
+    if kind is events.HostVitals:
+        nic = st.builds(events.NicReading, errors=st.dictionaries(TEXT, NATURAL, max_size=2))
+        gpu = st.builds(events.GpuReading, power_w=FLOAT)
+        return st.builds(
+            kind,
+            gpus=st.lists(gpu, max_size=2).map(tuple),
+            nics=st.lists(nic, max_size=2).map(tuple),
+            sockets=st.lists(st.builds(events.SocketReading), max_size=2).map(tuple),
+            oom_kills=NATURAL,
+            agent=st.none() | st.builds(events.AgentCost, cpu_cores=FLOAT, flush_s=FLOAT),
+        )
+    if kind is events.HostEvidence:
+        stack = st.builds(events.RankStack, frames=st.lists(TEXT, max_size=2).map(tuple), doing=st.just("lock"))
+        return st.builds(
+            kind, stacks=st.lists(stack, max_size=2).map(tuple), kernel_log=st.lists(TEXT, max_size=2).map(tuple)
+        )
+    if kind is events.Incident:
+        return st.builds(
+            kind,
+            closed_ns=st.none() | INT64,
+            closed_why=st.none() | TEXT,
+            findings=st.lists(findings(), max_size=2).map(tuple),
+            cost=st.builds(events.Cost, excess_s=FLOAT, ranks=NATURAL, gpu_hours=FLOAT),
+        )
+    if kind is events.DeadLetter:
+        return st.builds(kind, payload=st.binary(max_size=40), job=TEXT, attempt=INT64)
+    return st.builds(kind)

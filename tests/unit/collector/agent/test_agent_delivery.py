@@ -1,0 +1,209 @@
+"""Delivery: nothing waits for the head node, the backlog is bounded, every loss is counted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from collector.agent.daemon import run as run_agent
+from collector.agent.run_folder import RunFolder
+from pacehound.errors import InvalidInput, InvalidSetting
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import HostSample, Progress, Topology
+from pacehound.settings import Settings
+from tests.fakes.agent_run import MS, AgentRun
+from tests.fakes.courier import promises_hold
+
+
+def busy(run: AgentRun, seconds: int, calls_per_second: int) -> None:
+    ring = run.ring(0, capacity=8192)
+    ring.group([0, 1])
+    seq = 0
+    for _ in range(seconds):
+        for _ in range(calls_per_second):
+            ring.launch(seq, run.now_ns)
+            ring.complete(seq, run.now_ns)
+            seq += 1
+        run.step(1_100)
+
+
+def test_a_head_node_that_was_away_gets_everything_in_order(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.door.is_away = True
+    busy(run, 30, 10)
+    assert run.door.events == []
+    run.end()
+    run.deliver()
+    assert [r["seq"] for r in run.door.rows()] == list(range(300))
+    assert isinstance(run.door.events[0], Topology)
+    assert promises_hold(run.door.events)
+
+
+def test_the_backlog_is_bounded_and_what_was_dropped_is_counted_in_the_data(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path, "agent.max_backlog_bytes=400000")
+    run.door.is_away = True
+    busy(run, 40, 200)
+    assert run.outbox.held_bytes <= 400_000
+    run.door.is_away = False
+    run.flush()
+    run.ring(0, tid=9).launch(40 * 200, run.now_ns)
+    run.flush()
+    run.end()
+    run.deliver()
+    arrived = {r["seq"] for r in run.door.rows()}
+    lost = 40 * 200 + 1 - len(arrived)
+    assert lost > 1000
+    assert run.door.of(Progress)[-1].dropped_total == lost
+    assert sum(batch.dropped for batch in run.door.of(CallBatch)) == lost
+    assert min(arrived) > 0  # the oldest went
+    assert promises_hold(run.door.events)
+    # What explains the data is all there.
+    assert len(run.door.of(Topology)) == 1
+    assert len(run.door.of(HostSample)) >= 40
+
+
+def test_a_kill_while_calls_are_dropped_loses_no_count(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path, "agent.max_backlog_bytes=300000")
+    run.door.is_away = True
+    busy(run, 20, 200)
+    run.kill()
+    ring = run.ring(0, tid=9, capacity=8192)
+    for seq in range(4000, 6000):
+        ring.launch(seq, run.now_ns)
+        ring.complete(seq, run.now_ns)
+    run.flush()
+    run.kill()
+    run.end()
+    run.deliver()
+    arrived = {r["seq"] for r in run.door.rows()}
+    assert run.door.of(Progress)[-1].dropped_total == 6000 - len(arrived) > 0
+
+
+def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arrives(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.door.is_away = True
+    busy(run, 5, 10)
+    _, waiting = run.outbox.take(1 << 30)
+    run.outbox.release()
+    wrong = next(m for m in waiting if isinstance(codec.decode(m)[0], CallBatch))
+    run.door.refuses = {wrong}
+    run.end()
+    run.deliver()
+    assert run.agent.delivery.counts.refused_messages == 1
+    assert len(run.door.rows()) == 40
+    assert wrong not in run.door.messages
+
+
+def test_a_killed_agent_repeats_the_same_bytes(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.courier.loses_answers = True
+    busy(run, 3, 10)
+    first = [m for request in run.door.requests for m in request]
+    run.door.requests.clear()
+    run.kill()
+    run.step(1)
+    again = [m for request in run.door.requests for m in request]
+    assert len(first) >= 3
+    assert again[: len(first)] == first
+
+
+def test_a_damaged_outbox_costs_repetitions_never_rows_or_batch_numbers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = AgentRun(tmp_path)
+    busy(run, 3, 10)
+    run.agent.let_go()
+    run.outbox.close()
+    for path in tmp_path.glob("outbox.sqlite-*"):
+        path.unlink()
+    run.outbox.path.write_bytes(b"damaged" * 1000)
+    with caplog.at_level(logging.WARNING):
+        run.start()
+    assert "damaged" in caplog.text
+    run.end()
+    run.deliver()
+    assert {r["seq"] for r in run.door.rows()} == set(range(30))
+    batches = run.door.of(CallBatch)
+    assert len({b.ordinal for b in batches}) == len(batches)
+
+
+def test_a_state_of_another_build_is_set_aside(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.outbox.save([], b"\xc1 no such state", run.now_ns)
+    run.kill()
+    run.ring(0).group([0, 1])
+    run.flush()
+    assert len(run.door.of(Topology)) == 1
+
+
+def test_two_agents_never_watch_one_folder(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(
+        json.dumps({"job": "j", "host": "h", "clock": {"monotonic_ns": 0, "unix_ns": 0}})
+    )
+    first = RunFolder(tmp_path)
+    first.lock()
+    with pytest.raises(InvalidInput, match=r"the agent with pid \d+ watches"):
+        run_agent(tmp_path, "http://127.0.0.1:1", {}, Settings())
+    first.unlock()
+    second = RunFolder(tmp_path)
+    second.lock()
+    second.unlock()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"job": 1}', '{"job": "j", "host": "h", "clock": 5}'])
+def test_a_folder_without_a_proper_job_is_refused(tmp_path: Path, text: str) -> None:
+    if text:
+        (tmp_path / "job.json").write_text(text)
+    with pytest.raises(InvalidInput, match=r"job\.json"):
+        run_agent(tmp_path, "http://127.0.0.1:1", {}, Settings())
+
+
+def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="no URL"):
+        run_agent(tmp_path, "head:4318", {}, Settings())
+
+
+def test_a_quiet_agent_saves_once_a_second_and_not_more(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.ring(0).group([0, 1])
+    run.flush()
+    saved = []
+    original = run.outbox.save
+    run.outbox.save = lambda *a: (saved.append(run.now_ns), original(*a))[1]  # type: ignore[method-assign, func-returns-value]
+    for _ in range(100):
+        run.step(50)
+    assert len(saved) == 5
+    assert saved[1] - saved[0] == 1_000 * MS
+
+
+def test_rings_of_threads_that_left_are_let_go_and_never_read_again(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    main, thread = run.ring(0, tid=1), run.ring(0, tid=2)
+    main.group([0, 1])
+    thread.launch(0, run.now_ns)
+    thread.complete(0, run.now_ns)
+    thread.leave()
+    run.flush()
+    assert (main.path.name in run.agent._rings.positions, run.agent._rings.finished) == (True, [thread.path.name])
+    thread.path.unlink()
+    run.kill()
+    run.flush()
+    assert [r["seq"] for r in run.door.rows()] == [0]
+    assert run.agent.counts.refused_rings == 0
+
+
+def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.ring(0).group([0, 1])
+    folder = tmp_path / "rings"
+    changed_ns = folder.stat().st_mtime_ns
+    run.step()
+    run.ring(1).group([0, 1])
+    os.utime(folder, ns=(changed_ns, changed_ns))
+    run.step()
+    assert len(run.agent.processes.known) == 2

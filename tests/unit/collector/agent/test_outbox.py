@@ -1,0 +1,169 @@
+"""The outbox: what is saved comes back byte for byte, what does not fit is dropped in order and counted."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector.agent.outbox import RETRY_FILE_NS, Kind, Lost, Outbox, Outgoing
+
+
+def message(kind: Kind, name: str, *, stream: str = "c", calls: int = 0, size: int = 10) -> Outgoing:
+    return Outgoing(kind=kind, stream=stream, calls=calls, payload=name.encode().ljust(size, b"."))
+
+
+def names(outbox: Outbox) -> list[str]:
+    return [payload.decode().rstrip(".") for payload in outbox.take(1 << 30)[1]]
+
+
+def test_messages_and_state_come_back_in_order_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "o.sqlite"
+    outbox = Outbox(path, 1000)
+    outbox.save([message("calls", "a"), message("progress", "b")], b"one", 0)
+    outbox.save([message("calls", "c")], b"two", 0)
+    last, taken = outbox.take(10)
+    assert taken == [b"a........."]
+    outbox.acknowledge(last)
+    outbox.close()
+    again = Outbox(path, 1000)
+    assert (names(again), again.state, again.held_bytes) == (["b", "c"], b"two", 20)
+    last, _ = again.take(1000)
+    again.acknowledge(last)
+    again.save([message("calls", "d")], b"three", 0)
+    again.close()
+    assert names(Outbox(path, 1000)) == ["d"]
+
+
+def test_a_number_is_never_used_twice(tmp_path: Path) -> None:
+    """An answer to an old request must not acknowledge a new message."""
+    path = tmp_path / "o.sqlite"
+    outbox = Outbox(path, 1000)
+    outbox.save([message("calls", "a")], b"", 0)
+    first, _ = outbox.take(100)
+    outbox.acknowledge(first)
+    outbox.close()
+    outbox = Outbox(path, 1000)
+    outbox.save([message("calls", "b")], b"", 0)
+    assert outbox.take(100)[0] > first
+
+
+def test_room_is_made_of_stale_progress_then_of_the_oldest_calls(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "o.sqlite", 100)
+    outbox.save(
+        [
+            message("keep", "topology"),
+            message("calls", "calls-0", calls=5, stream="x"),
+            message("progress", "p0", stream="x"),
+            message("host", "host"),
+            message("calls", "calls-1", calls=7, stream="y"),
+            message("progress", "p1", stream="x"),
+            message("calls", "calls-2", calls=9, stream="x"),
+            message("markers", "markers"),
+            message("keep", "closing", stream="x"),
+        ],
+        b"",
+        0,
+    )
+    assert outbox.make_room(10) == {}
+    assert outbox.make_room(20) == {}
+    assert "p0" not in names(outbox)
+    outbox.release()
+    assert outbox.make_room(30) == {"x": Lost(5)}
+    # The promise of x that stood behind the dropped calls went too; the next one tells the truth.
+    assert names(outbox) == ["topology", "host", "calls-1", "calls-2", "markers", "closing"]
+    outbox.release()
+    assert outbox.make_room(80) == {"y": Lost(7), "x": Lost(9)}
+    assert names(outbox) == ["topology", "closing"]
+    outbox.release()
+    outbox.make_room(1000)
+    assert names(outbox) == ["topology", "closing"]
+
+
+def test_what_is_on_its_way_is_not_dropped(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "o.sqlite", 30)
+    outbox.save([message("calls", f"calls-{i}", calls=1) for i in range(3)], b"", 0)
+    last, _ = outbox.take(10)
+    assert outbox.make_room(20) == {"c": Lost(2)}
+    outbox.acknowledge(last)
+    assert len(outbox) == 0
+
+
+def test_a_drop_reaches_the_file_only_with_the_state_that_counts_it(tmp_path: Path) -> None:
+    path = tmp_path / "o.sqlite"
+    outbox = Outbox(path, 10)
+    outbox.save([message("calls", "a", calls=3)], b"before", 0)
+    assert outbox.make_room(10) == {"c": Lost(3)}
+    outbox.close()  # killed here
+    again = Outbox(path, 10)
+    assert (names(again), again.state) == (["a"], b"before")
+    again.release()
+    again.make_room(10)
+    again.save([message("calls", "b")], b"after", 0)
+    again.close()
+    last_one = Outbox(path, 10)
+    assert (names(last_one), last_one.state) == (["b"], b"after")
+
+
+def test_a_full_disk_means_memory_and_a_new_file_once_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "o.sqlite"
+    outbox = Outbox(path, 1 << 20)
+    outbox.save([message("calls", "a")], b"one", 0)
+    assert outbox._file is not None
+    outbox._file.execute("PRAGMA max_page_count=10")  # SQLite's own "disk full"
+    outbox.save([message("calls", "b", size=200_000)], b"two", 5)
+    assert not outbox.is_saved
+    assert "full" in outbox.counts.last_file_error
+    assert names(outbox) == ["a", "b"]
+    outbox.save([message("calls", "c")], b"three", 6)
+    # An agent that started now must not go on from the state that was saved last: more has been sent since.
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(path.read_bytes())
+    assert Outbox(copy, 1 << 20).was_damaged
+    assert not outbox.is_saved
+    outbox.save([message("calls", "d")], b"four", 5 + RETRY_FILE_NS)
+    assert outbox.is_saved
+    outbox.close()
+    again = Outbox(path, 1 << 20)
+    assert (names(again), again.state) == (["a", "b", "c", "d"], b"four")
+
+
+@pytest.mark.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_file_is_set_aside_and_a_new_one_begun(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "o.sqlite"
+    path.write_bytes(content)
+    outbox = Outbox(path, 1000)
+    assert outbox.was_damaged
+    assert outbox.state is None
+    outbox.save([message("calls", "a")], b"one", 0)
+    assert outbox.is_saved
+    outbox.close()
+    assert names(Outbox(path, 1000)) == ["a"]
+    assert (tmp_path / "o.sqlite.damaged").read_bytes() == content
+
+
+def test_a_file_of_another_version_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "o.sqlite"
+    file = sqlite3.connect(path)
+    file.execute("PRAGMA user_version=9")
+    file.close()
+    assert Outbox(path, 1000).was_damaged
+
+
+@settings(max_examples=40, deadline=None)
+@given(content=st.binary(min_size=1, max_size=400), offset=st.integers(0, 12_000))
+def test_any_damage_is_read_or_set_aside(tmp_path_factory: pytest.TempPathFactory, content: bytes, offset: int) -> None:
+    path = tmp_path_factory.mktemp("outbox") / "o.sqlite"
+    outbox = Outbox(path, 1000)
+    outbox.save([message("calls", "a")], b"one", 0)
+    outbox.close()
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+    again = Outbox(path, 1000)
+    again.save([message("calls", "b")], b"two", 1 << 40)
+    assert names(again)[-1] == "b"
+    again.close()

@@ -1,0 +1,107 @@
+"""An agent that takes too much of its host flushes less often, says so, and goes back when it is quiet again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collector.agent.own_cost import OwnCost, resident_bytes
+from pacehound.model.calls import CallBatch
+from pacehound.model.events import HostSample, Progress
+from tests.fakes.agent_run import MS, AgentRun
+
+SECOND_NS = 1_000_000_000
+
+
+def after(cores: list[float], **settings: float) -> tuple[list[float], list[bool], list[str]]:
+    """How often it flushes after each window in which it took so many cores, if it spares rows, and what it says."""
+    cost = OwnCost(**({"flush_s": 1.0, "longest_flush_s": 2.5, "budget_cores": 0.2} | settings))
+    cost.look(0, 0)
+    flush_s, spares, said, cpu_ns = [], [], [], 0
+    for number, share in enumerate(cores):
+        cpu_ns += round(share * 10 * SECOND_NS)
+        said.append(cost.look((number + 1) * 10 * SECOND_NS, cpu_ns))
+        flush_s.append(cost.flush_s)
+        spares.append(cost.spares_rows)
+        assert cost.cpu_cores == pytest.approx(share)
+    return flush_s, spares, said
+
+
+def test_it_slows_down_above_the_budget_and_back_far_below_it():
+    flush_s, spares, said = after([0.1, 0.3, 0.3, 0.15, 0.04, 0.04, 0.04])
+    assert flush_s == [1.0, 2.0, 2.5, 2.5, 1.25, 1.0, 1.0]
+    assert [bool(sentence) for sentence in said] == [False, True, True, False, False, False, False]
+    assert not any(spares)
+
+
+def test_it_spares_rows_only_where_longer_flushes_do_not_suffice_and_stops_that_first():
+    flush_s, spares, said = after([0.3, 0.3, 0.3, 0.3, 0.15, 0.04, 0.04, 0.04])
+    assert spares == [False, False, True, True, True, False, False, False]
+    assert flush_s == [2.0, 2.5, 2.5, 2.5, 2.5, 2.5, 1.25, 1.0]
+    assert [bool(sentence) for sentence in said] == [True, True, True, False, False, False, False, False]
+
+
+def test_it_is_never_quicker_than_asked_nor_slower_than_a_host_may_be_silent():
+    assert after([0.0, 0.9, 0.9], flush_s=8.0)[0] == [8.0, 8.0, 8.0]
+
+
+def test_an_agent_above_its_budget_says_less_often_where_its_host_stands(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path)
+    run.ring(0).group([0])
+
+    def samples(n_seconds: int, cores: float) -> int:
+        before = len(run.door.of(HostSample))
+        for _ in range(20 * n_seconds):
+            run.cpu_ns += round(cores * 50 * MS)
+            run.step(50)
+        return len(run.door.of(HostSample)) - before
+
+    cheap = samples(20, 0.1)
+    samples(25, 0.5)
+    assert samples(20, 0.1) <= cheap // 2
+    samples(25, 0.0)
+    assert samples(20, 0.0) == pytest.approx(cheap, abs=1)
+
+
+def test_an_agent_above_its_budget_sends_one_row_for_a_round_and_its_reader_has_them_all(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path, "agent.flush_s=2.5")
+    rings = [run.ring(rank, capacity=4_096) for rank in range(4)]
+    for ring in rings:
+        ring.group([0, 1, 2, 3])
+    seq = 0
+
+    def work(n_seconds: int, cores: float) -> int:
+        """Each rank makes a hundred calls a second, alike to within 20 us; the bytes that this takes."""
+        nonlocal seq
+        before = sum(map(len, run.door.messages))
+        for _ in range(20 * n_seconds):
+            run.cpu_ns += round(cores * 50 * MS)
+            for number in range(5):
+                launch_ns = run.now_ns + number * 8 * MS
+                for rank, ring in enumerate(rings):
+                    late_ns = 1_000 * (7 * seq + 5 * rank) % 20_000
+                    ring.launch(seq, launch_ns + late_ns)
+                    ring.complete(seq, launch_ns + 40_000)
+                seq += 1
+            run.step(50)
+        return sum(map(len, run.door.messages)) - before
+
+    full = work(10, 0.1)
+    work(15, 0.5)
+    assert work(10, 0.1) < full / 2
+    work(25, 0.0)
+    assert work(10, 0.0) > 0.8 * full
+    run.end()
+    run.step(1_000)
+    run.step(1_000)
+    rows = run.door.rows()
+    assert sorted((row["rank"], row["seq"]) for row in rows) == [(rank, n) for rank in range(4) for n in range(seq)]
+    assert sum(batch.dropped for batch in run.door.of(CallBatch)) == 0
+    last = run.door.of(Progress)[-1]
+    assert [(p.last_launched, p.last_completed) for p in last.ranks] == [(seq - 1, seq - 1)] * 4
+    assert max(batch.within_ns for batch in run.door.of(CallBatch)) <= 20_000
+
+
+def test_memory_is_what_the_kernel_says():
+    assert 10 << 20 < resident_bytes() < 16 << 30

@@ -1,0 +1,91 @@
+"""`pacehound run --nccl profiler` sets NCCL's plugin, leaves a plugin of the user alone, and doctor says what works."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pacehound import cli
+from pacehound.cli import doctor_checks
+from pacehound.instrument import profiler, shim
+
+LIBRARY = Path("/cache") / profiler.NAME
+
+
+def test_the_plugin_is_put_where_nccl_looks() -> None:
+    once = profiler.preloaded({"A": "b"}, LIBRARY)
+    assert once == {"A": "b", "NCCL_PROFILER_PLUGIN": str(LIBRARY)}
+    assert profiler.preloaded(once, Path("/other") / profiler.NAME)["NCCL_PROFILER_PLUGIN"] == f"/other/{profiler.NAME}"
+
+
+def test_a_plugin_of_the_users_is_left_alone_and_the_job_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiler, "build", lambda: LIBRARY)
+    monkeypatch.setenv("NCCL_PROFILER_PLUGIN", "inspector")
+    started = tmp_path / "started"
+    command = ["run", "--nccl", "profiler", "--store", str(tmp_path / "s"), "--", "touch", str(started)]
+    answer = CliRunner().invoke(cli.pacehound, command)
+    assert answer.exit_code == 1
+    assert "NCCL_PROFILER_PLUGIN=inspector is set" in answer.stderr
+    assert "--nccl shim" in answer.stderr
+    assert not started.exists()
+
+
+def test_shim_and_plugin_are_not_loaded_together(tmp_path: Path) -> None:
+    """Both tell of every call, on communicators of their own: each would double the other's job."""
+    shim_library = Path("/cache") / shim.NAME
+    with pytest.raises(ValueError, match="both would tell of every call"):
+        profiler.preloaded(shim.preloaded({"LD_PRELOAD": "/a.so"}, shim_library), LIBRARY)
+    with pytest.raises(ValueError, match="both would tell of every call"):
+        shim.preloaded(profiler.preloaded({}, LIBRARY), shim_library)
+    assert shim.preloaded({"NCCL_PROFILER_PLUGIN": "inspector"}, shim_library)["NCCL_PROFILER_PLUGIN"] == "inspector"
+    started = tmp_path / "started"
+    command = ["run", "--nccl", "shim", "--nccl", "profiler", "--store", str(tmp_path / "s"), "--"]
+    answer = CliRunner().invoke(cli.pacehound, [*command, "touch", str(started)])
+    assert answer.exit_code == 2
+    assert "--nccl shim and --nccl profiler would both tell of every call: choose one" in answer.stderr
+    assert not started.exists()
+
+
+def test_doctor_says_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NCCL_PROFILER_PLUGIN", raising=False)
+    monkeypatch.setattr(profiler, "find", lambda: None)
+    monkeypatch.setattr(shim, "find", lambda: None)
+    monkeypatch.setattr(shim, "compiler", lambda: None)
+    check = doctor_checks.check_profiler()
+    assert (check.result, check.fix) == ("limited", "install gcc or clang")
+    monkeypatch.setattr(shim, "compiler", lambda: "/usr/bin/cc")
+    assert doctor_checks.check_profiler().result == "ok"
+    monkeypatch.setattr(profiler, "find", lambda: LIBRARY)
+    monkeypatch.setattr(profiler, "installed_nccl", lambda: 23102)
+    monkeypatch.setattr(profiler, "refusal", lambda library, version: f"slow with {version}")
+    check = doctor_checks.check_profiler()
+    assert (check.result, check.detail) == (
+        "limited",
+        "NCCL 2.31.2, which is installed here, is refused: slow with 23102",
+    )
+    monkeypatch.setattr(profiler, "refusal", lambda library, version: None)
+    assert "works with NCCL 2.31.2" in doctor_checks.check_profiler().detail
+    monkeypatch.setenv("NCCL_PROFILER_PLUGIN", "inspector")
+    assert "one plugin only" in doctor_checks.check_profiler().detail
+
+
+def test_the_version_of_the_installed_package_is_read_as_nccl_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name.endswith("cu12"):
+            return "2.28.9"
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert profiler.installed_nccl() == 22809
+
+
+@pytest.mark.skipif(shim.compiler() is None, reason="no C compiler")
+def test_the_plugin_itself_says_which_versions_it_refuses() -> None:
+    library = profiler.build()
+    assert profiler.refusal(library, 23007) is None
+    assert "NVIDIA/nccl#2355" in (profiler.refusal(library, 23102) or "")

@@ -1,0 +1,77 @@
+"""What must not get past the codec, at little cost: each kind of poison is refused for what is wrong with it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from events import call_batch
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+from poison import Poison, every_poison
+
+from pacehound.errors import MalformedMessage, RejectedMessage
+from pacehound.model import codec, topics
+from pacehound.model.arrow_body import is_compressed
+
+POISONS = {
+    f"{topic.name}: {poison.name}": poison
+    for topic in (topics.CALLS, topics.HOSTS, topics.INCIDENTS)
+    for poison in every_poison(topic)
+}
+
+
+@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
+def test_every_poison_is_refused_for_its_reason(poison: Poison) -> None:
+    with pytest.raises(RejectedMessage) as error:
+        codec.decode(poison.payload)
+    assert type(error.value).__name__ == poison.error
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("brackets in brackets", "RecursionError"),
+        ("columns that unpack to more than they are", "compressed"),
+        ("columns of nulls", "2147483647 rows"),
+        ("more records than anybody sends", "100001 log records"),
+        ("a world of millions of ranks", "world of 4294968 ranks"),
+        ("a communicator without members", "has no members"),
+        ("a name too long for a key", "5000 characters"),
+        ("a time that is no 64-bit integer", "no 64-bit integer"),
+    ],
+)
+def test_small_messages_that_would_become_large_are_refused_before_they_do(name: str, why: str) -> None:
+    with pytest.raises(RejectedMessage, match=why):
+        codec.decode(POISONS[f"calls: {name}"].payload)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("values", [[0] * 10_000, ["one name"] * 10_000], ids=["numbers", "names"])
+def test_compressed_columns_and_dictionaries_are_seen_and_plain_ones_with_the_same_bytes_are_not(
+    compression: str, values: list[object]
+) -> None:
+    def body(column: pa.Array, options: pa.ipc.IpcWriteOptions) -> bytes:
+        rows = pa.record_batch({"n": column})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+            writer.write_batch(rows)
+        found: bytes = sink.getvalue().to_pybytes()
+        return found
+
+    column = pa.array(values)
+    column = column.dictionary_encode() if column.type == pa.string() else column
+    packed, plain = pa.ipc.IpcWriteOptions(compression=compression), pa.ipc.IpcWriteOptions()
+    assert is_compressed(body(column, packed))
+    assert not is_compressed(body(column, plain))
+    looks_packed = pa.array([b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"])
+    assert not is_compressed(body(looks_packed, plain))
+    assert not is_compressed(body(looks_packed.dictionary_encode(), plain))
+
+
+@pytest.mark.parametrize("cut_at", range(0, 400, 7))
+def test_a_stream_that_is_cut_or_turned_over_is_no_columns_whatever_it_looks_like(cut_at: int) -> None:
+    data = LogsData.FromString(codec.encode(call_batch()))
+    record = data.resource_logs[0].scope_logs[0].log_records[0]
+    body = record.body.bytes_value
+    record.body.bytes_value = body[:cut_at] + bytes(255 - byte for byte in body[cut_at:]) + b"\x28\xb5\x2f\xfd"
+    with pytest.raises(MalformedMessage):
+        codec.decode(data.SerializeToString())

@@ -1,0 +1,239 @@
+"""What goes into a head comes out once, in order, and nothing is lost silently."""
+
+from __future__ import annotations
+
+import pytest
+from head_parts import MemoryStore, an_incident, parts, sample, topology
+
+from pacehound.bus.recording import Recording, RecordingWriter
+from pacehound.clock import ManualClock
+from pacehound.errors import BusFull, MalformedMessage
+from pacehound.model import codec
+from pacehound.model.events import DeadLetter, Decision, Incident, Progress, Tick, Topology
+from pacehound.runtime import metric_names
+from pacehound.runtime.head.known_topology import Introductions
+from pacehound.runtime.head.node import Head
+from pacehound.runtime.head.workers import STORED, StoreWorker
+from pacehound.settings import Settings
+
+
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
+@pytest.fixture
+def head(store):
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(2_000))
+    head.start()
+    yield head
+    head.stop()
+
+
+def test_a_stopped_rank_becomes_an_incident_with_a_decision(head, store):
+    receipt = head.ingest(codec.encode(sample(stopped=(2,))))
+    assert (receipt.accepted, receipt.rejected) == (1, 0)
+    assert head.settle(5.0)
+    (incident,) = head.incidents()
+    assert incident.findings[0].culprits == (2,)
+    assert [d.action for d in head.decisions()] == ["resume_rank"]
+
+
+def test_one_bad_record_goes_to_the_dead_letters_and_the_good_ones_do_not(head, store):
+    bad = codec.encode(sample()).replace(b"pacehound.host", b"pacehound.hose")
+    receipt = head.ingest(codec.encode(topology()) + bad + codec.encode(sample()))
+    assert (receipt.accepted, receipt.rejected) == (2, 1)
+    assert "pacehound.hose" in receipt.reason
+    assert head.settle(5.0)
+    (letter,) = [event for event in store.events() if isinstance(event, DeadLetter)]
+    assert letter.error == "UnknownSchema"
+    assert b"pacehound.hose" in letter.payload
+    assert head.telemetry.value(metric_names.RECORDS_REJECTED, error="UnknownSchema") == 1
+
+
+def test_bytes_that_are_no_otlp_are_refused_and_kept(head, store):
+    with pytest.raises(MalformedMessage):
+        head.ingest(b"\xff\xff nonsense")
+    assert head.settle(5.0)
+    assert [e.payload for e in store.events() if isinstance(e, DeadLetter)] == [b"\xff\xff nonsense"]
+
+
+def test_what_only_a_head_concludes_is_not_taken_from_outside(head, store):
+    receipt = head.ingest(codec.encode(an_incident()))
+    assert (receipt.accepted, receipt.rejected) == (0, 1)
+    assert head.settle(5.0)
+    assert head.incidents() == []
+
+
+def test_topology_is_on_its_own_topic_too(head, store):
+    head.ingest(codec.encode(topology()))
+    assert head.settle(5.0)
+    topics = sorted(m.topic for m in store.messages if isinstance(codec.decode(m.value)[0], Topology))
+    assert topics == ["calls", "topology"]
+
+
+def test_what_the_pipeline_refuses_or_trips_over_is_a_dead_letter_and_it_goes_on(head, store):
+    head.publish([sample(job="refuse"), sample(job="explode"), sample(stopped=(1,))])
+    assert head.settle(5.0)
+    letters = [event for event in store.events() if isinstance(event, DeadLetter)]
+    assert sorted(letter.error for letter in letters) == ["InvalidEvent", "RuntimeError"]
+    assert len(head.incidents()) == 1
+    assert head.telemetry.value(metric_names.PIPELINE_FAILURES) == 1
+
+
+def test_a_full_bus_takes_all_of_a_request_or_nothing():
+    small = Head(settings=Settings(), parts=parts(), clock=ManualClock(0), bus_max_bytes=3_000)
+    body = codec.encode(sample(stopped=tuple(range(6))))
+    while small.bus.held_bytes + 2 * len(body) <= 0.75 * 3_000:
+        small.ingest(body + body)
+    before = small.bus.position
+    with pytest.raises(BusFull):
+        small.ingest(body + body)
+    assert small.bus.position == before
+    assert small.telemetry.value(metric_names.BUS_FULL) == 1
+
+
+def test_incidents_of_a_former_head_are_closed_at_the_start():
+    store = MemoryStore([an_incident(), an_incident(id="i2", state="closed", closed_ns=1)])
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(5_000))
+    head.start()
+    assert head.settle(5.0)
+    written = [event for event in store.events() if isinstance(event, Incident)]
+    assert [(i.id, i.state, i.closed_why) for i in written] == [("i1", "closed", "watching was interrupted")]
+    assert head.stop()
+    assert store.closed
+
+
+def test_incidents_still_open_when_a_head_ends_are_closed_by_it(store):
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(5_000))
+    head.start()
+    head.publish([sample(stopped=(1,))])
+    assert head.stop()
+    (incident,) = store.incidents()
+    assert (incident.state, incident.closed_why) == ("closed", "watching was interrupted")
+
+
+def test_alerts_that_fail_are_counted_and_hold_nothing_up(store):
+    def alert(incident):
+        raise RuntimeError("webhook is down")
+
+    head = Head(settings=Settings(), parts=parts(store, alert), clock=ManualClock(0))
+    head.start()
+    head.publish([sample(stopped=(1,))])
+    assert head.settle(5.0)
+    assert len(head.incidents()) == 1
+    assert head.telemetry.value(metric_names.ALERT_FAILURES) == 1
+    head.stop()
+
+
+def test_a_silent_stream_gets_a_tick_in_the_log_and_in_the_recording(store, tmp_path):
+    clock = ManualClock(0)
+    path = tmp_path / "run.rec"
+    subject = parts(store)
+    head = Head(settings=Settings(), parts=subject, clock=clock, recording=RecordingWriter(path))
+    head.publish([topology()])
+    head._pipeline_worker.deal_with(head._pipeline_worker.consumer.poll(16))
+    clock.advance_s(20.0)
+    for _ in range(3):
+        head._pipeline_worker.deal_with(head._pipeline_worker.consumer.poll(16))
+    assert [type(event) for event in subject.pipeline.seen] == [Topology, Tick]
+    head._pipeline_worker.finish()
+    recorded = [codec.decode(message.value)[0] for message in Recording(path)]
+    assert recorded == subject.pipeline.seen
+
+
+def test_a_store_that_fails_for_a_while_loses_nothing(store):
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+    store.fail_times = 2
+    worker = StoreWorker(head.bus, store, head.telemetry, tries=3, first_pause_s=0.0)
+    head.publish([sample()])
+    worker.stop()
+    worker.deal_with(worker.consumer.poll(10))
+    assert len(store.messages) == 1
+    assert head.telemetry.value(metric_names.STORE_DROPPED) == 0
+
+
+def test_one_message_that_the_store_cannot_take_costs_only_itself_and_is_counted(store):
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+    store.poison = b"poisoned-job"
+    worker = StoreWorker(head.bus, store, head.telemetry, tries=2, first_pause_s=0.0)
+    head.publish([sample(), sample(job="poisoned-job"), sample()])
+    worker.stop()
+    worker.deal_with(worker.consumer.poll(10))
+    assert len(store.messages) == 2
+    assert head.telemetry.value(metric_names.STORE_DROPPED) == 1
+
+
+def test_decisions_are_made_for_each_version_of_an_incident(head):
+    head.publish([sample(stopped=(1,)), sample(closed=True, why="job ended")])
+    assert head.settle(5.0)
+    assert [d.incident_version for d in head.decisions()] == [0, 1]
+    assert all(isinstance(d, Decision) and not d.taken for d in head.decisions())
+
+
+def test_rounds_stay_in_the_process():
+    assert "rounds" not in [topic.name for topic in STORED]
+
+
+def test_a_head_started_again_knows_the_communicators_of_jobs_that_go_on(tmp_path):
+    """Its first message repeats the introduction; a job that closed, or never speaks again, is not opened."""
+    path = tmp_path / "topology.rec"
+    first = Introductions(path)
+    for job in ("goes-on", "closed", "silent"):
+        event = topology(job=job)
+        first.note(event, codec.encode(event))
+    closing = sample(job="closed", closed=True, why="job ended")
+    first.note(closing, codec.encode(closing))
+    # kill -9: nothing is closed
+
+    subject = parts()
+    head = Head(settings=Settings(), parts=subject, clock=ManualClock(0), introductions=Introductions(path))
+    head.start()
+    for job in ("goes-on", "closed"):
+        head.publish([progress(job), progress(job)])
+    assert head.settle(5.0)
+    seen = [(type(event).__name__, event.job) for event in subject.pipeline.seen]
+    assert seen == [
+        ("Topology", "goes-on"),
+        ("Progress", "goes-on"),
+        ("Progress", "goes-on"),
+        ("Progress", "closed"),
+        ("Progress", "closed"),
+    ]
+    head.stop()
+
+
+def test_introductions_survive_a_torn_file(tmp_path):
+    path = tmp_path / "topology.rec"
+    first = Introductions(path)
+    event = topology()
+    first.note(event, codec.encode(event))
+    first.close()
+    path.write_bytes(path.read_bytes() + b"torn")
+    assert Introductions(path).missing_before(progress("j")) == codec.encode(event)
+    path.write_bytes(b"no recording at all")
+    assert Introductions(path).missing_before(progress("j")) is None
+
+
+def progress(job):
+    return Progress(job=job, attempt=0, time_ns=10, host="h", communicator="c", ranks=())
+
+
+def test_a_fault_around_the_pipeline_is_counted_and_the_watching_goes_on(store):
+    """A thread that died silently would look like health."""
+    subject = parts(store)
+    head = Head(settings=Settings(), parts=subject, clock=ManualClock(0))
+    subject.pipeline.streams = lambda: 1 / 0
+    head.start()
+    head.publish([sample(stopped=(1,))])
+    assert head.settle(5.0)
+    assert len(head.incidents()) == 1
+    assert head.telemetry.value(metric_names.WORKER_FAILURES, worker="pipeline") >= 1
+    subject.pipeline.streams = dict
+    head.stop()
+
+
+def test_a_head_that_is_not_running_has_not_settled(store):
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+    head.publish([sample()])
+    assert not head.settle(0.0)

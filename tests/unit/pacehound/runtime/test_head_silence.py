@@ -1,0 +1,90 @@
+"""Ticks are for silence alone: never early, never while somebody catches up, one per period."""
+
+from head_parts import open_stream
+
+from pacehound.runtime.silence import Silence
+
+OPEN = {"c": open_stream("j")}
+
+
+def silence(grace_s=0.0):
+    return Silence(started_s=0.0, silent_after_s=5.0, every_s=1.0, grace_s=grace_s)
+
+
+def test_a_stream_is_due_only_once_it_was_silent_for_longer_than_lateness():
+    subject = silence()
+    subject.heard("c", "j", "h", lag_s=0.0, now_s=10.0)
+    assert subject.due(OPEN, 15.0) == []
+    assert subject.due(OPEN, 15.1) == ["c"]
+
+
+def test_a_silent_stream_gets_one_tick_per_period_until_it_is_heard_again():
+    subject = silence()
+    subject.heard("c", "j", "h", lag_s=0.0, now_s=0.0)
+    ticked = [now / 10 for now in range(60, 90) if subject.due(OPEN, now / 10)]
+    assert ticked == [6.0, 7.0, 8.0]
+    subject.heard("c", "j", "h", lag_s=0.0, now_s=9.0)
+    assert subject.due(OPEN, 10.0) == []
+
+
+def test_one_silent_host_is_enough_however_much_the_others_talk():
+    subject = silence()
+    streams = {"c": open_stream("j", "a", "b")}
+    subject.heard("c", "j", "b", lag_s=0.0, now_s=0.0)
+    for now_s in range(10):
+        subject.heard("c", "j", "a", lag_s=0.0, now_s=float(now_s))
+    assert subject.due(streams, 9.0) == ["c"]
+
+
+def test_a_host_that_has_not_introduced_itself_is_waited_for_as_long():
+    subject = silence()
+    streams = {"c": open_stream("j", "a", is_complete=False)}
+    assert subject.due(streams, 0.0) == []
+    subject.heard("c", "j", "a", lag_s=0.0, now_s=5.5)
+    assert subject.due(streams, 5.6) == ["c"]
+
+
+def test_a_head_that_has_just_started_ticks_nobody():
+    subject = silence(grace_s=10.0)
+    subject.heard("c", "j", "h", lag_s=0.0, now_s=1.0)
+    assert subject.due(OPEN, 9.9) == []
+    assert subject.due(OPEN, 10.0) == ["c"]
+
+
+def test_while_a_job_catches_up_its_quiet_streams_are_queued_and_not_silent():
+    """One stream arrives a minute late; the other one of the job gets no tick, that of another job does."""
+    subject = silence()
+    streams = {"behind": open_stream("j"), "quiet": open_stream("j"), "other": open_stream("k")}
+    for name, stream in streams.items():
+        subject.heard(name, stream.job, "h", lag_s=0.0, now_s=0.0)
+    subject.heard("behind", "j", "h", lag_s=60.0, now_s=9.0)
+    assert subject.due(streams, 10.0) == ["other"]
+    assert "quiet" in subject.due(streams, 15.0)
+
+
+def test_a_host_whose_clock_is_wrong_is_not_for_ever_behind():
+    subject = silence()
+    streams = {"talks": open_stream("j", "skewed"), "quiet": open_stream("j")}
+    subject.heard("quiet", "j", "h", lag_s=0.0, now_s=0.0)
+    for now_s in range(10):
+        subject.heard("talks", "j", "skewed", lag_s=3600.0, now_s=float(now_s))
+    assert subject.due(streams, 9.0) == ["quiet"]
+
+
+def test_a_stream_never_heard_counts_from_when_it_was_first_seen_open():
+    subject = silence()
+    assert subject.due(OPEN, 100.0) == []
+    assert subject.due(OPEN, 105.5) == ["c"]
+
+
+def test_state_is_bounded_by_the_open_streams():
+    subject = silence()
+    for number in range(1000):
+        subject.heard(f"c{number}", f"j{number}", "h", lag_s=0.0, now_s=0.0)
+        subject.heard(f"c{number}", f"j{number}", "h", lag_s=99.0, now_s=0.0)
+    for now_s in (60.0, 61.0):
+        subject.due({}, now_s)
+    assert not subject._heard_s
+    assert not subject._ticked_s
+    assert not subject._least_lag_s
+    assert not subject._behind_until_s

@@ -1,0 +1,163 @@
+"""The first rank that leaves in disorder: whose fault it is that it does."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from pacehound.model.events import Finding, HostSample, OpenCall, ProcessState, Progress, RankProgress, Topology
+from pacehound.settings import HangSettings
+from streams.hang.exits import SETTLE_NS, ExitWatch
+from streams.hang.hang_watch import HangWatch
+from streams.hang.root_cause import RootCause
+
+SECOND_NS = 1_000_000_000
+WORLD = (0, 1, 2, 3)
+
+
+def sample(time_ns: int, **left: int) -> HostSample:
+    """All ranks of a host; `rank2=1` left with that exit code, `rank2=-9` by that signal."""
+    processes = []
+    for rank in WORLD:
+        status = left.get(f"rank{rank}")
+        processes.append(
+            ProcessState(
+                rank=rank,
+                pid=100 + rank,
+                state="running" if status is None else "exited",
+                since_ns=0 if status is None else time_ns,
+                exit_code=status if status is not None and status >= 0 else None,
+                signal=-status if status is not None and status < 0 else None,
+            )
+        )
+    return HostSample(job="j", attempt=0, time_ns=time_ns, host="h", processes=tuple(processes))
+
+
+def verdict(held_up: RootCause | None, **left: int) -> Finding:
+    """What is said when these ranks leave together at second 10."""
+    watch = ExitWatch("j", 0)
+    watch.on_host(sample(10 * SECOND_NS, **left))
+    (finding,) = watch.on_tick(
+        10 * SECOND_NS + SETTLE_NS, 5, is_hung=False, disagreement=lambda until_ns: None, standstill=lambda: held_up
+    )
+    return finding
+
+
+def test_who_leaves_with_an_error_is_suspected_where_nothing_held_the_job_up() -> None:
+    finding = verdict(None, rank1=1)
+    assert (finding.verdict, finding.cause, finding.culprits) == ("suspected", None, (1,))
+
+
+def test_of_ranks_whose_calls_time_out_the_first_to_leave_is_not_guilty() -> None:
+    held_up = RootCause(verdict="culprit", cause="H2", culprits=(2,))
+    finding = verdict(held_up, rank1=1)
+    assert (finding.verdict, finding.cause, finding.culprits) == ("culprit", "H2", (2,))
+
+
+def test_who_was_waited_for_and_then_fails_is_the_culprit() -> None:
+    held_up = RootCause(verdict="suspected", cause="H1", culprits=(2,))
+    finding = verdict(held_up, rank2=1)
+    assert (finding.verdict, finding.cause, finding.culprits) == ("culprit", "H1", (2,))
+
+
+def test_where_it_is_not_known_who_held_the_job_up_nobody_is_named() -> None:
+    held_up = RootCause(verdict="unknown", cause="H3", candidates=WORLD)
+    finding = verdict(held_up, rank1=1)
+    assert (finding.verdict, finding.culprits, finding.candidates) == ("unknown", (), WORLD)
+
+
+def test_a_signal_that_strikes_one_process_needs_no_other_explanation() -> None:
+    held_up = RootCause(verdict="suspected", cause="H1", culprits=(2,))
+    finding = verdict(held_up, rank1=-signal.SIGKILL)
+    assert (finding.verdict, finding.culprits) == ("culprit", (1,))
+
+
+class Job:
+    """A hang watch over four ranks on one communicator."""
+
+    def __init__(self) -> None:
+        self.watch = HangWatch("j", 0, HangSettings(suspect_after_s=30.0))
+        self.watch.on_topology(
+            Topology(
+                job="j",
+                attempt=0,
+                time_ns=0,
+                host="h",
+                communicator="c",
+                name="world",
+                is_world=True,
+                members=WORLD,
+                host_ranks=WORLD,
+                world_size=len(WORLD),
+            )
+        )
+
+    def progress(
+        self, second: int, launched_ns: dict[int, int], completed: int = 6, gave_up: tuple[int, ...] = ()
+    ) -> None:
+        """Ranks wait in call 7 since a time, of some it has failed; the others have completed `completed`."""
+        ranks = tuple(
+            RankProgress(
+                rank=rank,
+                last_launched=7 if rank in launched_ns or rank in gave_up else completed,
+                last_completed=7 if rank in gave_up else completed,
+                open=(OpenCall(seq=7, op="all_reduce", count=8, dtype="float32", launch_ns=launched_ns[rank]),)
+                if rank in launched_ns
+                else (),
+            )
+            for rank in WORLD
+        )
+        self.watch.on_progress(
+            Progress(job="j", attempt=0, time_ns=second * SECOND_NS, host="h", communicator="c", ranks=ranks), 5
+        )
+
+    def tick(self, second: int) -> None:
+        assert not self.watch.on_tick(
+            second * SECOND_NS, step=5, step_time_s=0.05, is_setup=False, planned=False, unseen=()
+        )
+
+
+@pytest.fixture
+def stuck() -> Job:
+    """Rank 2 has not come for four seconds: far too short to be called a hang."""
+    job = Job()
+    job.progress(1, {})
+    job.tick(1)
+    for second in (2, 3, 4, 5):
+        job.progress(second, {0: SECOND_NS, 1: SECOND_NS, 3: SECOND_NS})
+        job.tick(second)
+    return job
+
+
+def test_who_held_the_job_up_is_known_before_it_is_a_hang(stuck: Job) -> None:
+    found = stuck.watch.standstill()
+    assert found is not None
+    assert (found.cause, found.culprits) == ("H1", (2,))
+
+
+def test_what_is_known_of_a_standstill_outlasts_the_ranks_that_leave(stuck: Job) -> None:
+    """Their calls are given up with them: what is left then would accuse whoever leaves last."""
+    stuck.watch.on_host(sample(5 * SECOND_NS, rank0=1))
+    for second in (6, 7):
+        stuck.progress(second, {1: SECOND_NS})
+        stuck.tick(second)
+    found = stuck.watch.standstill()
+    assert found is not None
+    assert found.culprits == (2,)
+
+
+def test_whose_call_has_timed_out_and_who_leaves_for_it_is_not_the_one_who_held_the_job_up(stuck: Job) -> None:
+    """Between the two it is in no call and its peers still wait: it looks as if it had not entered."""
+    for second in (6, 7, 8):
+        stuck.progress(second, {1: SECOND_NS, 3: SECOND_NS}, gave_up=(0,))
+        stuck.tick(second)
+    stuck.watch.on_host(sample(8 * SECOND_NS, rank0=1))
+    found = stuck.watch.standstill()
+    assert found is not None
+    assert found.culprits == (2,)
+
+
+def test_a_standstill_is_over_when_its_ranks_go_on(stuck: Job) -> None:
+    stuck.progress(6, {}, completed=7)
+    assert stuck.watch.standstill() is None

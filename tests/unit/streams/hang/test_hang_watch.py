@@ -1,0 +1,69 @@
+"""When a standstill is said to be a hang: what was told before the last iteration ended is out of date."""
+
+from __future__ import annotations
+
+import pytest
+
+from pacehound.model.events import Finding, OpenCall, Progress, RankProgress, Topology
+from pacehound.settings import HangSettings
+from streams.hang.hang_watch import HangWatch
+
+S = 1_000_000_000
+
+
+def watch() -> HangWatch:
+    made = HangWatch("j", 0, HangSettings(suspect_after_s=2.0))
+    made.on_topology(
+        Topology(
+            job="j",
+            attempt=0,
+            time_ns=0,
+            host="h",
+            communicator="world",
+            name="world",
+            is_world=True,
+            members=(0, 1),
+            host_ranks=(0, 1),
+            world_size=2,
+        )
+    )
+    made.on_progress(progress(11 * S // 10), 10)
+    return made
+
+
+def progress(time_ns: int) -> Progress:
+    """Rank 1 has been in its first call since the first second, rank 0 has not entered it."""
+    call = OpenCall(seq=0, op="all_reduce", count=4, dtype="float32", launch_ns=S)
+    return Progress(
+        job="j",
+        attempt=0,
+        time_ns=time_ns,
+        host="h",
+        communicator="world",
+        ranks=(
+            RankProgress(rank=0, last_launched=-1, last_completed=-1, open=()),
+            RankProgress(rank=1, last_launched=0, last_completed=-1, open=(call,)),
+        ),
+    )
+
+
+def said(made: HangWatch, now_ns: int, finished_ns: int) -> list[Finding]:
+    return made.on_tick(
+        now_ns, step=10, step_time_s=0.05, is_setup=False, planned=False, unseen=(), finished_ns=finished_ns
+    )
+
+
+@pytest.mark.parametrize(("finished_ns", "is_hung"), [(0, True), (3 * S, True), (39 * S // 10, False)])
+def test_a_call_that_was_told_before_an_iteration_ended_does_not_hang(finished_ns: int, is_hung: bool) -> None:
+    made = watch()
+    made.on_progress(progress(32 * S // 10), 10)
+    assert bool(said(made, 4 * S, finished_ns)) is is_hung
+
+
+def test_it_hangs_once_it_is_told_again() -> None:
+    made = watch()
+    made.on_progress(progress(32 * S // 10), 10)
+    assert not said(made, 4 * S, 39 * S // 10)
+    made.on_progress(progress(42 * S // 10), 10)
+    (found,) = said(made, 5 * S, 39 * S // 10)
+    assert found.kind == "hang"

@@ -1,0 +1,602 @@
+"""Whose fault a hang is, from positions alone: every shape of waiting, and what evidence does to a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pacehound.model.calls import Sees
+from pacehound.model.codes import OPS
+from pacehound.model.events import (
+    CallSignature,
+    ChannelTransfers,
+    GpuReading,
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    OpenCall,
+    PairProgress,
+    ProcessState,
+    Progress,
+    RankProgress,
+    RankStack,
+    Topology,
+)
+from pacehound.model.rounds import Rounds
+from streams.hang.divergence import LastIterations
+from streams.hang.host_reports import Witnesses
+from streams.hang.rank_progress import Standings
+from streams.hang.root_cause import HangScene, RootCause, root_cause
+from streams.hang.wait_graph import launch_graph, wait_graph
+
+GROUPS = {"world": (0, 1, 2, 3), "left": (0, 1), "right": (2, 3), "even": (0, 2)}
+
+
+@dataclass
+class Stage:
+    """A job of four ranks, as a test describes it."""
+
+    world_size: int = 4
+    groups: dict[str, tuple[int, ...]] = field(default_factory=lambda: dict(GROUPS))
+    standings: Standings = field(default_factory=Standings)
+    witnesses: Witnesses = field(default_factory=Witnesses)
+    mismatches: dict[tuple[str, int], dict[int, CallSignature]] = field(default_factory=dict)
+    iterations: LastIterations | None = None
+    frozen_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, members in self.groups.items():
+            self.standings.on_topology(
+                Topology(
+                    job="j",
+                    attempt=0,
+                    time_ns=0,
+                    host="h",
+                    communicator=name,
+                    name=name,
+                    is_world=name == "world",
+                    members=members,
+                    host_ranks=members,
+                    world_size=self.world_size,
+                )
+            )
+        self.witnesses.host_of = {rank: f"h{rank}" for rank in range(self.world_size)}
+
+    def at(self, group: str, rank: int, *opened: OpenCall, launched: int = -1, completed: int = -1, **more) -> None:
+        """Where a rank is on a communicator; what is open has been launched."""
+        collective = [call.seq for call in opened if call.direction == "none"]
+        pairs = more.pop("pairs", ())
+        progress = RankProgress(
+            rank=rank,
+            last_launched=max([launched, completed, *collective]),
+            last_completed=completed,
+            open=opened,
+            pairs=pairs,
+        )
+        self.standings.on_progress(
+            Progress(job="j", attempt=0, time_ns=1_000, host=f"h{rank}", communicator=group, ranks=(progress,), **more)
+        )
+
+    def cause(self) -> RootCause:
+        graph = wait_graph(self.standings, 0, unheard=self.witnesses.unheard())
+        return root_cause(
+            HangScene(
+                graph=graph,
+                standings=self.standings,
+                witnesses=self.witnesses,
+                mismatches=self.mismatches,
+                iterations=self.iterations,
+                frozen_ns=self.frozen_ns,
+            )
+        )
+
+
+def call(seq: int, op: str = "all_reduce", *, ns: int = 1, count: int = 8, **more) -> OpenCall:
+    return OpenCall(seq=seq, op=op, count=count, dtype="float32", launch_ns=ns, **more)
+
+
+def all_but_one_in(stage: Stage, missing: int, seq: int = 7) -> None:
+    for rank in stage.groups["world"]:
+        if rank == missing:
+            stage.at("world", rank, completed=seq - 1)
+        else:
+            stage.at("world", rank, call(seq), completed=seq - 1)
+
+
+def process(stage: Stage, rank: int, state: str, **more) -> None:
+    stage.witnesses.on_sample(
+        HostSample(
+            job="j",
+            attempt=0,
+            time_ns=0,
+            host=f"h{rank}",
+            processes=(ProcessState(**{"rank": rank, "pid": 1, "state": state, "since_ns": 0} | more),),
+        )
+    )
+
+
+def stack(stage: Stage, rank: int, doing: str, libraries: tuple[str, ...] = ()) -> None:
+    found = RankStack(rank=rank, pid=1, taken_by="proc", frames=("f",), doing=doing, libraries=libraries)
+    stage.witnesses.on_evidence(
+        HostEvidence(job="j", attempt=0, time_ns=0, host=f"h{rank}", reason="test", stacks=(found,))
+    )
+
+
+def test_the_first_progress_does_not_say_who_the_members_are():
+    """It may come before the topology, and name but the ranks that had joined by then (seen in a real gloo job)."""
+    standings = Standings()
+    first = RankProgress(rank=3, last_launched=-1, last_completed=-1)
+    standings.on_progress(Progress(job="j", attempt=0, time_ns=1, host="h", communicator="right", ranks=(first,)))
+    stage = Stage(standings=standings)
+    stage.at("right", 3, launched=6, completed=6)
+    stage.at("right", 2, call(7), completed=6)
+    graph = wait_graph(stage.standings, 0)
+    assert (graph.standing, graph.absent) == ((2,), (3,))
+
+
+def test_a_rank_that_did_not_come_is_suspected_and_no_more_without_evidence():
+    stage = Stage()
+    all_but_one_in(stage, 2)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (2,))
+
+
+@pytest.mark.parametrize("state", ["stopped", "exited"])
+def test_a_halted_process_that_did_not_come_is_the_culprit(state):
+    stage = Stage()
+    all_but_one_in(stage, 2)
+    process(stage, 2, state)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("culprit", "H1", (2,))
+
+
+@pytest.mark.parametrize("state", ["stopped", "exited"])
+def test_whoever_is_stopped_or_leaves_once_the_hang_was_said_is_not_guilty_of_it(state):
+    stage = Stage(frozen_ns=500)
+    all_but_one_in(stage, 2)
+    process(stage, 0, state, since_ns=900)
+    assert (stage.cause().verdict, stage.cause().culprits) == ("suspected", (2,))
+
+
+@pytest.mark.parametrize(
+    ("doing", "verdict"),
+    [("data_loading", "culprit"), ("storage", "culprit"), ("computing", "culprit"), ("lock", "suspected")],
+)
+def test_a_stack_outside_of_calls_makes_the_difference(doing, verdict):
+    stage = Stage()
+    all_but_one_in(stage, 2)
+    stack(stage, 2, doing)
+    stack(stage, 0, "in_call")
+    assert (stage.cause().verdict, stage.cause().culprits) == (verdict, (2,))
+
+
+def test_a_rank_in_a_call_that_nobody_sees_is_not_named():
+    stage = Stage()
+    all_but_one_in(stage, 2)
+    stack(stage, 2, "in_call", libraries=("libnvshmem",))
+    found = stage.cause()
+    assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), (2,))
+    assert any("libnvshmem" in words for words in found.unseen)
+
+
+def test_a_rank_that_may_wait_in_a_replayed_graph_is_not_named():
+    stage = Stage()
+    all_but_one_in(stage, 2)
+    stage.at("right", 2, captured_total=12)
+    found = stage.cause()
+    assert (found.verdict, found.culprits, found.candidates) == ("unknown", (), (2,))
+
+
+def test_two_ranks_that_did_not_come_are_both_named_and_their_victims_are_not():
+    stage = Stage(world_size=6, groups={"a": (0, 1), "b": (2, 3), "ab": (0, 2, 4, 5)})
+    stage.at("a", 0, call(3))  # waits for 1
+    stage.at("b", 2, call(5))  # waits for 3
+    stage.at("ab", 4, call(9))  # waits for 0 and 2, which wait themselves
+    stage.at("ab", 5, call(9))
+    assert stage.cause().culprits == (1, 3)
+
+
+def test_the_wait_is_followed_through_other_communicators_to_where_it_began():
+    stage = Stage()
+    stage.at("even", 0, call(4))  # for 2
+    stage.at("right", 2, call(6))  # for 3, which stands nowhere
+    stage.at("left", 1, call(8))  # for 0
+    found = stage.cause()
+    assert (found.culprits, found.candidates) == ((3,), ())
+
+
+def test_a_device_that_does_not_finish_what_its_peers_have_finished_is_the_culprit():
+    stage = Stage()
+    stage.at("left", 0, call(10), call(11), completed=9)
+    stage.at("left", 1, completed=12)  # a later one too: rank 0 must have done 10
+    stage.at("world", 1, call(3, ns=5), completed=2)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("culprit", "H3", (0,))
+
+
+def test_without_a_later_completed_call_a_rank_behind_is_suspected_for_a_link_may_have_died():
+    stage = Stage()
+    stage.at("left", 0, call(10), completed=9)
+    stage.at("left", 1, completed=10)
+    assert (stage.cause().verdict, stage.cause().culprits) == ("suspected", (0,))
+
+
+def test_the_root_of_a_broadcast_that_has_left_accuses_nobody():
+    stage = Stage()
+    stage.at("world", 0, completed=5)
+    for rank in (1, 2, 3):
+        stage.at("world", rank, call(5, "broadcast", peer=0), completed=4)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("unknown", "H3", ())
+
+
+def test_all_have_entered_and_nobody_is_named():
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, call(7), completed=6)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits, found.candidates) == ("unknown", "H3", (), (0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(("begun", "named"), [((True, False, True, True), (1,)), ((True,) * 4, ()), ((None,) * 4, ())])
+def test_a_device_that_has_not_begun_what_the_others_have_is_suspected(begun, named):
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, call(7, has_started=begun[rank]), completed=6)
+    found = stage.cause()
+    assert (found.culprits, found.verdict) == (named, "suspected" if named else "unknown")
+
+
+def test_two_ranks_in_a_call_that_does_not_move_have_one_link_between_them():
+    stage = Stage()
+    stage.at("left", 0, call(7), completed=6)
+    stage.at("left", 1, call(7), completed=6)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits, found.links) == ("suspected", "H3", (), ((0, 1),))
+
+
+def test_the_counts_of_a_ring_point_to_the_edge_that_does_not_move():
+    stage = Stage()
+    # 1 -> 2 is dead: 1 has sent least, 2 has received least, and each rank further on could still pass something on.
+    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
+        stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="ring"), completed=6)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 2),))
+
+
+def channels(*left, total=12):
+    """By channel, what is left to be sent and received; `None` where a rank has no part in it."""
+    return tuple(
+        ChannelTransfers(
+            channel=number,
+            send_count=-1 if to_send is None else total - to_send,
+            recv_count=-1 if to_receive is None else total - to_receive,
+            send_total=-1 if to_send is None else total,
+            recv_total=-1 if to_receive is None else total,
+            send_rate=0.0,
+            recv_rate=0.0,
+            still_since_ns=2 * 10**9,
+        )
+        for number, (to_send, to_receive) in enumerate(left)
+    )
+
+
+def stuck_inside(*by_rank, **fields):
+    stage = Stage()
+    for rank, told in enumerate(by_rank):
+        fields_of_rank = {"algorithm": "ring", **fields, "channels": told}
+        stage.at("world", rank, call(7, **fields_of_rank), completed=6)
+    return stage.cause()
+
+
+DONE, ABSENT = (0, 0), (None, None)
+
+
+def test_the_edge_with_most_left_on_a_channel_does_not_move():
+    # Channel 0 is done everywhere; on channel 1 the edge 1 -> 2 is dead.
+    left = [(4, 3), (7, 4), (6, 7), (5, 6)]
+    found = stuck_inside(*(channels(DONE, one) for one in left))
+    assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 2),))
+    words = "on channel 1 (modulo 8) rank 1 has sent 5 of 12 chunks: more is left to it, and to rank 2 to receive"
+    assert any(words in sentence and "nothing has moved there since" in sentence for sentence in found.evidence)
+
+
+def test_a_ring_that_leaves_its_hosts_at_two_ranks_is_compared_between_those():
+    # Hosts are {0, 1} and {2, 3}: channel 0 crosses from 1 to 3 and from 3 to 1, channel 1 from 0 to 2 and from 2 to 0.
+    left = [channels(ABSENT, (5, 6)), channels(DONE), channels(ABSENT, (6, 5)), channels(DONE)]
+    found = stuck_inside(*left, send_count=20, recv_count=20)
+    assert found.links == ((2, 0),)
+
+
+def test_channels_that_are_added_up_do_not_make_a_rank_the_least():
+    # Rank 0 sends on one channel where the others send on two, of which one has finished.
+    left = [channels((2, 2), total=12), *(channels((n, n + 1), total=24) for n in (3, 5))]
+    left.append(channels((4, 3), total=24))
+    assert stuck_inside(*left).links == ()  # rank 2 has most of both: that is no edge
+    left[3] = channels((4, 7), total=24)
+    assert stuck_inside(*left).links == ((2, 3),)
+
+
+def test_what_reaches_the_sender_inside_of_its_host_is_said_to_be_unseen():
+    found = stuck_inside(*(channels(one) for one in [(7, None), (None, 7), (3, None), (None, 3)]))
+    assert found.links == ((0, 1),)
+    assert any("inside of its host is not counted" in sentence for sentence in found.evidence)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        [[(7, 7)]] * 4,  # all alike
+        [[DONE]] * 4,
+        [[(7, 7)], [(3, 3)], [(2, 2)], [(1, 1)]],  # one rank, no edge
+        [[(7, 3), DONE], [(3, 7), (7, 3)], [(3, 3), (3, 7)], [(3, 3), (3, 3)]],  # two edges
+        [[(7, None)], [(None, 7)], [ABSENT], [ABSENT]],  # nothing to compare it with
+    ],
+)
+def test_channels_that_single_out_no_edge_name_none(left):
+    assert stuck_inside(*(channels(*one) for one in left)).links == ()
+
+
+def test_counts_of_an_algorithm_whose_edges_are_not_known_point_nowhere():
+    stage = Stage()
+    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
+        stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="nvls_tree"), completed=6)
+    assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
+
+
+def test_counts_that_agree_point_nowhere():
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, call(7, send_count=5, recv_count=5, algorithm="ring"), completed=6)
+    assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
+
+
+def test_a_tree_is_compared_within_a_layer():
+    stage = Stage(world_size=7, groups={"world": tuple(range(7))})
+    # The root moves least of all by its place; rank 5 less than the other leaves, and its parent starves with it.
+    for rank, moved in enumerate([0, 6, 4, 3, 3, 1, 3]):
+        stage.at("world", rank, call(7, send_count=moved, recv_count=moved, algorithm="tree"), completed=6)
+    assert stage.cause().links == ((5, 2),)
+
+
+def test_a_pair_that_is_stuck_on_both_sides_is_a_link():
+    stage = Stage()
+    stage.at(
+        "world",
+        1,
+        call(4, "send", peer=3, direction="send"),
+        pairs=(PairProgress(peer=3, direction="send", last_launched=4),),
+    )
+    stage.at(
+        "world",
+        3,
+        call(4, "recv", peer=1, direction="recv"),
+        pairs=(PairProgress(peer=1, direction="recv", last_launched=4),),
+    )
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 3),))
+
+
+def test_a_receiver_waits_for_a_sender_that_has_not_come():
+    stage = Stage()
+    stage.at("world", 3, call(4, "recv", peer=1, direction="recv"))
+    for rank in (0, 2):
+        stage.at("world", rank, call(7), completed=6)
+    assert (stage.cause().cause, stage.cause().culprits) == ("H1", (1,))
+
+
+def test_a_rank_that_has_stopped_behind_a_send_it_does_not_wait_for_is_found():
+    stage = Stage()
+    # 2 has posted a send to 3 and gone on; 3 waits for 2 in the world's call, which 2 has not entered.
+    stage.at("world", 2, call(0, "send", peer=3, direction="send"), completed=6)
+    for rank in (0, 1, 3):
+        stage.at("world", rank, call(7, ns=3), completed=6)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (2,))
+
+
+def opposite_orders(stage: Stage, astray: tuple[int, ...]) -> None:
+    """Everybody calls `world` then `twin`; who went astray the other way round."""
+    for rank in range(4):
+        stage.at("twin" if rank in astray else "world", rank, call(7, ns=100 + rank), completed=6)
+
+
+def twins() -> Stage:
+    return Stage(groups={"world": (0, 1, 2, 3), "twin": (0, 1, 2, 3)})
+
+
+def test_groups_called_in_opposite_order_suspect_the_minority():
+    stage = twins()
+    opposite_orders(stage, (1,))
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H2", (1,))
+
+
+def test_without_a_majority_all_who_wait_for_each_other_are_candidates():
+    stage = twins()
+    opposite_orders(stage, (1, 2))
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.candidates) == ("unknown", "H2", (0, 1, 2, 3))
+
+
+def history(order: dict[int, tuple[str, ...]], ops: dict[str, tuple[int, int]] | None = None) -> LastIterations:
+    """One iteration (times 10 to 50) in which every rank entered its communicators in an order; now is after 50."""
+    blocks = []
+    for name in ("world", "twin"):
+        arrival = np.array([[10 + 10 * order[rank].index(name) for rank in range(4)]])
+        op, size = (ops or {}).get(name, (OPS.index("all_reduce"), 32))
+        blocks.append(
+            Rounds(
+                job="j",
+                attempt=0,
+                communicator=name,
+                source="c10d",
+                sees=Sees.ALL,
+                ranks=(0, 1, 2, 3),
+                seq=np.array([6]),
+                op=np.array([op], np.int8),
+                size_bytes=np.array([size]),
+                arrival_ns=arrival,
+                start_ns=arrival,
+                end_ns=arrival + 5,
+            )
+        )
+    ranks = range(4)
+    return LastIterations(rounds=blocks, begins_ns=dict.fromkeys(ranks, 50), previous_begins_ns=dict.fromkeys(ranks, 5))
+
+
+def test_the_rank_whose_order_departs_from_its_own_is_the_culprit_without_a_majority():
+    stage = twins()
+    opposite_orders(stage, (1, 2))
+    stage.iterations = history(dict.fromkeys(range(4), ("world", "twin")))
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("culprit", "H2", (1, 2))
+
+
+def test_an_order_that_was_always_so_is_nobodys_departure():
+    stage = twins()
+    opposite_orders(stage, (1, 2))
+    stage.iterations = history({0: ("world", "twin"), 1: ("twin", "world"), 2: ("twin", "world"), 3: ("world", "twin")})
+    assert stage.cause().culprits == ()
+
+
+@pytest.mark.parametrize("other", [call(7, "broadcast", peer=0), call(7, count=16), call(7, count=4)])
+def test_another_operation_or_size_suspects_the_minority_and_its_own_past_proves_it(other):
+    stage = twins()
+    for rank in range(4):
+        stage.at("world", rank, other if rank == 3 else call(7), completed=6)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H2", (3,))
+    stage.iterations = history(dict.fromkeys(range(4), ("world", "twin")))
+    assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (3,))
+
+
+def test_with_two_ranks_only_the_past_tells_who_went_astray():
+    stage = Stage()
+    stage.at("left", 0, call(7, count=16), completed=6)
+    stage.at("left", 1, call(7), completed=6)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.candidates) == ("unknown", "H2", (0, 1))
+
+
+def test_sizes_of_all_to_all_may_differ():
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, call(7, "all_to_all", count=100 + rank), completed=6)
+    assert stage.cause().cause == "H3"
+
+
+def test_who_has_left_a_round_with_another_call_is_seen_in_its_rows():
+    stage = Stage()
+    stage.at("world", 0, completed=7)  # its broadcast has ended; the others wait for an all_reduce
+    for rank in (1, 2, 3):
+        stage.at("world", rank, call(7), completed=6)
+    stage.mismatches["world", 7] = {0: CallSignature("broadcast", 8, "float32", root=0)}
+    found = stage.cause()
+    assert (found.cause, found.culprits) == ("H2", (0,))
+
+
+def test_hardware_that_has_failed_names_its_rank():
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, call(7), completed=6)
+    stage.witnesses.on_vitals(
+        HostVitals(job="j", attempt=0, time_ns=0, host="h3", gpus=(GpuReading(uuid="G", index=0, ranks=(3,), xid=79),))
+    )
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("culprit", "H3", (3,))
+
+
+def test_memory_errors_of_before_accuse_nobody_and_new_ones_do():
+    def errors(count: int) -> HostVitals:
+        gpu = GpuReading(uuid="G", index=0, ranks=(3,), ecc_uncorrected=count)
+        return HostVitals(job="j", attempt=0, time_ns=count, host="h3", gpus=(gpu,))
+
+    stage = Stage()
+    for rank in range(4):
+        stage.at("world", rank, call(7), completed=6)
+    stage.witnesses.on_vitals(errors(5))
+    assert stage.cause().verdict == "unknown"
+    stage.witnesses.on_vitals(errors(6))
+    assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (3,))
+
+
+def test_a_silent_host_is_suspected_where_others_wait_for_it_and_its_old_position_is_not_believed():
+    stage = Stage()
+    stage.at("world", 0, call(3, ns=1), completed=2)  # the last that was heard of rank 0, long ago
+    stage.witnesses.silent = frozenset({"h0"})
+    for rank in (1, 2, 3):
+        stage.at("world", rank, call(9), completed=8)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (0,))
+    assert any("h0" in words for words in found.evidence)
+
+
+def test_a_silent_host_that_nobody_waits_for_is_nobodys_hang():
+    stage = Stage()
+    stage.at("world", 0, call(3, ns=1), completed=2)
+    stage.witnesses.silent = frozenset({"h0"})
+    for rank in (1, 2, 3):
+        stage.at("world", rank, completed=9)
+    graph = wait_graph(stage.standings, 0, unheard=stage.witnesses.unheard())
+    assert not graph
+
+
+def test_lost_calls_weaken_the_proof_by_completions():
+    stage = Stage()
+    stage.at("left", 0, call(10), completed=9)
+    stage.at("left", 1, completed=12)
+    stage.witnesses.dropped["h0"] = 3
+    assert (stage.cause().verdict, stage.cause().culprits) == ("suspected", (0,))
+
+
+def test_launches_alone_suspect_who_stopped_first_and_not_whom_it_stopped():
+    stage = Stage()
+    for rank, launched in ((0, 30), (1, 28), (2, 10), (3, 30)):
+        stage.at("world", rank, launched=launched, sees_completion=False)
+    stage.at("left", 0, launched=50, sees_completion=False)
+    stage.at("left", 1, launched=49, sees_completion=False)
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("suspected", "H1", (2,))
+    for rank in range(4):
+        stage.at("world", rank, launched=30, sees_completion=False)
+        stage.at("left", rank, launched=50, sees_completion=False) if rank < 2 else None
+    assert launch_graph(stage.standings) == {}
+    assert stage.cause().verdict == "unknown"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(2, 12).flatmap(
+        lambda n: st.tuples(
+            st.just(n),
+            st.lists(st.lists(st.integers(0, n - 1), min_size=2, unique=True), min_size=1, max_size=5),
+            st.sets(st.integers(0, n - 1), min_size=1, max_size=n - 1),
+            st.randoms(use_true_random=False),
+        )
+    )
+)
+def test_ranks_that_never_come_are_found_and_whoever_stands_somewhere_is_not_called_absent(drawn):
+    """Any job, any groups: each live rank stands in one of its groups' next calls, the dead in none."""
+    n_ranks, groups, dead, random = drawn
+    stage = Stage(world_size=n_ranks, groups={f"g{i}": tuple(sorted(group)) for i, group in enumerate(groups)})
+    for rank in range(n_ranks):
+        mine = [name for name, members in stage.groups.items() if rank in members]
+        if rank not in dead and mine:
+            stage.at(random.choice(mine), rank, call(1, ns=1), completed=0)
+    graph = wait_graph(stage.standings, 0)
+    live = set(graph.standing)
+    assert not live & set(graph.absent)
+    waited_for = {other for rank in live for other in graph.waits_for(rank)}
+    assert set(graph.absent) == waited_for - live
+    assert set(graph.cycle) <= live
+    # Everybody who stands somewhere leads to an end or waits in a circle.
+    ends = np.zeros(n_ranks, np.bool_)
+    settled = [*graph.behind, *graph.joint]
+    for rank in range(n_ranks):
+        ends[rank] = rank in graph.absent or graph.stands_in(rank) in settled or rank in graph.cycle
+    assert all(graph.leads_to(ends)[rank] for rank in live)

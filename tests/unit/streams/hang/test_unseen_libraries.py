@@ -1,0 +1,64 @@
+"""Ranks whose calls are not seen are told once, and again when that has changed."""
+
+from __future__ import annotations
+
+from pacehound.model.events import Finding, HostSample, Incident, Instant, ProcessState, Topology, Watermark
+from pacehound.settings import Settings
+from streams.hang.unseen_libraries import UnseenCalls
+from streams.job.operator import JobOperator
+
+
+def sample(time_ns: int, **unseen: tuple[str, ...]) -> HostSample:
+    return HostSample(
+        job="j",
+        attempt=0,
+        time_ns=time_ns,
+        host="node-1",
+        processes=tuple(
+            ProcessState(rank=int(rank[1:]), pid=1, state="running", since_ns=0, unseen=names)
+            for rank, names in unseen.items()
+        ),
+    )
+
+
+def test_a_blind_finding_from_its_onset_to_its_relief() -> None:
+    watch = UnseenCalls("j", 0)
+    watch.on_host(sample(10, r0=(), r1=()))
+    assert watch.on_tick(20, None) == []
+    watch.on_host(sample(100, r0=("nccl",), r1=()))
+    (found,) = watch.on_tick(120, 4)
+    assert (found.kind, found.verdict, found.candidates, found.culprits, found.onset.time_ns) == (
+        "blind",
+        "unknown",
+        (0,),
+        (),
+        100,
+    )
+    assert "nccl is at work in processes of node-1" in found.evidence[0]
+    assert found.unseen
+    watch.on_host(sample(130, r0=("nccl",), r1=()))
+    assert watch.on_tick(140, 4) == []
+    watch.on_host(sample(150, r0=("nccl",), r1=("nccl",)))
+    (wider,) = watch.on_tick(160, 4)
+    assert (wider.id, wider.version, wider.candidates, wider.relief) == (found.id, found.version + 1, (0, 1), None)
+    watch.on_host(sample(170, r0=(), r1=()))
+    (over,) = watch.on_tick(180, 5)
+    assert (over.id, over.version) == (found.id, found.version + 2)
+    assert over.relief == Instant(step=5, time_ns=180)
+    assert watch.on_tick(190, 5) == []
+
+
+def test_the_job_says_what_its_hosts_agents_say() -> None:
+    job = JobOperator("j", 0, Settings())
+    topology = Topology(
+        job="j", attempt=0, time_ns=0, host="node-1", communicator="w", name="default_pg", is_world=True,
+        members=(0, 1), host_ranks=(0, 1), world_size=2, generation=0, backend="gloo", timeout_s=None,
+    )  # fmt: skip
+    events = job.on_stage_one(topology)
+    for second in range(1, 20):
+        unseen = ("nccl",) if second > 9 else ()
+        events += job.on_stage_one(Watermark(job="j", attempt=0, stream="w", time_ns=second * 10**9))
+        events += job.on_host(sample(second * 10**9, r0=unseen, r1=unseen))
+    found = [event for event in events if isinstance(event, Finding)]
+    assert [(finding.kind, finding.candidates) for finding in found] == [("blind", (0, 1))]
+    assert any(isinstance(event, Incident) for event in events)

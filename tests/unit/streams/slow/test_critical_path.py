@@ -1,0 +1,164 @@
+"""The walk back along an iteration, and every rank's own time, on rounds written down by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pacehound.model.calls import Sees
+from pacehound.model.events import Topology
+from pacehound.model.rounds import Rounds
+from streams.rounds.clocks import ClockOffsets, HostClocks
+from streams.slow.critical_path import RoundIndex, Stretch
+from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
+
+
+def stretch(
+    ranks: list[int], end_ms: float, begin_ms: float = 0.0, ahead_ms: dict[int, float] | None = None
+) -> Stretch:
+    ahead = {rank: round((ahead_ms or {}).get(rank, 0.0) * MS) for rank in ranks}
+    return Stretch.of(
+        {rank: BASE_NS + round(begin_ms * MS) + ahead[rank] for rank in ranks},
+        {rank: BASE_NS + round(end_ms * MS) + ahead[rank] for rank in ranks},
+    )
+
+
+def two_hosts(ahead_ms: float) -> ClockOffsets:
+    """Ranks 0 and 1 on hosts of their own, the second one's clock ahead, as small all_reduces show it."""
+    clocks = HostClocks()
+    for host, rank in (("a", 0), ("b", 1)):
+        clocks.on_topology(
+            Topology(
+                job="j", attempt=0, time_ns=0, host=host, communicator="w", name="w", is_world=True, members=(0, 1),
+                host_ranks=(rank,), world_size=2,
+            )
+        )  # fmt: skip
+    clocks.add(
+        rounds("w", (0, 1), [[(10.0 * n, 10.0 * n + 1)] * 2 for n in range(8)], size_bytes=8, clock_ms={1: ahead_ms})
+    )
+    return clocks.offsets()
+
+
+def test_the_time_before_the_last_start_is_charged_to_the_rank_that_all_waited_for() -> None:
+    index = RoundIndex([rounds("dp", (0, 1), [[(10, 44), (40, 44)]])])
+    charges = index.walk(stretch([0, 1], 50))
+    assert charges.ranks == {0: 6 * MS, 1: 40 * MS}
+    assert charges.transfers == {"dp": 4 * MS}
+    assert charges.total_ns == 50 * MS
+    own = index.own_time(stretch([0, 1], 50))
+    assert own.least.tolist() == [16 * MS, 46 * MS]
+
+
+@pytest.mark.parametrize("ahead_ms", [50.0, -50.0])
+def test_a_collective_needs_no_common_clock(ahead_ms: float) -> None:
+    """The last one to start is the one that waits the least."""
+    clock = {1: ahead_ms}
+    index = RoundIndex([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], clock_ms=clock)])
+    charges = index.walk(stretch([0, 1], 50, ahead_ms=clock))
+    assert charges.ranks[1] >= 40 * MS
+    assert charges.transfers == {"dp": 4 * MS}
+
+
+@pytest.mark.parametrize("ahead_ms", [50.0, -50.0])
+def test_a_pair_is_put_on_one_clock(ahead_ms: float) -> None:
+    """The receiver waits from 5 on, the sender comes at 30 and its data arrive at 33."""
+    clock = {1: ahead_ms}
+    pair = rounds("pp", (0, 1), [[(30, 33), (5, 33)]], op="send", is_pair=True, clock_ms=clock)
+    at = stretch([0, 1], 40, ahead_ms=clock)
+    charges = RoundIndex([pair], two_hosts(ahead_ms)).walk(replace(at, ends_ns=at.ends_ns + np.array([0, 1])))
+    assert charges.transfers == {(0, 1): 3 * MS}
+    assert charges.ranks[0] == pytest.approx(30 * MS)
+
+
+def test_a_sender_that_is_through_at_once_does_not_shorten_the_transfer() -> None:
+    pair = rounds("pp", (0, 1), [[(30, 30.1), (5, 38)]], op="send", is_pair=True)
+    transfers = RoundIndex([pair]).transfers(stretch([0, 1], 40))
+    assert dict(zip(transfers.keys, transfers.total_ns, strict=True)) == {(0, 1): 8 * MS}
+
+
+def test_gradient_buckets_beside_the_work_hide_neither_own_time_nor_the_path() -> None:
+    """A bucket lies from 5 to 45 beside tensor-parallel calls; rank 1 comes to them 8 ms late."""
+    tensor = rounds("tp", (0, 1), [[(10, 20), (18, 20)], [(24, 34), (32, 34)]])
+    bucket = rounds("dp", (0, 1), [[(5, 45), (5, 45)]])
+    index = RoundIndex([tensor, bucket])
+    own = index.own_time(stretch([0, 1], 50))
+    assert own.least.tolist() == [30 * MS, 46 * MS]
+    assert index.walk(stretch([0, 1], 50)).ranks == {0: 16 * MS, 1: 30 * MS}
+
+
+def test_the_last_bucket_is_waited_for() -> None:
+    """Nothing follows it but the end of the iteration."""
+    tensor = rounds("tp", (0, 1), [[(10, 20), (18, 20)], [(24, 34), (32, 34)]])
+    buckets = rounds("dp", (0, 1), [[(5, 36), (5, 36)], [(36, 45), (36, 45)]])
+    index = RoundIndex([tensor, buckets])
+    assert index.walk(stretch([0, 1], 50)).transfers["dp"] == 9 * MS
+
+
+def test_a_send_that_its_rank_does_not_wait_for_is_no_way_back() -> None:
+    """Rank 0 computes from 2 to 30 while its send from 2 lies open until rank 1, late for itself, receives at 20."""
+    pair = rounds("pp", (0, 1), [[(2, 21), (20, 21)]], op="send", is_pair=True)
+    last = rounds("dp", (0, 1), [[(30, 31), (25, 31)]])
+    index = RoundIndex([pair, last])
+    assert index.walk(stretch([0, 1], 32)).ranks == {0: 31 * MS}
+    own = index.own_time(stretch([0, 1], 32))
+    assert (own.least[0], own.most[0]) == (12 * MS, 31 * MS)
+
+
+def test_calls_without_a_start_or_an_end_say_nothing_of_waiting() -> None:
+    index = RoundIndex([rounds("dp", (0, 1), [[(10, 44), (40, 44)]], sees=Sees.LAUNCH)])
+    assert not index.sees_transfers
+    assert index.first_launch_ns(stretch([0, 1], 50)).tolist() == [10 * MS, 40 * MS]
+    assert index.transfers(stretch([0, 1], 50)).n_rounds == 1
+
+
+def test_lost_rows_are_counted_for_the_rank_that_lacks_them() -> None:
+    index = RoundIndex([rounds("dp", (0, 1), [[(10, 20), (15, 20)], [(30, 40), None]])])
+    assert index.lost_share(stretch([0, 1], 50)).tolist() == [0.0, 0.5]
+
+
+def test_times_that_contradict_each_other_do_not_keep_the_walk_going() -> None:
+    """Each round ends on one rank before it began on the other: no order is consistent with that."""
+    made = [
+        rounds(f"c{i}", (0, 1), [[(40 - i, 41), (41, 40)], [(41, 40), (40 - i, 41)]], op="broadcast") for i in range(20)
+    ]
+    assert RoundIndex(made).walk(stretch([0, 1], 50)).total_ns >= 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_own_time_is_what_the_union_of_the_calls_leaves(seed: int) -> None:
+    """The array pass over all ranks agrees with merging the intervals of each rank one by one."""
+    rng = np.random.default_rng(seed)
+    blocks: list[Rounds] = []
+    for number in range(6):
+        ranks = sorted(rng.choice(9, int(rng.integers(2, 6)), replace=False).tolist())
+        starts = rng.uniform(0, 90, (8, len(ranks)))
+        spans = [
+            [(float(s), float(s + d)) for s, d in zip(row, rng.uniform(0, 9, len(ranks)), strict=True)]
+            for row in starts
+        ]
+        blocks.append(rounds(f"c{number}", ranks, spans, op="broadcast"))
+    index = RoundIndex(blocks)
+    at = Stretch.of(
+        {rank: BASE_NS + rank * MS for rank in range(9)}, {rank: BASE_NS + (70 + 3 * rank) * MS for rank in range(9)}
+    )
+    beside = index.own_time(at).least
+    for place, rank in enumerate(at.ranks.tolist()):
+        begin, end = int(at.begins_ns[place]), int(at.ends_ns[place])
+        spans = sorted(
+            (max(int(s), begin), int(e))
+            for block in blocks
+            if rank in block.ranks
+            for s, e in zip(
+                block.start_ns[:, block.ranks.index(rank)], block.end_ns[:, block.ranks.index(rank)], strict=True
+            )
+            if begin < e <= end
+        )
+        free, until = end - begin, begin
+        for entered, left in spans:
+            free -= max(left - max(entered, until), 0)
+            until = max(until, left)
+        assert beside[place] >= free  # what runs beside the work does not count
+        if not index._is_beside[index._rank == rank].any():
+            assert beside[place] == free
