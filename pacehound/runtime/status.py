@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from prometheus_client.samples import Sample
 
 from pacehound.bus.kafka_state import KafkaState
 from pacehound.runtime.metric_names import LAST_BATCH, MESSAGES, PROCESS, STORE_MESSAGES
-from pacehound.runtime.scrape import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ def test_metrics_and_health_are_served_and_a_loop_that_stands_still_is_ill_with_
     try:
         status, text = fetched(server.port, "/metrics")
         assert status == 200
-        assert 'pacehound_messages_total{topic="incidents"} 3' in text.splitlines()
+        assert 'pacehound_messages_total{topic="incidents"} 3.0' in text.splitlines()
         assert fetched(server.port, "/health") == (200, "well\n")
         pulse.trouble("Kafka is away")
         clock.advance_s(31)
