@@ -11,16 +11,17 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
+from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.errors import InvalidInput, RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import DeadLetter
 from pacehound.model.routing import route
-from pacehound.model.topics import DEAD_LETTERS, TOPICS, Topic
+from pacehound.model.topics import DEAD_LETTERS, TOPICS
 from pacehound.settings import KafkaSettings
 
 logger = logging.getLogger(__name__)
@@ -29,22 +30,6 @@ FLUSH_S = 30.0
 
 Letters = Callable[[], Iterable[DeadLetter]]
 """Every letter, in the order in which they were written; may be asked more than once."""
-
-
-class ReplayProducer(Protocol):
-    """What a replay needs of `bus.kafka.KafkaProducer`."""
-
-    def publish_to(self, topic: Topic, partition: int, key: bytes, value: bytes | None) -> None:
-        """Append to a partition."""
-        ...
-
-    def publish(self, topic: Topic, key: str, value: bytes) -> None:
-        """Append."""
-        ...
-
-    def flush(self, timeout_s: float) -> None:
-        """Wait until everything is acknowledged."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +132,7 @@ def chosen(letters: Letters, prefix: str) -> list[DeadLetter]:
     return list(found.values())
 
 
-def replay(letters: Letters, ids: Iterable[str], is_all: bool, producer: ReplayProducer, now_ns: int) -> list[Listed]:
+def replay(letters: Letters, ids: Iterable[str], is_all: bool, producer: KafkaProducer, now_ns: int) -> list[Listed]:
     """Put bytes on their source topics again, in the order in which they were set aside, and mark the letters.
 
     Parameters
