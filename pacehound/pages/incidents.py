@@ -81,11 +81,16 @@ def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> Ren
 
 def print_incidents(console: Console, incidents: Sequence[Incident], decisions: Sequence[Decision]) -> None:
     """All of them, with a blank line between."""
+    print_parts(console, [incident_page(incident, decisions) for incident in incidents])
+
+
+def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
+    """Parts of a page, with a blank line between; in a file no line ends in blanks."""
     with console.capture() as captured:
-        for number, incident in enumerate(incidents):
+        for number, part in enumerate(parts):
             if number:
                 console.print()
-            console.print(incident_page(incident, decisions))
+            console.print(part)
     text = captured.get()
     if not console.is_terminal:
         text = "\n".join(line.rstrip() for line in text.split("\n"))
