@@ -210,6 +210,8 @@ class EventLoop:
         self._work_again = _Again(clock)
         self._settle_again = _Again(clock)
         self._consumer = subscribe(self._revoked)
+        self.lag = 0
+        """Messages that were not dealt with after the last turn; for other threads, which must not ask the consumer."""
 
     def run(self, stopping: threading.Event) -> None:
         """Until `stopping` is set; then what was worked on is confirmed and the group left.
@@ -259,20 +261,16 @@ class EventLoop:
                 self._send()
         if self._is_unsettled or self._results or self._done:
             self._confirm()
+        self.lag = self._consumer.lag() + len(self._waiting)
         self._stages.end_batch(n_worked)
         return n_worked
-
-    @property
-    def lag(self) -> int:
-        """Messages that it has not dealt with."""
-        return self._consumer.lag() + len(self._waiting)
 
     def _drain(self) -> None:
         """Deal with what is left on the bus, until there is nothing, or something is away."""
         self._is_stopping = True
         self._work_again.reset()
         self._settle_again.reset()
-        while (self.lag or self._results) and not (self._work_again.is_later or self._settle_again.is_later):
+        while (self._consumer.lag() or self._waiting or self._results) and not (self._work_again.is_later or self._settle_again.is_later):
             self.turn()
 
     def _because_time_passes(self) -> list[tuple[Topic, str, bytes]]:
