@@ -42,7 +42,7 @@ MAX_NAME_CHARS = 1_024
 MIN_ROW_BYTES = 16
 """No row of calls or rounds takes less: columns that stand for more rows than they hold are not unpacked."""
 
-_ALIKE, _WITHIN = "pacehound.model.representative", "pacehound.within_ns"
+_ALIKE, _WITHIN = "pacehound.alike", "pacehound.within_ns"
 
 CALLS_EVENT = "pacehound.calls"
 ROUNDS_EVENT = "pacehound.rounds"

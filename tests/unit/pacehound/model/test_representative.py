@@ -104,7 +104,7 @@ def test_a_batch_that_cannot_be_is_refused(alike, what):
 def test_an_attribute_that_says_nothing_is_refused_with_its_message(text):
     data = LogsData.FromString(codec.encode(batch()))
     for attribute in data.resource_logs[0].scope_logs[0].log_records[0].attributes:
-        if attribute.key == "pacehound.model.representative":
+        if attribute.key == "pacehound.alike":
             attribute.value.string_value = text
     with pytest.raises((MalformedMessage, InvalidEvent)):
         codec.decode(data.SerializeToString())
