@@ -20,16 +20,16 @@ import msgspec
 from collector.agent.blindness import BlindWatch
 from collector.agent.delivery import Courier, Delivery, Sender, ThreadCourier
 from collector.agent.host_processes import HostProcesses, KnownProcess
-from collector.agent.host_watch import Witness, open_witness
+from collector.agent.host_watch import HostWatch, open_host_watch
 from collector.agent.outbox import Kind, Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.run_folder import Ended, RunFolder
 from collector.agent.unplaced_calls import UnnamedCalls
 from collector.calls import rings
-from collector.calls.assembler import Ledger, LedgerState
+from collector.calls.assembler import AssemblerState, CallAssembler
 from collector.calls.frame_set import FrameSet
 from collector.calls.operations import operations_of
-from collector.calls.pending_records import Intake
+from collector.calls.pending_records import RingRecords
 from collector.calls.ring_set import Refused, RingSet
 from collector.calls.transfer_rates import TransferSampler
 from collector.host.processes import PROC
@@ -66,7 +66,7 @@ Said = Topology | CallBatch | Markers | Progress | HostSample | HostVitals | Hos
 class AgentState(msgspec.Struct, kw_only=True):
     """What an agent that starts again must know, saved with the messages that it belongs to."""
 
-    ledger: LedgerState
+    assembler: AssemblerState
     positions: dict[str, int] = {}
     finished_rings: list[str] = []
     processes: list[KnownProcess] = []
@@ -99,7 +99,7 @@ class Agent:
         `agent.*` are used.
     proc
         Where /proc is.
-    witness
+    host_watch
         Sees what is besides calls; `None`: nobody looks.
     cpu_ns
         Processor time that this process has used.
@@ -119,7 +119,7 @@ class Agent:
         settings: Settings,
         *,
         proc: Path = PROC,
-        witness: Witness | None = None,
+        host_watch: HostWatch | None = None,
         cpu_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
         self._folder = folder
@@ -132,16 +132,16 @@ class Agent:
         )
         self.counts = AgentCounts()
         state = self._restored()
-        self.ledger = Ledger(self._job.job, self._job.host, self._job.clock, state.ledger)
+        self.assembler = CallAssembler(self._job.job, self._job.host, self._job.clock, state.assembler)
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
-        self._witness = witness
+        self._host_watch = host_watch
         self._blindness = BlindWatch(proc)
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
         self._unnamed = UnnamedCalls(folder.control, state.unnamed_calls)
         self._frames = FrameSet(folder.frames)
         self._transfers = TransferSampler()
         self.has_closed = state.has_closed
-        self._intakes: list[Intake] = []
+        self._read_records: list[RingRecords] = []
         self._unsettled = 0
         self._next_flush_ns = 0
         self._next_look_ns = 0
@@ -194,8 +194,8 @@ class Agent:
         self._rings.close()
         self._frames.close()
         self.processes.close()
-        if self._witness is not None:
-            self._witness.close()
+        if self._host_watch is not None:
+            self._host_watch.close()
 
     # Reading.
 
@@ -236,7 +236,7 @@ class Agent:
     def _take_in(self, header: rings.RingHeader, records: rings.Records, lost: int) -> None:
         if len(records):
             self.processes.note_rank(header, int(records.view(rings.CALL)[-1]["rank"]))
-        self._intakes.append(Intake(attempt=header.attempt, rank=header.rank, records=records, lost=lost))
+        self._read_records.append(RingRecords(attempt=header.attempt, rank=header.rank, records=records, lost=lost))
         self._unsettled += len(records)
 
     def _note_exits(self, header: rings.RingHeader, records: rings.Records) -> None:
@@ -269,45 +269,45 @@ class Agent:
     # Saying and saving.
 
     def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str) -> None:
-        intakes, self._intakes, self._unsettled = self._intakes, [], 0
+        records_by_ring, self._read_records, self._unsettled = self._read_records, [], 0
         running = self._transfers.running
-        settled = self.ledger.settle(
-            intakes,
+        settled = self.assembler.settle(
+            records_by_ring,
             now_ns,
             gone=self.processes.gone_ranks(),
             local_ranks=self.processes.local_ranks(),
             ended=bool(closed_why),
             running=running,
-            spares=self._cost.spares_rows and not closed_why,
+            uses_representatives=self._cost.uses_representatives and not closed_why,
         )
         self._frames.retire(self.processes.gone())
         messages = [_outgoing(event) for event in settled]
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
-        operations = operations_of(intakes, job=self._job.job, host=self._job.host, clock=self._job.clock)
+        operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
         seen = [*self._seen(), *map(_outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
         for communicator, lost in self._outbox.make_room(coming_bytes).items():
-            self.ledger.note_dropped(communicator, lost.calls, lost.reported)
+            self.assembler.note_dropped(communicator, lost.calls, lost.reported)
             self._say_once("the receiver is away too long: the oldest calls are dropped and counted")
         for process, calls in self._unnamed.look(self.processes.known):
-            self.ledger.note_unnamed(process.attempt, process.rank, calls)
+            self.assembler.note_unnamed(process.attempt, process.rank, calls)
         unix_ns = self._job.clock.to_unix_ns(now_ns)
-        promised = self.ledger.promise(promise_ns, now_ns, running)
-        unseen = self._blindness.look(self.processes.alive(), self.ledger.callers, now_ns)
+        promised = self.assembler.promise(promise_ns, now_ns, running)
+        unseen = self._blindness.look(self.processes.alive(), self.assembler.callers, now_ns)
         samples = self.processes.samples(self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen)
         messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if not self._outbox.is_saved:
             self._say_once(f"the outbox lives in memory alone: {self._outbox.counts.last_file_error}")
-        for reason in self.ledger.counts.reasons:
+        for reason in self.assembler.counts.reasons:
             self._say_once(reason)
-        if self._witness is not None and not closed_why:
-            self._witness.consider(promised, self.processes.alive(), now_ns, unix_ns)
+        if self._host_watch is not None and not closed_why:
+            self._host_watch.consider(promised, self.processes.alive(), now_ns, unix_ns)
 
     def _seen(self) -> list[Outgoing]:
         """What was seen besides calls; what cannot be said must not take the calls with it."""
         messages = []
-        for event in self._witness.seen() if self._witness is not None else ():
+        for event in self._host_watch.seen() if self._host_watch is not None else ():
             try:
                 messages.append(
                     _outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event)
@@ -322,13 +322,13 @@ class Agent:
             resident_bytes=resident_bytes(),
             flush_s=self._cost.flush_s,
             dropped_calls=self._outbox.counts.dropped_calls,
-            told_by_others=self.ledger.counts.told_by_others,
+            told_by_others=self.assembler.counts.represented_rows,
             shim_ns_per_call=self._rings.measured_ns_per_call(),
         )
 
     def _state(self) -> AgentState:
         return AgentState(
-            ledger=self.ledger.state(),
+            assembler=self.assembler.state(),
             positions=self._rings.positions,
             finished_rings=self._rings.finished,
             processes=self.processes.known,
@@ -344,13 +344,13 @@ class Agent:
             except (msgspec.DecodeError, ValueError) as error:
                 self._outbox.discard(error)
         if not self._outbox.was_damaged:
-            return AgentState(ledger=LedgerState())
+            return AgentState(assembler=AssemblerState())
         logger.warning(
             "the outbox was damaged and is set aside (%s); the rings are read from the start",
             self._outbox.counts.last_file_error,
         )
         # Rows that had been sent come again, in batches with numbers of their own; readers go by a row's identity.
-        return AgentState(ledger=LedgerState(first_ordinal=time.time_ns() // 1_000_000))
+        return AgentState(assembler=AssemblerState(first_ordinal=time.time_ns() // 1_000_000))
 
     def _say_once(self, text: str) -> None:
         if text not in self._said and len(self._said) < 100:
@@ -368,7 +368,7 @@ def _outgoing(event: Said) -> Outgoing:
     elif isinstance(event, HostSample) and not event.closed:
         kind = "host"
     elif isinstance(event, (HostVitals, HostEvidence, Operations)):
-        kind = "witness"
+        kind = "diagnostics"
     elif isinstance(event, Markers):
         kind = "markers"
     if isinstance(event, (HostSample, HostVitals, HostEvidence, Operations)):
@@ -411,8 +411,8 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
     folder.lock()
     outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
     courier = ThreadCourier(sender)
-    witness = open_witness(folder.job(), settings.hang.suspect_after_s)
-    agent = Agent(folder, outbox, courier, settings, witness=witness)
+    host_watch = open_host_watch(folder.job(), settings.hang.suspect_after_s)
+    agent = Agent(folder, outbox, courier, settings, host_watch=host_watch)
     asked_to_stop = threading.Event()
     previous = {
         number: signal.signal(number, handler)

@@ -41,7 +41,7 @@ class CollectsEvidence(Protocol):
         ...
 
 
-class Witness:
+class HostWatch:
     """Decides when to look and takes what was seen; time is an argument.
 
     Parameters
@@ -111,10 +111,10 @@ class Witness:
         self._evidence_errands.close()
 
 
-def open_witness(job: Job, suspect_after_s: float) -> Witness:
+def open_host_watch(job: Job, suspect_after_s: float) -> HostWatch:
     """The real one, for the host it runs on."""
     kernel_log = KernelLog(job.clock.monotonic_ns)
-    return Witness(
+    return HostWatch(
         VitalsReader(job.job, job.host, kernel_log),
         EvidenceCollector(job.job, job.host, kernel_log, py_spy=pyspy.find()),
         vitals_errands=ThreadErrands("vitals"),

@@ -108,13 +108,16 @@ Records = npt.NDArray[np.void]
 They are cut, joined and kept as `RAW`: NumPy may leave out the bytes that no field covers when it copies the others.
 """
 
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
 RAW = np.dtype(f"V{RECORD_BYTES}")
 NO_RECORDS: Records = np.empty(0, RAW)
 
 
-def is_timed(calls: Records) -> npt.NDArray[np.bool_]:
+def is_timed(calls: Records) -> BoolArray:
     """Which calls, viewed as `CALL`, have times of the device although their source sees launches only."""
-    timed: npt.NDArray[np.bool_] = ((calls["flags"] & TIMED) != 0) & (calls["end_ns"] > 0)
+    timed: BoolArray = ((calls["flags"] & TIMED) != 0) & (calls["end_ns"] > 0)
     return timed
 
 
@@ -323,7 +326,7 @@ class RingReader(SharedFile):
             done += n_slots
         return slots
 
-    def _overtaken(self, first: int, records: Records) -> npt.NDArray[np.bool_]:
+    def _overtaken(self, first: int, records: Records) -> BoolArray:
         """Which of the copied records the writer may have been changing while they were copied."""
         overtaken = np.zeros(len(records), np.bool_)
         # Records below this index may have been touched: the writer works on record `written` now.

@@ -27,7 +27,7 @@ class Call:
         self.launch_ns = launch_ns
 
 
-class Group:
+class WatchedGroup:
     """A communicator that this process has joined.
 
     It must not refer to the process group: the group owns the hooks, the hooks own this, and a cycle through C++

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pacehound.instrument import exits, native_hooks, torch_waits
-from pacehound.instrument.groups import Group
+from pacehound.instrument.groups import WatchedGroup
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
 from pacehound.instrument.torch_markers import Markers
@@ -48,7 +48,7 @@ class Instrument:
         self._c10d = c10d
         self._recorder = recorder
         self._markers = markers
-        self._groups: dict[str, tuple[Group, weakref.ref[Any]]] = {}
+        self._groups: dict[str, tuple[WatchedGroup, weakref.ref[Any]]] = {}
         self._pending = Pending()
         self._worlds = 0
         self._is_prepared = False
@@ -141,7 +141,7 @@ class Instrument:
         self._prepare()
         self._recorder.start()
         backends = {device.type: process_group._get_backend(device) for device in process_group._device_types}
-        group = Group(
+        group = WatchedGroup(
             self._recorder,
             str(name),
             members,

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from pacehound.instrument import layout, torch_waits
-from pacehound.instrument.groups import Call, Group
+from pacehound.instrument.groups import Call, WatchedGroup
 from pacehound.instrument.recorder import Recorder
 from pacehound.model.codes import DTYPES, OPS
 
@@ -69,7 +69,7 @@ class Pending:
 class CallHooks:
     """The pre and post hook of one group, and what its futures call."""
 
-    def __init__(self, recorder: Recorder, group: Group, tables: Tables, pending: Pending) -> None:
+    def __init__(self, recorder: Recorder, group: WatchedGroup, tables: Tables, pending: Pending) -> None:
         self._recorder = recorder
         self._group = group
         self._pending = pending
@@ -180,7 +180,7 @@ class _Completion:
 
     __slots__ = ("_call", "_group", "_pending", "_recorder")
 
-    def __init__(self, recorder: Recorder, group: Group, call: Call, pending: Pending) -> None:
+    def __init__(self, recorder: Recorder, group: WatchedGroup, call: Call, pending: Pending) -> None:
         self._recorder = recorder
         self._group = group
         self._call = call

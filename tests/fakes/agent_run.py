@@ -10,8 +10,8 @@ from collector.agent.daemon import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import RunFolder
 from pacehound.settings import Settings
-from tests.fakes.courier import DirectCourier, Door
 from tests.fakes.proc_tree import ProcTree
+from tests.fakes.receiver import DirectCourier, FakeReceiver
 from tests.fakes.ring_file import RingFile
 
 UNIX_NS = 1_700_000_000_000_000_000
@@ -26,14 +26,14 @@ class AgentRun:
         (path / "job.json").write_text(json.dumps({"job": "job-1", "host": "node-1", "clock": clock}))
         self.settings = Settings.load({}, list(overrides))
         self.proc = ProcTree(path / "proc")
-        self.door = Door()
+        self.receiver = FakeReceiver()
         self.now_ns = 1_000 * MS
         self.cpu_ns = 0
         self.start()
 
     def start(self) -> None:
         folder = RunFolder(self.path)
-        self.courier = DirectCourier(self.door)
+        self.courier = DirectCourier(self.receiver)
         self.outbox = Outbox(folder.outbox, self.settings.agent.max_backlog_bytes)
         self.agent = Agent(
             folder,
@@ -68,7 +68,7 @@ class AgentRun:
         (self.path / "ended.json").write_text(json.dumps({"exit_code": 0, "signal": None, "why": why}))
 
     def deliver(self) -> None:
-        self.door.is_away = False
+        self.receiver.is_away = False
         for _ in range(100):
             self.step(6_000)
             if self.agent.has_closed and self.agent.delivery.is_done:

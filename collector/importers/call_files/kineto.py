@@ -23,9 +23,9 @@ from collector.importers.call_files.groups import DEFAULT_GROUP, group_id, ordin
 from collector.importers.call_files.kineto_file import (
     RUNTIME,
     STEP,
-    Group,
-    GroupReader,
+    GroupTable,
     Recording,
+    TraceGroup,
     args_of,
     recording_of,
     span,
@@ -57,7 +57,7 @@ _SUITS = ("record_param_comms",)
 class Call:
     """A call on a group; `seq` is -1 where it carries no number."""
 
-    group: Group
+    group: TraceGroup
     row: CallRow
     seq: int
 
@@ -120,7 +120,7 @@ def calls_of(path: Path, recorded: Recording) -> Trace:
 
     """
     trace = Trace(path=path, rank=recorded.rank, world_size=recorded.world_size)
-    groups, base_ns = GroupReader(recorded.described), recorded.base_ns
+    groups, base_ns = GroupTable(recorded.described), recorded.base_ns
     launches: dict[int, tuple[int, object]] = {}
     operations: dict[object, list[tuple[int, int, int, Mapping[Any, Any]]]] = {}
     kernels: list[tuple[int, int, str, Mapping[Any, Any]]] = []
@@ -152,7 +152,7 @@ def _match(
     kernels: Iterable[tuple[int, int, str, Mapping[Any, Any]]],
     launches: Mapping[int, tuple[int, object]],
     operations: Mapping[object, list[tuple[int, int, int, Mapping[Any, Any]]]],
-    groups: GroupReader,
+    groups: GroupTable,
 ) -> None:
     """A call of each operation whose kernels were seen; a kernel that knows its collective needs no operation."""
     calls: dict[object, Call] = {}
@@ -252,24 +252,24 @@ def _first_common_step(traces: Sequence[Trace]) -> int | None:
     return min(common, default=None)
 
 
-def _ordinals(traces: Sequence[Trace]) -> list[dict[Group, int]]:
+def _ordinals(traces: Sequence[Trace]) -> list[dict[TraceGroup, int]]:
     """Groups of one description and the same ranks are kept apart by the order of their names, trace by trace."""
     alike: dict[tuple[str, tuple[int, ...]], dict[int, set[str]]] = {}
     for place, trace in enumerate(traces):
         for group in {call.group for call in trace.calls}:
             alike.setdefault((group.desc, group.ranks), {}).setdefault(place, set()).add(group.name)
-    found: list[dict[Group, int]] = [{} for _ in traces]
+    found: list[dict[TraceGroup, int]] = [{} for _ in traces]
     for (desc, members), names in alike.items():
         for place, of_trace in zip(names, ordinals(list(names.values())), strict=True):
             for name, ordinal in of_trace.items():
-                found[place][Group(name=name, desc=desc, ranks=members)] = ordinal
+                found[place][TraceGroup(name=name, desc=desc, ranks=members)] = ordinal
     return found
 
 
-def _call_file(trace: Trace, first_step: int | None, ordinal_of: Mapping[Group, int], job: str) -> CallFile:
+def _call_file(trace: Trace, first_step: int | None, ordinal_of: Mapping[TraceGroup, int], job: str) -> CallFile:
     host = trace.path.name
     from_ns = next((start_ns for step, start_ns, _ in trace.steps if step == first_step), 0)
-    by_group: dict[str, tuple[Group, list[Call]]] = {}
+    by_group: dict[str, tuple[TraceGroup, list[Call]]] = {}
     for call in trace.calls:
         key = group_id(job, ATTEMPT, call.group.desc, call.group.ranks, ordinal_of[call.group])
         by_group.setdefault(key, (call.group, []))[1].append(call)
@@ -284,7 +284,7 @@ def _call_file(trace: Trace, first_step: int | None, ordinal_of: Mapping[Group, 
     before = twice = 0
     described = {key: group for key, (group, _) in by_group.items()}
     if world is not None and world not in described:
-        described[world] = Group(name="0", desc=_DEFAULT[0], ranks=tuple(range(trace.world_size)))
+        described[world] = TraceGroup(name="0", desc=_DEFAULT[0], ranks=tuple(range(trace.world_size)))
     for key, group in described.items():
         topologies.append(
             Topology(
@@ -332,7 +332,7 @@ def _call_file(trace: Trace, first_step: int | None, ordinal_of: Mapping[Group, 
     )
 
 
-def _world(trace: Trace, by_group: Mapping[str, tuple[Group, list[Call]]], job: str) -> str | None:
+def _world(trace: Trace, by_group: Mapping[str, tuple[TraceGroup, list[Call]]], job: str) -> str | None:
     """The id of the group of all ranks; its members are known as soon as the size of the world is."""
     if trace.rank >= trace.world_size:
         return None

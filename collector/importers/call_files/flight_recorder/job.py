@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from collector.importers.call_files.flight_recorder.batches import Settled, is_open, settled
 from collector.importers.call_files.flight_recorder.dump import Counters, Dump, Entry
 from collector.importers.call_files.flight_recorder.groups import (
-    Groups,
+    GroupIds,
     counters_by_name,
     described,
     is_default,
@@ -76,7 +76,7 @@ def _of_one_job(dumps: Sequence[Dump]) -> tuple[list[tuple[int, Dump]], list[Ref
     return sorted(by_rank.items(), key=lambda pair: pair[0]), refused
 
 
-def _call_file(place: int, rank: int, dump: Dump, groups: Groups, job: str, told: set[str]) -> CallFile:
+def _call_file(place: int, rank: int, dump: Dump, groups: GroupIds, job: str, told: set[str]) -> CallFile:
     of_group: dict[str, list[Entry]] = {name: [] for name in dump.groups}
     for one in dump.entries:
         of_group[one.group].append(one)
@@ -175,7 +175,7 @@ def _timeout_s(calls: Settled) -> float | None:
 
 
 def _notes(
-    dump: Dump, calls: dict[str, Settled], counters: dict[str, Counters], groups: Groups, twice: int, told: set[str]
+    dump: Dump, calls: dict[str, Settled], counters: dict[str, Counters], groups: GroupIds, twice: int, told: set[str]
 ) -> Iterator[str]:
     if not dump.entries:
         yield "no call is in it: all that it had launched had ended, or was overwritten"

@@ -29,7 +29,7 @@ def watched(run: AgentRun, rank: int = 0, *, members: tuple[int, ...] = (0, 1), 
 
 
 def open_calls(run: AgentRun, handle: bytes = HANDLE, rank: int = 0) -> tuple[OpenCall, ...]:
-    said = [progress for progress in run.door.of(Progress) if progress.communicator == handle.hex()][-1]
+    said = [progress for progress in run.receiver.of(Progress) if progress.communicator == handle.hex()][-1]
     return next(one.open for one in said.ranks if one.rank == rank)
 
 
@@ -117,7 +117,7 @@ def test_the_row_of_a_call_that_a_dead_rank_was_in_says_how_far_it_had_come(tmp_
     write_frame(run.path, block(0, {0: (8, 2), 1: (4, -1)}))
     run.proc.remove(100)
     run.flush()
-    rows = {row["seq"]: (row["end_ns"], row["send_count"], row["recv_count"]) for row in run.door.rows()}
+    rows = {row["seq"]: (row["end_ns"], row["send_count"], row["recv_count"]) for row in run.receiver.rows()}
     assert rows == {0: (0, 12, 2), 1: (0, -1, -1)}
 
 

@@ -11,7 +11,7 @@ from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 
 
 def last(run: AgentRun) -> ProcessState:
-    return run.door.of(HostSample)[-1].processes[0]
+    return run.receiver.of(HostSample)[-1].processes[0]
 
 
 def test_a_stop_is_said_at_once_and_so_is_its_end(tmp_path: Path) -> None:
@@ -19,11 +19,11 @@ def test_a_stop_is_said_at_once_and_so_is_its_end(tmp_path: Path) -> None:
     run.ring(0).group([0, 1])
     run.step(1_100)
     assert (last(run).rank, last(run).pid, last(run).state) == (0, 100, "running")
-    said = len(run.door.of(HostSample))
+    said = len(run.receiver.of(HostSample))
     run.proc.put(100, state="T")
     run.step(250)
     stopped_ns = run.now_ns
-    assert len(run.door.of(HostSample)) == said + 1
+    assert len(run.receiver.of(HostSample)) == said + 1
     run.step(1_100)
     assert (last(run).state, last(run).since_ns) == ("stopped", UNIX_NS + stopped_ns)
     run.proc.put(100, state="t")
@@ -45,15 +45,15 @@ def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_u
     run.proc.put(100, state="Z", wait_status=9)
     run.step(250)
     assert (last(run).state, last(run).signal, last(run).exit_code) == ("exited", 9, None)
-    assert [(r["rank"], r["seq"], r["end_ns"]) for r in run.door.rows()] == [(0, 0, 0), (0, 1, 0)]
-    progress = run.door.of(Progress)[-1]
+    assert [(r["rank"], r["seq"], r["end_ns"]) for r in run.receiver.rows()] == [(0, 0, 0), (0, 1, 0)]
+    progress = run.receiver.of(Progress)[-1]
     assert [(r.rank, r.last_launched, len(r.open)) for r in progress.ranks] == [(0, 1, 0), (1, 0, 1)]
     assert not progress.closed
     run.proc.remove(100)
     run.kill()
     run.flush()
     assert (last(run).state, last(run).signal) == ("exited", 9)  # known for good, reaped or not
-    assert len(run.door.rows()) == 2
+    assert len(run.receiver.rows()) == 2
 
 
 def test_a_process_that_says_why_it_leaves_is_quoted(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_an_attempt_that_was_replaced_is_closed_once(tmp_path: Path) -> None:
     run.flush()
     run.kill()
     run.flush()
-    samples = run.door.of(HostSample)
+    samples = run.receiver.of(HostSample)
     assert [(s.attempt, s.closed_why) for s in samples if s.closed] == [(0, "job ended")]
     assert samples[-1].attempt == 1
     assert not samples[-1].closed
@@ -103,7 +103,7 @@ def test_the_end_of_the_job_is_the_last_thing_said(tmp_path: Path) -> None:
     run.end("job killed")
     run.deliver()
     run.flush()
-    last_event = run.door.events[-1]
+    last_event = run.receiver.events[-1]
     assert isinstance(last_event, HostSample)
     assert (last_event.closed, last_event.closed_why) == (True, "job killed")
 
@@ -111,10 +111,10 @@ def test_the_end_of_the_job_is_the_last_thing_said(tmp_path: Path) -> None:
 def test_a_job_without_ranks_ends_too(tmp_path: Path) -> None:
     run = AgentRun(tmp_path)
     run.flush()
-    assert run.door.events == []
+    assert run.receiver.events == []
     run.end()
     run.deliver()
-    assert [(e.attempt, e.closed) for e in run.door.of(HostSample)] == [(0, True)]
+    assert [(e.attempt, e.closed) for e in run.receiver.of(HostSample)] == [(0, True)]
 
 
 @pytest.mark.parametrize(("failed", "code"), [(False, 0), (True, 1)])
@@ -148,4 +148,4 @@ def test_a_process_that_cannot_be_looked_at_is_unknown_not_gone(tmp_path: Path) 
     (run.proc.root / "100" / "stat").write_text("")
     run.flush()
     assert last(run).state == "unknown"
-    assert run.door.rows() == []  # its call is still open
+    assert run.receiver.rows() == []  # its call is still open

@@ -18,7 +18,7 @@ def operation(ring: RingFile, step: int, optype: str, start_ns: int, end_ns: int
 
 
 def rows(run: AgentRun) -> list[dict[str, int]]:
-    return [row for event in run.door.of(Operations) for row in event.rows.to_pylist()]
+    return [row for event in run.receiver.of(Operations) for row in event.rows.to_pylist()]
 
 
 def test_operations_are_sent_once_with_unix_times_and_before_time_goes_on(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_operations_are_sent_once_with_unix_times_and_before_time_goes_on(tmp_pa
         "start_ns": UNIX_NS + 100 * MS,
         "end_ns": UNIX_NS + 110 * MS,
     }
-    events = run.door.events
+    events = run.receiver.events
     first = next(at for at, event in enumerate(events) if isinstance(event, Operations))
     assert any(isinstance(event, HostSample) for event in events[first:])
 

@@ -15,7 +15,7 @@ OTHER = b"\x09" * 16
 
 
 def last_progress(run: AgentRun, handle: bytes = HANDLE) -> Progress:
-    return [p for p in run.door.of(Progress) if p.communicator == handle.hex()][-1]
+    return [p for p in run.receiver.of(Progress) if p.communicator == handle.hex()][-1]
 
 
 def test_progress_comes_once_a_second_and_promises_no_more_than_was_read(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_progress_comes_once_a_second_and_promises_no_more_than_was_read(tmp_pat
     for _ in range(61):
         run.step(50)
         times.append(run.now_ns)
-    said = run.door.of(Progress)
+    said = run.receiver.of(Progress)
     assert len(said) == 4
     assert [p.time_ns for p in said] == [UNIX_NS + times[i] - GUARD_NS for i in (0, 20, 40, 60)]
 
@@ -101,7 +101,7 @@ def test_the_rows_of_a_second_come_before_the_progress_that_covers_them(tmp_path
     ring.complete(0, run.now_ns)
     ring.marker(0, run.now_ns)
     run.step()
-    kinds = [type(e) for e in run.door.events if isinstance(e, (CallBatch, Markers, Progress))]
+    kinds = [type(e) for e in run.receiver.events if isinstance(e, (CallBatch, Markers, Progress))]
     assert kinds == [CallBatch, Markers, Progress]
 
 
@@ -113,8 +113,8 @@ def test_a_row_that_comes_after_its_promise_is_sent_and_counted(tmp_path: Path) 
     run.flush()
     ring.complete(0, run.now_ns - GUARD_NS)
     run.flush()
-    assert len(run.door.rows()) == 1
-    assert run.agent.ledger.counts.late_rows == 1
+    assert len(run.receiver.rows()) == 1
+    assert run.agent.assembler.counts.late_rows == 1
 
 
 def test_the_world_announces_every_communicator(tmp_path: Path) -> None:
@@ -139,12 +139,12 @@ def test_markers_travel_on_the_world_and_only_the_first_optimizer_marks_a_step(t
     ring.marker(1, 102 * MS, marker=1)
     ring.marker(1, 103 * MS, marker=77)
     run.flush()
-    (said,) = run.door.of(Markers)
+    (said,) = run.receiver.of(Markers)
     assert said.communicator == HANDLE.hex()
     assert said.names == ("optimizer_step", "optimizer_step", "checkpoint_begin")
     assert said.steps == (0, 1, 1)
     assert said.times_ns == (UNIX_NS + 90 * MS, UNIX_NS + 100 * MS, UNIX_NS + 102 * MS)
-    assert run.agent.ledger.counts.refused == 1
+    assert run.agent.assembler.counts.refused == 1
 
 
 def test_calls_that_a_ring_lost_are_counted_and_travel_with_the_data(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_calls_that_a_ring_lost_are_counted_and_travel_with_the_data(tmp_path: P
     ring.launch(20, run.now_ns)
     ring.complete(20, run.now_ns)
     run.flush()
-    arrived = [r["seq"] for r in run.door.rows()]
+    arrived = [r["seq"] for r in run.receiver.rows()]
     assert arrived == [*range(12, 21)]
-    assert sum(batch.dropped for batch in run.door.of(CallBatch)) == 12
+    assert sum(batch.dropped for batch in run.receiver.of(CallBatch)) == 12
     assert last_progress(run).dropped_total == 12
     assert last_progress(run).ranks[0].open == ()
 
@@ -179,7 +179,7 @@ def test_a_call_whose_end_may_be_lost_is_not_shown_as_open(tmp_path: Path) -> No
         completes.complete(seq, (300 + seq) * MS)
     run.flush()
     progress = last_progress(run)
-    assert [r["seq"] for r in run.door.rows()] == [5, 6, 7, 8]
+    assert [r["seq"] for r in run.receiver.rows()] == [5, 6, 7, 8]
     assert progress.dropped_total == 5
     assert progress.ranks[0].open == ()  # call 9 may have ended in what was lost
     launches.launch(10, run.now_ns)
@@ -187,7 +187,7 @@ def test_a_call_whose_end_may_be_lost_is_not_shown_as_open(tmp_path: Path) -> No
     assert [call.seq for call in last_progress(run).ranks[0].open] == [10]
     completes.complete(9, run.now_ns)
     run.flush()
-    assert [r["seq"] for r in run.door.rows()][-1] == 9
+    assert [r["seq"] for r in run.receiver.rows()][-1] == 9
     assert last_progress(run).dropped_total == 5
 
 
@@ -217,14 +217,14 @@ def test_a_call_that_failed_stays_open_until_its_rank_goes_on(tmp_path: Path) ->
     run.flush()
     (told,) = last_progress(run).ranks
     assert (told.last_launched, told.last_completed, [call.seq for call in told.open]) == (1, 0, [1])
-    assert [row["seq"] for row in run.door.rows()] == [0]
+    assert [row["seq"] for row in run.receiver.rows()] == [0]
     ring.launch(2, 2_000 * MS)
     ring.complete(2, 2_010 * MS)
     run.step(1_100)
     run.flush()
     (told,) = last_progress(run).ranks
     assert (told.last_launched, told.last_completed, told.open) == (2, 2, ())
-    assert {row["seq"]: bool(row["end_ns"]) for row in run.door.rows()} == {0: True, 1: False, 2: True}
+    assert {row["seq"]: bool(row["end_ns"]) for row in run.receiver.rows()} == {0: True, 1: False, 2: True}
 
 
 def test_a_destroyed_communicator_gives_up_what_is_open_and_closes(tmp_path: Path) -> None:
@@ -239,9 +239,9 @@ def test_a_destroyed_communicator_gives_up_what_is_open_and_closes(tmp_path: Pat
     other_thread.complete(0, 120 * MS, handle=OTHER)  # was on its way when the group went
     run.flush()
     run.flush()
-    assert {r["seq"]: bool(r["end_ns"]) for r in run.door.rows()} == {0: True, 1: False}
-    assert [p.closed for p in run.door.of(Progress) if p.communicator == OTHER.hex()][-1] is True
-    assert sum(p.closed for p in run.door.of(Progress)) == 1
+    assert {r["seq"]: bool(r["end_ns"]) for r in run.receiver.rows()} == {0: True, 1: False}
+    assert [p.closed for p in run.receiver.of(Progress) if p.communicator == OTHER.hex()][-1] is True
+    assert sum(p.closed for p in run.receiver.of(Progress)) == 1
     assert last_progress(run).closed is False
 
 
@@ -258,9 +258,9 @@ def test_a_communicator_stays_open_until_all_ranks_of_the_host_have_left(tmp_pat
     second.destroy()
     run.flush()
     assert last_progress(run).closed
-    said = len(run.door.of(Progress))
+    said = len(run.receiver.of(Progress))
     run.flush()
-    assert len(run.door.of(Progress)) == said
+    assert len(run.receiver.of(Progress)) == said
 
 
 def test_the_end_of_the_job_gives_up_open_calls_and_closes_everything(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_the_end_of_the_job_gives_up_open_calls_and_closes_everything(tmp_path: 
     ring.launch(1, 160 * MS)
     run.end("job killed")
     run.deliver()
-    assert {r["seq"]: r["end_ns"] for r in run.door.rows()} == {0: UNIX_NS + 150 * MS, 1: 0}
+    assert {r["seq"]: r["end_ns"] for r in run.receiver.rows()} == {0: UNIX_NS + 150 * MS, 1: 0}
     assert last_progress(run).closed
     assert last_progress(run).ranks[0].open == ()
 
@@ -299,6 +299,6 @@ def test_a_ring_that_breaks_leaves_the_other_ranks_alone(tmp_path: Path) -> None
     second.launch(0, 100 * MS)
     second.complete(0, 150 * MS)
     run.flush()
-    assert [(r["rank"], r["seq"]) for r in run.door.rows()] == [(1, 0)]
+    assert [(r["rank"], r["seq"]) for r in run.receiver.rows()] == [(1, 0)]
     assert run.agent.counts.refused_rings == 2
     assert last_progress(run).ranks[0].open == ()  # its end would never be seen

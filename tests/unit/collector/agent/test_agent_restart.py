@@ -21,7 +21,7 @@ def test_a_completion_that_waits_for_its_launch(tmp_path: Path) -> None:
     run.kill()
     first.launch(0, 100 * MS)
     run.flush()
-    assert [r["end_ns"] for r in run.door.rows()] == [UNIX_NS + 150 * MS]
+    assert [r["end_ns"] for r in run.receiver.rows()] == [UNIX_NS + 150 * MS]
 
 
 def test_a_group_whose_members_are_still_to_come(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_group_whose_members_are_still_to_come(tmp_path: Path) -> None:
     run.kill()
     ring.raw(rings.MEMBERS, struct.pack("<iii", 2, 0, 1))
     run.flush()
-    assert [t.members for t in run.door.of(Topology)] == [(0, 1)]
+    assert [t.members for t in run.receiver.of(Topology)] == [(0, 1)]
 
 
 def test_a_group_that_was_just_destroyed(tmp_path: Path) -> None:
@@ -42,10 +42,10 @@ def test_a_group_that_was_just_destroyed(tmp_path: Path) -> None:
     run.flush()
     ring.destroy()
     run.step(1_100)
-    assert not run.door.of(Progress)[-1].closed
+    assert not run.receiver.of(Progress)[-1].closed
     run.kill()
     run.flush()
-    assert run.door.of(Progress)[-1].closed
+    assert run.receiver.of(Progress)[-1].closed
 
 
 def test_what_was_promised(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_what_was_promised(tmp_path: Path) -> None:
     run.kill()
     ring.complete(0, run.now_ns - GUARD_NS)
     run.flush()
-    assert run.agent.ledger.counts.late_rows == 1
+    assert run.agent.assembler.counts.late_rows == 1
 
 
 def test_that_rings_have_lost_records_and_which_ends_are_uncertain(tmp_path: Path) -> None:
@@ -72,21 +72,21 @@ def test_that_rings_have_lost_records_and_which_ends_are_uncertain(tmp_path: Pat
     run.kill()
     launches.launch(10, run.now_ns)
     run.flush()
-    assert [call.seq for call in run.door.of(Progress)[-1].ranks[0].open] == [10]
+    assert [call.seq for call in run.receiver.of(Progress)[-1].ranks[0].open] == [10]
     completes.complete(12, run.now_ns, launch_ns=run.now_ns)  # its launch was lost
     run.flush()
     run.flush()
-    assert run.door.rows()[-1]["seq"] == 12
+    assert run.receiver.rows()[-1]["seq"] == 12
 
 
 def test_that_it_had_closed(tmp_path: Path) -> None:
     run = AgentRun(tmp_path)
     run.ring(0).group([0, 1])
-    run.door.is_away = True
+    run.receiver.is_away = True
     run.end()
     run.flush()
     run.kill()
     run.deliver()
     run.flush()
-    assert sum(sample.closed for sample in run.door.of(HostSample)) == 1
-    assert [p.closed for p in run.door.of(Progress) if p.communicator == HANDLE.hex()].count(True) == 1
+    assert sum(sample.closed for sample in run.receiver.of(HostSample)) == 1
+    assert [p.closed for p in run.receiver.of(Progress) if p.communicator == HANDLE.hex()].count(True) == 1

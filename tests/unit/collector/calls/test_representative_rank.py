@@ -13,7 +13,7 @@ from collector.calls import representative_rank as module
 from collector.calls import rings
 from collector.calls import rows as call_rows
 from collector.calls.communicators import BACKENDS, Communicator
-from collector.calls.representative_rank import ALIKE_NS, MIN_SAVED_ROWS, SMALL_BYTES, told_by_one
+from collector.calls.representative_rank import MAX_SPREAD_NS, MIN_SAVED_ROWS, SMALL_BYTES, choose_representatives
 from collector.calls.rings import CALL, Records
 from pacehound.clock import ClockPair
 from pacehound.model import codec
@@ -66,9 +66,9 @@ def arrived(
 ) -> tuple[list[CallBatch], int]:
     """The batches at the other end, and how many rows were sent."""
     numbers = np.zeros(len(rows), np.int64) if numbers is None else numbers
-    told = told_by_one(rows, numbers, known, before_ns)
+    chosen = choose_representatives(rows, numbers, known, before_ns)
     clock = ClockPair(monotonic_ns=0, unix_ns=0)
-    sent = list(call_rows.batches(rows, numbers, known, job="j", host="h", clock=clock, told=told))
+    sent = list(call_rows.batches(rows, numbers, known, job="j", host="h", clock=clock, representatives=chosen))
     read = [event for batch in sent for event in codec.decode(codec.encode(batch)) if isinstance(event, CallBatch)]
     return read, sum(map(len, sent))
 
@@ -91,7 +91,7 @@ def test_one_row_of_eight_is_sent_where_all_ranks_do_the_same():
     read, n_sent = arrived(rows, known)
     assert n_sent == 300
     assert by_call(read).keys() == plain(rows, known).keys()
-    assert all(0 < batch.within_ns <= ALIKE_NS for batch in read)
+    assert all(0 < batch.within_ns <= MAX_SPREAD_NS for batch in read)
 
 
 @settings(deadline=None, max_examples=60)
@@ -107,7 +107,7 @@ def test_calls_sums_and_order_are_what_they_were_whatever_the_ranks_do(data):
             seed=data.draw(st.integers(0, 1_000)),
             jitter_ns=data.draw(st.sampled_from([0, 10_000, 300_000, 2_000_000])),
             every_ns=data.draw(st.sampled_from([30_000, 250_000, 1_000_000])),
-            end_jitter_ns=data.draw(st.sampled_from([2_000, ALIKE_NS])),
+            end_jitter_ns=data.draw(st.sampled_from([2_000, MAX_SPREAD_NS])),
         )
         late = data.draw(st.integers(0, n_ranks - 1))
         by_ns = data.draw(st.sampled_from([0, 50_000, 400_000, 900_000]))
@@ -128,7 +128,7 @@ def test_calls_sums_and_order_are_what_they_were_whatever_the_ranks_do(data):
     calls = sorted(truth)
     true_ns = np.array([truth[call] for call in calls])
     said_ns = np.array([found[call] for call in calls])
-    assert np.abs(true_ns - said_ns).max() <= within_ns <= ALIKE_NS
+    assert np.abs(true_ns - said_ns).max() <= within_ns <= MAX_SPREAD_NS
     assert (np.diff(said_ns, axis=1) >= 0).all()
     lines = [call[:2] for call in calls]
     for line in set(lines):
@@ -158,8 +158,8 @@ def test_no_time_is_off_by_more_than_ranks_that_are_alike_may_be_apart():
 
 def exact_rounds(rows: Records, known: list[Communicator], before_ns: int = LATER_NS) -> set[int]:
     """Rounds of which every rank has told."""
-    told = told_by_one(rows, np.zeros(len(rows), np.int64), known, before_ns)
-    return set(rows["seq"].tolist()) - set(rows["seq"][told.is_left_out].tolist())
+    chosen = choose_representatives(rows, np.zeros(len(rows), np.int64), known, before_ns)
+    return set(rows["seq"].tolist()) - set(rows["seq"][chosen.is_represented].tolist())
 
 
 def changed(rows: Records, seq: int, rank: int, **fields: int) -> Records:
@@ -237,6 +237,6 @@ def test_a_source_that_sees_launches_alone_spares_rows_too():
 def test_the_rank_that_came_last_tells():
     """The transfer begins when it does, and the others have waited for it."""
     rows = rounds(300, 4)
-    told = told_by_one(rows, np.zeros(len(rows), np.int64), [communicator(4)], LATER_NS)
+    chosen = choose_representatives(rows, np.zeros(len(rows), np.int64), [communicator(4)], LATER_NS)
     starts = rows["start_ns"].reshape(300, 4)
-    assert (rows["rank"][told.tells] == starts.argmax(axis=1)).all()
+    assert (rows["rank"][chosen.is_representative] == starts.argmax(axis=1)).all()

@@ -21,7 +21,7 @@ from pacehound.instrument.torch_ops import (
     PARAMS_GATHER,
     StepOperations,
 )
-from tests.fakes.cuda_device import MS, US, Device, Group, Machine, Work
+from tests.fakes.cuda_device import MS, US, Device, FakeProcessGroup, Machine, Work
 
 DEVICE = Device()
 TOLERANCE_NS = 20 * US
@@ -266,7 +266,7 @@ class Pipeline(Job):
 
     def __init__(self, machine, backend=None):
         super().__init__(machine)
-        self.group = Group(backend) if backend else Group()
+        self.group = FakeProcessGroup(backend) if backend else FakeProcessGroup()
         self.nccl = machine.cuda.Stream()
         self.works = []
         self.arrives_ns = 0

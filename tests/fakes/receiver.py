@@ -13,7 +13,7 @@ from pacehound.model.events import Progress
 from pacehound.model.routing import Event
 
 
-class Door:
+class FakeReceiver:
     """Takes messages as a head node does: the same bytes twice count once."""
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class Door:
 class DirectCourier:
     """Carries at once; the answer is there at the next question, unless `loses_answers`."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, receiver: FakeReceiver) -> None:
+        self.receiver = receiver
         self.loses_answers = False
         self._outcome: Outcome | None = None
 
@@ -58,7 +58,7 @@ class DirectCourier:
         return self._outcome is None
 
     def carry(self, last: int, messages: Sequence[bytes]) -> None:
-        self._outcome = attempt(self.door, last, messages)
+        self._outcome = attempt(self.receiver, last, messages)
 
     def outcome(self) -> Outcome | None:
         if self.loses_answers:
