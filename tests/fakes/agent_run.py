@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from collector.agent.daemon import Agent
+from collector.agent.delivery import Delivery
+from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import RunFolder
 from pacehound.settings import Settings
 from tests.fakes.proc_tree import ProcTree
-from tests.fakes.receiver import DirectCourier, FakeReceiver
+from tests.fakes.receiver import FakeReceiver, ImmediateTasks
 from tests.fakes.ring_file import RingFile
 
 UNIX_NS = 1_700_000_000_000_000_000
@@ -33,12 +34,12 @@ class AgentRun:
 
     def start(self) -> None:
         folder = RunFolder(self.path)
-        self.courier = DirectCourier(self.receiver)
+        self.delivery_tasks = ImmediateTasks()
         self.outbox = Outbox(folder.outbox, self.settings.agent.max_backlog_bytes)
         self.agent = Agent(
             folder,
             self.outbox,
-            self.courier,
+            Delivery(self.outbox, self.receiver, self.delivery_tasks),
             self.settings,
             proc=self.proc.root,
             cpu_ns=lambda: self.cpu_ns,

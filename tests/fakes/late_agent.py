@@ -6,12 +6,13 @@ import json
 import time
 from pathlib import Path
 
-from collector.agent.daemon import Agent
+from collector.agent.delivery import Delivery
+from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import RunFolder
 from pacehound.model.routing import Event
 from pacehound.settings import Settings
-from tests.fakes.receiver import DirectCourier, FakeReceiver
+from tests.fakes.receiver import FakeReceiver, ImmediateTasks
 
 
 def late_agent(
@@ -28,7 +29,7 @@ def late_agent(
     (folder / "job.json").write_text(json.dumps({"job": job, "host": host, "clock": clock}))
     run, settings, receiver = RunFolder(folder), Settings.load({}, []), FakeReceiver()
     outbox = Outbox(run.outbox, settings.agent.max_backlog_bytes)
-    agent = Agent(run, outbox, DirectCourier(receiver), settings)
+    agent = Agent(run, outbox, Delivery(outbox, receiver, ImmediateTasks()), settings)
     now_ns = time.monotonic_ns()
     for look in range(looks):
         agent.step(now_ns + look * apart_ns)

@@ -101,7 +101,7 @@ def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arr
 
 def test_a_killed_agent_repeats_the_same_bytes(tmp_path: Path) -> None:
     run = AgentRun(tmp_path)
-    run.courier.loses_answers = True
+    run.delivery_tasks.loses_answers = True
     busy(run, 3, 10)
     first = [m for request in run.receiver.requests for m in request]
     run.receiver.requests.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collector.agent.daemon import GUARD_NS
+from collector.agent.node_agent import GUARD_NS
 from collector.calls.rings import CAPTURED, FAILED
 from pacehound.model.calls import SOURCES, CallBatch
 from pacehound.model.events import Markers, OpenCall, PairProgress, Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from collector.agent.daemon import GUARD_NS
+from collector.agent.node_agent import GUARD_NS
 from collector.calls import rings
 from pacehound.model.events import HostSample, Progress, Topology
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun

@@ -293,8 +293,8 @@ def test_any_interleaving_with_kills_gives_each_row_once_and_keeps_every_promise
             case "away":
                 run.receiver.is_away = bool(arguments[0])
             case "mute":  # the receiver takes messages, but its answers do not come back
-                run.courier.loses_answers = bool(arguments[0])
-    run.courier.loses_answers = False
+                run.delivery_tasks.loses_answers = bool(arguments[0])
+    run.delivery_tasks.loses_answers = False
     run.end()
     run.deliver()
     arrived = [(r["communicator"], r["rank"], r["seq"], r["direction"]) for r in run.receiver.rows()]

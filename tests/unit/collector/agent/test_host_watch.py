@@ -17,8 +17,8 @@ from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 ResultT = TypeVar("ResultT")
 
 
-class DirectErrands(Generic[ResultT]):
-    """Runs an errand when the test says so."""
+class ManualTasks(Generic[ResultT]):
+    """Runs its tasks when the test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], ResultT]] = []
@@ -27,18 +27,18 @@ class DirectErrands(Generic[ResultT]):
     def is_idle(self) -> bool:
         return not self.waiting
 
-    def run(self, errand: Callable[[], ResultT]) -> None:
-        self.waiting.append(errand)
+    def run(self, task: Callable[[], ResultT]) -> None:
+        self.waiting.append(task)
 
     def finish(self) -> None:
-        self._results += [errand() for errand in self.waiting]
+        self._results += [task() for task in self.waiting]
         self.waiting.clear()
 
     def results(self) -> list[ResultT]:
         found, self._results = self._results, []
         return found
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 0.0) -> None:
         self.waiting.clear()
 
 
@@ -55,13 +55,13 @@ class Looker:
 class WatchedRun(AgentRun):
     def start(self) -> None:
         super().start()
-        self.vitals: DirectErrands[HostVitals] = DirectErrands()
-        self.evidence: DirectErrands[HostEvidence] = DirectErrands()
+        self.vitals: ManualTasks[HostVitals] = ManualTasks()
+        self.evidence: ManualTasks[HostEvidence] = ManualTasks()
         self.agent._host_watch = HostWatch(
             Looker(),
             Looker(),
-            vitals_errands=self.vitals,
-            evidence_errands=self.evidence,
+            vitals_tasks=self.vitals,
+            evidence_tasks=self.evidence,
             suspect_after_s=self.settings.hang.suspect_after_s,
             clock_ns=lambda: UNIX_NS + self.now_ns,
         )
