@@ -10,34 +10,11 @@ from collector.host.evidence.syscalls import name_of
 from collector.host.processes import PROC
 
 _STATE, _UTIME, _STIME = 0, 11, 12  # fields 3, 14 and 15 of a stat file, counted after the command's ')'
-_ON_A_FILE = frozenset(
-    (
-        "read",
-        "write",
-        "pread64",
-        "pwrite64",
-        "readv",
-        "writev",
-        "preadv",
-        "pwritev",
-        "fsync",
-        "fdatasync",
-        "flock",
-        "ftruncate",
-        "fallocate",
-        "fstat",
-        "getdents64",
-        "recvfrom",
-        "recvmsg",
-        "sendto",
-        "sendmsg",
-        "accept",
-        "accept4",
-        "connect",
-        "ioctl",
-        "syncfs",
-    )
-)
+_ON_A_FILE = frozenset((
+    "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "fsync", "fdatasync", "flock",
+    "ftruncate", "fallocate", "fstat", "getdents64", "recvfrom", "recvmsg", "sendto", "sendmsg", "accept", "accept4",
+    "connect", "ioctl", "syncfs",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

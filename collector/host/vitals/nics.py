@@ -12,20 +12,9 @@ _LOOPBACK = "lo"
 # Pieces of the counters' names that mean that something went wrong. What merely counts traffic is left out: it would
 # change with every look and say nothing.
 _TROUBLE = (
-    "err",
-    "drop",
-    "discard",
-    "carrier_down",
-    "fifo",
-    "overrun",
-    "link_downed",
-    "recovery",
-    "timeout",
-    "out_of_",
-    "retry",
-    "nak",
-    "seq_err",
-)
+    "err", "drop", "discard", "carrier_down", "fifo", "overrun", "link_downed", "recovery", "timeout", "out_of_",
+    "retry", "nak", "seq_err",
+)  # fmt: skip
 
 
 class Nics:
