@@ -32,6 +32,8 @@ from pacehound.model.calls import Sees
 from pacehound.model.events import NEVER, UNTOLD, Progress, RankProgress
 
 FORMAT = "nccl_inspector"
+ABOUT = "NCCL Inspector logs"
+SPEAKS_FOR_ALL = False
 SOURCE = "inspector"
 ATTEMPT = 0
 MAX_BYTES = 512 << 20
@@ -95,7 +97,7 @@ def looks_like_one(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{" and b'"inspector_output_format_version"' in head
 
 
-def read_log(path: Path) -> Log:
+def read(path: Path) -> Log:
     """Read a file of at most `MAX_BYTES`; a last line that is cut is left out and noted.
 
     Raises

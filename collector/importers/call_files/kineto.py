@@ -41,6 +41,8 @@ from pacehound.model.calls import UNKNOWN_COUNT, Sees
 from pacehound.model.events import NEVER, OPTIMIZER_STEP, Markers, Progress, RankProgress, Topology
 
 FORMAT = "kineto"
+ABOUT = "PyTorch profiler traces (Kineto)"
+SPEAKS_FOR_ALL = False
 SOURCE = "kineto"
 ATTEMPT = 0
 
@@ -92,7 +94,7 @@ def looks_like_one(head: bytes) -> bool:
     return any(name in head for name in (b'"traceEvents"', b'"deviceProperties"', b'"schemaVersion"'))
 
 
-def read_trace(path: Path) -> Trace:
+def read(path: Path) -> Trace:
     """Read a file of at most `MAX_BYTES`.
 
     Raises

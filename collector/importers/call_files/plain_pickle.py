@@ -143,7 +143,7 @@ class _Machine:
             raise ValueError(f"a {type(top).__name__} where a {to.__name__} is due")
         if isinstance(top, list):
             top.extend(values)
-        else:
+        elif isinstance(top, dict):
             _put(top, values)
 
 

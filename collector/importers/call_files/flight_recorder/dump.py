@@ -134,7 +134,7 @@ def looks_like_one(head: bytes) -> bool:
     )
 
 
-def read_dump(path: Path) -> Dump:
+def read(path: Path) -> Dump:
     """Read a file of at most `MAX_BYTES`.
 
     Raises

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from collector.importers.call_files.flight_recorder import dump as one_dump
 from collector.importers.call_files.flight_recorder.batches import Settled, is_open, settled
 from collector.importers.call_files.flight_recorder.dump import Counters, Dump, Entry
 from collector.importers.call_files.flight_recorder.groups import (
@@ -25,8 +26,12 @@ from pacehound.model.calls import Sees
 from pacehound.model.events import Progress, Topology
 
 FORMAT = "flight_recorder"
+ABOUT = "Flight Recorder dumps (pickle or JSON)"
+SPEAKS_FOR_ALL = False
 SOURCE = "flight_recorder"
 ATTEMPT = 0
+
+looks_like_one, read = one_dump.looks_like_one, one_dump.read
 
 CANNOT_KNOW = (
     "calls that the recorder's ring had overwritten, and whatever else the rank did: its stack, other libraries",

@@ -94,7 +94,7 @@ def test_the_ranks_without_any_call_are_behind_their_peers_and_say_so():
     ],
 )
 def test_traces_with_collective_arguments(name, ops, steps):
-    (file,) = kineto.joined([kineto.read_trace(DATA / "kineto" / name)], "job").files
+    (file,) = kineto.joined([kineto.read(DATA / "kineto" / name)], "job").files
     assert file.ranks == (0,)
     (batch,) = [one for one in file.events if isinstance(one, CallBatch)]
     assert Counter(OPS[code] for code in batch.codes("op")) == ops
@@ -109,7 +109,7 @@ def test_traces_with_collective_arguments(name, ops, steps):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_traces_without_collective_arguments_still_have_steps(rank):
-    trace = kineto.read_trace(DATA / "kineto" / f"hta_sampled_rank-{rank}.json.gz")
+    trace = kineto.read(DATA / "kineto" / f"hta_sampled_rank-{rank}.json.gz")
     (file,) = kineto.joined([trace], "job").files
     assert (file.ranks, file.world_size) == ((rank,), 128)
     assert not any(isinstance(one, CallBatch) for one in file.events)
@@ -118,7 +118,7 @@ def test_traces_without_collective_arguments_still_have_steps(rank):
 
 @pytest.mark.parametrize(("name", "hang"), [("normal_0.prom", ()), ("hang_all.prom", tuple(range(8)))])
 def test_scrapes(name, hang):
-    (file,) = xpu_timer.joined([xpu_timer.read_scrape(DATA / "xpu_timer" / name)], "job").files
+    (file,) = xpu_timer.joined([xpu_timer.read(DATA / "xpu_timer" / name)], "job").files
     assert file.ranks == tuple(range(8))
     (sample,) = [one for one in file.events if isinstance(one, HostSample)]
     assert sample.host == "aistudio-z1y0p6pq-edljob-worker-0"

@@ -88,7 +88,7 @@ def survives(folder, contents):
     path.write_bytes(contents)
     for kind in CALL_FORMATS:
         try:
-            joined = kind.join([kind.read(path)], "job")
+            joined = kind.joined([kind.read(path)], "job")
         except recognise.RefusedFile as error:
             said = str(error)
             assert 0 < len(said) < 600
