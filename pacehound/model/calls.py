@@ -78,26 +78,11 @@ CALL_SCHEMA = pa.schema(
 
 # What a column holds where its source cannot know it.
 _DEFAULTS: dict[str, object] = {
-    "op": 0,
-    "count": UNKNOWN_COUNT,
-    "dtype": 0,
-    "redop": 0,
-    "peer": NO_PEER,
-    "direction": 0,
-    "algorithm": "",
-    "protocol": "",
-    "channels": 0,
-    "launch_ns": 0,
-    "start_ns": 0,
-    "end_ns": 0,
-    "send_count": UNKNOWN_COUNT,
-    "recv_count": UNKNOWN_COUNT,
-    "send_rate": float("nan"),
-    "recv_rate": float("nan"),
-    "stream": 0,
-    "group": 0,
+    "op": 0, "count": UNKNOWN_COUNT, "dtype": 0, "redop": 0, "peer": NO_PEER, "direction": 0, "algorithm": "",
+    "protocol": "", "channels": 0, "launch_ns": 0, "start_ns": 0, "end_ns": 0, "send_count": UNKNOWN_COUNT,
+    "recv_count": UNKNOWN_COUNT, "send_rate": float("nan"), "recv_rate": float("nan"), "stream": 0, "group": 0,
     "captured": False,
-}
+}  # fmt: skip
 _CODED = {"op": OPS, "dtype": DTYPES, "redop": REDOPS, "direction": DIRECTIONS}
 _DICTIONARIES = {name: words(values) for name, values in _CODED.items()}
 

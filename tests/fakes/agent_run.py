@@ -56,6 +56,12 @@ class AgentRun:
         self.proc.put(pid)
         return RingFile(self.path / "rings", rank=rank, pid=pid, tid=tid or pid, **head)
 
+    def joined(self, rank: int, *, tid: int = 0) -> RingFile:
+        """The ring of a rank that has joined the world of ranks 0 and 1."""
+        ring = self.ring(rank, tid=tid)
+        ring.group([0, 1])
+        return ring
+
     def step(self, after_ms: int = 50) -> None:
         self.now_ns += after_ms * MS
         self.agent.step(self.now_ns)

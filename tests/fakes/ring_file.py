@@ -164,6 +164,10 @@ class RingFile:
     def complete(self, seq: int, end_ns: int, **fields: object) -> None:
         self.call(rings.COMPLETE, seq, end_ns=end_ns, **fields)  # type: ignore[arg-type]
 
+    def done(self, seq: int, launch_ns: int, end_ns: int) -> None:
+        self.launch(seq, launch_ns)
+        self.complete(seq, end_ns)
+
     def marker(self, step: int, time_ns: int, *, marker: int = 0, ordinal: int = 0, handle: bytes = HANDLE) -> None:
         self.raw(rings.MARKER, struct.pack("<QqII", time_ns, step, marker, ordinal), handle=handle)
 

@@ -168,21 +168,9 @@ def read_rings(run_dir: Path, pid: int) -> list[Ring]:
 
 
 FIELDS = (
-    "op",
-    "dtype",
-    "redop",
-    "direction",
-    "flags",
-    "source",
-    "peer",
-    "seq",
-    "count",
-    "launch_ns",
-    "start_ns",
-    "end_ns",
-    "stream",
-    "group",
-)
+    "op", "dtype", "redop", "direction", "flags", "source", "peer", "seq", "count", "launch_ns", "start_ns", "end_ns",
+    "stream", "group",
+)  # fmt: skip
 
 
 def read_ring(path: Path) -> Ring:

@@ -21,19 +21,9 @@ NewJob = Callable[..., Job]
 
 # NCCL's numbers of types and reductions, as nccl.h has them.
 NCCL_TYPES = [
-    "int8",
-    "uint8",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "bfloat16",
-    "float8_e4m3",
+    "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8_e4m3",
     "float8_e5m2",
-]
+]  # fmt: skip
 NCCL_REDOPS = ["sum", "prod", "max", "min", "avg", "premul_sum"]
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter"]
 REDUCING, ROOTED = {"all_reduce", "reduce_scatter", "reduce"}, {"broadcast", "reduce", "gather", "scatter"}

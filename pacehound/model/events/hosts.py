@@ -8,8 +8,6 @@ from typing import Literal
 from pacehound.model.identity import event_id
 
 RunState = Literal["running", "stopped", "exited", "unknown"]
-
-
 StackState = Literal["in_call", "storage", "data_loading", "lock", "computing", "stopped", "unknown"]
 
 

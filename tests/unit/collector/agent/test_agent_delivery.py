@@ -26,14 +26,12 @@ def busy(run: AgentRun, seconds: int, calls_per_second: int) -> None:
     seq = 0
     for _ in range(seconds):
         for _ in range(calls_per_second):
-            ring.launch(seq, run.now_ns)
-            ring.complete(seq, run.now_ns)
+            ring.done(seq, run.now_ns, run.now_ns)
             seq += 1
         run.step(1_100)
 
 
-def test_a_head_node_that_was_away_gets_everything_in_order(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_head_node_that_was_away_gets_everything_in_order(run: AgentRun) -> None:
     run.receiver.is_away = True
     busy(run, 30, 10)
     assert run.receiver.events == []
@@ -74,8 +72,7 @@ def test_a_kill_while_calls_are_dropped_loses_no_count(tmp_path: Path) -> None:
     run.kill()
     ring = run.ring(0, tid=9, capacity=8192)
     for seq in range(4000, 6000):
-        ring.launch(seq, run.now_ns)
-        ring.complete(seq, run.now_ns)
+        ring.done(seq, run.now_ns, run.now_ns)
     run.flush()
     run.kill()
     run.end()
@@ -84,8 +81,7 @@ def test_a_kill_while_calls_are_dropped_loses_no_count(tmp_path: Path) -> None:
     assert run.receiver.of(Progress)[-1].dropped_total == 6000 - len(arrived) > 0
 
 
-def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arrives(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arrives(run: AgentRun) -> None:
     run.receiver.is_away = True
     busy(run, 5, 10)
     _, waiting = run.outbox.take(1 << 30)
@@ -99,8 +95,7 @@ def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arr
     assert wrong not in run.receiver.messages
 
 
-def test_a_killed_agent_repeats_the_same_bytes(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_killed_agent_repeats_the_same_bytes(run: AgentRun) -> None:
     run.delivery_tasks.loses_answers = True
     busy(run, 3, 10)
     first = [m for request in run.receiver.requests for m in request]
@@ -113,13 +108,12 @@ def test_a_killed_agent_repeats_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_damaged_outbox_costs_repetitions_never_rows_or_batch_numbers(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run: AgentRun, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = AgentRun(tmp_path)
     busy(run, 3, 10)
     run.agent.let_go()
     run.outbox.close()
-    for path in tmp_path.glob("outbox.sqlite-*"):
+    for path in run.path.glob("outbox.sqlite-*"):
         path.unlink()
     run.outbox.path.write_bytes(b"damaged" * 1000)
     with caplog.at_level(logging.WARNING):
@@ -132,11 +126,10 @@ def test_a_damaged_outbox_costs_repetitions_never_rows_or_batch_numbers(
     assert len({b.ordinal for b in batches}) == len(batches)
 
 
-def test_a_state_of_another_build_is_set_aside(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_state_of_another_build_is_set_aside(run: AgentRun) -> None:
     run.outbox.save([], b"\xc1 no such state", run.now_ns)
     run.kill()
-    run.ring(0).group([0, 1])
+    run.joined(0)
     run.flush()
     assert len(run.receiver.of(Topology)) == 1
 
@@ -168,9 +161,8 @@ def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
         run_agent(tmp_path, "head:4318", {}, Settings())
 
 
-def test_a_quiet_agent_saves_once_a_second_and_not_more(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_a_quiet_agent_saves_once_a_second_and_not_more(run: AgentRun) -> None:
+    run.joined(0)
     run.flush()
     saved = []
     original = run.outbox.save
@@ -181,12 +173,10 @@ def test_a_quiet_agent_saves_once_a_second_and_not_more(tmp_path: Path) -> None:
     assert saved[1] - saved[0] == 1_000 * MS
 
 
-def test_rings_of_threads_that_left_are_let_go_and_never_read_again(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_rings_of_threads_that_left_are_let_go_and_never_read_again(run: AgentRun) -> None:
     main, thread = run.ring(0, tid=1), run.ring(0, tid=2)
     main.group([0, 1])
-    thread.launch(0, run.now_ns)
-    thread.complete(0, run.now_ns)
+    thread.done(0, run.now_ns, run.now_ns)
     thread.leave()
     run.flush()
     assert (main.path.name in run.agent._rings.positions, run.agent._rings.finished) == (True, [thread.path.name])
@@ -197,13 +187,12 @@ def test_rings_of_threads_that_left_are_let_go_and_never_read_again(tmp_path: Pa
     assert run.agent.counts.refused_rings == 0
 
 
-def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
-    folder = tmp_path / "rings"
+def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(run: AgentRun) -> None:
+    run.joined(0)
+    folder = run.path / "rings"
     changed_ns = folder.stat().st_mtime_ns
     run.step()
-    run.ring(1).group([0, 1])
+    run.joined(1)
     os.utime(folder, ns=(changed_ns, changed_ns))
     run.step()
     assert len(run.agent.processes.known) == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pacehound.model.events import HostSample, ProcessState, Progress
@@ -14,9 +12,8 @@ def last(run: AgentRun) -> ProcessState:
     return run.receiver.of(HostSample)[-1].processes[0]
 
 
-def test_a_stop_is_said_at_once_and_so_is_its_end(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_a_stop_is_said_at_once_and_so_is_its_end(run: AgentRun) -> None:
+    run.joined(0)
     run.step(1_100)
     assert (last(run).rank, last(run).pid, last(run).state) == (0, 100, "running")
     said = len(run.receiver.of(HostSample))
@@ -34,8 +31,7 @@ def test_a_stop_is_said_at_once_and_so_is_its_end(tmp_path: Path) -> None:
     assert last(run).state == "running"
 
 
-def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_up(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_up(run: AgentRun) -> None:
     first, second = run.ring(0), run.ring(1)
     for ring in (first, second):
         ring.group([0, 1])
@@ -56,10 +52,8 @@ def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_u
     assert len(run.receiver.rows()) == 2
 
 
-def test_a_process_that_says_why_it_leaves_is_quoted(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_process_that_says_why_it_leaves_is_quoted(run: AgentRun) -> None:
+    ring = run.joined(0)
     run.step(1_100)
     ring.exit(run.now_ns, failed=True, text="RuntimeError: out of memory")
     run.step(50)
@@ -69,18 +63,16 @@ def test_a_process_that_says_why_it_leaves_is_quoted(tmp_path: Path) -> None:
     assert (last(run).exit_code, last(run).detail) == (1, "RuntimeError: out of memory")
 
 
-def test_a_pid_that_was_used_again_is_another_process(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_a_pid_that_was_used_again_is_another_process(run: AgentRun) -> None:
+    run.joined(0)
     run.step(1_100)
     run.proc.put(100, start_ticks=2000)
     run.step(250)
     assert (last(run).state, last(run).exit_code, last(run).signal) == ("exited", None, None)
 
 
-def test_an_attempt_that_was_replaced_is_closed_once(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_an_attempt_that_was_replaced_is_closed_once(run: AgentRun) -> None:
+    run.joined(0)
     run.step(1_100)
     run.proc.remove(100)
     run.step(1_100)
@@ -96,9 +88,8 @@ def test_an_attempt_that_was_replaced_is_closed_once(tmp_path: Path) -> None:
     assert not samples[-1].closed
 
 
-def test_the_end_of_the_job_is_the_last_thing_said(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_the_end_of_the_job_is_the_last_thing_said(run: AgentRun) -> None:
+    run.joined(0)
     run.flush()
     run.end("job killed")
     run.deliver()
@@ -108,8 +99,7 @@ def test_the_end_of_the_job_is_the_last_thing_said(tmp_path: Path) -> None:
     assert (last_event.closed, last_event.closed_why) == (True, "job killed")
 
 
-def test_a_job_without_ranks_ends_too(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_job_without_ranks_ends_too(run: AgentRun) -> None:
     run.flush()
     assert run.receiver.events == []
     run.end()
@@ -118,10 +108,8 @@ def test_a_job_without_ranks_ends_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("failed", "code"), [(False, 0), (True, 1)])
-def test_where_nobody_can_tell_its_own_last_word_stands(tmp_path: Path, failed: bool, code: int) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_where_nobody_can_tell_its_own_last_word_stands(run: AgentRun, failed: bool, code: int) -> None:
+    ring = run.joined(0)
     run.step(1_100)
     ring.exit(run.now_ns, failed=failed)
     run.proc.remove(100)  # reaped before the agent looked
@@ -129,10 +117,8 @@ def test_where_nobody_can_tell_its_own_last_word_stands(tmp_path: Path, failed: 
     assert (last(run).state, last(run).exit_code) == ("exited", code)
 
 
-def test_a_status_that_was_seen_beats_its_own_word(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_status_that_was_seen_beats_its_own_word(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.exit(run.now_ns, failed=False)
     run.step(1_100)
     run.proc.put(100, state="Z", wait_status=11)
@@ -140,10 +126,8 @@ def test_a_status_that_was_seen_beats_its_own_word(tmp_path: Path) -> None:
     assert (last(run).exit_code, last(run).signal) == (None, 11)
 
 
-def test_a_process_that_cannot_be_looked_at_is_unknown_not_gone(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_process_that_cannot_be_looked_at_is_unknown_not_gone(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS)
     (run.proc.root / "100" / "stat").write_text("")
     run.flush()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from pathlib import Path
 
 import pytest
 
@@ -24,8 +23,7 @@ def place(ring: RingFile, index: int, size: int, created_ns: int = 1) -> None:
     ring.raw(rings.PLACE, struct.pack("<ii", size, index), handle=PAIR)
 
 
-def test_peers_are_named_by_their_places_until_their_ranks_have_said_theirs(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_peers_are_named_by_their_places_until_their_ranks_have_said_theirs(run: AgentRun) -> None:
     first, second = run.ring(3), run.ring(1)
     place(first, 0, 2)  # world rank 3 is rank 0 of the communicator
     local = rings.LOCAL_PEER | rings.ASYNC
@@ -53,8 +51,7 @@ def test_peers_are_named_by_their_places_until_their_ranks_have_said_theirs(tmp_
     assert run.agent.assembler.counts.refused == 0
 
 
-def test_a_peer_that_the_communicator_does_not_have_is_refused(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_peer_that_the_communicator_does_not_have_is_refused(run: AgentRun) -> None:
     ring = run.ring(0)
     place(ring, 0, 1)
     flags = rings.LOCAL_PEER
@@ -65,8 +62,7 @@ def test_a_peer_that_the_communicator_does_not_have_is_refused(tmp_path: Path) -
     assert run.agent.assembler.counts.refused == 1
 
 
-def test_who_claims_a_place_that_is_taken_has_not_joined(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_who_claims_a_place_that_is_taken_has_not_joined(run: AgentRun) -> None:
     for rank in (0, 1):
         place(run.ring(rank), 0, 2)
     run.flush()
@@ -74,16 +70,14 @@ def test_who_claims_a_place_that_is_taken_has_not_joined(tmp_path: Path) -> None
     assert "rank 1 says 0707" in run.agent.assembler.counts.reasons[0]
 
 
-def test_a_rank_with_a_place_outside_of_its_communicator_has_not_joined(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_rank_with_a_place_outside_of_its_communicator_has_not_joined(run: AgentRun) -> None:
     place(run.ring(0), 2, 2)
     run.flush()
     assert run.receiver.of(Topology) == []
     assert "place 2 in a communicator of 2" in run.agent.assembler.counts.reasons[0]
 
 
-def test_a_communicator_that_spans_hosts_is_told_with_the_places_of_this_one(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_communicator_that_spans_hosts_is_told_with_the_places_of_this_one(run: AgentRun) -> None:
     ring = run.ring(2)
     place(ring, 1, 4)
     ring.launch(0, MS, handle=PAIR, source=SHIM)
@@ -107,9 +101,8 @@ def random_record(rng: random.Random) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_records_that_make_no_sense_do_not_end_the_agent(tmp_path: Path, seed: int) -> None:
+def test_records_that_make_no_sense_do_not_end_the_agent(run: AgentRun, seed: int) -> None:
     rng = random.Random(seed)
-    run = AgentRun(tmp_path)
     rings_of = [run.ring(rank, capacity=256) for rank in range(3)]
     for ring in rings_of:
         place(ring, ring.rank, 3, created_ns=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 from collector.agent.node_agent import GUARD_NS
 from collector.calls import rings
@@ -12,8 +11,7 @@ from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 from tests.fakes.ring_file import HANDLE
 
 
-def test_a_completion_that_waits_for_its_launch(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_completion_that_waits_for_its_launch(run: AgentRun) -> None:
     first, second = run.ring(0, tid=1), run.ring(0, tid=2)
     first.group([0, 1])
     second.complete(0, 150 * MS)
@@ -24,8 +22,7 @@ def test_a_completion_that_waits_for_its_launch(tmp_path: Path) -> None:
     assert [r["end_ns"] for r in run.receiver.rows()] == [UNIX_NS + 150 * MS]
 
 
-def test_a_group_whose_members_are_still_to_come(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_group_whose_members_are_still_to_come(run: AgentRun) -> None:
     ring = run.ring(0)
     ring.raw(rings.GROUP, struct.pack("<QiiiBBHI68s", 1, 0, 2, 2, 1, 1, 0, 0, b"g"))
     run.flush()
@@ -35,10 +32,8 @@ def test_a_group_whose_members_are_still_to_come(tmp_path: Path) -> None:
     assert [t.members for t in run.receiver.of(Topology)] == [(0, 1)]
 
 
-def test_a_group_that_was_just_destroyed(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_group_that_was_just_destroyed(run: AgentRun) -> None:
+    ring = run.joined(0)
     run.flush()
     ring.destroy()
     run.step(1_100)
@@ -48,10 +43,8 @@ def test_a_group_that_was_just_destroyed(tmp_path: Path) -> None:
     assert run.receiver.of(Progress)[-1].closed
 
 
-def test_what_was_promised(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_what_was_promised(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, run.now_ns)
     run.flush()
     run.kill()
@@ -60,8 +53,7 @@ def test_what_was_promised(tmp_path: Path) -> None:
     assert run.agent.assembler.counts.late_rows == 1
 
 
-def test_that_rings_have_lost_records_and_which_ends_are_uncertain(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_that_rings_have_lost_records_and_which_ends_are_uncertain(run: AgentRun) -> None:
     launches, completes = run.ring(0, tid=1), run.ring(0, tid=2, capacity=4)
     launches.group([0, 1])
     for seq in range(10):
@@ -79,9 +71,8 @@ def test_that_rings_have_lost_records_and_which_ends_are_uncertain(tmp_path: Pat
     assert run.receiver.rows()[-1]["seq"] == 12
 
 
-def test_that_it_had_closed(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_that_it_had_closed(run: AgentRun) -> None:
+    run.joined(0)
     run.receiver.is_away = True
     run.end()
     run.flush()

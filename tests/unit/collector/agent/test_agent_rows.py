@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,10 +17,8 @@ from tests.fakes.receiver import promises_hold
 PAIR = bytes(16)[:15] + b"\x07"
 
 
-def test_a_gloo_call_starts_at_the_later_of_its_launch_and_the_end_before_it(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_gloo_call_starts_at_the_later_of_its_launch_and_the_end_before_it(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS)
     ring.launch(1, 110 * MS)  # queued behind the first
     ring.complete(0, 150 * MS)
@@ -38,10 +35,8 @@ def test_a_gloo_call_starts_at_the_later_of_its_launch_and_the_end_before_it(tmp
     assert run.receiver.of(CallBatch)[0].sees == Sees.ALL
 
 
-def test_the_end_before_it_is_remembered_over_batches_and_a_kill(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_the_end_before_it_is_remembered_over_batches_and_a_kill(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS)
     ring.launch(1, 110 * MS)
     ring.complete(0, 150 * MS)
@@ -52,31 +47,25 @@ def test_the_end_before_it_is_remembered_over_batches_and_a_kill(tmp_path: Path)
     assert [r["start_ns"] - UNIX_NS for r in run.receiver.rows()] == [100 * MS, 150 * MS]
 
 
-def test_point_to_point_calls_do_not_delay_the_start_of_collectives(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_point_to_point_calls_do_not_delay_the_start_of_collectives(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS, op=11, direction=2, peer=1)
     ring.complete(0, 190 * MS, op=11, direction=2, peer=1, flags=rings.END_BOUND)
-    ring.launch(0, 120 * MS)
-    ring.complete(0, 200 * MS)
+    ring.done(0, 120 * MS, 200 * MS)
     run.flush()
     starts = {(r["op"], r["peer"]): r["start_ns"] - UNIX_NS for r in run.receiver.rows()}
     assert starts == {("recv", 1): 100 * MS, ("all_reduce", -1): 120 * MS}
 
 
-def test_a_start_that_the_source_saw_is_kept(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_start_that_the_source_saw_is_kept(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS)
     ring.complete(0, 150 * MS, start_ns=120 * MS)
     run.flush()
     assert run.receiver.rows()[0]["start_ns"] == UNIX_NS + 120 * MS
 
 
-def test_a_source_that_sees_only_the_launch_sends_rows_at_once_and_never_an_open_call(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_source_that_sees_only_the_launch_sends_rows_at_once_and_never_an_open_call(run: AgentRun) -> None:
     ring = run.ring(0)
     ring.group([0, 1], backend=2)
     ring.launch(0, 100 * MS)
@@ -90,17 +79,14 @@ def test_a_source_that_sees_only_the_launch_sends_rows_at_once_and_never_an_open
     assert run.receiver.of(Progress)[-1].ranks[0].open == ()
 
 
-def test_a_captured_call_is_marked_and_waits_for_no_end(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_captured_call_is_marked_and_waits_for_no_end(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS, flags=rings.CAPTURED)
     run.flush()
     assert [(r["captured"], r["end_ns"]) for r in run.receiver.rows()] == [(True, 0)]
 
 
-def test_the_completion_may_come_from_another_ring_and_before_its_launch(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_the_completion_may_come_from_another_ring_and_before_its_launch(run: AgentRun) -> None:
     first, second = run.ring(0, tid=1), run.ring(0, tid=2)
     first.group([0, 1])
     second.complete(0, 150 * MS)
@@ -110,8 +96,7 @@ def test_the_completion_may_come_from_another_ring_and_before_its_launch(tmp_pat
     assert [(r["seq"], r["end_ns"]) for r in run.receiver.rows()] == [(0, UNIX_NS + 150 * MS)]
 
 
-def test_topology_comes_before_any_row_and_again_when_a_rank_joins(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_topology_comes_before_any_row_and_again_when_a_rank_joins(run: AgentRun) -> None:
     first, second = run.ring(0), run.ring(1)
     second.launch(0, 100 * MS)  # this rank's group is still to come
     second.complete(0, 150 * MS)
@@ -128,24 +113,20 @@ def test_topology_comes_before_any_row_and_again_when_a_rank_joins(tmp_path: Pat
     assert kinds == [Topology, Topology, CallBatch]
 
 
-def test_a_large_group_is_put_together_from_many_member_records(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_large_group_is_put_together_from_many_member_records(run: AgentRun) -> None:
     run.ring(3).group(list(range(100)))
     run.flush()
     assert run.receiver.of(Topology)[0].members == tuple(range(100))
 
 
-def test_batches_are_cut_at_1450_rows_and_numbered(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_batches_are_cut_at_1450_rows_and_numbered(run: AgentRun) -> None:
     ring = run.ring(0, capacity=16384)
     ring.group([0, 1])
     for seq in range(3000):
-        ring.launch(seq, 100 * MS + seq)
-        ring.complete(seq, 101 * MS + seq)
+        ring.done(seq, 100 * MS + seq, 101 * MS + seq)
     run.flush()
     run.kill()
-    ring.launch(3000, 110 * MS)
-    ring.complete(3000, 111 * MS)
+    ring.done(3000, 110 * MS, 111 * MS)
     run.flush()
     assert [(len(b), b.ordinal) for b in run.receiver.of(CallBatch)] == [(1450, 0), (1450, 1), (100, 2), (1, 3)]
 
@@ -161,10 +142,8 @@ def test_batches_are_cut_at_1450_rows_and_numbered(tmp_path: Path) -> None:
         {"launch_ns": 1 << 63},
     ],
 )
-def test_a_call_that_cannot_be_is_counted_and_the_others_arrive(tmp_path: Path, bad: dict[str, int]) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_call_that_cannot_be_is_counted_and_the_others_arrive(run: AgentRun, bad: dict[str, int]) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS)
     ring.call(rings.LAUNCH, **{"seq": 5, "launch_ns": 100 * MS, **bad})  # type: ignore[arg-type]
     ring.complete(0, 150 * MS)
@@ -174,8 +153,7 @@ def test_a_call_that_cannot_be_is_counted_and_the_others_arrive(tmp_path: Path, 
     assert run.agent.assembler.counts.refused == 1
 
 
-def test_codes_of_a_newer_writer_are_unknown_not_fatal(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_codes_of_a_newer_writer_are_unknown_not_fatal(run: AgentRun) -> None:
     ring = run.ring(0)
     ring.group([0, 1], backend=99)
     ring.launch(0, 100 * MS, op=200, dtype=201, redop=202, source=203)
@@ -184,8 +162,7 @@ def test_codes_of_a_newer_writer_are_unknown_not_fatal(tmp_path: Path) -> None:
     assert (row["op"], row["dtype"], row["redop"], row["source"]) == ("unknown",) * 4
 
 
-def test_contradicting_groups_are_refused_and_counted(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_contradicting_groups_are_refused_and_counted(run: AgentRun) -> None:
     first, second = run.ring(0), run.ring(1)
     first.group([0, 1])
     second.group([0, 1, 2], world_size=3)
@@ -194,8 +171,7 @@ def test_contradicting_groups_are_refused_and_counted(tmp_path: Path) -> None:
     assert run.agent.assembler.counts.refused == 1
 
 
-def test_a_completion_whose_launch_was_lost_is_a_row_of_its_own(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_completion_whose_launch_was_lost_is_a_row_of_its_own(run: AgentRun) -> None:
     completes, launches = run.ring(0, tid=1), run.ring(0, tid=2, capacity=4)
     completes.group([0, 1])
     for seq in range(10):
@@ -209,10 +185,8 @@ def test_a_completion_whose_launch_was_lost_is_a_row_of_its_own(tmp_path: Path) 
     assert run.receiver.of(Progress)[-1].dropped_total == 0
 
 
-def test_a_second_completion_of_a_call_is_counted_and_gives_no_second_row(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_second_completion_of_a_call_is_counted_and_gives_no_second_row(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS)
     ring.complete(0, 150 * MS, launch_ns=100 * MS)
     ring.complete(0, 160 * MS, launch_ns=100 * MS)

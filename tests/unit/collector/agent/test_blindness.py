@@ -66,8 +66,7 @@ def test_one_that_is_heard_of_later_is_not_said_any_more_and_a_new_process_start
     assert not watch.look([RANK], dict, 400 * SECOND_NS)
 
 
-def test_the_agent_says_it_with_the_process(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_the_agent_says_it_with_the_process(run: AgentRun) -> None:
     for rank in (0, 1):
         ring = run.ring(rank)
         ring.group([0, 1])

@@ -71,8 +71,8 @@ def test_vitals_are_read_every_five_seconds_and_never_twice_at_once(tmp_path: Pa
     run = WatchedRun(tmp_path)
     run.flush()
     assert run.vitals.waiting == []  # no rank yet
-    run.ring(0).group([0, 1])
-    run.ring(1).group([0, 1])
+    run.joined(0)
+    run.joined(1)
     for _ in range(100):
         run.step(100)
     assert len(run.vitals.waiting) == 1  # it has not come back
@@ -92,7 +92,7 @@ def test_vitals_are_read_every_five_seconds_and_never_twice_at_once(tmp_path: Pa
 
 def test_what_was_seen_goes_out_before_the_sample_that_lets_time_go_on(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
-    run.ring(0).group([0, 1])
+    run.joined(0)
     run.flush()
     run.vitals.finish()
     run.flush()
@@ -103,8 +103,7 @@ def test_what_was_seen_goes_out_before_the_sample_that_lets_time_go_on(tmp_path:
 
 def test_a_call_that_stays_open_brings_evidence_without_holding_the_agent_up(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path, "hang.suspect_after_s=10")
-    ring = run.ring(0)
-    ring.group([0, 1])
+    ring = run.joined(0)
     ring.launch(0, run.now_ns)
     for _ in range(20):
         run.step(500)
@@ -124,7 +123,7 @@ def test_a_call_that_stays_open_brings_evidence_without_holding_the_agent_up(tmp
 
 def test_nothing_is_looked_at_after_the_end(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
-    run.ring(0).group([0, 1])
+    run.joined(0)
     run.flush()
     run.vitals.finish()
     run.end()
@@ -138,13 +137,11 @@ def test_nothing_is_looked_at_after_the_end(tmp_path: Path) -> None:
 
 def test_what_cannot_be_said_does_not_take_the_calls_with_it(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+    ring = run.joined(0)
     run.flush()
     run.vitals.waiting = [lambda: HostVitals(job="\udcff", attempt=0, time_ns=1, host="h")]
     run.vitals.finish()
-    ring.launch(0, run.now_ns)
-    ring.complete(0, run.now_ns)
+    ring.done(0, run.now_ns, run.now_ns)
     run.flush()
     assert len(run.receiver.rows()) == 1
     assert run.receiver.of(HostVitals) == []

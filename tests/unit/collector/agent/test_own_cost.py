@@ -46,8 +46,7 @@ def test_it_is_never_quicker_than_asked_nor_slower_than_a_host_may_be_silent():
     assert after([0.0, 0.9, 0.9], flush_s=8.0)[0] == [8.0, 8.0, 8.0]
 
 
-def test_an_agent_above_its_budget_says_less_often_where_its_host_stands(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_an_agent_above_its_budget_says_less_often_where_its_host_stands(run: AgentRun) -> None:
     run.ring(0).group([0])
 
     def samples(n_seconds: int, cores: float) -> int:
@@ -81,8 +80,7 @@ def test_an_agent_above_its_budget_sends_one_row_for_a_round_and_its_reader_has_
                 launch_ns = run.now_ns + number * 8 * MS
                 for rank, ring in enumerate(rings):
                     late_ns = 1_000 * (7 * seq + 5 * rank) % 20_000
-                    ring.launch(seq, launch_ns + late_ns)
-                    ring.complete(seq, launch_ns + 40_000)
+                    ring.done(seq, launch_ns + late_ns, launch_ns + 40_000)
                 seq += 1
             run.step(50)
         return sum(map(len, run.receiver.messages)) - before
