@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from collector.importers import recognise
-from collector.importers.call_files import content, inspector, kineto_file, ras_json, ras_text, xpu_timer
+from collector.importers.call_files import content, inspector_log, kineto_file, ras_json, ras_text, xpu_timer
 from collector.importers.call_files.flight_recorder import dump as fr_dump
 from collector.importers.recognise import CALL_FORMATS, read_call_files
 from pacehound.model.call_file import CallFile
@@ -201,7 +201,7 @@ def test_nesting_and_repetition_are_refused_at_once(tmp_path, contents):
         (kineto_file, b'{"traceEvents": [], "x": "', "MAX_BYTES"),
         (ras_json, b'{"communicators_count": 0, "x": "', "MAX_BYTES"),
         (ras_text, b"\nJob summary\n", "MAX_BYTES"),
-        (inspector, b'{"inspector_output_format_version": "', "MAX_BYTES"),
+        (inspector_log, b'{"inspector_output_format_version": "', "MAX_BYTES"),
         (xpu_timer, b"XPU_TIMER_", "MAX_BYTES"),
     ],
 )
