@@ -18,28 +18,25 @@ from collector.calls import rows as call_rows
 from collector.calls.communicator_table import CommunicatorTable
 from collector.calls.communicators import CallSequence, Communicator, GroupReader, PendingGroup
 from collector.calls.frames import Operation
+from collector.calls.markers import FOREVER_NS, markers_event, read_markers
 from collector.calls.open_calls import OpenCalls
 from collector.calls.pending_records import PendingRecords, PendingState, RecordColumns, RingRecords
+from collector.calls.progress import pair_progress, rank_progress
 from collector.calls.representative_rank import Representatives, choose_representatives
-from collector.calls.rings import CALL, MARKER_BODY, BoolArray, Int64Array, Records
+from collector.calls.rings import CALL, BoolArray, Int64Array, Records
 from collector.calls.transfer_rates import Transfers
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, SOURCES, CallBatch
 from pacehound.model.events import (
-    MARKER_NAMES,
     OPTIMIZER_STEP,
     Markers,
-    OpenCall,
-    PairProgress,
     Progress,
-    RankProgress,
     Topology,
 )
 
 FUTURE_NS = 1_000_000_000
 """A time this far ahead of the clock is no time."""
-FOREVER_NS = 1 << 62
 
 
 class AssemblerState(msgspec.Struct, kw_only=True):
@@ -237,7 +234,7 @@ class CallAssembler:
         self._promised_ns = max(self._promised_ns, until_ns)
         time_ns = self._clock.to_unix_ns(self._promised_ns)
         shown = self._open.shown(self._table, self._clock, running, now_ns)
-        pairs = self._pairs()
+        pairs = pair_progress(self._table, self._sequences)
         promised = []
         for number, known in enumerate(self._table.known):
             if known.closed and number not in self._closing:
@@ -250,7 +247,9 @@ class CallAssembler:
                     time_ns=time_ns,
                     host=self._host,
                     communicator=known.id,
-                    ranks=tuple(self._rank_progress(number, rank, shown, pairs) for rank in sorted(known.host_ranks)),
+                    ranks=tuple(
+                        rank_progress(self._sequences, number, rank, shown, pairs) for rank in sorted(known.host_ranks)
+                    ),
                     announced=self._table.ids(known.attempt) if known.is_world else (),
                     dropped_total=known.dropped_total,
                     marks_iterations=known.attempt in self._marked_attempts,
@@ -261,8 +260,6 @@ class CallAssembler:
             )
         self._closing.clear()
         return promised
-
-    # Sorting out what was read.
 
     def _take_groups(self, batch: RecordColumns, kinds: npt.NDArray[np.uint8]) -> None:
         has_joined = False
@@ -361,37 +358,19 @@ class CallAssembler:
             sequence.last_completed = max(sequence.last_completed, int(seq.max()))
 
     def _take_markers(self, batch: RecordColumns, kinds: npt.NDArray[np.uint8], must_wait: BoolArray) -> list[Markers]:
-        said: dict[int, list[tuple[int, int, str, int]]] = {}
-        for at in np.flatnonzero(kinds == rings.MARKER).tolist():
-            marker = batch.records[at : at + 1].view(MARKER_BODY)[0]
-            rank, code, step = int(marker["rank"]), int(marker["marker"]), int(marker["step"])
-            time_ns = int(marker["time_ns"])
-            if code >= len(MARKER_NAMES) or step < 0 or time_ns >= FOREVER_NS:
-                self.counts.refuse(f"a marker of rank {rank} cannot be: code {code}, step {step}, time {time_ns}")
-                continue
-            if MARKER_NAMES[code] == OPTIMIZER_STEP and int(marker["ordinal"]) != 0:
-                continue  # only the process's first optimizer marks the iteration
-            world = self._table.world(int(batch.attempts[at]), rank)
-            if world is None:
-                must_wait[at] = True
-                continue
-            attempt = self._table.known[world].attempt
-            if MARKER_NAMES[code] == OPTIMIZER_STEP and attempt not in self._marked_attempts:
+        at = np.flatnonzero(kinds == rings.MARKER)
+        found = read_markers(batch, at, self._table, self._clock)
+        for reason in found.refused:
+            self.counts.refuse(reason)
+        must_wait[found.too_early] = True
+        known = self._table.known
+        for number in sorted(found.by_world):
+            attempt = known[number].attempt
+            if attempt not in self._marked_attempts and any(
+                name == OPTIMIZER_STEP for _, _, name, _ in found.by_world[number]
+            ):
                 self._marked_attempts.append(attempt)
-            said.setdefault(world, []).append((self._clock.to_unix_ns(time_ns), rank, MARKER_NAMES[code], step))
-        return [self._markers(self._table.known[world], sorted(said[world])) for world in sorted(said)]
-
-    def _markers(self, world: Communicator, said: list[tuple[int, int, str, int]]) -> Markers:
-        return Markers(
-            job=self._job,
-            attempt=world.attempt,
-            host=self._host,
-            communicator=world.id,
-            ranks=tuple(rank for _, rank, _, _ in said),
-            names=tuple(name for _, _, name, _ in said),
-            steps=tuple(step for _, _, _, step in said),
-            times_ns=tuple(time_ns for time_ns, _, _, _ in said),
-        )
+        return [markers_event(self._job, self._host, known[n], found.by_world[n]) for n in sorted(found.by_world)]
 
     def _hold(self, batch: RecordColumns, now_ns: int) -> None:
         """Keep for the next look what cannot be placed; count what has waited too long."""
@@ -414,8 +393,6 @@ class CallAssembler:
             if world is not None:
                 is_lost = (strangers.attempts == attempt) & (calls["kind"] == rings.LAUNCH)
                 self._table.known[world].drop(int(is_lost.sum()))
-
-    # What has been lost, left and given up.
 
     def _note_loss(self, records_by_ring: Sequence[RingRecords], now_ns: int) -> None:
         """After a loss, a call that is open here may have completed in the part that was lost."""
@@ -454,38 +431,6 @@ class CallAssembler:
             at = number >> call_rows.COMMUNICATOR_SHIFT
             for _ in range(2 if at in self._closing else 1):  # there is no later look at one that closes
                 self._table.known[at].drop(sequence.newly_missing(self._has_lost))
-
-    def _pairs(self) -> dict[tuple[int, int], list[PairProgress]]:
-        """How far each line of point-to-point calls is, by (communicator, rank)."""
-        pairs: dict[tuple[int, int], list[PairProgress]] = {}
-        for number, sequence in sorted(self._sequences.items()):
-            communicator, rank, peer, direction = call_rows.sequence_parts(number)
-            if direction:
-                pairs.setdefault((communicator, rank), []).append(
-                    PairProgress(
-                        peer=self._table.known[communicator].named(peer),
-                        direction=DIRECTIONS[direction],
-                        last_launched=sequence.last_launched,
-                        last_completed=sequence.last_completed,
-                    )
-                )
-        return pairs
-
-    def _rank_progress(
-        self,
-        number: int,
-        rank: int,
-        shown: dict[tuple[int, int], list[OpenCall]],
-        pairs: dict[tuple[int, int], list[PairProgress]],
-    ) -> RankProgress:
-        sequence = self._sequences.get(call_rows.collective_sequence(number, rank)) or CallSequence()
-        return RankProgress(
-            rank=rank,
-            last_launched=sequence.last_launched,
-            last_completed=sequence.last_completed,
-            open=tuple(shown.get((number, rank), ())),
-            pairs=tuple(pairs.get((number, rank), ())),
-        )
 
 
 def _destroyed(records: Records) -> list[tuple[bytes, int]]:

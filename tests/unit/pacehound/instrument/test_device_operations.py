@@ -9,18 +9,17 @@ import pytest
 
 from pacehound.instrument import cuda_times, torch_ops
 from pacehound.instrument.cuda_times import CudaClock
-from pacehound.instrument.torch_ops import (
+from pacehound.instrument.recorded_steps import (
     BACKWARD,
     BACKWARD_RECV,
     FORWARD,
     FORWARD_RECV,
     FORWARD_SEND,
     GRADS_SCATTER,
-    MOST_WAITING,
     OPTIMIZER,
     PARAMS_GATHER,
-    StepOperations,
 )
+from pacehound.instrument.torch_ops import MOST_WAITING, StepOperations
 from tests.fakes.cuda_device import MS, US, Device, FakeProcessGroup, Machine, Work
 
 DEVICE = Device()
