@@ -28,12 +28,7 @@ from collector.calls.transfer_rates import Transfers
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, SOURCES, CallBatch
-from pacehound.model.events import (
-    OPTIMIZER_STEP,
-    Markers,
-    Progress,
-    Topology,
-)
+from pacehound.model.events import OPTIMIZER_STEP, Markers, Progress, Topology
 
 FUTURE_NS = 1_000_000_000
 """A time this far ahead of the clock is no time."""

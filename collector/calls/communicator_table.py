@@ -58,8 +58,7 @@ class CommunicatorTable:
         self._high, self._low = handles[order, 0], handles[order, 1]
         self._number_at = order.astype(np.int64)
         self._sees_end = np.array(
-            [[bool(sees(source, c.backend) & Sees.END) for source in range(len(SOURCES))] for c in self.known],
-            np.bool_,
+            [[bool(sees(source, c.backend) & Sees.END) for source in range(len(SOURCES))] for c in self.known], np.bool_
         ).reshape(-1, len(SOURCES))
         self._joined = self._pairs([known.host_ranks for known in self.known])
 

@@ -51,19 +51,9 @@ class RecordedStep:
             if not end_ns or op.n_open:
                 continue
             recorder.write(
-                layout.OPERATION_RECORD,
-                layout.OPERATION,
-                _NO_HANDLE,
-                start_ns,
-                end_ns,
-                self.number,
-                op.optype,
-                op.stage,
-                op.chunk,
-                op.micro_batch,
-                op.pipeline,
-                seq,
-            )
+                layout.OPERATION_RECORD, layout.OPERATION, _NO_HANDLE,
+                start_ns, end_ns, self.number, op.optype, op.stage, op.chunk, op.micro_batch, op.pipeline, seq,
+            )  # fmt: skip
 
 
 def why_no_clock(devices: set[Any]) -> str:

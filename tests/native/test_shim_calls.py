@@ -160,13 +160,7 @@ def test_what_is_made_in_a_group_or_without_blocking_is_known_when_it_is_there(n
 def test_threads_have_rings_of_their_own_and_share_the_numbers_of_a_communicator(new_job: NewJob) -> None:
     job = new_job(2)
     for rank in range(2):
-        main = [
-            f"init w 2 {rank}",
-            f"init v 2 {rank}",
-            f"touch made{rank}",
-            line("all_reduce", "w"),
-            "await second",
-        ]
+        main = [f"init w 2 {rank}", f"init v 2 {rank}", f"touch made{rank}", line("all_reduce", "w"), "await second"]
         second = ["await made0", "await made1", "repeat 100", line("all_gather", "v", stream=1), "again"]
         third = [
             "await made0",

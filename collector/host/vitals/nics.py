@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from collector.host.kernel_files import text_of
 from pacehound.model.events import NicReading
 
 SYS = Path("/sys")
@@ -59,14 +60,14 @@ class Nics:
         for folder in with_hardware or folders:
             errors = _counters(folder / "statistics")
             errors["carrier_down_count"] = _number(folder / "carrier_down_count")
-            readings.append(NicReading(name=folder.name, state=_text(folder / "operstate"), errors=errors))
+            readings.append(NicReading(name=folder.name, state=text_of(folder / "operstate"), errors=errors))
         return readings
 
     def _infiniband(self) -> list[NicReading]:
         readings = []
         for device in _folders(self._sys / "class" / "infiniband"):
             for port in _folders(device / "ports"):
-                state = _text(port / "state").rpartition(":")[2].strip().lower()  # "4: ACTIVE"
+                state = text_of(port / "state").rpartition(":")[2].strip().lower()  # "4: ACTIVE"
                 errors = {**_counters(port / "counters"), **_counters(port / "hw_counters")}
                 readings.append(NicReading(name=f"{device.name}/{port.name}", state=state, errors=errors))
         return readings
@@ -87,13 +88,6 @@ def _folders(folder: Path) -> list[Path]:
         return []
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _number(path: Path) -> int:
-    text = _text(path)
+    text = text_of(path)
     return int(text) if text.isdigit() else 0

@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 
 from collector.importers.step_logs.lines import label
-from collector.importers.step_logs.rows import (
-    UNKNOWN,
-    Rows,
-    Trouble,
-    by_rank,
-    finite_median,
-    most_common_difference,
-)
+from collector.importers.step_logs.rows import UNKNOWN, Rows, Trouble, by_rank, finite_median, most_common_difference
 from pacehound.model.step_log import FloatArray, Int64Array, StepLog
 
 _MARK = ":::MLLOG"

@@ -22,13 +22,7 @@ from pacehound.model.events import NEVER, UNTOLD, OpenCall, PairProgress, RankPr
 
 
 def rank_progress(
-    rank: int,
-    group: DumpGroup,
-    calls: Settled,
-    *,
-    counters: Counters | None,
-    has_pairs: bool,
-    sees_starts: bool,
+    rank: int, group: DumpGroup, calls: Settled, *, counters: Counters | None, has_pairs: bool, sees_starts: bool
 ) -> RankProgress:
     """The open calls of a rank on a group, all of them, and its counters.
 

@@ -42,14 +42,12 @@ class ManualTasks(Generic[ResultT]):
         self.waiting.clear()
 
 
-class Looker:
-    """Sees nothing in particular, and says whom it was asked about."""
+def vitals(attempt: int, ranks: Sequence[RankProcess], now_unix_ns: int) -> HostVitals:
+    return HostVitals(job="job-1", attempt=attempt, time_ns=now_unix_ns, host="node-1", oom_kills=len(ranks))
 
-    def look(self, attempt: int, ranks: Sequence[RankProcess], now_unix_ns: int) -> HostVitals:
-        return HostVitals(job="job-1", attempt=attempt, time_ns=now_unix_ns, host="node-1", oom_kills=len(ranks))
 
-    def collect(self, stall: Stall, processes: Sequence[RankProcess], now_unix_ns: int) -> HostEvidence:
-        return HostEvidence(job="job-1", attempt=stall.attempt, time_ns=now_unix_ns, host="node-1", reason=stall.reason)
+def evidence(stall: Stall, processes: Sequence[RankProcess], now_unix_ns: int) -> HostEvidence:
+    return HostEvidence(job="job-1", attempt=stall.attempt, time_ns=now_unix_ns, host="node-1", reason=stall.reason)
 
 
 class WatchedRun(AgentRun):
@@ -58,8 +56,8 @@ class WatchedRun(AgentRun):
         self.vitals: ManualTasks[HostVitals] = ManualTasks()
         self.evidence: ManualTasks[HostEvidence] = ManualTasks()
         self.agent._host_watch = HostWatch(
-            Looker(),
-            Looker(),
+            vitals,
+            evidence,
             vitals_tasks=self.vitals,
             evidence_tasks=self.evidence,
             suspect_after_s=self.settings.hang.suspect_after_s,

@@ -8,14 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pacehound.instrument import layout
-from pacehound.instrument.recorded_steps import (
-    BACKWARD,
-    FORWARD,
-    FORWARD_SEND,
-    GRADS_SCATTER,
-    OPTIMIZER,
-    PARAMS_GATHER,
-)
+from pacehound.instrument.recorded_steps import BACKWARD, FORWARD, FORWARD_SEND, GRADS_SCATTER, OPTIMIZER, PARAMS_GATHER
 from pacehound.instrument.torch_ops import StepOperations
 
 Device = namedtuple("Device", "type index")
