@@ -163,17 +163,9 @@ def test_threads_have_rings_of_their_own_and_share_the_numbers_of_a_communicator
         main = [f"init w 2 {rank}", f"init v 2 {rank}", f"touch made{rank}", line("all_reduce", "w"), "await second"]
         second = ["await made0", "await made1", "repeat 100", line("all_gather", "v", stream=1), "again"]
         third = [
-            "await made0",
-            "await made1",
-            "repeat 100",
-            "group",
-            line("send", "w", peer=1 - rank, stream=2),
-            line("recv", "w", peer=1 - rank, stream=2),
-            "end",
-            "again",
-            "syncall",
-            "touch second",
-        ]
+            "await made0", "await made1", "repeat 100", "group", line("send", "w", peer=1 - rank, stream=2),
+            line("recv", "w", peer=1 - rank, stream=2), "end", "again", "syncall", "touch second",
+        ]  # fmt: skip
         job.start(rank, main, second, third)
     job.wait()
     for rank in range(2):
@@ -192,16 +184,10 @@ def test_a_group_is_launched_at_its_end_and_only_then(new_job: NewJob) -> None:
     job.start(
         0,
         [
-            "init w 1 0",
-            "group",
-            line("all_reduce", "w"),
-            "touch in",
-            "await out",
-            line("all_gather", "w"),
-            "end",
+            "init w 1 0", "group", line("all_reduce", "w"), "touch in", "await out", line("all_gather", "w"), "end",
             "syncall",
         ],
-    )
+    )  # fmt: skip
     try:
         from tests.native.stub_jobs import until
 
@@ -234,14 +220,10 @@ def test_what_goes_into_a_graph_is_marked(new_job: NewJob) -> None:
     job.start(
         0,
         [
-            "init w 1 0",
-            "capture 3 1",
-            line("all_reduce", "w", stream=3),
-            line("all_reduce", "w", stream=0),
-            "capture 3 0",
-            line("all_reduce", "w", stream=3),
+            "init w 1 0", "capture 3 1", line("all_reduce", "w", stream=3), line("all_reduce", "w", stream=0),
+            "capture 3 0", line("all_reduce", "w", stream=3),
         ],
-    )
+    )  # fmt: skip
     job.wait()
     assert [bool(call["flags"] & 1) for call in job.records(0)[0].calls] == [True, False, False]
 

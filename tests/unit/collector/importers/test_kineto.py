@@ -73,14 +73,8 @@ def test_a_kernel_without_arguments_is_found_through_its_launch(tmp_path):
     carried = {key: value for key, value in kernel["args"].items() if key not in ("correlation", "stream")}
     kernel["args"] = {"correlation": 0, "stream": 20}
     operation = {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": "record_param_comms",
-        "tid": 1,
-        "ts": 90.0,
-        "dur": 50.0,
-        "args": carried,
-    }
+        "ph": "X", "cat": "cpu_op", "name": "record_param_comms", "tid": 1, "ts": 90.0, "dur": 50.0, "args": carried,
+    }  # fmt: skip
     second = {**kernel, "ts": 600.0, "dur": 10.0}
     trace["traceEvents"] += [operation, second]
     batch = only(read(tmp_path, {"a.json": trace})[0], CallBatch)

@@ -16,15 +16,8 @@ THREE = (RepresentedRank(0, -30, -20, 5), RepresentedRank(4, 0, 0, 0), Represent
 def batch(represented: tuple[RepresentedRank, ...] = THREE, **columns: list[int]) -> CallBatch:
     return CallBatch.from_columns(
         {
-            "rank": [4, 7],
-            "seq": [9, 10],
-            "op": [1, 1],
-            "count": [8, 8],
-            "dtype": [10, 10],
-            "launch_ns": [1_000, 2_000],
-            "start_ns": [1_100, 2_100],
-            "end_ns": [1_200, 0],
-            "stream": [55, 66],
+            "rank": [4, 7], "seq": [9, 10], "op": [1, 1], "count": [8, 8], "dtype": [10, 10],
+            "launch_ns": [1_000, 2_000], "start_ns": [1_100, 2_100], "end_ns": [1_200, 0], "stream": [55, 66],
             "group": [1, 2],
         }
         | columns,
@@ -35,7 +28,7 @@ def batch(represented: tuple[RepresentedRank, ...] = THREE, **columns: list[int]
         source="c10d",
         within_ns=400,
         represented=represented,
-    )
+    )  # fmt: skip
 
 
 def read(sent: CallBatch) -> CallBatch:
