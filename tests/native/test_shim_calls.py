@@ -56,9 +56,9 @@ class Program:
 
     def call(self, op: str, comm: str, count: int, dtype: int, redop: int, peer: int, stream: int) -> None:
         self.lines.append(line(op, comm, count, dtype, redop, peer, stream))
-        lane = (comm, op, peer) if op in ("send", "recv") else (comm,)
-        seq = self.next[lane]
-        self.next[lane] += 1
+        key = (comm, op, peer) if op in ("send", "recv") else (comm,)
+        seq = self.next[key]
+        self.next[key] += 1
         shown_peer = peer if op in ROOTED | {"send", "recv"} else -1
         shown_redop = NCCL_REDOPS[min(redop, 5)] if op in REDUCING else "unknown"
         self.expected.append((op, comm, count, NCCL_TYPES[dtype], shown_redop, shown_peer, stream, seq))
@@ -171,12 +171,12 @@ def test_threads_have_rings_of_their_own_and_share_the_numbers_of_a_communicator
     for rank in range(2):
         main, *others = job.records(rank)
         assert len(others) == 2
-        lanes: dict[tuple[bytes, int, int], list[int]] = {}
+        numbers: dict[tuple[bytes, int, int], list[int]] = {}
         for ring in others:
             for call in ring.calls:
-                lanes.setdefault((call["handle"], call["direction"], call["peer"]), []).append(call["seq"])
-        assert sorted(map(len, lanes.values())) == [100, 100, 100]
-        assert all(seqs == list(range(100)) for seqs in lanes.values())
+                numbers.setdefault((call["handle"], call["direction"], call["peer"]), []).append(call["seq"])
+        assert sorted(map(len, numbers.values())) == [100, 100, 100]
+        assert all(seqs == list(range(100)) for seqs in numbers.values())
 
 
 def test_a_group_is_launched_at_its_end_and_only_then(new_job: NewJob) -> None:
