@@ -192,7 +192,7 @@ class CallAssembler:
         kinds = batch.records.view(CALL)["kind"]
         self._take_groups(batch, kinds)
         # Another thread's ring may still hold completions from before: a destroyed group is over one look later.
-        destroyed, self._destroyed = self._destroyed, _destroyed(batch.records[kinds == rings.DESTROY])
+        destroyed, self._destroyed = self._destroyed, _destroyed_handles(batch.records[kinds == rings.DESTROY])
         if ended:
             destroyed, self._destroyed = destroyed + self._destroyed, []
         must_wait = np.zeros(len(kinds), np.bool_)
@@ -374,19 +374,19 @@ class CallAssembler:
         for_a_launch &= calls["kind"] == rings.COMPLETE
         over, was_for_a_launch = self._pending_records.hold(batch, for_a_launch, now_ns)
         self.counts.unmatched += int(was_for_a_launch.sum())
-        strangers = over[~was_for_a_launch]
-        if len(strangers.records) == 0:
+        unjoined = over[~was_for_a_launch]
+        if len(unjoined.records) == 0:
             return
-        calls = strangers.records.view(CALL)
+        calls = unjoined.records.view(CALL)
         self.counts.refuse(
             f"{len(calls)} records name a communicator that their rank never joined, the first one rank "
             f"{int(calls['rank'][0])} and communicator {bytes(calls['handle'][0]).hex()}",
             len(calls),
         )
-        for attempt in np.unique(strangers.attempts).tolist():
+        for attempt in np.unique(unjoined.attempts).tolist():
             world = self._table.world(attempt)
             if world is not None:
-                is_lost = (strangers.attempts == attempt) & (calls["kind"] == rings.LAUNCH)
+                is_lost = (unjoined.attempts == attempt) & (calls["kind"] == rings.LAUNCH)
                 self._table.known[world].drop(int(is_lost.sum()))
 
     def _note_loss(self, records_by_ring: Sequence[RingRecords], now_ns: int) -> None:
@@ -428,7 +428,7 @@ class CallAssembler:
                 self._table.known[at].drop(sequence.newly_missing(self._has_lost))
 
 
-def _destroyed(records: Records) -> list[tuple[bytes, int]]:
+def _destroyed_handles(records: Records) -> list[tuple[bytes, int]]:
     return [(bytes(record["handle"]), int(record["rank"])) for record in records.view(CALL)]
 
 

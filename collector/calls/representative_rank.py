@@ -9,7 +9,7 @@ Why not every n-th round, as sampling usually goes: a round that is left out as 
 that nobody entered, takes away the tokens by which iterations are known where no optimizer is seen, and hides for whom
 the others waited, for the first small call behind slow work is where they wait. And hosts back off on their own: a
 round that half of the ranks leave out is worse than none. Here every call keeps its row, its round and its size, and
-each host decides for its own ranks alone. What is lost is how the times of a rank scattered around its average, by less
+each host decides for its own ranks alone. What is lost is how the times of a rank varied around its average, by less
 than half a millisecond. What holds all the same:
 
 - Per rank, launches, starts and ends add up to what they were: so does the time that a rank spent in calls, and who

@@ -27,7 +27,7 @@ _DRAIN_S = 0.5
 
 # A gloo thread drops the last call it ran after whoever waited for it goes on, and takes the GIL for that. If the
 # interpreter is ending by then, the process aborts (torch 2.15 alone does so in some runs). Our callbacks stand in
-# that thread's way for a moment, so we owe it the time, with the GIL free, to let go.
+# that thread's way for a moment, so we give it the time, with the GIL free, to let go.
 _LET_GO_S = 0.1
 """For callbacks that wait for the interpreter's lock, which takes microseconds; a call without its peer never ends."""
 

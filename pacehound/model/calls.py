@@ -105,7 +105,7 @@ class CallBatch:
         Calls of this host and communicator that were lost since the batch before (a ring that wrapped, a full
         buffer). Missing is not healthy: whoever concludes from the rows must weigh this.
     within_ns
-        How far an instant may be off, because one rank told of it for several (representative.py). 0: each for itself.
+        How far an instant may be off, because one rank stood for several (representative.py). 0: each for itself.
     represented
         On the way only: the ranks that each row stands for, its own among them. `whole` gives them rows of their own.
     rows
@@ -141,7 +141,7 @@ class CallBatch:
 
     @property
     def n_calls(self) -> int:
-        """How many calls it tells of: one per row, or one per row and rank that the row stands for."""
+        """How many calls it holds: one per row, or one per row and rank that the row stands for."""
         return len(self) * max(len(self.represented), 1)
 
     def whole(self) -> CallBatch:

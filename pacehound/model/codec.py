@@ -157,7 +157,7 @@ def decode(message: bytes) -> list[Event]:
 def records_of(message: bytes) -> list[tuple[ResourceLogs, LogRecord]]:
     """The log records of a message with the resource of each, not yet decoded.
 
-    A door that takes many records at once decodes them one by one, so that one bad record does not take the good
+    A receiver that takes many records at once decodes them one by one, so that one bad record does not take the good
     ones with it.
     """
     if len(message) > MAX_MESSAGE_BYTES:

@@ -72,10 +72,10 @@ def spread(rows: pa.RecordBatch, represented: Sequence[RepresentedRank]) -> pa.R
     n_ranks = len(represented)
     ranks = np.array([one.rank for one in represented], np.int64)
     own = values_of(rows.column("rank"))
-    strangers = sorted(set(own.tolist()) - set(ranks.tolist()))
-    if strangers:
+    unlisted = sorted(set(own.tolist()) - set(ranks.tolist()))
+    if unlisted:
         raise InvalidEvent(
-            f"rows of ranks {strangers[:8]} stand for ranks {ranks.tolist()[:8]}: they are not among them"
+            f"rows of ranks {unlisted[:8]} stand for ranks {ranks.tolist()[:8]}: they are not among them"
         )
     is_own = np.repeat(own, n_ranks) == np.tile(ranks, len(own))
     taken = rows.take(numbers(np.repeat(np.arange(len(own)), n_ranks), pa.int64()))

@@ -83,7 +83,7 @@ def _call_file(
     topologies: list[FileEvent] = []
     rows: list[FileEvent] = []
     progress: list[FileEvent] = []
-    strangers = []
+    incomplete = []
     twice = missing = 0
     # The world itself carries no calls: those of each function have a line of their own.
     lines = [
@@ -94,7 +94,7 @@ def _call_file(
         key = line.communicator
         known = sorted(range(world_size) if key == world_key else members[key])
         if len(known) < log.sizes[key]:
-            strangers.append(log.names[key])
+            incomplete.append(log.names[key])
             continue
         topology = function_topology(
             job=job,
@@ -147,16 +147,16 @@ def _call_file(
         notes=(
             *log.notes,
             f"world ranks are the places in communicator {log.names[world_key]}, the largest, which has every process",
-            *_notes(log, strangers, twice, missing),
+            *_notes(log, incomplete, twice, missing),
         ),
     )
 
 
-def _notes(log: Log, strangers: Sequence[str], twice: int, missing: int) -> Iterator[str]:
+def _notes(log: Log, incomplete: Sequence[str], twice: int, missing: int) -> Iterator[str]:
     if log.pairs:
         yield f"{log.pairs} point-to-point calls are left out: they have no number that both sides share"
-    if strangers:
-        names = ", ".join(dict.fromkeys(strangers))
+    if incomplete:
+        names = ", ".join(dict.fromkeys(incomplete))
         yield f"the logs of some members of {names[:200]} are missing: its calls are left out"
     if twice:
         yield f"{twice} calls have the number of another and are left out"

@@ -67,9 +67,9 @@ class Topology:
             raise InvalidEvent(
                 f"communicator {self.name!r} has {len(self.members)} members in a world of {self.world_size} ranks"
             )
-        strangers = sorted(set(self.host_ranks) - set(known))
-        if strangers:
-            raise InvalidEvent(f"host {self.host!r} announces ranks {strangers} that are no members of {self.name!r}")
+        not_members = sorted(set(self.host_ranks) - set(known))
+        if not_members:
+            raise InvalidEvent(f"host {self.host!r} announces ranks {not_members} that are no members of {self.name!r}")
 
     @property
     def is_partial(self) -> bool:

@@ -197,8 +197,8 @@ class AgentCost:
     dropped_calls
         Calls that it had to drop since it began, for the receiver was away too long.
     told_by_others
-        Calls that another rank of the host told of (representative.py) since it began: flushing less often was
-        not enough.
+        Calls in which another rank of the host stood for theirs (representative.py) since it began: flushing less
+        often was not enough.
     shim_ns_per_call
         What the NCCL shim takes of the calling thread for a call, measured at every 256th; 0 where there is no shim.
 

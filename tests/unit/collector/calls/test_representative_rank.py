@@ -1,4 +1,4 @@
-"""One rank tells of small calls for its host: nobody's calls, their order or the time in them change."""
+"""One rank represents its host in small calls: nobody's calls, their order or the time in them change."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def by_call(batches: list[CallBatch]) -> dict[tuple[Any, ...], tuple[int, ...]]:
 
 
 def plain(rows: Records, known: list[Communicator], numbers: np.ndarray | None = None) -> dict[Any, tuple[int, ...]]:
-    """What is sent by an agent that spares nothing."""
+    """What is sent by an agent without representatives."""
     numbers = np.zeros(len(rows), np.int64) if numbers is None else numbers
     clock = ClockPair(monotonic_ns=0, unix_ns=0)
     return by_call(list(call_rows.batches(rows, numbers, known, job="j", host="h", clock=clock)))
@@ -143,7 +143,7 @@ def test_calls_sums_and_order_are_what_they_were_whatever_the_ranks_do(data):
             ).all()
 
 
-def test_no_time_is_off_by_more_than_ranks_that_are_alike_may_be_apart():
+def test_no_time_is_off_by_more_than_ranks_that_are_represented_may_be_apart():
     """Rank 0 mostly ends 0.4 ms before the other, and now and then 0.4 ms after it: far from its average."""
     rows = rounds(400, 2, jitter_ns=0, every_ns=2_000_000)
     launch_ns = rows["launch_ns"].reshape(400, 2)
@@ -157,7 +157,7 @@ def test_no_time_is_off_by_more_than_ranks_that_are_alike_may_be_apart():
 
 
 def exact_rounds(rows: Records, known: list[Communicator], before_ns: int = LATER_NS) -> set[int]:
-    """Rounds of which every rank has told."""
+    """Rounds of which every rank has a row."""
     chosen = choose_representatives(rows, np.zeros(len(rows), np.int64), known, before_ns)
     return set(rows["seq"].tolist()) - set(rows["seq"][chosen.is_represented].tolist())
 
@@ -195,13 +195,13 @@ def changed(rows: Records, seq: int, rank: int, **fields: int) -> Records:
         "given up",
     ],
 )
-def test_a_round_in_which_one_rank_differs_is_told_by_all(fields):
+def test_a_round_in_which_one_rank_differs_is_sent_by_all_ranks(fields):
     rows, known = rounds(300, 4), [communicator(4)]
     assert exact_rounds(rows, known) == set()
     assert exact_rounds(changed(rows, 150, 2, **fields), known) == {150}
 
 
-def test_large_messages_and_pairs_are_told_by_all():
+def test_large_messages_and_pairs_are_sent_by_all_ranks():
     rows, known = rounds(300, 4), [communicator(4)]
     large, pairs = rows.copy(), rows.copy()
     large["count"] = SMALL_BYTES // 4 + 1
@@ -209,13 +209,13 @@ def test_large_messages_and_pairs_are_told_by_all():
     assert exact_rounds(large, known) == exact_rounds(pairs, known) == set(range(300))
 
 
-def test_a_round_that_lacks_a_rank_of_this_host_is_told_by_all_and_ranks_of_others_are_not_waited_for():
+def test_a_round_that_lacks_a_rank_of_this_host_is_sent_by_all_ranks_and_ranks_of_others_are_not_waited_for():
     rows = rounds(300, 4)
     kept = rows[(rows["seq"] != 150) | (rows["rank"] != 2)]
     assert exact_rounds(kept, [communicator(4, n_members=16)]) == {150}
 
 
-def test_what_was_launched_after_a_call_that_is_still_open_is_told_by_all():
+def test_what_was_launched_after_a_call_that_is_still_open_is_sent_by_all_ranks():
     rows, known = rounds(300, 4), [communicator(4)]
     before_ns = int(rows["launch_ns"][rows["seq"] == 150].min())
     assert exact_rounds(rows, known, before_ns) == set(range(150, 300))
@@ -226,7 +226,7 @@ def test_where_few_rows_are_saved_none_is():
     assert exact_rounds(rounds(n_rounds, 4), [communicator(4)]) == set(range(n_rounds))
 
 
-def test_a_source_that_sees_launches_alone_spares_rows_too():
+def test_a_source_that_sees_launches_alone_has_representatives_too():
     rows, known = rounds(300, 4), [communicator(4, backend="nccl")]
     rows["start_ns"] = rows["end_ns"] = 0
     read, n_sent = arrived(rows, known)
@@ -234,7 +234,7 @@ def test_a_source_that_sees_launches_alone_spares_rows_too():
     assert {times[1:] for times in by_call(read).values()} == {(0, 0)}
 
 
-def test_the_rank_that_came_last_tells():
+def test_the_rank_that_came_last_is_the_representative():
     """The transfer begins when it does, and the others have waited for it."""
     rows = rounds(300, 4)
     chosen = choose_representatives(rows, np.zeros(len(rows), np.int64), [communicator(4)], LATER_NS)

@@ -84,7 +84,7 @@ def test_what_has_been_read_can_be_sent_on():
         ((*THREE, RepresentedRank(8, end_ns=MAX_APART_NS + 1)), "cannot be"),
         (tuple(RepresentedRank(rank) for rank in range(MAX_ROWS)), "at most"),
     ],
-    ids=["a stranger's row", "a rank twice", "no rank", "far apart", "more rows than memory"],
+    ids=["a row of another rank", "a rank twice", "no rank", "far apart", "more rows than memory"],
 )
 def test_a_batch_that_cannot_be_is_refused(represented, what):
     with pytest.raises(InvalidEvent, match=what):
