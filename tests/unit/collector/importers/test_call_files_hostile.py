@@ -6,12 +6,10 @@ import bz2
 import copy
 import gzip
 import json
-import os
 import pickle
 import random
 import resource
 import time
-from pathlib import Path
 
 import pytest
 
@@ -21,6 +19,7 @@ from collector.importers.call_files.flight_recorder import dump as fr_dump
 from collector.importers.recognise import CALL_FORMATS, read_call_files
 from pacehound.model.call_file import CallFile
 from tests.fakes.call_files import (
+    RECORDED,
     as_json,
     call,
     dump,
@@ -137,9 +136,6 @@ def test_any_byte_may_be_any_other(tmp_path, name):
             if not damaged:
                 break
         survives(tmp_path, bytes(damaged))
-
-
-RECORDED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[5] / "shared")) / "data"
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"the recordings are not at {RECORDED}")
