@@ -11,11 +11,11 @@ from collector.agent.background import TaskRunner
 from collector.agent.outbox import Outbox
 from pacehound.bus.otlp import Receipt
 from pacehound.errors import BusFull, RejectedMessage, Unavailable
+from pacehound.runtime.backoff import Backoff
 
 logger = logging.getLogger("pacehound.agent")
 
-FIRST_BACKOFF_NS = 200_000_000
-LONGEST_BACKOFF_NS = 5_000_000_000
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 REQUEST_BYTES = 2 * 1024 * 1024
 
 
@@ -75,34 +75,6 @@ def attempt(sender: Sender, last: int, messages: Sequence[bytes]) -> Outcome:
     return Outcome(last=last, messages=len(messages), result=result, reason=reason, retry_after_s=retry_after_s)
 
 
-class Backoff:
-    """When the next request may go out: at once after a success, else after 0.2 s, doubled up to 5 s.
-
-    >>> backoff = Backoff()
-    >>> backoff.failed(0, None)
-    >>> backoff.may_send(100_000_000), backoff.may_send(200_000_000)
-    (False, True)
-    """
-
-    def __init__(self) -> None:
-        self._wait_ns = 0
-        self._not_before_ns = 0
-
-    def may_send(self, now_ns: int) -> bool:
-        """Whether enough time has passed."""
-        return now_ns >= self._not_before_ns
-
-    def failed(self, now_ns: int, retry_after_s: float | None) -> None:
-        """Wait longer than the last time, or as long as the receiver asked for."""
-        self._wait_ns = min(max(self._wait_ns * 2, FIRST_BACKOFF_NS), LONGEST_BACKOFF_NS)
-        asked_ns = 0 if retry_after_s is None else round(retry_after_s * 1e9)
-        self._not_before_ns = now_ns + max(self._wait_ns, asked_ns)
-
-    def succeeded(self) -> None:
-        """Wait no more."""
-        self._wait_ns = self._not_before_ns = 0
-
-
 @dataclass(slots=True)
 class DeliveryCounts:
     """What did not go the ordinary way, since this process started."""
@@ -130,7 +102,8 @@ class Delivery:
         self._outbox = outbox
         self._sender = sender
         self._tasks = tasks
-        self._backoff = Backoff()
+        self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._not_before_ns = 0
         self._singly_to = 0
         self._is_away = False
         self._reasons: set[str] = set()
@@ -144,14 +117,15 @@ class Delivery:
         """Hear how the last request went, and send the next one when it may go; never waits."""
         for outcome in self._tasks.results():
             self._conclude(outcome, now_ns)
-        if self._tasks.is_idle() and len(self._outbox) and self._backoff.may_send(now_ns):
+        if self._tasks.is_idle() and len(self._outbox) and now_ns >= self._not_before_ns:
             last, messages = self._outbox.take(1 if self._singly_to else REQUEST_BYTES)
             self._tasks.run(lambda: attempt(self._sender, last, messages))
 
     def _conclude(self, outcome: Outcome, now_ns: int) -> None:
         if outcome.result == "away":
             self._outbox.release()
-            self._backoff.failed(now_ns, outcome.retry_after_s)
+            # As long as the receiver asked for, if that is longer.
+            self._not_before_ns = now_ns + round(max(self._backoff.next_s(), outcome.retry_after_s or 0.0) * 1e9)
             if not self._is_away:
                 logger.warning("the receiver does not take messages, they wait: %s", outcome.reason)
             self._is_away = True
@@ -159,7 +133,8 @@ class Delivery:
         if self._is_away:
             logger.info("the receiver takes messages again")
             self._is_away = False
-        self._backoff.succeeded()
+        self._backoff.reset()
+        self._not_before_ns = 0
         if outcome.result == "refused" and outcome.messages > 1:
             # One of them is wrong, or all together are too large: find out which.
             self._singly_to = outcome.last

@@ -9,7 +9,9 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+from pacehound.runtime.backoff import Backoff
+
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 30.0
 _STEADY_AFTER_S = 60.0
 _NICENESS = 5
 _END_WITHIN_S = 1.0
@@ -48,7 +50,7 @@ class Kept:
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
         self._not_before_s = 0.0
-        self._pause_s = _FIRST_PAUSE_S
+        self._backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
         self._deaths = 0
 
     @property
@@ -87,15 +89,14 @@ class Kept:
             if self._deaths == 1:
                 self._say(f"the {self.name} ended ({self.last_words()}); starting it again")
             if now_s - self._started_s > _STEADY_AFTER_S:
-                self._pause_s = _FIRST_PAUSE_S
+                self._backoff.reset()
             self._process = None
-            self._not_before_s = now_s + self._pause_s
-            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._not_before_s = now_s + self._backoff.next_s()
         if now_s >= self._not_before_s:
             try:
                 self.start(now_s)
             except OSError:
-                self._not_before_s = now_s + self._pause_s
+                self._not_before_s = now_s + self._backoff.next_s()
 
     def stop(self) -> None:
         """Tell it to end; it is not waited for."""

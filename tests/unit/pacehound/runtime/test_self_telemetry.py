@@ -19,7 +19,7 @@ from pacehound.bus.kafka_state import GroupState, KafkaState, TopicState
 from pacehound.clock import ManualClock, SystemClock
 from pacehound.errors import InvalidInput, InvalidSetting, Unavailable
 from pacehound.runtime.liveness import Pulse
-from pacehound.runtime.metric_names import DEAD_LETTERED, LAG, LAST_BATCH, MESSAGES, PROCESS, STORE_DROPPED
+from pacehound.runtime.metric_names import DEAD_LETTERED, LAG, LAST_BATCH, MESSAGES, PROCESS, RECORDING_DROPPED
 from pacehound.runtime.metrics_server import MetricsServer
 from pacehound.runtime.phases import Stages
 from pacehound.runtime.scrape import metrics_of
@@ -149,7 +149,7 @@ def telemetry_of(done: float) -> Telemetry:
     telemetry.set(PROCESS, 1, process="writer", version="0")
     telemetry.add(MESSAGES, done, topic="calls")
     telemetry.add(DEAD_LETTERED, 2, topic="calls", error="E")
-    telemetry.add(STORE_DROPPED, 4)
+    telemetry.add(RECORDING_DROPPED, 4)
     telemetry.set(LAG, 30)
     telemetry.set(LAST_BATCH, 95)
     return telemetry
