@@ -18,7 +18,7 @@ _END_WITHIN_S = 1.0
 _LOG_MAX_BYTES = 1024 * 1024
 
 
-class Kept:
+class RestartingProcess:
     """One helper in a session of its own, so that Ctrl-C does not reach it; it yields the processor to the training.
 
     Parameters
@@ -76,18 +76,18 @@ class Kept:
                 pass_fds=self._descriptors,
                 start_new_session=True,
                 cwd="/",
-                preexec_fn=_be_modest,
+                preexec_fn=_lower_priority,
             )
         self._started_s = now_s
 
-    def keep_up(self, now_s: float) -> None:
-        """Start it again if it has died, not too often."""
+    def ensure_running(self, now_s: float) -> None:
+        """Start it again if it has ended, not too often."""
         if self.is_alive:
             return
         if self._process is not None:
             self._deaths += 1
             if self._deaths == 1:
-                self._say(f"the {self.name} ended ({self.last_words()}); starting it again")
+                self._say(f"the {self.name} ended ({self.exit_words()}); starting it again")
             if now_s - self._started_s > _STEADY_AFTER_S:
                 self._backoff.reset()
             self._process = None
@@ -114,7 +114,7 @@ class Kept:
             self._process.kill()
             self._process.wait()
 
-    def last_words(self) -> str:
+    def exit_words(self) -> str:
         """How it left and the last line it wrote."""
         code = self.exit_code
         how = "running" if code is None else f"exit {code}" if code >= 0 else f"signal {-code}"
@@ -125,7 +125,7 @@ class Kept:
         return f"{how}: {lines[-1][:160]}" if lines and code else how
 
 
-def _be_modest() -> None:
+def _lower_priority() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.nice(_NICENESS)
     # Where the kernel groups processes by session (sched(7), autogroup), niceness counts only among those of a session:

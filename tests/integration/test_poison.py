@@ -424,10 +424,10 @@ def test_the_writer_stores_what_is_good_once_and_the_dead_letters_too(kafka: Kaf
 
 def read_letters(kafka: KafkaSettings) -> dict[Place, list[DeadLetter]]:
     """As `letters_on`, where poison lies on the topic of the letters."""
-    from pacehound.runtime.dead_letter_queue import kafka_letters
+    from pacehound.runtime.dead_letter_queue import kafka_dead_letters
 
     found: dict[Place, list[DeadLetter]] = {}
-    for letter in kafka_letters(kafka):
+    for letter in kafka_dead_letters(kafka):
         found.setdefault((letter.source_topic, letter.partition, letter.offset), []).append(letter)
     return found
 

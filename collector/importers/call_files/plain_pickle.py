@@ -52,10 +52,10 @@ def plain_value(content: bytes) -> Any:
     >>> import pickle
     >>> plain_value(pickle.dumps({"entries": [(1, "a"), None, 2.5]}))
     {'entries': [(1, 'a'), None, 2.5]}
-    >>> plain_value(b"cos\nsystem\n(S'true'\ntR.")
+    >>> plain_value(b"cos\nexit\n(S'true'\ntR.")
     Traceback (most recent call last):
     ...
-    collector.importers.call_files.refusal.RefusedFile: the pickle is more than data: at byte 0 it has GLOBAL 'os ...'
+    collector.importers.call_files.refusal.RefusedFile: the pickle is more than data: at byte 0 it has GLOBAL 'os exit'
     """
     machine = _Machine(len(content))
     at: int | None = 0
