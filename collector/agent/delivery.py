@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from collector.agent.background import TaskRunner
 from collector.agent.outbox import Outbox
 from pacehound.bus.otlp import Receipt
 from pacehound.errors import BusFull, RejectedMessage, Unavailable
@@ -56,96 +55,24 @@ class Outcome:
 
 
 def attempt(sender: Sender, last: int, messages: Sequence[bytes]) -> Outcome:
-    """Send once, and say how it went; raises nothing that a sender is allowed to raise."""
+    """Send once, and say how it went; raises nothing."""
+    result: Literal["away", "refused"] = "away"
+    retry_after_s = None
     try:
         receipt = sender.send(messages)
-    except BusFull as error:
-        return Outcome(
-            last=last, messages=len(messages), result="away", reason=str(error), retry_after_s=error.retry_after_s
-        )
-    except Unavailable as error:
-        return Outcome(last=last, messages=len(messages), result="away", reason=str(error))
     except RejectedMessage as error:
-        return Outcome(last=last, messages=len(messages), result="refused", reason=str(error))
-    return Outcome(last=last, messages=len(messages), result="taken", rejected=receipt.rejected, reason=receipt.message)
-
-
-class Courier(Protocol):
-    """Carries one request at a time; the agent asks, it never waits."""
-
-    def is_idle(self) -> bool:
-        """Whether a request can be handed over."""
-        ...
-
-    def carry(self, last: int, messages: Sequence[bytes]) -> None:
-        """Take a request on its way."""
-        ...
-
-    def outcome(self) -> Outcome | None:
-        """How the last request went, once, as soon as that is known."""
-        ...
-
-    def close(self) -> None:
-        """Stop; what is on its way may or may not arrive."""
-        ...
-
-
-class ThreadCourier:
-    """A courier with a thread.
-
-    Parameters
-    ----------
-    sender
-        Used by that thread alone.
-
-    """
-
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-        self._requests: queue.SimpleQueue[tuple[int, Sequence[bytes]] | None] = queue.SimpleQueue()
-        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-        self._is_busy = False
-        self.arrived = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pacehound-delivery", daemon=True)
-        self._thread.start()
-
-    def is_idle(self) -> bool:
-        """Whether a request can be handed over."""
-        return not self._is_busy
-
-    def carry(self, last: int, messages: Sequence[bytes]) -> None:
-        """Hand a request over."""
-        self._is_busy = True
-        self._requests.put((last, messages))
-
-    def outcome(self) -> Outcome | None:
-        """How the last request went, once."""
-        try:
-            outcome = self._outcomes.get_nowait()
-        except queue.Empty:
-            return None
-        self._is_busy = False
-        return outcome
-
-    def close(self) -> None:
-        """Let the thread end after the request that it is carrying."""
-        self._requests.put(None)
-        self._thread.join(timeout=1.0)
-
-    def _run(self) -> None:
-        while (request := self._requests.get()) is not None:
-            try:
-                outcome = attempt(self._sender, *request)
-            except Exception as error:  # the thread must live on, whatever a library raises
-                outcome = Outcome(
-                    last=request[0],
-                    messages=len(request[1]),
-                    result="away",
-                    reason=f"{type(error).__name__}: {error}",
-                )
-            self._outcomes.put(outcome)
-            self.arrived.set()
-        self._sender.close()
+        result, reason = "refused", str(error)
+    except BusFull as error:
+        reason, retry_after_s = str(error), error.retry_after_s
+    except Unavailable as error:
+        reason = str(error)
+    except Exception as error:  # whatever a library raises: the messages wait
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        return Outcome(
+            last=last, messages=len(messages), result="taken", rejected=receipt.rejected, reason=receipt.message
+        )
+    return Outcome(last=last, messages=len(messages), result=result, reason=reason, retry_after_s=retry_after_s)
 
 
 @dataclass(slots=True)
@@ -163,15 +90,18 @@ class Delivery:
     ----------
     outbox
         Where they wait until the receiver has acknowledged them.
-    courier
-        Carries the requests.
+    sender
+        Knows the receiver.
+    tasks
+        Where it sends.
 
     """
 
-    def __init__(self, outbox: Outbox, courier: Courier) -> None:
+    def __init__(self, outbox: Outbox, sender: Sender, tasks: TaskRunner[Outcome]) -> None:
         self.counts = DeliveryCounts()
         self._outbox = outbox
-        self._courier = courier
+        self._sender = sender
+        self._tasks = tasks
         self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._not_before_ns = 0
         self._singly_to = 0
@@ -185,11 +115,11 @@ class Delivery:
 
     def step(self, now_ns: int) -> None:
         """Hear how the last request went, and send the next one when it may go; never waits."""
-        outcome = self._courier.outcome()
-        if outcome is not None:
+        for outcome in self._tasks.results():
             self._conclude(outcome, now_ns)
-        if self._courier.is_idle() and len(self._outbox) and now_ns >= self._not_before_ns:
-            self._courier.carry(*self._outbox.take(1 if self._singly_to else REQUEST_BYTES))
+        if self._tasks.is_idle() and len(self._outbox) and now_ns >= self._not_before_ns:
+            last, messages = self._outbox.take(1 if self._singly_to else REQUEST_BYTES)
+            self._tasks.run(lambda: attempt(self._sender, last, messages))
 
     def _conclude(self, outcome: Outcome, now_ns: int) -> None:
         if outcome.result == "away":
