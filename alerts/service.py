@@ -123,7 +123,7 @@ def catch_up(worker: AlertWorker, settings: KafkaSettings, process: Process) -> 
                 topic, key = route(event)
                 producer.publish(topic, key, codec.encode(event))
                 producer.flush(FLUSH_S)
-            process.pulse.beat()
+            process.liveness.mark_alive()
     finally:
         producer.close()
     worker.on_revoked([(INCIDENTS.name, partition) for partition in ends])

@@ -33,7 +33,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.routing import Event
 from pacehound.model.topology import Layout
 from pacehound.runtime.feed import due_ns, feed
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import EVENTS_IN, WRITER_ROWS, Metric
 from pacehound.runtime.scrape import scrape
 from simulator.faults import SlowCompute
@@ -175,7 +175,7 @@ def _latency(broker: Broker, folder: Path) -> list[dict[str, Any]]:
         jobs = [list(simulate(_slow_job(number, start_unix_ns)).events()) for number in range(LATENCY_JOBS)]
         clock, producer = SystemClock(), KafkaProducer(engine.settings, "simulator")
         events = heapq.merge(*jobs, key=due_ns)
-        feed(events, producer, clock, Pulse(clock), threading.Event(), is_paced=True)
+        feed(events, producer, clock, Liveness(clock), threading.Event(), is_paced=True)
         producer.flush(60)
         producer.close()
         _when(writer.pid, lambda: _lag(engine, "writer") == 0 and _lag(engine, "streams") == 0)

@@ -74,7 +74,7 @@ def run(settings: Settings, folder: Path) -> None:
         try:
             while not process.stopping.is_set():
                 service.step(0.2)
-                process.pulse.beat()
+                process.liveness.mark_alive()
             service.finish()
         finally:
             service.close()

@@ -15,7 +15,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.events import Incident
 from pacehound.model.topology import Layout
 from pacehound.runtime.feed import feed
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.settings import KafkaSettings, Settings
 from simulator.faults import SlowCompute
 from simulator.job import simulate
@@ -71,7 +71,7 @@ class SimulatedLoad:
                 for out in pipeline.on_event(event):
                     if isinstance(out, Incident):
                         self.incidents[out.id, out.version] = out
-            feed(events, producer, SystemClock(), Pulse(SystemClock(), 1e9), threading.Event(), is_paced=True)
+            feed(events, producer, SystemClock(), Liveness(SystemClock(), 1e9), threading.Event(), is_paced=True)
             number += 1
         producer.flush(300)
         producer.close()

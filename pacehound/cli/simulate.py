@@ -59,7 +59,7 @@ def simulate(ranks: int, iterations: int, jobs: int, name: str, fast: bool, over
                     simulation.events(),
                     producer,
                     process.clock,
-                    process.pulse,
+                    process.liveness,
                     process.stopping,
                     is_paced=not fast,
                 )

@@ -22,7 +22,7 @@ from pacehound.model.routing import Event, route
 from pacehound.model.topics import DEAD_LETTERS, Topic
 from pacehound.runtime.backoff import Backoff
 from pacehound.runtime.dead_letter import letter_of
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import (
     COMMIT_FAILURES,
     DEAD_LETTERED,
@@ -159,7 +159,7 @@ class EventLoop:
         Makes the consumer; is given what to call when partitions are taken away.
     producer
         Where results and dead letters go.
-    telemetry, pulse, clock, stages
+    telemetry, liveness, clock, stages
         What is counted, where it shows that it lives, the time, how long it takes.
     max_messages
         At most so many are polled at once.
@@ -181,7 +181,7 @@ class EventLoop:
         subscribe: Callable[[Callable[[list[Place]], None]], GroupConsumer],
         producer: Sender,
         telemetry: Telemetry,
-        pulse: Pulse,
+        liveness: Liveness,
         clock: Clock,
         stages: Stages,
         max_messages: int = MAX_MESSAGES,
@@ -193,7 +193,7 @@ class EventLoop:
         self._worker = worker
         self._producer = producer
         self._telemetry = telemetry
-        self._pulse = pulse
+        self._liveness = liveness
         self._clock = clock
         self._stages = stages
         self._max_messages = max_messages
@@ -234,7 +234,7 @@ class EventLoop:
                     if self._producer.has_given_up:
                         raise
                     logger.warning("%s cannot get on: %s", self._name, error)
-                    self._pulse.trouble(str(error))
+                    self._liveness.mark_stuck(str(error))
                     stopping.wait(backoff.next_s())
             if self._drains:
                 self._drain()
@@ -253,7 +253,7 @@ class EventLoop:
         """
         with self._stages.stage("poll"):
             self._waiting += self._poll()
-        self._pulse.beat()
+        self._liveness.mark_alive()
         with self._stages.stage("work"):
             n_worked = self._work()
             if not self._is_stopping:

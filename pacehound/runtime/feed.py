@@ -13,7 +13,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.events import Topology
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 
 if TYPE_CHECKING:
     from pacehound.bus.kafka import KafkaProducer
@@ -26,7 +26,7 @@ def feed(
     events: Iterable[Event],
     producer: KafkaProducer,
     clock: Clock,
-    pulse: Pulse,
+    liveness: Liveness,
     stopping: threading.Event,
     *,
     is_paced: bool,
@@ -39,7 +39,7 @@ def feed(
         As `simulator.job.Simulation.events` gives them.
     producer
         To Kafka; a full one is waited for.
-    clock, pulse, stopping
+    clock, liveness, stopping
         The time, where it shows that it lives, and whether to end.
     is_paced
         No event is sent before its own time.
@@ -53,11 +53,11 @@ def feed(
     sent = 0
     for event in events:
         while is_paced and not stopping.is_set() and (wait_ns := due_ns(event) - clock.now_ns()) > 0:
-            pulse.beat()
+            liveness.mark_alive()
             stopping.wait(min(wait_ns / 1e9, LONGEST_WAIT_S))
         if stopping.is_set():
             break
-        pulse.beat()
+        liveness.mark_alive()
         topic, key = route(event)
         value = codec.encode(event)
         _put(producer, topic, key, value, stopping)

@@ -10,19 +10,19 @@ STILL_AFTER_S = 30.0
 """A loop that has not turned for so long is ill."""
 
 
-class Pulse:
-    """Beaten by a loop, felt by whoever asks after the process's health; thread-safe.
+class Liveness:
+    """A loop marks itself alive, and whoever asks after the process's health is told; thread-safe.
 
     Examples
     --------
     >>> from pacehound.clock import ManualClock
     >>> clock = ManualClock()
-    >>> pulse = Pulse(clock)
-    >>> pulse.beat()
-    >>> pulse.complaint()
+    >>> liveness = Liveness(clock)
+    >>> liveness.mark_alive()
+    >>> liveness.problem()
     ''
     >>> clock.advance_s(31)
-    >>> pulse.complaint()
+    >>> liveness.problem()
     'the loop has not turned for 31 s'
 
     """
@@ -32,23 +32,24 @@ class Pulse:
         self._still_after_s = still_after_s
         self._lock = threading.Lock()
         self._last_s = clock.monotonic_s()
-        self._trouble = ""
+        self._stuck_reason = ""
 
-    def beat(self) -> None:
+    def mark_alive(self) -> None:
         """The loop has turned, and nothing is in its way."""
         with self._lock:
             self._last_s = self._clock.monotonic_s()
-            self._trouble = ""
+            self._stuck_reason = ""
 
-    def trouble(self, reason: str) -> None:
+    def mark_stuck(self, reason: str) -> None:
         """The loop cannot get on, and why."""
         with self._lock:
-            self._trouble = reason
+            self._stuck_reason = reason
 
-    def complaint(self) -> str:
+    def problem(self) -> str:
         """Why this process is not healthy; empty when it is."""
         with self._lock:
             still_s = self._clock.monotonic_s() - self._last_s
             if still_s <= self._still_after_s:
                 return ""
-            return f"the loop has not turned for {still_s:.0f} s" + (f": {self._trouble}" if self._trouble else "")
+            reason = f": {self._stuck_reason}" if self._stuck_reason else ""
+            return f"the loop has not turned for {still_s:.0f} s{reason}"

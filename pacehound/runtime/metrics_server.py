@@ -15,7 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from pacehound.errors import InvalidSetting
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class MetricsServer:
     ----------
     listen
         `HOST:PORT`, `:PORT` for every interface, or `[IPv6]:PORT`; port 0 is any free one.
-    telemetry, pulse
+    telemetry, liveness
         What is shown.
 
     Raises
@@ -56,7 +56,7 @@ class MetricsServer:
 
     """
 
-    def __init__(self, listen: str, telemetry: Telemetry, pulse: Pulse) -> None:
+    def __init__(self, listen: str, telemetry: Telemetry, liveness: Liveness) -> None:
         host, separator, port_text = listen.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not separator or not port_text.isdecimal() or int(port_text) > 65535:
@@ -70,8 +70,8 @@ class MetricsServer:
                 return metrics(environ, start_response)  # type: ignore[no-any-return]
             status, text = "404 Not Found", "there are /metrics and /health"
             if environ["PATH_INFO"] == "/health":
-                complaint = pulse.complaint()
-                status, text = ("503 Service Unavailable", complaint) if complaint else ("200 OK", "well")
+                problem = liveness.problem()
+                status, text = ("503 Service Unavailable", problem) if problem else ("200 OK", "well")
             start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
             return [f"{text}\n".encode()]
 

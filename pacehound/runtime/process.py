@@ -16,7 +16,7 @@ from pacehound.errors import Unavailable
 from pacehound.model.topics import Topic
 from pacehound.runtime.backoff import Backoff
 from pacehound.runtime.event_loop import FIRST_RETRY_S, LONGEST_RETRY_S, EventLoop, Worker
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import LAG, PROCESS
 from pacehound.runtime.metrics_server import MetricsServer
 from pacehound.runtime.phases import Stages
@@ -33,7 +33,7 @@ class Process:
 
     name: str
     telemetry: Telemetry
-    pulse: Pulse
+    liveness: Liveness
     clock: Clock
     stages: Stages
     traces: Traces
@@ -53,10 +53,10 @@ def started(name: str, settings: Settings) -> Iterator[Process]:
     clock = SystemClock()
     telemetry = Telemetry()
     telemetry.set(PROCESS, 1, process=name, version=own_version())
-    pulse = Pulse(clock)
+    liveness = Liveness(clock)
     traces = make_traces(name, settings.telemetry.traces_endpoint)
     listen = settings.telemetry.listen
-    server = MetricsServer(listen, telemetry, pulse) if listen else None
+    server = MetricsServer(listen, telemetry, liveness) if listen else None
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     if server is not None:
@@ -65,7 +65,7 @@ def started(name: str, settings: Settings) -> Iterator[Process]:
         yield Process(
             name=name,
             telemetry=telemetry,
-            pulse=pulse,
+            liveness=liveness,
             clock=clock,
             stages=Stages(telemetry, clock, traces),
             traces=traces,
@@ -85,11 +85,11 @@ def when_available(process: Process, act: Callable[[], None]) -> bool:
     while not process.stopping.is_set():
         try:
             act()
-            process.pulse.beat()
+            process.liveness.mark_alive()
             return True
         except Unavailable as error:
             logger.warning("%s waits for Kafka: %s", process.name, error)
-            process.pulse.trouble(str(error))
+            process.liveness.mark_stuck(str(error))
             process.stopping.wait(backoff.next_s())
     return False
 
@@ -135,7 +135,7 @@ def run_worker(name: str, settings: Settings, topics: list[Topic], make: Callabl
                 subscribe=lambda on_revoked: KafkaConsumer(settings.kafka, name, topics, on_revoked=on_revoked),
                 producer=producer,
                 telemetry=process.telemetry,
-                pulse=process.pulse,
+                liveness=process.liveness,
                 clock=process.clock,
                 stages=process.stages,
             )

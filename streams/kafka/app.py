@@ -20,7 +20,7 @@ from pacehound.bus import Message, Place
 from pacehound.bus.kafka import MAX_MESSAGE_BYTES, SESSION_TIMEOUT_S, KafkaProducer
 from pacehound.clock import SystemClock
 from pacehound.model import topics
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka.client import credentials_of
@@ -83,7 +83,7 @@ class FaustGroup:
         return TP(self._prefix + place[0], place[1])
 
 
-def make_app(settings: Settings, telemetry: Telemetry | None = None, pulse: Pulse | None = None) -> faust.App:
+def make_app(settings: Settings, telemetry: Telemetry | None = None, liveness: Liveness | None = None) -> faust.App:
     """The application: one agent per stage.
 
     Parameters
@@ -92,7 +92,7 @@ def make_app(settings: Settings, telemetry: Telemetry | None = None, pulse: Puls
         `kafka.servers` must be set, and the topics must be there (`pacehound topics`).
     telemetry
         Counts what passes.
-    pulse
+    liveness
         Told that the loop turns.
 
     """
@@ -146,8 +146,8 @@ def make_app(settings: Settings, telemetry: Telemetry | None = None, pulse: Puls
         await taken(stream)
 
     async def keep() -> None:
-        if pulse is not None:
-            pulse.beat()
+        if liveness is not None:
+            liveness.mark_alive()
         await ours().keep()
 
     async def tick() -> None:

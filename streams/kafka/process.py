@@ -34,7 +34,7 @@ def _topics_are_there(settings: Settings) -> None:
 def _application(settings: Settings, process: Process) -> Any:
     from streams.kafka.app import make_app
 
-    return make_app(settings, process.telemetry, process.pulse)
+    return make_app(settings, process.telemetry, process.liveness)
 
 
 def run(
@@ -65,9 +65,9 @@ def run(
 
     """
     with started("streams", settings) as process:
-        process.pulse.trouble("it compiles its loops, once per version")
+        process.liveness.mark_stuck("it compiles its loops, once per version")
         prepare(settings)
-        process.pulse.beat()
+        process.liveness.mark_alive()
         if not when_available(process, lambda: await_topics(settings)):
             return 0
         return asyncio.run(_run(settings, process, make))

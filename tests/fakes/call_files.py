@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-from pathlib import Path
 
 from collector.importers.recognise import read_call_files
 
 SECOND_NS = 10**9
-RECORDED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
-"""Files of real jobs, which are not in the repository."""
 
 
 def call(record_id, seq=1, *, group="0", desc="default_pg", name="all_reduce", state="completed", p2p=None, **more):

@@ -20,7 +20,7 @@ from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
 from pacehound.runtime.event_loop import EventLoop, EventWorker, Worker
 from pacehound.runtime.head.parts import Pipeline
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import EVENTS_IN, EVENTS_OUT, RECORDING_DROPPED, TICKS
 from pacehound.runtime.phases import Stages
 from pacehound.runtime.silence import Silence
@@ -58,7 +58,7 @@ class HeadLoop(threading.Thread):
             subscribe=lambda on_revoked: self._consumer,
             producer=bus,
             telemetry=telemetry,
-            pulse=Pulse(clock),
+            liveness=Liveness(clock),
             clock=clock,
             stages=Stages(telemetry, clock),
             max_messages=max_messages,

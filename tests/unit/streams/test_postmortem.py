@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +11,11 @@ from pacehound.model.call_file import CallFile
 from pacehound.model.events import Finding, Progress
 from pacehound.pages.analysis.files import files_of
 from streams.postmortem import findings_of
-
-SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).parents[4] / "shared")) / "data"
+from tests.fakes.recorded import RECORDED
 
 
 def dumps(scenario: str) -> tuple[CallFile, ...]:
-    folder = SHARED / "fr" / scenario
+    folder = RECORDED / "fr" / scenario
     if not folder.exists():
         pytest.skip(f"the shared recordings are not here: {folder}")
     (job,) = read_call_files(files_of([folder])).sets

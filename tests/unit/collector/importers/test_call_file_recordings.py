@@ -10,9 +10,9 @@ from collector.importers.call_files import kineto, xpu_timer
 from collector.importers.recognise import read_call_files
 from pacehound.model.calls import OPS, CallBatch, Sees
 from pacehound.model.events import UNTOLD, HostSample, Markers, Progress, Topology
-from tests.fakes.call_files import RECORDED
+from tests.fakes.recorded import RECORDED, needs_recordings
 
-pytestmark = pytest.mark.skipif(not (RECORDED / "fr").is_dir(), reason=f"the recordings are not at {RECORDED}")
+pytestmark = needs_recordings
 
 
 def dumps(name):

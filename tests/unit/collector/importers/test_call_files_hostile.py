@@ -19,7 +19,6 @@ from collector.importers.call_files.flight_recorder import dump as fr_dump
 from collector.importers.recognise import CALL_FORMATS, read_call_files
 from pacehound.model.call_file import CallFile
 from tests.fakes.call_files import (
-    RECORDED,
     as_json,
     call,
     dump,
@@ -31,6 +30,7 @@ from tests.fakes.call_files import (
     ras_missing,
     ras_rank,
 )
+from tests.fakes.recorded import RECORDED, needs_recordings
 
 STRANGE = (None, True, -1, 0, 1 << 70, -(1 << 70), 1.5, float("nan"), float("inf"), "", "x" * 200, "[0, 1", "99999999",
            [], [[]], [None], {}, {"a": None}, ["0", 1], (1, 2), "\ud800")  # fmt: skip
@@ -138,7 +138,7 @@ def test_any_byte_may_be_any_other(tmp_path, name):
         survives(tmp_path, bytes(damaged))
 
 
-@pytest.mark.skipif(not RECORDED.is_dir(), reason=f"the recordings are not at {RECORDED}")
+@needs_recordings
 @pytest.mark.parametrize("name", ["fr/gpu_error_1st/_dump_14", "fr/lock_gil_1st/_dump_9", "xpu_timer/hang_all.prom"])
 def test_any_byte_of_a_recording_may_be_any_other(tmp_path, name):
     whole = (RECORDED / name).read_bytes()

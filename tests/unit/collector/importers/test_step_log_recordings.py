@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from collector.importers.step_logs.recognise import read_step_logs
-from tests.fakes.call_files import RECORDED
+from tests.fakes.recorded import RECORDED, needs_recordings
 
 RECORDINGS = RECORDED / "iter"
 
-pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason=f"the recordings are not at {RECORDINGS}")
+pytestmark = needs_recordings
 
 
 def recording(prefix):

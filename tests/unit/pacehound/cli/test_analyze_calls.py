@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,7 @@ from tests.fakes.call_files import (
     ras_rank,
     write_dumps,
 )
-
-SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[5] / "shared"))
-RECORDED = SHARED / "data" / "fr"
+from tests.fakes.recorded import RECORDED, needs_recordings
 
 GROUPS = {"0": ("default_pg", [0, 1, 2])}
 
@@ -135,7 +132,7 @@ def test_names_in_a_file_do_not_steer_the_terminal(tmp_path):
 def test_nothing_readable_is_bad_input(tmp_path):
     (tmp_path / "rank_0").write_bytes(b"\x80\x02}q\x00")
     (refused,) = answer_to(tmp_path, exit_code=2)["refused"]
-    assert "ends early" in refused["reason"]
+    assert "exhausted before seeing STOP" in refused["reason"]
 
 
 def ras(folder, *communicator):
@@ -158,9 +155,9 @@ def test_an_answer_in_which_all_are_alike_accuses_nobody(tmp_path):
     assert ras(tmp_path, [ras_rank(place, {"AllReduce": 7}) for place in range(3)], []) == []
 
 
-@pytest.mark.skipif(not RECORDED.is_dir(), reason=f"the recordings are not at {RECORDED}")
+@needs_recordings
 @pytest.mark.parametrize(("name", "guilty"), [("gpu_error_1st", [12, 14]), ("lock_gil_1st", [9, 14])])
 def test_the_recorded_faults_are_found_and_no_other(name, guilty):
-    answer = answer_to(RECORDED / name)
+    answer = answer_to(RECORDED / "fr" / name)
     assert [finding["culprits"] for finding in answer["findings"]] == [guilty]
     assert {Path(one["path"]).name for one in answer["refused"]} == {"fault_injection.log", "nvrx_reference.txt"}

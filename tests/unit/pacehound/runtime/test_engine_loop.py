@@ -17,7 +17,7 @@ from pacehound.model.events import DeadLetter, Decision, Incident
 from pacehound.model.routing import Event
 from pacehound.model.topics import Topic
 from pacehound.runtime.event_loop import EventLoop, EventWorker
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import (
     COMMIT_FAILURES,
     DEAD_LETTERED,
@@ -112,14 +112,14 @@ class World:
         self.worker = FakeWorker()
         self.telemetry = Telemetry()
         self.clock = ManualClock(10**18)
-        self.pulse = Pulse(self.clock)
+        self.liveness = Liveness(self.clock)
         self.loop = EventLoop(
             name="test",
             worker=self.worker,
             subscribe=self._subscribed,
             producer=self.producer,
             telemetry=self.telemetry,
-            pulse=self.pulse,
+            liveness=self.liveness,
             clock=self.clock,
             stages=Stages(self.telemetry, self.clock),
         )

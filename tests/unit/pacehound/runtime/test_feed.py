@@ -12,7 +12,7 @@ from pacehound.model import codec, topics
 from pacehound.model.routing import Event
 from pacehound.model.topics import Topic
 from pacehound.runtime.feed import due_ns, feed
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from simulator.job import simulate
 from simulator.suites.demo_load import demo_job
 
@@ -55,9 +55,9 @@ def test_all_events_arrive_in_order_and_paced_ones_not_before_their_time(is_pace
     events = job()
     clock = ManualClock(START_NS)
     producer = FakeProducer(clock)
-    pulse = Pulse(clock)
-    sent = feed(events, producer, clock, pulse, Waiting(clock), is_paced=is_paced)
-    assert pulse.complaint() == ""
+    liveness = Liveness(clock)
+    sent = feed(events, producer, clock, liveness, Waiting(clock), is_paced=is_paced)
+    assert liveness.problem() == ""
     assert sent == len(events)
     plain = [(type(e).__name__, due_ns(e)) for _, topic, e in producer.sent if topic is not topics.TOPOLOGY]
     assert plain == [(type(e).__name__, due_ns(e)) for e in events]
@@ -71,7 +71,7 @@ def test_it_ends_when_it_is_told_to() -> None:
     clock = ManualClock(START_NS)
     stopping = threading.Event()
     stopping.set()
-    assert feed(job(), FakeProducer(clock), clock, Pulse(clock), stopping, is_paced=True) == 0
+    assert feed(job(), FakeProducer(clock), clock, Liveness(clock), stopping, is_paced=True) == 0
 
 
 def test_jobs_differ_and_what_does_not_fit_is_refused() -> None:

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from pacehound.bus.kafka_state import GroupState, KafkaState, TopicState
 from pacehound.clock import ManualClock, SystemClock
 from pacehound.errors import InvalidInput, InvalidSetting, Unavailable
-from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import DEAD_LETTERED, LAG, LAST_BATCH, MESSAGES, PROCESS, RECORDING_DROPPED
 from pacehound.runtime.metrics_server import MetricsServer
 from pacehound.runtime.phases import Stages
@@ -40,22 +40,22 @@ def fetched(port: int, path: str) -> tuple[int, str]:
 
 def test_metrics_and_health_are_served_and_a_loop_that_stands_still_is_ill_with_its_reason() -> None:
     clock, telemetry = ManualClock(), Telemetry()
-    pulse = Pulse(clock)
+    liveness = Liveness(clock)
     telemetry.add(MESSAGES, 3, topic="incidents")
-    server = MetricsServer("127.0.0.1:0", telemetry, pulse)
+    server = MetricsServer("127.0.0.1:0", telemetry, liveness)
     try:
         status, text = fetched(server.port, "/metrics")
         assert status == 200
         assert 'pacehound_messages_total{topic="incidents"} 3.0' in text.splitlines()
         assert fetched(server.port, "/health") == (200, "well\n")
-        pulse.trouble("Kafka is away")
+        liveness.mark_stuck("Kafka is away")
         clock.advance_s(31)
         assert fetched(server.port, "/health") == (503, "the loop has not turned for 31 s: Kafka is away\n")
-        pulse.beat()
+        liveness.mark_alive()
         assert fetched(server.port, "/health")[0] == 200
         assert fetched(server.port, "/")[0] == 404
         with pytest.raises(InvalidSetting, match="cannot be listened on"):
-            MetricsServer(f"127.0.0.1:{server.port}", telemetry, pulse)
+            MetricsServer(f"127.0.0.1:{server.port}", telemetry, liveness)
     finally:
         server.close()
 
@@ -63,7 +63,7 @@ def test_metrics_and_health_are_served_and_a_loop_that_stands_still_is_ill_with_
 @pytest.mark.parametrize("listen", ["9464", "host:port", "127.0.0.1:99999", ":"])
 def test_an_address_that_is_none_is_refused(listen: str) -> None:
     with pytest.raises(InvalidSetting, match=r"telemetry\.listen"):
-        MetricsServer(listen, Telemetry(), Pulse(ManualClock()))
+        MetricsServer(listen, Telemetry(), Liveness(ManualClock()))
 
 
 def test_a_rendering_is_read_again_as_it_was() -> None:

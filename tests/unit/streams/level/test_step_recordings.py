@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +12,11 @@ from collector.importers.step_logs.recognise import read_step_logs
 from streams.level.earlier_runs import earlier_run
 from streams.level.step_series import follow, rows_of
 from streams.level.step_watch import LASTING_STEPS, StepWatch
+from tests.fakes.recorded import RECORDED, needs_recordings
 
-SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[5] / "shared"))
-RECORDINGS = SHARED / "data" / "iter"
+RECORDINGS = RECORDED / "iter"
 
-pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason=f"the recordings are not at {RECORDINGS}")
+pytestmark = needs_recordings
 
 EVERY = (
     "bigscience",

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pacehound.pages.whatif.answer import whatif_answer
 from streams.whatif.analysis import analyse_file
+from tests.fakes.recorded import RECORDED, needs_recordings
 
-SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[5] / "shared"))
-DATA = SHARED / "data" / "whatif"
+DATA = RECORDED / "whatif"
 NAMES = sorted(path.stem.removeprefix("trace-") for path in DATA.glob("trace-*.parquet")) or ["none"]
 CLOSE = 1e-6
 
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no published traces at {DATA}")
+pytestmark = needs_recordings
 
 
 @pytest.fixture(scope="module", params=NAMES)
