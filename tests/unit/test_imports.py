@@ -46,7 +46,7 @@ ROOMS = {
 BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
-    "streams": {"compiled", "pipeline", "warm_up"},
+    "streams": {"compiled", "native_loops", "pipeline", "warm_up"},
     "simulator": None,
 }
 """Modules that lie in no room and that rooms may import; all of them where it is None."""
