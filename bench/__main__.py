@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 BENCHMARKS = (
+    "startup",
     "wire",
     "pipeline",
     "head",

@@ -6,15 +6,16 @@ Source: Understanding Stragglers in Large Model Training Using What-if Analysis,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Literal
 
 from pacehound.model.trace_defects import Defect
 
-FloatArray = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
+if TYPE_CHECKING:  # who shows an incident needs the limits below and no array
+    import numpy as np
+    import numpy.typing as npt
+
+    FloatArray = npt.NDArray[np.float64]
+    Int64Array = npt.NDArray[np.int64]
 
 MOST_DISCREPANCY = 0.05
 """Beyond this the simulation is not believed (section 6)."""
@@ -225,6 +226,8 @@ class WhatIf:
     @property
     def cells(self) -> FloatArray:
         """The published worker slowdown: the lesser of its DP rank's and its stage's, shape `(n_stages, n_dp)`."""
+        import numpy as np
+
         return np.minimum(self.by_stage.slowdown[:, None], self.by_dp_rank.slowdown[None, :])
 
 

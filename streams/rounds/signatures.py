@@ -15,11 +15,8 @@ import numpy.typing as npt
 from pacehound.model.calls import CallBatch
 from pacehound.model.codes import DTYPES, OPS, REDOPS
 from pacehound.model.events import CallSignature, OpenCall
-from streams.compiled import compiled
 
 Int64Array = npt.NDArray[np.int64]
-Int8Array = npt.NDArray[np.int8]
-BoolArray = npt.NDArray[np.bool_]
 
 # all_gather, reduce_scatter, gather and scatter have variants with a size of their own on each rank, all_to_all too.
 EQUAL_COUNTS = frozenset({"all_reduce", "broadcast", "reduce"})
@@ -46,42 +43,13 @@ def packed_signatures(batch: CallBatch) -> Int64Array:
 
     Counts are kept modulo 2**29 - 1, so that two that differ by a multiple of it look alike.
     """
-    numbers: Int64Array = _packed_rows(
-        batch.codes("op"),
-        batch.codes("dtype"),
-        batch.codes("redop"),
-        batch.integers("peer"),
-        batch.integers("count"),
-        _IS_COUNTED,
-        _IS_REDUCING,
-        _IS_ROOTED,
-    )
-    return numbers
-
-
-@compiled
-def _packed_rows(
-    op: Int8Array,
-    dtype: Int8Array,
-    redop: Int8Array,
-    peer: Int64Array,
-    count: Int64Array,
-    is_counted: BoolArray,
-    is_reducing: BoolArray,
-    is_rooted: BoolArray,
-) -> Int64Array:
-    numbers = np.empty(len(op), np.int64)
-    for i in range(len(op)):
-        number = np.int64(op[i])
-        if is_counted[op[i]]:
-            number |= np.int64(dtype[i]) << _DTYPE_AT
-            if count[i] >= 0:
-                number |= (count[i] % ((1 << _COUNT_BITS) - 1) + 1) << _COUNT_AT
-        if is_reducing[op[i]]:
-            number |= np.int64(redop[i]) << _REDOP_AT
-        if is_rooted[op[i]]:
-            number |= (peer[i] + 1) << _ROOT_AT
-        numbers[i] = number
+    op, count = batch.codes("op"), batch.integers("count")
+    is_counted = _IS_COUNTED[op]
+    numbers = op.astype(np.int64)
+    numbers |= np.where(is_counted, batch.codes("dtype").astype(np.int64) << _DTYPE_AT, 0)
+    numbers |= np.where(is_counted & (count >= 0), (count % ((1 << _COUNT_BITS) - 1) + 1) << _COUNT_AT, 0)
+    numbers |= np.where(_IS_REDUCING[op], batch.codes("redop").astype(np.int64) << _REDOP_AT, 0)
+    numbers |= np.where(_IS_ROOTED[op], (batch.integers("peer") + 1) << _ROOT_AT, 0)
     return numbers
 
 

@@ -111,8 +111,7 @@ def lay_out(table: OpTable, name: str) -> Trace:
         raise InvalidInput(f"{name}: {n_stages} stages with operations numbered up to {n_seq - 1} are no pipeline")
     seen = np.zeros((len(optypes.NAMES), n_stages, n_seq), dtype=np.int64)
     refused = np.zeros(4, dtype=np.int64)
-    columns = (table.optype, table.stage, table.dp_rank, table.seq_id)
-    packing.count_keys(*columns, table.duration_s, table.start_s, seen, refused)
+    packing.count_keys(table, seen, refused)
     steps = _distinct(table.step)
     n_cells = len(steps) * n_dp
     is_op = 2 * seen > n_cells
@@ -129,10 +128,7 @@ def lay_out(table: OpTable, name: str) -> Trace:
     first_row = np.full(n_ops, -1, dtype=np.int64)
     ranks = np.full((n_dp, n_stages), -1, dtype=np.int64)
     surplus, moved = np.zeros((2, len(steps)), dtype=np.int64)
-    packing.scatter(
-        *columns, table.step, table.start_s, table.duration_s, table.mb_id, table.rank, steps, op_of_key,
-        starts_s, durations_s, first_row, ranks, surplus, moved, refused,
-    )  # fmt: skip
+    packing.scatter(table, steps, op_of_key, starts_s, durations_s, first_row, ranks, surplus, moved, refused)
     optype, stage, seq_id = np.nonzero(is_op)
     ops = Ops(
         stage=stage,

@@ -1,79 +1,46 @@
-"""The compiled heart: when each step ends, by the longest path through the contracted graph, many lanes at a time.
+"""When each step ends, by the longest path through the contracted graph, many lanes at a time.
 
-A lane is one DP rank in one step. Lanes lie side by side in memory, so that a step of the loop is one instruction for
-several of them; they meet only where DP ranks wait for each other.
+A lane is one DP rank in one step. Lanes lie side by side in memory; they meet only where DP ranks wait for each other.
+In C (`native/longest.c`), which works on 256 lanes at a time so that their ends stay in the cache; here in NumPy, for
+where that is not built. Both give the same bits.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from streams.compiled import compiled
+from streams import native_loops
+from streams.native_loops import address
+from streams.whatif.graph import Graph
+
+FloatArray = npt.NDArray[np.floating[Any]]
+Float64Array = npt.NDArray[np.float64]
+Int8Array = npt.NDArray[np.int8]
+BoolArray = npt.NDArray[np.bool_]
 
 IDEAL, KEPT, KEPT_ON_SOME = 0, 1, 2
 """What an operation takes: the ideal of its type, its own duration, or that on some DP ranks only."""
 
-BLOCK_LANES = 256
-"""Lanes that are worked on together: their ends stay in the cache."""
 
-
-@compiled
-def _begin(begin: Any, ends: Any, waits: Any, slot: Any, first: int, last: int, n: int) -> None:
-    """The latest of the ends that a node waits for; 0 where there is none."""
-    if first == last:
-        for i in range(n):
-            begin[i] = 0.0
-        return
-    one = ends[slot[waits[first]]]
-    if last == first + 1:
-        for i in range(n):
-            begin[i] = one[i]
-        return
-    two = ends[slot[waits[first + 1]]]
-    for i in range(n):
-        begin[i] = one[i] if one[i] > two[i] else two[i]
-    for at in range(first + 2, last):
-        more = ends[slot[waits[at]]]
-        for i in range(n):
-            begin[i] = begin[i] if begin[i] > more[i] else more[i]
-
-
-@compiled
-def _plus_ideal(out: Any, begin: Any, ideal_s: float, n: int) -> None:
-    for i in range(n):
-        out[i] = begin[i] + ideal_s
-
-
-@compiled
-def _plus_own(out: Any, begin: Any, own_s: Any, n: int) -> None:
-    for i in range(n):
-        out[i] = begin[i] + own_s[i]
-
-
-@compiled
-def _latest(into: Any, ends: Any, n: int) -> None:
-    for i in range(n):
-        into[i] = into[i] if into[i] > ends[i] else ends[i]
-
-
-@compiled
 def together(
-    graph: Any,
-    own_s: Any,
-    ideal_s: Any,
-    keeps: Any,
-    keeps_on: Any,
-    end_s: Any,
-    optimizer_end_s: Any,
+    graph: Graph,
+    own_s: FloatArray,
+    ideal_s: Float64Array,
+    keeps: Int8Array,
+    keeps_on: BoolArray,
+    end_s: Float64Array,
+    optimizer_end_s: Float64Array,
 ) -> None:
     """When steps end if all DP ranks run with the same choice of operations that keep their own durations.
 
     Parameters
     ----------
     graph
-        A `Graph`.
+        What waits for what.
     own_s, ideal_s
         Shapes `(n_ops, n_steps, n_dp)` and `(n_ops,)`.
     keeps
@@ -84,54 +51,39 @@ def together(
         Shape `(n_steps,)`; written: when the last operation, and the last optimizer, of each step ends.
 
     """
-    n_ops, n_steps, n_dp = own_s.shape
-    lanes_s = own_s.reshape(n_ops, n_steps * n_dp)
-    steps_at_once = max(1, BLOCK_LANES // n_dp)
-    width = steps_at_once * n_dp
-    ends = np.empty((graph.n_slots, width))
-    begin, finish, optimizer = np.empty(width), np.empty(width), np.empty(width)
-    for first_step in range(0, n_steps, steps_at_once):
-        n = min(steps_at_once, n_steps - first_step) * n_dp
-        lane = first_step * n_dp
-        finish[:] = 0.0
-        optimizer[:] = 0.0
-        for node in range(len(graph.over_dp)):
-            _begin(begin, ends, graph.waits, graph.slot, graph.wait_bounds[node], graph.wait_bounds[node + 1], n)
-            if graph.over_dp[node]:
-                for at in range(0, n, n_dp):
-                    latest = begin[at]
-                    for i in range(at + 1, at + n_dp):
-                        latest = begin[i] if begin[i] > latest else latest
-                    for i in range(at, at + n_dp):
-                        begin[i] = latest
-            for at in range(graph.member_bounds[node], graph.member_bounds[node + 1]):
-                op = graph.members[at]
-                out = ends[graph.slot[op]]
-                if keeps[op] == IDEAL:
-                    _plus_ideal(out, begin, ideal_s[op], n)
-                elif keeps[op] == KEPT:
-                    _plus_own(out, begin, lanes_s[op, lane : lane + n], n)
-                else:
-                    mask = keeps_on[op]
-                    for i in range(n):
-                        out[i] = begin[i] + (lanes_s[op, lane + i] if mask[i % n_dp] else ideal_s[op])
-                if graph.is_last[op]:
-                    _latest(finish, out, n)
-                if graph.is_optimizer[op]:
-                    _latest(optimizer, out, n)
-        for i in range(n // n_dp):
-            end_s[first_step + i] = finish[i * n_dp : (i + 1) * n_dp].max()
-            optimizer_end_s[first_step + i] = optimizer[i * n_dp : (i + 1) * n_dp].max()
+    if _in_c(
+        "together",
+        graph,
+        own_s,
+        address(ideal_s, np.float64),
+        address(keeps, np.int8),
+        address(keeps_on, np.bool_),
+        address(end_s, np.float64),
+        address(optimizer_end_s, np.float64),
+    ):
+        return
+    ends = np.empty((graph.n_slots, *own_s.shape[1:]))
+    finish, optimizer = np.zeros((2, *own_s.shape[1:]))
+    for node in range(len(graph.over_dp)):
+        begin = _latest_of_waits(graph, node, ends)
+        if graph.over_dp[node]:
+            begin = np.broadcast_to(begin.max(axis=1, keepdims=True), begin.shape)
+        for op in graph.members[graph.member_bounds[node] : graph.member_bounds[node + 1]]:
+            takes_s: FloatArray = own_s[op] if keeps[op] == KEPT else ideal_s[op]
+            if keeps[op] == KEPT_ON_SOME:
+                takes_s = np.where(keeps_on[op], own_s[op], ideal_s[op])
+            out = np.add(begin, takes_s, out=ends[graph.slot[op]])
+            _keep_latest(graph, op, out, finish, optimizer)
+    end_s[:], optimizer_end_s[:] = finish.max(axis=1), optimizer.max(axis=1)
 
 
-@compiled
 def alone(
-    graph: Any,
-    own_s: Any,
-    ideal_s: Any,
-    keeps: Any,
-    end_s: Any,
-    optimizer_end_s: Any,
+    graph: Graph,
+    own_s: FloatArray,
+    ideal_s: Float64Array,
+    keeps: Int8Array,
+    end_s: Float64Array,
+    optimizer_end_s: Float64Array,
 ) -> None:
     """When steps end if one DP rank keeps operations of its own and all others are ideal: for every DP rank at once.
 
@@ -146,64 +98,44 @@ def alone(
         Shape `(n_steps, n_dp)`; written.
 
     """
-    n_ops, n_steps, n_dp = own_s.shape
-    n_lanes = n_steps * n_dp
-    lanes_s = own_s.reshape(n_ops, n_lanes)
-    last_s, last_optimizer_s = end_s.reshape(n_lanes), optimizer_end_s.reshape(n_lanes)
-    has_others = n_dp > 1
-    width = BLOCK_LANES // 2
-    ends, others = np.empty((graph.n_slots, width)), np.empty((graph.n_slots, width))
-    begin, other_begin = np.empty(width), np.empty(width)
-    finish, optimizer = np.empty(width), np.empty(width)
-    for lane in range(0, n_lanes, width):
-        n = min(width, n_lanes - lane)
-        finish[:] = 0.0
-        optimizer[:] = 0.0
-        for node in range(len(graph.over_dp)):
-            first, last = graph.wait_bounds[node], graph.wait_bounds[node + 1]
-            _begin(begin, ends, graph.waits, graph.slot, first, last, n)
-            if has_others:
-                _begin(other_begin, others, graph.waits, graph.slot, first, last, n)
-                if graph.over_dp[node]:
-                    _latest(begin, other_begin, n)
-                    other_begin[:n] = begin[:n]
-            for at in range(graph.member_bounds[node], graph.member_bounds[node + 1]):
-                op = graph.members[at]
-                out = ends[graph.slot[op]]
-                if keeps[op] == IDEAL:
-                    _plus_ideal(out, begin, ideal_s[op], n)
-                else:
-                    _plus_own(out, begin, lanes_s[op, lane : lane + n], n)
-                if graph.is_last[op]:
-                    _latest(finish, out, n)
-                if graph.is_optimizer[op]:
-                    _latest(optimizer, out, n)
-                if has_others:
-                    out = others[graph.slot[op]]
-                    _plus_ideal(out, other_begin, ideal_s[op], n)
-                    if graph.is_last[op]:
-                        _latest(finish, out, n)
-                    if graph.is_optimizer[op]:
-                        _latest(optimizer, out, n)
-        last_s[lane : lane + n] = finish[:n]
-        last_optimizer_s[lane : lane + n] = optimizer[:n]
+    if _in_c(
+        "alone",
+        graph,
+        own_s,
+        address(ideal_s, np.float64),
+        address(keeps, np.int8),
+        address(end_s, np.float64),
+        address(optimizer_end_s, np.float64),
+    ):
+        return
+    ends, others = np.empty((2, graph.n_slots, *own_s.shape[1:]))
+    end_s[:] = optimizer_end_s[:] = 0.0
+    for node in range(len(graph.over_dp)):
+        begin, other_begin = _latest_of_waits(graph, node, ends), _latest_of_waits(graph, node, others)
+        if graph.over_dp[node] and own_s.shape[2] > 1:
+            begin = other_begin = np.maximum(begin, other_begin)
+        for op in graph.members[graph.member_bounds[node] : graph.member_bounds[node + 1]]:
+            out = np.add(begin, ideal_s[op] if keeps[op] == IDEAL else own_s[op], out=ends[graph.slot[op]])
+            _keep_latest(graph, op, out, end_s, optimizer_end_s)
+            if own_s.shape[2] > 1:
+                out = np.add(other_begin, ideal_s[op], out=others[graph.slot[op]])
+                _keep_latest(graph, op, out, end_s, optimizer_end_s)
 
 
-@compiled
 def timeline(
-    graph: Any,
-    own_s: Any,
-    delays_s: Any,
-    is_delayed: Any,
-    starts_s: Any,
-    ends_s: Any,
+    graph: Graph,
+    own_s: FloatArray,
+    delays_s: FloatArray,
+    is_delayed: BoolArray,
+    starts_s: Float64Array,
+    ends_s: Float64Array,
 ) -> None:
     """When each operation is launched and ends; with launch delays for those operations that `is_delayed` names.
 
     Parameters
     ----------
     graph
-        A `Graph`.
+        What waits for what.
     own_s, delays_s
         Shape `(n_ops, n_steps, n_dp)`.
     is_delayed
@@ -212,28 +144,67 @@ def timeline(
         Shape `(n_ops, n_steps, n_dp)`; written. The start of a transfer is its launch.
 
     """
-    _, n_steps, n_dp = own_s.shape
-    began = np.empty((n_steps, n_dp))
+    if _in_c(
+        "timeline",
+        graph,
+        own_s,
+        address(np.ascontiguousarray(delays_s, own_s.dtype)),
+        address(is_delayed, np.bool_),
+        address(starts_s, np.float64),
+        address(ends_s, np.float64),
+    ):
+        return
     for node in range(len(graph.over_dp)):
         first, last = graph.member_bounds[node], graph.member_bounds[node + 1]
-        for at in range(first, last):
-            op = graph.members[at]
-            for step in range(n_steps):
-                for dp in range(n_dp):
-                    start = 0.0
-                    for before in range(graph.own_bounds[at], graph.own_bounds[at + 1]):
-                        end = ends_s[graph.own_waits[before], step, dp]
-                        start = end if before == graph.own_bounds[at] or end > start else start
-                    if is_delayed[op, dp]:
-                        start += delays_s[op, step, dp]
-                    starts_s[op, step, dp] = start
-                    if at == first or start > began[step, dp]:
-                        began[step, dp] = start
+        members = graph.members[first:last]
+        for at, op in enumerate(members, first):
+            waits = graph.own_waits[graph.own_bounds[at] : graph.own_bounds[at + 1]]
+            start = ends_s[waits].max(axis=0) if len(waits) else np.zeros(own_s.shape[1:])
+            starts_s[op] = np.where(is_delayed[op], start + delays_s[op], start)
+        began = starts_s[members].max(axis=0)
         if graph.over_dp[node]:
-            for step in range(n_steps):
-                began[step, :] = began[step, :].max()
-        for at in range(first, last):
-            op = graph.members[at]
-            for step in range(n_steps):
-                for dp in range(n_dp):
-                    ends_s[op, step, dp] = began[step, dp] + own_s[op, step, dp]
+            began = np.broadcast_to(began.max(axis=1, keepdims=True), began.shape)
+        ends_s[members] = began + own_s[members]
+
+
+def _latest_of_waits(graph: Graph, node: int, ends: Float64Array) -> Float64Array:
+    waits = graph.waits[graph.wait_bounds[node] : graph.wait_bounds[node + 1]]
+    found: Float64Array = ends[graph.slot[waits]].max(axis=0) if len(waits) else np.zeros(ends.shape[1:])
+    return found
+
+
+def _keep_latest(graph: Graph, op: int, ends: Float64Array, finish: Float64Array, optimizer: Float64Array) -> None:
+    if graph.is_last[op]:
+        np.maximum(finish, ends, out=finish)
+    if graph.is_optimizer[op]:
+        np.maximum(optimizer, ends, out=optimizer)
+
+
+_ARRAYS = (
+    *("member_bounds", "members", "wait_bounds", "waits", "own_bounds", "own_waits"),
+    *("over_dp", "slot", "is_last", "is_optimizer"),
+)
+
+
+class _Graph(ctypes.Structure):
+    """`struct graph` of native/longest.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _ARRAYS),
+        ("n_nodes", ctypes.c_int64),
+        ("n_slots", ctypes.c_int64),
+    )
+
+
+def _in_c(function: str, graph: Graph, own_s: FloatArray, *arrays: ctypes.c_void_p) -> bool:
+    """Whether the function in C has done it: all arrays but `own_s` are given as they are there."""
+    library = native_loops.library()
+    if library is None:
+        return False
+    own_s = np.ascontiguousarray(own_s)
+    arrays_of_graph = {name: address(getattr(graph, name)) for name in _ARRAYS}
+    passed = _Graph(**arrays_of_graph, n_nodes=len(graph.over_dp), n_slots=graph.n_slots)
+    shape = (ctypes.c_int64(n) for n in own_s.shape)
+    if getattr(library, f"{function}_{own_s.dtype}")(ctypes.byref(passed), address(own_s), *shape, *arrays):
+        raise MemoryError(f"no memory for the ends of {own_s.shape[1] * own_s.shape[2]} lanes")
+    return True

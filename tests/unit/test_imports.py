@@ -2,12 +2,17 @@
 
 import ast
 import json
+import pickle
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+
+from simulator.operations.job import OpJob
+from simulator.operations.trace import generate
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator")
@@ -46,7 +51,7 @@ ROOMS = {
 BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
-    "streams": {"compiled", "pipeline", "warm_up"},
+    "streams": {"compiled", "native_loops", "pipeline", "warm_up"},
     "simulator": None,
 }
 """Modules that lie in no room and that rooms may import; all of them where it is None."""
@@ -319,3 +324,48 @@ def test_a_command_loads_what_it_needs_and_nothing_else(modules, loads):
     heavy = {"click", "msgspec", "rich", "numpy", "pandas", "pyarrow", "httpx", "aiohttp", "opentelemetry", "numba"}
     assert loaded & heavy == loads
     assert loaded & set(PARTS) == set()
+
+
+def modules_loaded_by_command(*arguments):
+    """What a command has loaded when it has answered."""
+    code = (
+        "import json, sys\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "import atexit\n"
+        "atexit.register(lambda: print(json.dumps(sorted(sys.modules))))\n"
+        "from pacehound.cli import pacehound\n"
+        f"pacehound({[str(argument) for argument in arguments]!r})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_what_if_loads_no_compiler_no_engine_and_not_pandas(tmp_path):
+    """Each of them takes longer than the analysis of a trace."""
+    table, _ = generate(OpJob(n_dp=2, n_steps=2))
+    pq.write_table(table, tmp_path / "trace.parquet")
+    loaded = {name.split(".")[0] for name in modules_loaded_by_command("whatif", tmp_path / "trace.parquet")}
+    assert loaded & {"numba", "pandas", "chdb", "matplotlib", "httpx", "opentelemetry"} == set()
+    assert "numpy" in loaded
+
+
+def test_files_of_calls_are_analysed_without_a_compiler(tmp_path):
+    """The detector of slow steps is compiled; only step times need it."""
+    entries = [
+        {"process_group": ["0", "default_pg"], "collective_seq_id": 1, "profiling_name": "nccl:all_reduce",
+         "time_created_ns": 10**18, "state": "scheduled", "input_sizes": [[8]], "output_sizes": [[8]],
+         "input_dtypes": ["Float"], "output_dtypes": ["Float"], "is_p2p": False, "record_id": 0, "pg_id": 0,
+         "p2p_seq_id": 0, "op_id": 1, "frames": [], "timeout_ms": 600000, "retired": False}
+    ]  # fmt: skip
+    dump = {"version": "2.10", "rank": 0, "entries": entries, "pg_config": {"0": {"name": "0", "ranks": "[0, 1]"}}}
+    (tmp_path / "trace_0").write_bytes(pickle.dumps(dump))
+    loaded = {name.split(".")[0] for name in modules_loaded_by_command("analyze", tmp_path)}
+    assert loaded & {"numba", "pandas", "chdb", "matplotlib", "torch"} == set()
+    assert "streams" in loaded
+
+
+def test_an_incident_is_shown_without_numpy():
+    """A head answers with it; who asks needs no arrays."""
+    loaded = {name.split(".")[0] for name in modules_loaded_by(["pacehound.cli.history", "pacehound.pages.incidents"])}
+    assert loaded & {"numpy", "pandas", "pyarrow", "numba", "httpx"} == set()

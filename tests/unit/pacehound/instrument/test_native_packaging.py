@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pacehound.instrument import profiler, shim
+from streams import native_loops
 
 pytest.importorskip("setuptools", minversion="80")
 
@@ -60,10 +61,10 @@ def test_with_a_compiler_the_wheel_is_of_this_platform_and_its_libraries_are_the
 ) -> None:
     made = wheel(tmp_path)
     assert "-py3-none-linux_" in made.name
-    assert sorted(path.name for path in made.libraries) == sorted([shim.NAME, profiler.NAME])
+    assert sorted(path.name for path in made.libraries) == sorted([shim.NAME, profiler.NAME, native_loops.NAME])
     nowhere = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(made.site)}
-    for module, name in (("shim", shim.NAME), ("profiler", profiler.NAME)):
-        command = [sys.executable, "-m", f"pacehound.instrument.{module}"]
+    for module, name in ((shim, shim.NAME), (profiler, profiler.NAME), (native_loops, native_loops.NAME)):
+        command = [sys.executable, "-m", module.__name__]
         found = subprocess.run(command, cwd=tmp_path, env=nowhere, capture_output=True, text=True)
         assert Path(found.stdout.strip()) in made.libraries, found.stderr
         assert Path(found.stdout.strip()).name == name
@@ -82,6 +83,7 @@ def test_without_one_the_wheel_is_for_any_machine_and_brings_the_sources(tmp_pat
     assert made.name.endswith("-py3-none-any.whl")
     assert made.libraries == []
     assert (made.site / "collector" / "native" / "nccl_shim.c").is_file()
+    assert (made.site / "streams" / "native" / "longest.c").is_file()
     why = "no C compiler; install gcc or clang" if compiler == "missing" else "compiling the NCCL shim failed"
     assert f"the wheel comes without {shim.NAME}, which is built at its first use" in made.said
     assert why in made.said

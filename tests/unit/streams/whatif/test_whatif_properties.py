@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from simulator.operations.job import OpFaults, OpJob
 from simulator.operations.trace import generate
-from streams.whatif import longest, optypes
+from streams import native_loops
+from streams.whatif import optypes
 from streams.whatif.analysis import analyse, build
 from streams.whatif.durations import launch_delays
 from streams.whatif.metrics import recorded_step_times_s, slowest_workers
@@ -55,6 +57,13 @@ def job_of(spec):
     )
     table, truth = generate(spec)
     return build(table_of(table, "generated"), Path("generated")), truth
+
+
+@contextmanager
+def without_c():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native_loops, "library", lambda: None)
+        yield
 
 
 many = settings(max_examples=25, deadline=None)
@@ -140,16 +149,36 @@ def test_a_dp_rank_alone_is_the_job_with_all_others_ideal(spec, data):
         assert np.allclose(alone.end_s[:, dp], job.with_ideal(is_ideal).end_s, atol=1e-12)
 
 
-@pytest.mark.parametrize("block", [1, 3, 64, 100_000])
-def test_lanes_do_not_depend_on_how_they_are_worked_on_together(block, monkeypatch):
-    table, _ = generate(OpJob(n_dp=3, n_steps=7, jitter=0.3))
+@many
+@given(jobs(), st.sampled_from([np.float32, np.float64]), st.data())
+def test_c_and_numpy_give_the_same_bits(spec, kind, data):
+    job = job_of(spec)[0].job
+    job = replace(job, own_s=job.own_s.astype(kind))
+    is_ideal = np.array(
+        data.draw(st.lists(st.booleans(), min_size=len(job.ops) * job.n_dp, max_size=len(job.ops) * job.n_dp))
+    )
+    is_ideal = is_ideal.reshape(len(job.ops), job.n_dp)
+    delays_s = np.random.default_rng(spec.seed).random(job.own_s.shape)
+
+    def ends():
+        kept, some = job.keeping(~is_ideal[:, 0]), job.with_ideal(is_ideal)
+        alone = job.keeping_each_dp_rank(is_ideal[:, 0])
+        found = [array.tobytes() for one in (kept, some, alone) for array in (one.end_s, one.optimizer_end_s)]
+        return [*found, *(one.tobytes() for one in job.timeline(job.own_s, delays_s.astype(kind), is_ideal))]
+
+    in_c = ends()
+    with without_c():
+        assert ends() == in_c
+
+
+def test_lanes_do_not_depend_on_how_they_are_worked_on_together():
+    """In C they are worked on in blocks of 256."""
+    table, _ = generate(OpJob(n_dp=3, n_steps=200, jitter=0.3))
     job = build(table_of(table, "t"), Path("t")).job
-    expected = job.keeping(np.ones(len(job.ops), dtype=bool)).end_s
-    monkeypatch.setattr(longest, "BLOCK_LANES", block)
-    ends_s, optimizer_s = np.empty(7), np.empty(7)
-    keeps = np.full(len(job.ops), longest.KEPT, dtype=np.int8)
-    longest.together.py_func(job.graph, job.own_s, job.ideal_s, keeps, np.zeros((1, 3), bool), ends_s, optimizer_s)
-    assert ends_s.tolist() == expected.tolist()
+    together, alone = (job.keeping(np.ones(len(job.ops), bool)), job.keeping_each_dp_rank(np.ones(len(job.ops), bool)))
+    with without_c():
+        assert job.keeping(np.ones(len(job.ops), bool)).end_s.tolist() == together.end_s.tolist()
+        assert job.keeping_each_dp_rank(np.ones(len(job.ops), bool)).end_s.tolist() == alone.end_s.tolist()
 
 
 def test_a_job_without_variation_has_no_stragglers():
