@@ -69,6 +69,10 @@ def plain_value(content: bytes) -> Any:
         return machine.value()
     except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if "exhausted before seeing STOP" in said:
+            raise RefusedFile(f"the pickle ends early, at byte {len(content)}") from error
+        if ", opcode " in said:
+            raise RefusedFile(f"no pickle: {error}") from error
         raise RefusedFile(f"the pickle contradicts itself at or behind byte {at} ({said[:_MAX_SHOWN]})") from error
 
 
