@@ -81,7 +81,7 @@ class CommunicatorCalls:
         self._rates: list[dict[bool, dict[int, tuple[float, float]]]] = []
         self._open: dict[int, OpenCounts] = {}
         if spec.source.has_rates:
-            self._slow = self._slow_spells()
+            self._slow = self._slow_stretches()
             self._rates = [
                 {
                     is_tree: rates(spec, communicator, factors, is_tree=is_tree)
@@ -195,7 +195,7 @@ class CommunicatorCalls:
         elif fault.what == "smaller":
             count[row] = max(1, count[row] // 2)
 
-    def _slow_spells(self) -> list[tuple[npt.NDArray[np.bool_], dict[frozenset[int], float]]]:
+    def _slow_stretches(self) -> list[tuple[npt.NDArray[np.bool_], dict[frozenset[int], float]]]:
         """Steps during which the same links were slow, and how slow."""
         links = [fault for fault in self._spec.faults if isinstance(fault, SlowLink) and fault.bandwidth_factor > 0]
         by_set: dict[tuple[SlowLink, ...], npt.NDArray[np.bool_]] = {}

@@ -31,7 +31,7 @@ _FRAMES: dict[StackState, tuple[str, ...]] = {
 _LIBRARIES = {"ep": "DeepEP", "tp": "custom all-reduce"}
 
 
-class Witness:
+class HostMonitor:
     """The readings and stacks of one host.
 
     Parameters

@@ -49,14 +49,14 @@ class Pipeline:
             return []
         _, key = route(event)
         stage_one = self._keys.get(key) or StageOne(self._settings)
-        told = stage_one.on_event(event)
+        results = stage_one.on_event(event)
         if stage_one.communicator is not None:
             self._keys[key] = stage_one
         out: list[Event] = []
-        for one in told:
-            if isinstance(one, (Rounds, Watermark)):
-                out.append(one)
-            out += self._job(event.job).on_event(one)
+        for result in results:
+            if isinstance(result, (Rounds, Watermark)):
+                out.append(result)
+            out += self._job(event.job).on_event(result)
         self._finish(event.job, event.attempt)
         return out
 

@@ -344,18 +344,18 @@ def _speedup(seed: int, number: int) -> StepSeries:
 
 
 def _intermittent(seed: int, number: int) -> StepSeries:
-    """For 1,500 to 4,000 steps, 3 to 20 % of the steps are slow, alone or in spells of up to 5; the median is not."""
+    """For 1,500 to 4,000 steps, 3 to 20 % of the steps are slow, alone or in bursts of up to 5; the median is not."""
     rng = _rng(seed, "intermittent", number)
     mix = Mix(noisy=0.0, spiky=0.0, every_nth=0.0, alternating=0.0)
     noise = mix.noise(rng)
     length = int(rng.integers(1_500, 4_001))
     onset = int(rng.integers(1_000, N_STEPS - length))
-    share, spell = rng.uniform(0.03, 0.20), int(rng.integers(1, 6))
-    # Healthy steps between two spells: at least as many as in one, and of random number, or it would be a pattern.
-    mean_gap = spell * (1.0 / share - 1.0)
-    gaps = spell + rng.geometric(1.0 / max(mean_gap - spell, 1.0), length)
-    begins = onset + np.cumsum(gaps + spell) - spell
-    steps = (begins[:, None] + np.arange(spell)).ravel()
+    share, burst = rng.uniform(0.03, 0.20), int(rng.integers(1, 6))
+    # Healthy steps between two bursts: at least as many as in one, and of random number, or it would be a pattern.
+    mean_gap = burst * (1.0 / share - 1.0)
+    gaps = burst + rng.geometric(1.0 / max(mean_gap - burst, 1.0), length)
+    begins = onset + np.cumsum(gaps + burst) - burst
+    steps = (begins[:, None] + np.arange(burst)).ravel()
     factor = np.ones(N_STEPS)
     least = max(1.3, math.exp(6.0 * noise.sd))
     factor[steps[steps < onset + length]] = rng.uniform(least, least + 1.0)
@@ -466,7 +466,7 @@ _ALL = (
         name="intermittent",
         count=40,
         make=_intermittent,
-        about="For 1,500 to 4,000 steps 3 % to 20 % of the steps are slow, singly or in spells of up to 5.",
+        about="For 1,500 to 4,000 steps 3 % to 20 % of the steps are slow, singly or in bursts of up to 5.",
     ),
     Population(
         name="schedule",

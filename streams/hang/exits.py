@@ -40,7 +40,7 @@ class ExitWatch:
         self._attempt = attempt
         self._processes: dict[int, ProcessState] = {}
         self._hosts: dict[int, str] = {}  # by rank
-        self._said: Finding | None = None  # while somebody's mistake may still explain it
+        self._finding: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
 
     def on_host(self, sample: HostSample) -> None:
@@ -78,8 +78,8 @@ class ExitWatch:
             The job has ended; there is nothing more to wait for.
 
         """
-        if self._said is not None:
-            return self._look_again(self._said, disagreement)
+        if self._finding is not None:
+            return self._look_again(self._finding, disagreement)
         left = [process for process in self._processes.values() if _is_disorderly(process)]
         if self._is_decided or not left:
             return []
@@ -128,26 +128,26 @@ class ExitWatch:
         held_up = standstill()
         if held_up is not None:
             finding = _explained(finding, held_up)
-        self._said = finding
+        self._finding = finding
         return [replace(found, version=0) for found in self._look_again(finding, disagreement)] or [finding]
 
-    def _look_again(self, said: Finding, disagreement: Callable[[int], RootCause | None]) -> list[Finding]:
+    def _look_again(self, finding: Finding, disagreement: Callable[[int], RootCause | None]) -> list[Finding]:
         """The finding anew where calls that did not match made the ranks leave; their rows come in late."""
-        assert said.onset is not None
-        found = disagreement(said.onset.time_ns) if said.cause is None else None
+        assert finding.onset is not None
+        found = disagreement(finding.onset.time_ns) if finding.cause is None else None
         if found is None:
             return []
-        self._said = replace(
-            said,
-            version=said.version + 1,
+        self._finding = replace(
+            finding,
+            version=finding.version + 1,
             verdict=found.verdict,
             cause=found.cause,
             culprits=found.culprits,
             candidates=found.candidates,
-            evidence=(*found.evidence, *said.evidence),
+            evidence=(*found.evidence, *finding.evidence),
             unseen=found.unseen,
         )
-        return [self._said]
+        return [self._finding]
 
     def _was_killed_whole(self, first_ns: int, unheard: frozenset[int]) -> bool:
         """Every rank was struck by a signal of the same kind within the settling time: from outside.

@@ -15,7 +15,7 @@ _FATAL_XIDS = frozenset({31, 43, 46, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95,
 
 
 @dataclass(slots=True)
-class Witnesses:
+class HostReports:
     """The latest word of every host.
 
     Attributes

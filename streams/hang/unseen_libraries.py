@@ -14,13 +14,13 @@ class UnseenCalls:
     def __init__(self, job: str, attempt: int) -> None:
         self._job = job
         self._attempt = attempt
-        self._now: dict[str, tuple[int, dict[int, tuple[str, ...]]]] = {}
-        self._said: dict[str, Finding] = {}
+        self._latest: dict[str, tuple[int, dict[int, tuple[str, ...]]]] = {}
+        self._findings: dict[str, Finding] = {}
 
     def on_host(self, sample: HostSample) -> None:
         """The processes of one host."""
         unseen = {process.rank: process.unseen for process in sample.processes if process.unseen}
-        self._now[sample.host] = (sample.time_ns, unseen)
+        self._latest[sample.host] = (sample.time_ns, unseen)
 
     def on_tick(self, now_ns: int, step: int | None) -> list[Finding]:
         """A finding where calls of a host are not seen, and a new version of it when they are or it is about others.
@@ -32,28 +32,28 @@ class UnseenCalls:
 
         """
         findings = []
-        for host, (time_ns, unseen) in sorted(self._now.items()):
-            said, ranks = self._said.get(host), tuple(sorted(unseen))
-            if said is None and ranks:
+        for host, (time_ns, unseen) in sorted(self._latest.items()):
+            known, ranks = self._findings.get(host), tuple(sorted(unseen))
+            if known is None and ranks:
                 names = sorted({name for some in unseen.values() for name in some})
                 finding = self._finding(host, ranks, names, Instant(step=step, time_ns=time_ns), now_ns)
-            elif said is not None and not ranks:
-                del self._said[host]
+            elif known is not None and not ranks:
+                del self._findings[host]
                 relief = Instant(step=step, time_ns=now_ns)
                 findings.append(
                     replace(
-                        said,
-                        version=said.version + 1,
+                        known,
+                        version=known.version + 1,
                         relief=relief,
-                        evidence=(*said.evidence, f"the calls of {host} are seen now, or their processes have left"),
+                        evidence=(*known.evidence, f"the calls of {host} are seen now, or their processes have left"),
                     )
                 )
                 continue
-            elif said is not None and ranks != said.candidates:
-                finding = replace(said, version=said.version + 1, candidates=ranks)
+            elif known is not None and ranks != known.candidates:
+                finding = replace(known, version=known.version + 1, candidates=ranks)
             else:
                 continue
-            self._said[host] = finding
+            self._findings[host] = finding
             findings.append(finding)
         return findings
 

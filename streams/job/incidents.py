@@ -29,7 +29,7 @@ class _Open:
         return sum(self.excess_s.values())
 
 
-class IncidentBook:
+class IncidentTracker:
     """The incidents of one job.
 
     A finding joins the open incident that shares a culprit with it, or of whose stall or exit it is the next
@@ -96,14 +96,14 @@ class IncidentBook:
         return incidents
 
     def on_price(self, price: WhatIfPrice) -> list[Incident]:
-        """What the job's stragglers cost in the last window of recorded steps: open slowdowns are told with it."""
-        told = []
+        """What the job's stragglers cost in the last window of recorded steps: open slowdowns carry it."""
+        updated = []
         for entry in self._open:
             is_slow = any(finding.kind == "slow" for finding in entry.incident.findings)
             if is_slow and entry.relieved_ns is None:
                 entry.price = price
-                told.append(self._next(entry, price.time_ns, "open", entry.incident.findings))
-        return told
+                updated.append(self._next(entry, price.time_ns, "open", entry.incident.findings))
+        return updated
 
     def on_end(self, now_ns: int, why: str, ongoing_s: Mapping[str, float]) -> list[Incident]:
         """The job has ended: nothing stays open."""

@@ -84,7 +84,7 @@ class StageTwo:
                 return self._finish(event.attempt, self._attempt(event.attempt).on_host(event))
             case HostVitals() | HostEvidence():
                 if event.attempt in self.attempts:
-                    self.attempts[event.attempt].on_witness(event)
+                    self.attempts[event.attempt].on_host_report(event)
                 return []
             case Operations():
                 if event.attempt in self.attempts:

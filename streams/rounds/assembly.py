@@ -57,7 +57,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class ClosedRounds:
-    """Rounds that leave the grid, in order of `seq`; shapes as in `pacehound.rounds.Rounds`."""
+    """Rounds that leave the grid, in order of `seq`; shapes as in `pacehound.model.rounds.Rounds`."""
 
     seq: Int64Array
     op: npt.NDArray[np.int8]
@@ -226,7 +226,7 @@ class RoundGrid:
         still_running
             Shape `(n_ranks,)`: members whose rows may still come; `None` when nobody's can.
         running_seq
-            Shape `(n_ranks,)`: such a member still owes the rounds from this sequence number on.
+            Shape `(n_ranks,)`: such a member has yet to send its rows from this sequence number on.
 
         """
         if self._length == 0 or self._base is None:
@@ -240,8 +240,8 @@ class RoundGrid:
         overdue[:] = entered < before_ns
         if still_running is not None:
             seq = self._base + np.arange(self._length)
-            owed = (seq[:, None] >= running_seq[None, :]) & still_running[None, :] & ~seen
-            overdue &= ~owed.any(axis=1)
+            is_expected = (seq[:, None] >= running_seq[None, :]) & still_running[None, :] & ~seen
+            overdue &= ~is_expected.any(axis=1)
         has_rows = seen.any(axis=1)
         unseen = np.flatnonzero(overdue & ~has_rows & ~self._closed[lines])
         self.missing_rows += self.n_ranks * int((self._base + unseen >= self._first_seen).sum())

@@ -122,19 +122,21 @@ class Merge(Generic[EventT]):
     def take_rounds(self, until_ns: int) -> list[Rounds]:
         """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed."""
         taken: list[Rounds] = []
-        kept: list[_Waiting] = []
+        later_rounds: list[_Waiting] = []
         for waiting in self._rounds:
             if waiting.last_ns <= until_ns:
                 taken.append(waiting.rounds)
             elif waiting.first_ns > until_ns:
-                kept.append(waiting)
+                later_rounds.append(waiting)
             else:
                 due, later = _parted(waiting.times_ns, until_ns)
                 taken.append(select(waiting.rounds, due))
                 times_ns = waiting.times_ns[later]
-                kept.append(_Waiting(times_ns, select(waiting.rounds, later), int(times_ns.min()), waiting.last_ns))
-        self._rounds = kept
-        self._first_rounds_ns = min((waiting.first_ns for waiting in kept), default=None)
+                later_rounds.append(
+                    _Waiting(times_ns, select(waiting.rounds, later), int(times_ns.min()), waiting.last_ns)
+                )
+        self._rounds = later_rounds
+        self._first_rounds_ns = min((waiting.first_ns for waiting in later_rounds), default=None)
         return sorted(taken, key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
 
 

@@ -114,7 +114,7 @@ class PeriodTracker:
         if not 0.5 < threshold <= 1.0:
             raise ValueError(f"threshold must lie above 0.5 and be at most 1, got {threshold}")
         self._threshold = threshold
-        self._book = CallCodes()
+        self._call_codes = CallCodes()
         self._codes: CodeArray = np.zeros(1024, np.uint16)
         self._length = 0  # codes held
         self._first = 0  # index in the stream of the first one
@@ -184,7 +184,7 @@ class PeriodTracker:
         if kinds is None:
             codes = (_mix(tokens.view(np.uint64)) >> np.uint64(48)).astype(np.uint16)
         else:
-            codes = self._book.encode(tokens, np.asarray(kinds, np.int64))
+            codes = self._call_codes.encode(tokens, np.asarray(kinds, np.int64))
         for start in range(0, len(codes), _CHUNK):
             self._append(codes[start : start + _CHUNK])
             if len(self._pattern):
@@ -194,7 +194,7 @@ class PeriodTracker:
 
     def codes_of(self, tokens: Int64Array, kinds: Int64Array) -> CodeArray:
         """Codes of calls as they stand in `pattern`, shape `(n,)`."""
-        return self._compared(self._book.encode(tokens, kinds))
+        return self._compared(self._call_codes.encode(tokens, kinds))
 
     def begin_with(self, position: int) -> None:
         """Let periods begin at another call: `position` within `pattern`, which becomes its first."""
@@ -209,7 +209,7 @@ class PeriodTracker:
         """Indices in the stream (from 0) at which periods began, since the last time this was asked.
 
         The time between the calls at adjacent ones is an iteration time. Which call of the iteration it is stays
-        the same until the period is found anew (then they go on behind the last one taken). At most 4,096 are kept.
+        the same until the period is found anew (then they go on behind the last one taken). At most 4,096 are compared.
         """
         taken = np.array(self._boundaries, np.int64)
         self._last_taken = self._boundaries[-1] if self._boundaries else self._last_taken
@@ -221,7 +221,7 @@ class PeriodTracker:
         return {
             "version": SNAPSHOT_VERSION,
             "threshold": self._threshold,
-            "book": self._book.snapshot(),
+            "book": self._call_codes.snapshot(),
             "codes": self._codes[: self._length].astype("<u2").tobytes(),
             "pattern": self._pattern.astype("<u2").tobytes(),
             "mask": b"" if self._mask is None else self._mask.astype("<u2").tobytes(),
@@ -248,8 +248,8 @@ class PeriodTracker:
                 "replay the calls instead"
             )
         self._threshold = snapshot["threshold"]
-        self._book = CallCodes()
-        self._book.restore(snapshot["book"])
+        self._call_codes = CallCodes()
+        self._call_codes.restore(snapshot["book"])
         self._codes = np.frombuffer(snapshot["codes"], "<u2").astype(np.uint16)
         self._length = len(self._codes)
         self._set_pattern(np.frombuffer(snapshot["pattern"], "<u2").astype(np.uint16))
@@ -369,8 +369,8 @@ class PeriodTracker:
                 break
             mask = self._sizes_that_recur(codes)
             if mask is not None:
-                kept = codes & mask[codes >> np.uint16(8)]
-                if self._lock_best(codes, kept, is_provisional=not has_all_sizes):
+                compared = codes & mask[codes >> np.uint16(8)]
+                if self._lock_best(codes, compared, is_provisional=not has_all_sizes):
                     return
             if len(self._pattern):
                 break
@@ -379,7 +379,7 @@ class PeriodTracker:
 
     def _sizes_that_recur(self, codes: CodeArray) -> CodeArray | None:
         """Drops the bytes of each kind whose own sequence of bytes has no period; `None` when there is none such."""
-        if not len(self._book) or len(codes) < _MIN_CALLS_WITHOUT_BYTES:
+        if not len(self._call_codes) or len(codes) < _MIN_CALLS_WITHOUT_BYTES:
             return None
         kinds = codes >> np.uint16(8)
         mask = np.full(256, _EVERYTHING, np.uint16)
@@ -394,19 +394,19 @@ class PeriodTracker:
         if not candidates:
             return False
         self._candidates = tuple(lag for lag, _ in candidates[:_LISTED])
-        period = _best(candidates, compared, known=len(self._pattern), has_kinds=len(self._book) > 0)
+        period = _best(candidates, compared, known=len(self._pattern), has_kinds=len(self._call_codes) > 0)
         self._breaks = 0
         if period == len(self._pattern) and is_provisional == self._is_provisional:
             return True
-        mask = self._sizes_that_agree(codes, period) if len(self._book) else None
-        kept = codes if mask is None else codes & mask[codes >> np.uint16(8)]
-        differs = np.flatnonzero(kept[:-period] != kept[period:])
+        mask = self._sizes_that_agree(codes, period) if len(self._call_codes) else None
+        compared = codes if mask is None else codes & mask[codes >> np.uint16(8)]
+        differs = np.flatnonzero(compared[:-period] != compared[period:])
         start = int(differs[-1]) + 1 if len(differs) else 0
-        if len(kept) - start < 2 * period:
+        if len(compared) - start < 2 * period:
             # Something extra lies within the last repetitions: wait for clean ones.
             self._search_at = min(self._search_at, self._length + max(period, self._length // 8))
             return True
-        self._set_pattern(kept[start : start + period].copy())
+        self._set_pattern(compared[start : start + period].copy())
         self._mask, self._is_provisional = mask, is_provisional
         self._phase = 0
         self._locks += 1

@@ -107,7 +107,7 @@ class Score:
 
     @property
     def notes_recall(self) -> float | None:
-        """Noted over expected intermittent spells and changes; `None` where none was expected."""
+        """Noted over expected intermittent slowness and changes; `None` where none was expected."""
         return _share(self.notes_found, self.notes_expected)
 
     @property
@@ -256,7 +256,9 @@ def score(
         series_with_miss=int(len(found) < len(faults)),
         clean_series_with_false_alarm=int(n_false > 0 and not faults),
         series_wrong=int(n_false > 0 or len(found) < len(faults)),
-        delays=tuple(_said(finding, truth) - change.onset for change, finding in named if change.kind == "slow"),
+        delays=tuple(
+            _detected_step(finding, truth) - change.onset for change, finding in named if change.kind == "slow"
+        ),
         relief_delays=tuple(
             (relief_said or {})[finding.id] - change.end
             for change, finding in named
@@ -307,10 +309,10 @@ def _matched(wanted: Set[int], findings: Sequence[Finding], truth: StepTruth, on
             and _speaks_of(finding, change)
             and _overlaps(finding, change, truth)
             and _onset_error(finding, change, truth) <= onset_within
-            and _is_said_in_time(finding, change, truth)
+            and _is_in_time(finding, change, truth)
         ]
         if fits:
-            matches[index] = min(fits, key=lambda finding: (_said(finding, truth), *_order(finding)))
+            matches[index] = min(fits, key=lambda finding: (_detected_step(finding, truth), *_order(finding)))
             taken.add(matches[index].id)
     return matches
 
@@ -340,7 +342,7 @@ def _onset_error(finding: Finding, change: TrueChange, truth: StepTruth) -> int:
 def _is_inside_one(finding: Finding, truth: StepTruth, onset_within: int) -> bool:
     onset = _onset(finding, truth)
     return any(
-        change.onset - onset_within <= onset < truth.end_of(change) and _is_said_in_time(finding, change, truth)
+        change.onset - onset_within <= onset < truth.end_of(change) and _is_in_time(finding, change, truth)
         for change in truth.changes
         if change.kind in ALARMS
     )
@@ -373,16 +375,16 @@ def _end(finding: Finding, truth: StepTruth) -> int:
     return max(finding.relief.step, _onset(finding, truth) + 1)
 
 
-def _said(finding: Finding, truth: StepTruth) -> int:
+def _detected_step(finding: Finding, truth: StepTruth) -> int:
     if finding.detected is None or finding.detected.step is None:
         return _onset(finding, truth)
     return finding.detected.step
 
 
-def _is_said_in_time(finding: Finding, change: TrueChange, truth: StepTruth) -> bool:
+def _is_in_time(finding: Finding, change: TrueChange, truth: StepTruth) -> bool:
     """Not before it happened: a detector that speaks earlier has not seen this change."""
     unfinished = 1 if change.kind in ("hang", "exit") else 0
-    return _said(finding, truth) >= change.onset - unfinished
+    return _detected_step(finding, truth) >= change.onset - unfinished
 
 
 def _names_exactly(finding: Finding, change: TrueChange) -> bool:

@@ -212,13 +212,13 @@ class RoundIndex:
         is_pair = np.repeat(np.array([block.is_pair for block in blocks], np.bool_), lengths)
         op = np.concatenate([block.op for block in blocks])
         n_rounds, line = len(key), np.arange(len(key))
-        said = np.where(end > 0, end, arrival)
-        anchor = said.argmax(axis=1)
+        ended = np.where(end > 0, end, arrival)
+        anchor = ended.argmax(axis=1)
         rounds.add(
             key=key,
             size=np.concatenate([block.size_bytes for block in blocks]),
             anchor_rank=members[line, anchor],
-            anchor=said[line, anchor],
+            anchor=ended[line, anchor],
         )
         at, column = np.nonzero(arrival > 0)
         entries.add(launch_rank=members[at, column], launch=arrival[at, column])

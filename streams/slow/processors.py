@@ -45,7 +45,7 @@ class _Rates:
     stolen: float
 
 
-class _Kept:
+class _HostReadings:
     """The readings of one host that are kept."""
 
     def __init__(self) -> None:
@@ -65,26 +65,26 @@ class _Kept:
         return [reading for reading in (*self._older, *self._recent) if reading.ranks == self._recent[-1].ranks]
 
 
-class ProcessorBook:
+class ProcessorTracker:
     """The last readings of each host."""
 
     def __init__(self) -> None:
-        self._hosts: dict[str, _Kept] = {}
+        self._hosts: dict[str, _HostReadings] = {}
 
     def on_vitals(self, vitals: HostVitals) -> None:
         """What a host has read of its processors."""
-        told = sorted(vitals.rank_processors, key=lambda reading: reading.rank)
-        if not told:
+        readings = sorted(vitals.rank_processors, key=lambda reading: reading.rank)
+        if not readings:
             return
         host = vitals.processors
         reading = _Reading(
             time_ns=vitals.time_ns,
             busy_ns=host.busy_ns if host else 0,
             stolen_ns=host.stolen_ns if host else 0,
-            ranks=tuple(one.rank for one in told),
-            counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in told], np.int64),
+            ranks=tuple(one.rank for one in readings),
+            counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in readings], np.int64),
         )
-        self._hosts.setdefault(vitals.host, _Kept()).add(reading)
+        self._hosts.setdefault(vitals.host, _HostReadings()).add(reading)
 
     def shortages(self, ranks: Iterable[int], since_ns: int, min_share: float) -> dict[int, str]:
         """Those of some ranks that get less of the processors since then, each with a sentence.
@@ -102,12 +102,12 @@ class ProcessorBook:
         asked = frozenset(ranks)
         found: dict[int, str] = {}
         for host in sorted(self._hosts):
-            kept = self._hosts[host].comparable()
-            members = kept[-1].ranks
+            comparable = self._hosts[host].comparable()
+            members = comparable[-1].ranks
             if asked.isdisjoint(members):
                 continue
-            before = _rates([reading for reading in kept if reading.time_ns < since_ns])
-            now = _rates([reading for reading in kept if reading.time_ns >= since_ns])
+            before = _rates([reading for reading in comparable if reading.time_ns < since_ns])
+            now = _rates([reading for reading in comparable if reading.time_ns >= since_ns])
             if before is None or now is None:
                 continue
             for place, rank in enumerate(members):

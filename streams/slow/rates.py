@@ -57,7 +57,7 @@ class SlowEdges:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _RateHistory:
     """Rates of rounds of one kind: time, and rates of all members to send and to receive, shape `(2, n_ranks)`."""
 
     recent: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
@@ -65,11 +65,11 @@ class _Kept:
     n_gone: int = 0
 
 
-class RateBook:
+class RateTracker:
     """Recent rates of each communicator, by operation, bytes and algorithm."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[tuple[int, int, int], _Kept]] = {}
+        self._histories: dict[str, dict[tuple[int, int, int], _RateHistory]] = {}
         self._members: dict[str, tuple[int, ...]] = {}
 
     def add(self, rounds: Rounds) -> None:
@@ -77,30 +77,30 @@ class RateBook:
         if rounds.send_rate is None or rounds.recv_rate is None or rounds.is_pair:
             return
         self._members[rounds.communicator] = rounds.ranks
-        kinds = self._kept.setdefault(rounds.communicator, {})
+        kinds = self._histories.setdefault(rounds.communicator, {})
         algorithm = rounds.algorithm if rounds.algorithm is not None else np.zeros(len(rounds), np.int8)
         times_ns = rounds.times_ns
-        n_kept: dict[tuple[int, int, int], int] = {}
+        n_taken: dict[tuple[int, int, int], int] = {}
         for row in np.flatnonzero(np.isfinite(rounds.send_rate).any(axis=1)).tolist():
             kind = (int(rounds.op[row]), int(rounds.size_bytes[row]), int(algorithm[row]))
-            n_kept[kind] = n_kept.get(kind, 0) + 1
-            if n_kept[kind] > PER_BLOCK or (kind not in kinds and len(kinds) >= MAX_KINDS):
+            n_taken[kind] = n_taken.get(kind, 0) + 1
+            if n_taken[kind] > PER_BLOCK or (kind not in kinds and len(kinds) >= MAX_KINDS):
                 continue
-            kept = kinds.setdefault(kind, _Kept())
-            if len(kept.recent) == RECENT:
-                kept.n_gone += 1
-                if kept.n_gone % THINNED == 0:
-                    kept.older.append(kept.recent[0])
+            history = kinds.setdefault(kind, _RateHistory())
+            if len(history.recent) == RECENT:
+                history.n_gone += 1
+                if history.n_gone % THINNED == 0:
+                    history.older.append(history.recent[0])
             rates = np.stack([rounds.send_rate[row], rounds.recv_rate[row]]).astype(np.float32)
-            kept.recent.append((int(times_ns[row]), rates))
+            history.recent.append((int(times_ns[row]), rates))
 
     def slow_edges(self, communicator: str, since_ns: int) -> SlowEdges | None:
         """Edges of a communicator over which less has been sent since then; nothing where the rates tell nothing."""
         members = self._members.get(communicator, ())
-        for (op, _, algorithm), kept in sorted(
-            self._kept.get(communicator, {}).items(), key=lambda item: (-item[0][1], item[0])
+        for (op, _, algorithm), history in sorted(
+            self._histories.get(communicator, {}).items(), key=lambda item: (-item[0][1], item[0])
         ):
-            every = [*kept.older, *kept.recent]
+            every = [*history.older, *history.recent]
             slow = [rates for time_ns, rates in every if time_ns >= since_ns]
             quiet = [rates for time_ns, rates in every if time_ns < since_ns]
             if len(slow) < MIN_ROUNDS:

@@ -210,11 +210,11 @@ def _row_defects(table: OpTable, refused: Int64Array) -> list[Defect]:
 
 def _first_rows(table: OpTable, is_bad: BoolArray, most: int = 3) -> str:
     rows = np.flatnonzero(is_bad & (table.optype >= 0))
-    said = [
+    sentences = [
         f"row {i}: {optypes.NAMES[table.optype[i]]} of dp {table.dp_rank[i]}, stage {table.stage[i]}"
         for i in rows[:most]
     ]
-    return "; ".join(said) + (f"; and {len(rows) - most} more" if len(rows) > most else "")
+    return "; ".join(sentences) + (f"; and {len(rows) - most} more" if len(rows) > most else "")
 
 
 def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name: str) -> Trace:

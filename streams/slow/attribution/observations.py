@@ -13,7 +13,7 @@ from streams.slow.rates import SlowEdges
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Observations:
     """What is known of the job besides its iterations.
 
     Attributes
@@ -32,7 +32,7 @@ class Scene:
         What the rates say of a communicator since a time.
     connections
         What the kernel says of the connections among some ranks since a time.
-    ailing
+    gpu_problems
         What is wrong with a rank's GPU.
     shortages
         Which of some ranks get less of their host's processors since a time, by at least so much of each second.
@@ -50,12 +50,12 @@ class Scene:
     hosts: dict[int, str] = field(default_factory=dict)
     slow_edges: Callable[[str, int], SlowEdges | None] = lambda _communicator, _since_ns: None
     connections: Callable[[Sequence[int], int], list[SlowConnection]] = lambda _ranks, _since_ns: []
-    ailing: Callable[[int], tuple[str, ...]] = lambda _rank: ()
+    gpu_problems: Callable[[int], tuple[str, ...]] = lambda _rank: ()
     shortages: Callable[[Sequence[int], int, float], dict[int, str]] = lambda _ranks, _since_ns, _min_share: {}
     slow_rounds: Callable[[str], str] = lambda _communicator: ""
     replaying: frozenset[int] = frozenset()
 
 
-def members_of(key: TransferKey, scene: Scene) -> tuple[int, ...]:
+def members_of(key: TransferKey, observed: Observations) -> tuple[int, ...]:
     """The ranks of a communicator or pair; none where they are not known."""
-    return key if isinstance(key, tuple) else scene.communicators.get(key, (key, ()))[1]
+    return key if isinstance(key, tuple) else observed.communicators.get(key, (key, ()))[1]

@@ -28,9 +28,9 @@ from pacehound.model.events import (
 )
 from pacehound.model.rounds import Rounds
 from streams.hang.divergence import LastIterations
-from streams.hang.host_reports import Witnesses
-from streams.hang.rank_progress import Standings
-from streams.hang.root_cause import HangScene, RootCause, root_cause
+from streams.hang.host_reports import HostReports
+from streams.hang.rank_progress import ProgressTable
+from streams.hang.root_cause import HangObservations, RootCause, root_cause
 from streams.hang.wait_graph import launch_graph, wait_graph
 
 GROUPS = {"world": (0, 1, 2, 3), "left": (0, 1), "right": (2, 3), "even": (0, 2)}
@@ -42,15 +42,15 @@ class Stage:
 
     world_size: int = 4
     groups: dict[str, tuple[int, ...]] = field(default_factory=lambda: dict(GROUPS))
-    standings: Standings = field(default_factory=Standings)
-    witnesses: Witnesses = field(default_factory=Witnesses)
+    table: ProgressTable = field(default_factory=ProgressTable)
+    host_reports: HostReports = field(default_factory=HostReports)
     mismatches: dict[tuple[str, int], dict[int, CallSignature]] = field(default_factory=dict)
     iterations: LastIterations | None = None
     frozen_ns: int | None = None
 
     def __post_init__(self) -> None:
         for name, members in self.groups.items():
-            self.standings.on_topology(
+            self.table.on_topology(
                 Topology(
                     job="j",
                     attempt=0,
@@ -64,7 +64,7 @@ class Stage:
                     world_size=self.world_size,
                 )
             )
-        self.witnesses.host_of = {rank: f"h{rank}" for rank in range(self.world_size)}
+        self.host_reports.host_of = {rank: f"h{rank}" for rank in range(self.world_size)}
 
     def at(self, group: str, rank: int, *opened: OpenCall, launched: int = -1, completed: int = -1, **more) -> None:
         """Where a rank is on a communicator; what is open has been launched."""
@@ -77,17 +77,17 @@ class Stage:
             open=opened,
             pairs=pairs,
         )
-        self.standings.on_progress(
+        self.table.on_progress(
             Progress(job="j", attempt=0, time_ns=1_000, host=f"h{rank}", communicator=group, ranks=(progress,), **more)
         )
 
     def cause(self) -> RootCause:
-        graph = wait_graph(self.standings, 0, unheard=self.witnesses.unheard())
+        graph = wait_graph(self.table, 0, unheard=self.host_reports.unheard())
         return root_cause(
-            HangScene(
+            HangObservations(
                 graph=graph,
-                standings=self.standings,
-                witnesses=self.witnesses,
+                table=self.table,
+                host_reports=self.host_reports,
                 mismatches=self.mismatches,
                 iterations=self.iterations,
                 frozen_ns=self.frozen_ns,
@@ -108,7 +108,7 @@ def all_but_one_in(stage: Stage, missing: int, seq: int = 7) -> None:
 
 
 def process(stage: Stage, rank: int, state: str, **more) -> None:
-    stage.witnesses.on_sample(
+    stage.host_reports.on_sample(
         HostSample(
             job="j",
             attempt=0,
@@ -121,20 +121,20 @@ def process(stage: Stage, rank: int, state: str, **more) -> None:
 
 def stack(stage: Stage, rank: int, doing: str, libraries: tuple[str, ...] = ()) -> None:
     found = RankStack(rank=rank, pid=1, taken_by="proc", frames=("f",), doing=doing, libraries=libraries)
-    stage.witnesses.on_evidence(
+    stage.host_reports.on_evidence(
         HostEvidence(job="j", attempt=0, time_ns=0, host=f"h{rank}", reason="test", stacks=(found,))
     )
 
 
 def test_the_first_progress_does_not_say_who_the_members_are():
     """It may come before the topology, and name but the ranks that had joined by then (seen in a real gloo job)."""
-    standings = Standings()
+    table = ProgressTable()
     first = RankProgress(rank=3, last_launched=-1, last_completed=-1)
-    standings.on_progress(Progress(job="j", attempt=0, time_ns=1, host="h", communicator="right", ranks=(first,)))
-    stage = Stage(standings=standings)
+    table.on_progress(Progress(job="j", attempt=0, time_ns=1, host="h", communicator="right", ranks=(first,)))
+    stage = Stage(table=table)
     stage.at("right", 3, launched=6, completed=6)
     stage.at("right", 2, call(7), completed=6)
-    graph = wait_graph(stage.standings, 0)
+    graph = wait_graph(stage.table, 0)
     assert (graph.standing, graph.absent) == ((2,), (3,))
 
 
@@ -449,7 +449,7 @@ def history(order: dict[int, tuple[str, ...]], ops: dict[str, tuple[int, int]] |
     return LastIterations(rounds=blocks, begins_ns=dict.fromkeys(ranks, 50), previous_begins_ns=dict.fromkeys(ranks, 5))
 
 
-def test_the_rank_whose_order_departs_from_its_own_is_the_culprit_without_a_majority():
+def test_the_rank_whose_order_diverges_from_its_own_is_the_culprit_without_a_majority():
     stage = twins()
     opposite_orders(stage, (1, 2))
     stage.iterations = history(dict.fromkeys(range(4), ("world", "twin")))
@@ -457,7 +457,7 @@ def test_the_rank_whose_order_departs_from_its_own_is_the_culprit_without_a_majo
     assert (found.verdict, found.cause, found.culprits) == ("culprit", "H2", (1, 2))
 
 
-def test_an_order_that_was_always_so_is_nobodys_departure():
+def test_an_order_that_was_always_so_is_no_divergence():
     stage = twins()
     opposite_orders(stage, (1, 2))
     stage.iterations = history({0: ("world", "twin"), 1: ("twin", "world"), 2: ("twin", "world"), 3: ("world", "twin")})
@@ -504,7 +504,7 @@ def test_hardware_that_has_failed_names_its_rank():
     stage = Stage()
     for rank in range(4):
         stage.at("world", rank, call(7), completed=6)
-    stage.witnesses.on_vitals(
+    stage.host_reports.on_vitals(
         HostVitals(job="j", attempt=0, time_ns=0, host="h3", gpus=(GpuReading(uuid="G", index=0, ranks=(3,), xid=79),))
     )
     found = stage.cause()
@@ -519,16 +519,16 @@ def test_memory_errors_of_before_accuse_nobody_and_new_ones_do():
     stage = Stage()
     for rank in range(4):
         stage.at("world", rank, call(7), completed=6)
-    stage.witnesses.on_vitals(errors(5))
+    stage.host_reports.on_vitals(errors(5))
     assert stage.cause().verdict == "unknown"
-    stage.witnesses.on_vitals(errors(6))
+    stage.host_reports.on_vitals(errors(6))
     assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (3,))
 
 
 def test_a_silent_host_is_suspected_where_others_wait_for_it_and_its_old_position_is_not_believed():
     stage = Stage()
     stage.at("world", 0, call(3, ns=1), completed=2)  # the last that was heard of rank 0, long ago
-    stage.witnesses.silent = frozenset({"h0"})
+    stage.host_reports.silent = frozenset({"h0"})
     for rank in (1, 2, 3):
         stage.at("world", rank, call(9), completed=8)
     found = stage.cause()
@@ -539,10 +539,10 @@ def test_a_silent_host_is_suspected_where_others_wait_for_it_and_its_old_positio
 def test_a_silent_host_that_nobody_waits_for_is_nobodys_hang():
     stage = Stage()
     stage.at("world", 0, call(3, ns=1), completed=2)
-    stage.witnesses.silent = frozenset({"h0"})
+    stage.host_reports.silent = frozenset({"h0"})
     for rank in (1, 2, 3):
         stage.at("world", rank, completed=9)
-    graph = wait_graph(stage.standings, 0, unheard=stage.witnesses.unheard())
+    graph = wait_graph(stage.table, 0, unheard=stage.host_reports.unheard())
     assert not graph
 
 
@@ -550,7 +550,7 @@ def test_lost_calls_weaken_the_proof_by_completions():
     stage = Stage()
     stage.at("left", 0, call(10), completed=9)
     stage.at("left", 1, completed=12)
-    stage.witnesses.dropped["h0"] = 3
+    stage.host_reports.dropped["h0"] = 3
     assert (stage.cause().verdict, stage.cause().culprits) == ("suspected", (0,))
 
 
@@ -565,7 +565,7 @@ def test_launches_alone_suspect_who_stopped_first_and_not_whom_it_stopped():
     for rank in range(4):
         stage.at("world", rank, launched=30, sees_completion=False)
         stage.at("left", rank, launched=50, sees_completion=False) if rank < 2 else None
-    assert launch_graph(stage.standings) == {}
+    assert launch_graph(stage.table) == {}
     assert stage.cause().verdict == "unknown"
 
 
@@ -588,7 +588,7 @@ def test_ranks_that_never_come_are_found_and_whoever_stands_somewhere_is_not_cal
         mine = [name for name, members in stage.groups.items() if rank in members]
         if rank not in dead and mine:
             stage.at(random.choice(mine), rank, call(1, ns=1), completed=0)
-    graph = wait_graph(stage.standings, 0)
+    graph = wait_graph(stage.table, 0)
     live = set(graph.standing)
     assert not live & set(graph.absent)
     waited_for = {other for rank in live for other in graph.waits_for(rank)}

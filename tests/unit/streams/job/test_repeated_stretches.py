@@ -126,7 +126,7 @@ def test_a_sample_that_comes_late_does_not_bring_a_process_back() -> None:
     assert repeats.count == 3
 
 
-def test_a_pause_that_is_told_twice_ends_where_it_ended() -> None:
+def test_a_pause_that_is_sent_twice_ends_where_it_ended() -> None:
     def markers(*said: tuple[str, int]) -> Markers:
         names, times_ns = zip(*said, strict=True)
         zeros = (0,) * len(said)

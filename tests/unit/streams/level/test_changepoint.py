@@ -201,7 +201,7 @@ def test_a_lasting_speedup_is_no_slowdown_and_becomes_the_baseline():
     assert detector.baseline_s == pytest.approx(BASE_S * 0.77, rel=0.02)
 
 
-def test_a_short_fast_spell_leaves_the_baseline():
+def test_a_short_fast_stretch_leaves_the_baseline():
     log_times = np.random.default_rng(5).normal(0.0, 0.02, 400)
     log_times[200:235] += math.log(0.7)
     assert changes_of(log_times) == []

@@ -190,10 +190,10 @@ def test_the_exact_posterior_gives_the_same_changes():
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 39), st.lists(st.integers(0, 1499), max_size=4))
-def test_a_snapshot_anywhere_changes_nothing(series, cuts):
+def test_a_snapshot_anywhere_changes_nothing(series, cut_at):
     row = some_series(8)[series].tolist()
     whole, detector, found = changes_of(row), ChangepointDetector(), []
-    for first, last in zip([0, *sorted(cuts)], [*sorted(cuts), 1500], strict=True):
+    for first, last in zip([0, *sorted(cut_at)], [*sorted(cut_at), 1500], strict=True):
         found += changes_of(row[first:last], steps=range(first, last), detector=detector)
         moved = ChangepointDetector()
         moved.restore(detector.snapshot())

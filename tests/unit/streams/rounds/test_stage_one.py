@@ -118,7 +118,7 @@ def test_only_a_tick_in_the_log_leaves_a_silent_host_out() -> None:
     assert mark.time_ns == 59 * S
 
 
-def test_a_missing_row_closes_its_round_once_its_host_owes_it_no_more_and_is_counted() -> None:
+def test_a_missing_row_closes_its_round_once_its_host_promises_no_more_rows_and_is_counted() -> None:
     """Rows and promises come in one order: the iteration that holds the round need not be judged without it."""
     operator = two_hosts()
     operator.on_calls(calls("a", [(0, 0, 1, 9), (1, 0, 1, 9)]))
@@ -276,7 +276,7 @@ def test_a_stream_ends_when_all_its_hosts_have_closed() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_every_row_comes_out_exactly_once_in_any_order_of_arrival(data: st.DataObject) -> None:
-    """Whatever the order and the cuts of the batches: each (round, rank) is in exactly one closed round."""
+    """Whatever the order and the cut_at of the batches: each (round, rank) is in exactly one closed round."""
     n_rounds = data.draw(st.integers(1, 8))
     rows = [(rank, seq, 10 * seq + rank, 10 * seq + 9) for seq in range(n_rounds) for rank in range(4)]
     order = data.draw(st.permutations(rows))

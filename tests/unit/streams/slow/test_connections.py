@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pacehound.model.events import HostVitals, SocketReading
-from streams.slow.connections import ConnectionBook
+from streams.slow.connections import ConnectionTracker
 
 S = 1_000_000_000
 MB = 1_000_000
@@ -15,9 +15,9 @@ def port(rank: int, peer: int) -> str:
 
 def book(
     rates: dict[tuple[int, int], float], quiet: dict[tuple[int, int], float] | None, lost: float = 0.0
-) -> ConnectionBook:
+) -> ConnectionTracker:
     """A ring of four hosts, each sending 40 MB a second at its rate (MB/s), read every 5 s; slow from 60 s on."""
-    made = ConnectionBook()
+    made = ConnectionTracker()
     totals: dict[tuple[int, int], tuple[int, int, int]] = dict.fromkeys(rates, (0, 0, 0))
     for second in range(0 if quiet else 60, 121, 5):
         for sender in {a for a, _ in rates}:
@@ -74,7 +74,7 @@ def test_healthy_connections_and_those_of_other_ranks_say_nothing() -> None:
 
 
 def test_an_end_that_nobody_has_read_names_no_rank() -> None:
-    made = ConnectionBook()
+    made = ConnectionTracker()
     for second in (60, 65, 70):
         reading = SocketReading(
             rank=0, pid=1, local="a:1", remote="b:2", acked_bytes=second * MB, busy_us=second * 1_000_000

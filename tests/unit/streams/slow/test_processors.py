@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from pacehound.model.events import HostProcessors, HostVitals, RankProcessors
-from streams.slow.processors import OLDER, RECENT, THINNED, ProcessorBook
+from streams.slow.processors import OLDER, RECENT, THINNED, ProcessorTracker
 
 S = 1_000_000_000
 EVERY_S = 5
@@ -27,9 +27,9 @@ class Rate:
 QUIET = Rate()
 
 
-def book(now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s: int = 0) -> ProcessorBook:
+def book(now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s: int = 0) -> ProcessorTracker:
     """Two hosts of `ranks` / 2 ranks each, quiet until `BEGAN_S` and then as `now` says."""
-    made = ProcessorBook()
+    made = ProcessorTracker()
     totals = {rank: [0.0] * 4 for rank in range(ranks)}
     for second in range(first_s, until_s + 1, EVERY_S):
         for host in range(2):

@@ -9,7 +9,7 @@ import pytest
 
 from pacehound.model.rounds import ALGORITHMS
 from streams.rounds.merge import select
-from streams.slow.rates import RateBook, SlowEdges
+from streams.slow.rates import RateTracker, SlowEdges
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
 
 NAN = float("nan")
@@ -24,9 +24,9 @@ def book(
     op: str = "all_reduce",
     n_quiet: int = 10,
     n_slow: int = 10,
-) -> RateBook:
+) -> RateTracker:
     """A communicator whose ranks send and receive at `quiet` rates before the onset and at `slow` ones since."""
-    made = RateBook()
+    made = RateTracker()
     ranks = range(len(quiet))
     for rates, first_ms, n in ((quiet, 0, n_quiet), (slow, 4_000, n_slow)):
         if n:

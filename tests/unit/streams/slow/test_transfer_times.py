@@ -6,7 +6,7 @@ import numpy as np
 
 from pacehound.model.calls import OP_CODE, Sees
 from pacehound.model.rounds import Rounds
-from streams.slow.transfer_times import MAX_KINDS, MIN_ROUNDS, TransferBook
+from streams.slow.transfer_times import MAX_KINDS, MIN_ROUNDS, TransferTracker
 
 MS = 10**6
 
@@ -37,7 +37,7 @@ def rounds(name, ranks, transfers_ms, size_bytes=1024, op="all_reduce", sees=See
 
 
 def test_a_slow_communicator_is_found_however_far_its_clocks_are_apart():
-    book = TransferBook()
+    book = TransferTracker()
     for i, (transfer, offset) in enumerate([(5.0, 0), (5.0, 50), (7.0, -50), (5.1, 0)]):
         book.add(rounds(f"dp{i}", (i, i + 4), [transfer] * 12, offset_ms=offset))
     (outlier,) = book.outliers("j", 0, 9)
@@ -46,7 +46,7 @@ def test_a_slow_communicator_is_found_however_far_its_clocks_are_apart():
 
 
 def test_groups_of_another_shape_size_or_operation_are_no_peers():
-    book = TransferBook()
+    book = TransferTracker()
     for i in range(2):
         book.add(rounds(f"tp{i}", (2 * i, 2 * i + 1), [1.0] * 12))
         book.add(rounds(f"dp{i}", (i, i + 2), [9.0] * 12))
@@ -56,7 +56,7 @@ def test_groups_of_another_shape_size_or_operation_are_no_peers():
 
 
 def test_rounds_without_starts_or_ends_say_nothing():
-    book = TransferBook()
+    book = TransferTracker()
     for i, transfer in enumerate([1.0, 9.0]):
         book.add(rounds(f"g{i}", (i, i + 2), [transfer] * 50, sees=Sees.LAUNCH))
         book.add(rounds(f"g{i}", (i, i + 2), []))
@@ -64,7 +64,7 @@ def test_rounds_without_starts_or_ends_say_nothing():
 
 
 def test_sizes_that_never_recur_fill_no_memory_and_push_out_none_that_do():
-    book = TransferBook()
+    book = TransferTracker()
     size = 0
     for _ in range(300):
         for i, transfer in enumerate([5.0, 8.0]):
@@ -78,7 +78,7 @@ def test_sizes_that_never_recur_fill_no_memory_and_push_out_none_that_do():
 
 
 def test_a_change_of_sizes_is_followed_when_all_kinds_are_taken():
-    book = TransferBook()
+    book = TransferTracker()
     for i in range(2):
         for size in range(MAX_KINDS):
             book.add(rounds(f"g{i}", (i, i + 2), [1.0] * MIN_ROUNDS, size_bytes=size))

@@ -10,7 +10,7 @@ from pacehound.model.calls import OPS, Sees
 from pacehound.model.events import Finding, Instant
 from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.rounds import Rounds
-from streams.job.incidents import IncidentBook
+from streams.job.incidents import IncidentTracker
 from streams.whatif import optypes
 from streams.whatif.live import live_trace
 from streams.whatif.price_watch import PriceWatch
@@ -298,7 +298,7 @@ def test_an_open_slowdown_is_told_with_the_last_price():
         watch.on_rounds(rounds)
         watch.on_operations(operations)
     (price,) = watch.on_tick(operations.time_ns, world_size=2)
-    book = IncidentBook("j", 0)
+    book = IncidentTracker("j", 0)
     onset = Instant(step=0, time_ns=1)
     slow = Finding(
         id="f",
@@ -321,7 +321,7 @@ def test_an_open_slowdown_is_told_with_the_last_price():
 
 def test_what_opens_after_a_window_has_no_price_of_it():
     """A window of before says nothing of a stall that begins now."""
-    book = IncidentBook("j", 0)
+    book = IncidentTracker("j", 0)
     operations, rounds = data_parallel_step(0, 0)
     watch = PriceWatch("j", 0, 1)
     watch.on_operations(operations)
