@@ -137,9 +137,7 @@ class ExitWatch:
         found = disagreement(finding.onset.time_ns) if finding.cause is None else None
         if found is None:
             return []
-        self._finding = replace(
-            finding,
-            version=finding.version + 1,
+        self._finding = finding.next_version(
             verdict=found.verdict,
             cause=found.cause,
             culprits=found.culprits,

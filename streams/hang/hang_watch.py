@@ -179,8 +179,7 @@ class HangWatch:
         if hang.finding.verdict == "unknown":
             self._survived_s = max(self._survived_s, lasted_s)
         sentence = f"ranks {_list(went_on)} moved on after {lasted_s:.1f} s"
-        finding = hang.finding
-        return [replace(finding, relief=relief, version=finding.version + 1, evidence=(*finding.evidence, sentence))]
+        return [hang.finding.next_version(sentence, relief=relief)]
 
     def on_tick(
         self,
@@ -331,7 +330,7 @@ class HangWatch:
                 new, id=old.id, onset=old.onset, detected=old.detected, version=old.version + 1, pages=pages
             )
         elif pages != old.pages:
-            hang.finding = replace(old, version=old.version + 1, pages=pages)
+            hang.finding = old.next_version(pages=pages)
         else:
             return []
         return [hang.finding]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
@@ -41,16 +40,8 @@ class SilenceWatch:
         """
         findings = []
         for host in sorted(self._findings.keys() - silent_since_ns.keys()):
-            finding = self._findings.pop(host)
-            words = f"{host} is heard again"
-            findings.append(
-                replace(
-                    finding,
-                    version=finding.version + 1,
-                    relief=Instant(step=step, time_ns=now_ns),
-                    evidence=(*finding.evidence, words),
-                )
-            )
+            relief = Instant(step=step, time_ns=now_ns)
+            findings.append(self._findings.pop(host).next_version(f"{host} is heard again", relief=relief))
         for host, since_ns in sorted(silent_since_ns.items()):
             if host in self._findings or now_ns - since_ns < REPORT_AFTER_NS:
                 continue

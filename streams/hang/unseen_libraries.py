@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pacehound.model.events import Finding, HostSample, Instant
 from pacehound.model.identity import event_id
 
@@ -39,18 +37,11 @@ class UnseenCalls:
                 finding = self._finding(host, ranks, names, Instant(step=step, time_ns=time_ns), now_ns)
             elif known is not None and not ranks:
                 del self._findings[host]
-                relief = Instant(step=step, time_ns=now_ns)
-                findings.append(
-                    replace(
-                        known,
-                        version=known.version + 1,
-                        relief=relief,
-                        evidence=(*known.evidence, f"the calls of {host} are seen now, or their processes have left"),
-                    )
-                )
+                words = f"the calls of {host} are seen now, or their processes have left"
+                findings.append(known.next_version(words, relief=Instant(step=step, time_ns=now_ns)))
                 continue
             elif known is not None and ranks != known.candidates:
-                finding = replace(known, version=known.version + 1, candidates=ranks)
+                finding = known.next_version(candidates=ranks)
             else:
                 continue
             self._findings[host] = finding

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pacehound.model.events import Cost, Finding, Incident, WhatIfPrice
+from pacehound.model.events import Cost, Finding, Incident, IncidentState, WhatIfPrice
 from pacehound.model.identity import event_id
 
 QUIET_NS = 10_000_000_000
@@ -122,16 +122,12 @@ class IncidentTracker:
                     return entry
         return None
 
-    def _next(self, entry: _Open, now_ns: int, state: str, findings: tuple[Finding, ...]) -> Incident:
-        old = entry.incident
-        entry.incident = Incident(
-            id=old.id,
-            version=old.version + 1,
-            job=old.job,
-            attempt=old.attempt,
+    def _next(self, entry: _Open, now_ns: int, state: IncidentState, findings: tuple[Finding, ...]) -> Incident:
+        entry.incident = replace(
+            entry.incident,
+            version=entry.incident.version + 1,
             time_ns=now_ns,
-            state="relieved" if state == "relieved" else "open",
-            opened_ns=old.opened_ns,
+            state=state,
             findings=findings,
             cost=self._cost(entry.total_s, entry.price),
         )
@@ -139,20 +135,8 @@ class IncidentTracker:
 
     def _close(self, entry: _Open, now_ns: int, why: str) -> Incident:
         self._open.remove(entry)
-        old = entry.incident
-        return Incident(
-            id=old.id,
-            version=old.version + 1,
-            job=old.job,
-            attempt=old.attempt,
-            time_ns=now_ns,
-            state="closed",
-            opened_ns=old.opened_ns,
-            closed_ns=now_ns,
-            closed_why=why,
-            findings=old.findings,
-            cost=self._cost(entry.total_s, entry.price),
-        )
+        closed = self._next(entry, now_ns, "closed", entry.incident.findings)
+        return replace(closed, closed_ns=now_ns, closed_why=why)
 
     def _cost(self, excess_s: float, price: WhatIfPrice | None = None) -> Cost:
         return Cost(excess_s=excess_s, ranks=self.ranks, gpu_hours=excess_s * self.ranks / 3600.0, what_if=price)

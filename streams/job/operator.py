@@ -33,7 +33,6 @@ from pacehound.settings import Settings
 from streams.hang.divergence import LastIterations
 from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import MIN_ITERATIONS, HangWatch
-from streams.hang.root_cause import RootCause
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.job.incidents import IncidentTracker
@@ -309,14 +308,7 @@ class JobOperator:
             ),
             finished_ns=min(self._previous.ends_ns) if self._previous is not None else 0,
         )
-        findings += self._exits.on_tick(
-            until_ns,
-            self._step,
-            is_hung=self._hang.is_hung,
-            disagreement=self._disagreement,
-            standstill=self._hang.standstill,
-            unheard=self._hang.host_reports.unheard(),
-        )
+        findings += self._exits_until(until_ns)
         findings += self._slow_rounds.on_tick(until_ns, self._communicators, has_iterations=self._iteration_count > 0)
         events += self._note(findings, until_ns)
         self._was_hung = self._was_hung or self._hang.is_hung
@@ -407,16 +399,19 @@ class JobOperator:
         self.ended = True
         reasons = set(self._closed_hosts.values())
         why = "job killed" if "job killed" in reasons else "job ended"
-        left = self._exits.on_tick(
+        left = self._exits_until(now_ns, is_end=True)
+        return self._note(left, now_ns) + list(self._incidents.on_end(now_ns, why, self._ongoing_s(now_ns)))
+
+    def _exits_until(self, now_ns: int, *, is_end: bool = False) -> list[Finding]:
+        return self._exits.on_tick(
             now_ns,
             self._step,
             is_hung=self._hang.is_hung,
-            disagreement=self._disagreement,
+            disagreement=lambda until_ns: self._hang.disagreement(self._last_iterations(), until_ns),
             standstill=self._hang.standstill,
             unheard=self._hang.host_reports.unheard(),
-            is_end=True,
+            is_end=is_end,
         )
-        return self._note(left, now_ns) + list(self._incidents.on_end(now_ns, why, self._ongoing_s(now_ns)))
 
     def _forget_rounds(self) -> None:
         """Keep the rounds of the iteration that is going on, however long it is; before the first, of a minute."""
@@ -425,9 +420,6 @@ class JobOperator:
         else:
             keep_ns = max((rounds.time_ns for rounds in self._recent), default=0) - _BEFORE_FIRST_NS
         self._recent = [rounds for rounds in self._recent if rounds.time_ns > keep_ns]
-
-    def _disagreement(self, until_ns: int) -> RootCause | None:
-        return self._hang.disagreement(self._last_iterations(), until_ns)
 
     def _last_iterations(self) -> LastIterations | None:
         """The calls of this iteration and of the one before; looked at only when something hangs."""

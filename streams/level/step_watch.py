@@ -211,12 +211,7 @@ class StepWatch:
         if self._slow is None:
             return []
         words = f"{'slower still' if change.kind == 'worse' else 'less slow'}: {level_words(change)}"
-        self._slow = replace(
-            self._slow,
-            magnitude=change.after_s / self._slow_before_s - 1.0,
-            evidence=(*self._slow.evidence, words),
-            version=self._slow.version + 1,
-        )
+        self._slow = self._slow.next_version(words, magnitude=change.after_s / self._slow_before_s - 1.0)
         return [self._slow]
 
     def _onset(self, change: Change) -> Finding:
@@ -253,22 +248,15 @@ class StepWatch:
         still_slow = sum(1 for excess in self._excesses if excess > middle)
         if n_steps < LASTING_STEPS or still_slow < STILL_SHARE * len(self._excesses):
             return []
-        self._slow = replace(
-            self._slow,
-            lasting=True,
-            pages=self._pages(n_steps, self._slow.magnitude or 0.0),
-            version=self._slow.version + 1,
-        )
+        self._slow = self._slow.next_version(lasting=True, pages=self._pages(n_steps, self._slow.magnitude or 0.0))
         return [self._slow]
 
     def _relieve(self, change: Change) -> list[Finding]:
         if self._slow is None:
             return []
-        relieved = replace(
-            self._slow,
+        relieved = self._slow.next_version(
+            f"steps take {_seconds(change.after_s)} since step {change.step}",
             relief=Instant(step=change.step, time_ns=change.time_ns),
-            evidence=(*self._slow.evidence, f"steps take {_seconds(change.after_s)} since step {change.step}"),
-            version=self._slow.version + 1,
         )
         self._slow = None
         return [relieved]
@@ -279,12 +267,8 @@ class StepWatch:
     def _say_work(self, change: Change, words: str) -> list[Finding]:
         changing = self._changing
         if changing is not None and self._row - changing.row <= SAME_RAMP_ROWS:
-            finding = replace(
-                changing.finding,
-                magnitude=change.after_s / changing.before_s - 1.0,
-                evidence=(*changing.finding.evidence, level_words(change), words),
-                version=changing.finding.version + 1,
-            )
+            magnitude = change.after_s / changing.before_s - 1.0
+            finding = changing.finding.next_version(level_words(change), words, magnitude=magnitude)
         else:
             finding = self._change_finding(change, change.before_s, (level_words(change), words))
             changing = _Work(finding, change.before_s, self._row)
@@ -329,12 +313,8 @@ class StepWatch:
         words = f"no more of them after step {burst.last.step}"
         if burst.period:
             words = f"they turned out to recur every {burst.period} rows: planned"
-        ended = replace(
-            self._intermittent,
-            relief=Instant(step=burst.last.step, time_ns=burst.last.time_ns),
-            evidence=(*self._intermittent.evidence, words),
-            version=self._intermittent.version + 1,
-        )
+        relief = Instant(step=burst.last.step, time_ns=burst.last.time_ns)
+        ended = self._intermittent.next_version(words, relief=relief)
         self._intermittent = None
         return [ended]
 

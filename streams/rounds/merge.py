@@ -7,7 +7,7 @@ same recording gives the same order at any speed.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -151,14 +151,8 @@ def _parted(times_ns: np.ndarray, until_ns: int) -> tuple[np.ndarray | slice, np
 
 def select(rounds: Rounds, chosen: np.ndarray | slice) -> Rounds:
     """Some rounds of a block; `chosen` is a mask of shape `(n_rounds,)`, or a slice, which copies nothing."""
-    return Rounds(
-        job=rounds.job,
-        attempt=rounds.attempt,
-        communicator=rounds.communicator,
-        source=rounds.source,
-        sees=rounds.sees,
-        is_pair=rounds.is_pair,
-        ranks=rounds.ranks,
+    return replace(
+        rounds,
         seq=rounds.seq[chosen],
         op=rounds.op[chosen],
         size_bytes=rounds.size_bytes[chosen],

@@ -18,7 +18,7 @@ are left out. All durations are differences on one rank's clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -139,8 +139,7 @@ class SlowRounds:
                 findings.append(self._finding(worst, communicator, now_ns, communicators))
                 self._findings[communicator] = findings[-1]
             elif known is not None and (has_iterations or all(kind.hits == 0 for kind in kinds.values())):
-                relief = Instant(step=None, time_ns=now_ns)
-                findings.append(replace(known, relief=relief, version=known.version + 1))
+                findings.append(known.next_version(relief=Instant(step=None, time_ns=now_ns)))
                 del self._findings[communicator]
         return findings
 

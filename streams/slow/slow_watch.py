@@ -90,7 +90,7 @@ class SlowWatch:
             return []
         finding, self._episode = self._episode.finding, None
         words = "what counts as an iteration has changed: it cannot be followed further"
-        return [replace(finding, relief=at, evidence=(*finding.evidence, words), version=finding.version + 1)]
+        return [finding.next_version(words, relief=at)]
 
     def measured(self, previous: IterationSample, sample: IterationSample, index: RoundIndex) -> IterationRecord:
         """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
