@@ -144,6 +144,9 @@ class SilentHost:
     is_gone: bool
 
 
+WrongKind = Literal["op", "larger", "smaller", "skip", "order"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongCall:
     """A rank that departs from the common order of calls in one step, which nobody gets out of.
@@ -163,7 +166,7 @@ class WrongCall:
 
     rank: int
     step: int
-    what: Literal["op", "larger", "smaller", "skip", "order"]
+    what: WrongKind
     kind: CommunicatorKind
     nth: int = -1
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from simulator.faults import (
     StuckRanks,
     SymmetricHang,
     WrongCall,
+    WrongKind,
 )
 from simulator.links import tree_edges
 from simulator.members import groups_of
@@ -56,7 +57,6 @@ HANG_S = 12.0
 LARGE_HANG_S = 20.0
 """Ten iterations must fit in after a dump, too, before a hang is one: at 4,096 ranks they take four seconds."""
 
-WORLD_SIZES = (16, 64)
 STEPS_BEFORE_HANG = (18, 26)
 STEPS_BEFORE = (34, 40)
 """A job is quiet for so many steps; slowness then lasts for `STEPS_SLOW`: so many make a level, not a spell."""
@@ -445,14 +445,7 @@ def _stuck(draw: _Draw) -> _Injected:
 
 
 def _wrong_call(draw: _Draw) -> _Injected | None:
-    whats: tuple[Literal["op", "larger", "smaller", "skip", "order"], ...] = (
-        "op",
-        "larger",
-        "smaller",
-        "skip",
-        "order",
-    )
-    what = draw.one(whats)
+    what: WrongKind = draw.one(get_args(WrongKind))
     sizes: dict[CommunicatorKind, int] = {"tp": draw.layout.tp, "dp": draw.layout.dp}
     kinds = [kind for kind, size in sizes.items() if size > 1 and draw.is_seen(kind)]
     if not kinds:

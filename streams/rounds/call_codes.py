@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -63,23 +60,6 @@ class CallCodes:
         for index in np.flatnonzero(self._tokens[place] != tokens).tolist():  # the book is full
             codes[index] = self.number_of(int(kinds[index])) << 8 | _REST
         return codes
-
-    def snapshot(self) -> dict[str, Any]:
-        """Its whole state, as bytes (at most 80 KB)."""
-        return {
-            "tokens": self._tokens.astype("<i8").tobytes(),
-            "codes": self._codes.astype("<u2").tobytes(),
-            "kinds": np.array(list(self._kinds), "<i8").tobytes(),
-        }
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self._tokens = np.frombuffer(snapshot["tokens"], "<i8").astype(np.int64)
-        self._codes = np.frombuffer(snapshot["codes"], "<u2").astype(np.uint16)
-        kinds = np.frombuffer(snapshot["kinds"], "<i8").tolist()
-        self._kinds = {kind: number for number, kind in enumerate(kinds)}
-        numbers, counts = np.unique(self._codes >> np.uint16(8), return_counts=True)
-        self._sizes = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def _learn(self, tokens: Int64Array, kinds: Int64Array) -> None:
         fresh, first = np.unique(tokens, return_index=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +13,6 @@ from streams.rounds.call_codes import CallCodes
 Int64Array = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.uint16]
 State = Literal["learning", "periodic", "no period"]
-
-SNAPSHOT_VERSION = 2
 
 MAX_PERIOD = 50_000
 _MIN_CALLS = 64  # fewer calls repeat by chance, or inside one layer
@@ -216,53 +213,15 @@ class PeriodTracker:
         self._boundaries = []
         return taken
 
-    def snapshot(self) -> dict[str, Any]:
-        """Its whole state, as numbers, lists and bytes (at most 512 KB)."""
-        return {
-            "version": SNAPSHOT_VERSION,
-            "threshold": self._threshold,
-            "book": self._call_codes.snapshot(),
-            "codes": self._codes[: self._length].astype("<u2").tobytes(),
-            "pattern": self._pattern.astype("<u2").tobytes(),
-            "mask": b"" if self._mask is None else self._mask.astype("<u2").tobytes(),
-            "numbers": [
-                self._first,
-                self._search_at,
-                int(self._exhausted),
-                int(self._is_provisional),
-                self._followed,
-                self._phase,
-                self._breaks,
-                self._locks,
-                self._last_taken,
-            ],
-            "candidates": list(self._candidates),
-            "boundaries": np.array(self._boundaries, "<i8").tobytes(),
-        }
+    def __getstate__(self) -> dict[str, Any]:
+        """At most 512 KB when it is pickled: without the room for more codes, and without the laid-out copy."""
+        state = {**self.__dict__, "_codes": self._codes[: self._length]}
+        del state["_laid_out"]
+        return state
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot; ValueError if of another version."""
-        if snapshot.get("version") != SNAPSHOT_VERSION:
-            raise ValueError(
-                f"period snapshot has version {snapshot.get('version')!r}, this build reads {SNAPSHOT_VERSION}: "
-                "replay the calls instead"
-            )
-        self._threshold = snapshot["threshold"]
-        self._call_codes = CallCodes()
-        self._call_codes.restore(snapshot["book"])
-        self._codes = np.frombuffer(snapshot["codes"], "<u2").astype(np.uint16)
-        self._length = len(self._codes)
-        self._set_pattern(np.frombuffer(snapshot["pattern"], "<u2").astype(np.uint16))
-        self._mask = np.frombuffer(snapshot["mask"], "<u2").astype(np.uint16) if snapshot["mask"] else None
-        self._first, self._search_at, exhausted, is_provisional, self._followed, *rest = snapshot["numbers"]
-        self._phase, self._breaks, self._locks, self._last_taken = rest
-        self._exhausted, self._is_provisional = bool(exhausted), bool(is_provisional)
-        self._candidates = tuple(snapshot["candidates"])
-        self._boundaries = np.frombuffer(snapshot["boundaries"], "<i8").tolist()
-
-    # A pickled pipeline holds the snapshot, not the room that the arrays have to grow into.
-    __getstate__ = snapshot
-    __setstate__ = restore
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._set_pattern(self._pattern)
 
     @property
     def _wants_search(self) -> bool:

@@ -12,7 +12,6 @@ from pacehound.model.truth.causes import CauseTruth
 from streams.scoring.evaluate import final_versions
 
 Outcome = Literal["named", "wrong class", "wrong word", "innocent", "suspected", "unknown", "nothing"]
-OUTCOMES: tuple[Outcome, ...] = ("named", "wrong class", "wrong word", "innocent", "suspected", "unknown", "nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class GroupTransfer:
     kind
         Only groups of the same kind are compared: same operation, bytes and number of ranks.
     transfer_s
-        A typical transfer, for instance `typical_transfer_s`; not finite or not positive means unknown.
+        A typical transfer; not finite or not positive means unknown.
     rounds_s
         The rounds that `transfer_s` is the median of; none: it is taken for exact.
 
@@ -103,13 +103,6 @@ def transfer_times_s(start_ns: Int64Array, end_ns: Int64Array, *, op: str = "") 
         transfer_ns = end_ns.max(axis=1) - start_ns.max(axis=1)
     is_known = (start_ns > 0).all(axis=1) & (end_ns > 0).any(axis=1) & (transfer_ns > 0)
     return np.where(is_known, transfer_ns / 1e9, np.nan)
-
-
-def typical_transfer_s(start_ns: Int64Array, end_ns: Int64Array, *, min_rounds: int = 8) -> float:
-    """Median transfer time over rounds of one kind; NaN with fewer than `min_rounds` known ones."""
-    times_s = transfer_times_s(start_ns, end_ns)
-    known = times_s[np.isfinite(times_s)]
-    return float(np.median(known)) if len(known) >= min_rounds else math.nan
 
 
 def outliers(groups: Sequence[GroupTransfer], *, threshold: float = THRESHOLD) -> list[Outlier]:

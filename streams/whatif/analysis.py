@@ -21,7 +21,7 @@ from streams.whatif.meta import meta_of
 from streams.whatif.model import Model, dependency_model
 from streams.whatif.patterns import patterns_of
 from streams.whatif.peers import without_mismatched_steps
-from streams.whatif.reader import OpTable, read_trace
+from streams.whatif.reader import OpTable
 from streams.whatif.scenarios import Job, StepEnds
 
 
@@ -170,17 +170,3 @@ def analyse_table(
     """
     built = build(table, path, meta_file)
     return analyse(built, fixes, layers_per_stage), built
-
-
-def analyse_file(
-    path: Path, meta_file: Path | None = None, fixes: Sequence[str] = (), layers_per_stage: int | None = None
-) -> tuple[WhatIf, Built]:
-    """Read, build and analyse a parquet trace.
-
-    Raises
-    ------
-    InvalidInput
-        The file is no trace, or one that cannot be made sense of.
-
-    """
-    return analyse_table(read_trace(path), path, meta_file, fixes, layers_per_stage)

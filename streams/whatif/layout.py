@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidInput
-from pacehound.model.trace_defects import Defect
+from pacehound.model.trace_defects import Defect, Kind
 from streams.whatif import optypes, packing
 from streams.whatif.reader import OpTable
 
@@ -96,6 +96,16 @@ class Trace:
         """Shape as the starts, and in their precision: a start and an end that were one moment stay one."""
         return self.starts_s + self.durations_s
 
+    def only(self, is_kept: BoolArray, *defects: Defect) -> Trace:
+        """Some steps, shape `(n_steps,)`, and what was wrong with the others."""
+        return replace(
+            self,
+            steps=self.steps[is_kept],
+            starts_s=self.starts_s[:, is_kept],
+            durations_s=self.durations_s[:, is_kept],
+            defects=(*self.defects, *defects),
+        )
+
 
 def lay_out(table: OpTable, name: str) -> Trace:
     """The tensors of a trace; `name` is what the file is called in messages.
@@ -170,42 +180,22 @@ def _distinct(step: npt.NDArray[Any]) -> Int64Array:
 
 
 def _row_defects(table: OpTable, refused: Int64Array) -> list[Defect]:
-    found = []
-    if refused[packing.OF_UNKNOWN_TYPE]:
-        names = ", ".join(f"{name} x {count}" for name, count in sorted(table.unknown_optypes.items()))
-        found.append(
-            Defect(kind="unknown optype", count=int(refused[packing.OF_UNKNOWN_TYPE]), where=names, repair="left out")
-        )
-    if refused[packing.NEGATIVE]:
-        is_bad = ~(table.duration_s >= 0) | ~np.isfinite(table.duration_s)
-        found.append(
-            Defect(
-                kind="negative duration",
-                count=int(refused[packing.NEGATIVE]),
-                where=_first_rows(table, is_bad),
-                repair="treated as missing",
-            )
-        )
-    if refused[packing.IMPOSSIBLE]:
-        is_bad = (table.stage < 0) | (table.dp_rank < 0) | (table.seq_id < 0) | ~np.isfinite(table.start_s)
-        found.append(
-            Defect(
-                kind="impossible row",
-                count=int(refused[packing.IMPOSSIBLE]),
-                where=_first_rows(table, is_bad),
-                repair="treated as missing",
-            )
-        )
-    if refused[packing.TWICE]:
-        found.append(
-            Defect(
-                kind="operation twice",
-                count=int(refused[packing.TWICE]),
-                where="same worker, step, type and seq_id",
-                repair="the one that started first counts",
-            )
-        )
-    return found
+    if not refused.any():
+        return []
+    names = ", ".join(f"{name} x {count}" for name, count in sorted(table.unknown_optypes.items()))
+    is_negative = ~(table.duration_s >= 0) | ~np.isfinite(table.duration_s)
+    is_impossible = (table.stage < 0) | (table.dp_rank < 0) | (table.seq_id < 0) | ~np.isfinite(table.start_s)
+    found: tuple[tuple[Kind, int, str, str], ...] = (
+        ("unknown optype", packing.OF_UNKNOWN_TYPE, names, "left out"),
+        ("negative duration", packing.NEGATIVE, _first_rows(table, is_negative), "treated as missing"),
+        ("impossible row", packing.IMPOSSIBLE, _first_rows(table, is_impossible), "treated as missing"),
+        ("operation twice", packing.TWICE, "same worker, step, type and seq_id", "the one that started first counts"),
+    )
+    return [
+        Defect(kind=kind, count=int(refused[reason]), where=where, repair=repair)
+        for kind, reason, where, repair in found
+        if refused[reason]
+    ]
 
 
 def _first_rows(table: OpTable, is_bad: BoolArray, most: int = 3) -> str:
@@ -235,7 +225,7 @@ def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name
     # Rows that were numbered anew after a loss tell by their micro-batches; traces whose numbers always vary do not.
     if np.median(moved) == 0:
         is_other |= is_damaged & (moved > 0)
-    defects = list(trace.defects)
+    defects = []
     if is_other.any():
         steps = trace.steps[is_other].tolist()
         if len(steps) > (1 - FEWEST_STEPS) * len(trace.steps):
@@ -243,22 +233,9 @@ def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name
                 f"{name}: only {len(trace.steps) - len(steps)} of {len(trace.steps)} steps have the operations that "
                 f"most steps and DP ranks have; among those that do not: {_some(steps)}"
             )
-        defects.append(
-            Defect(
-                kind="step of another shape",
-                count=len(steps),
-                where=f"steps {_some(steps)}",
-                repair="left out",
-            )
-        )
-    kept = ~is_other
-    trace = replace(
-        trace,
-        steps=trace.steps[kept],
-        starts_s=trace.starts_s[:, kept],
-        durations_s=trace.durations_s[:, kept],
-    )
-    is_missing = is_missing[:, kept]
+        where = f"steps {_some(steps)}"
+        defects.append(Defect(kind="step of another shape", count=len(steps), where=where, repair="left out"))
+    is_missing = is_missing[:, ~is_other]
     if is_missing.any():
         by_op = is_missing.sum(axis=(1, 2))
         worst = np.argsort(-by_op, kind="stable")[:3]
@@ -271,7 +248,7 @@ def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name
                 repair="filled with the median of the same operation in other steps and DP ranks",
             )
         )
-    return replace(trace, defects=tuple(defects))
+    return trace.only(~is_other, *defects)
 
 
 def _refuse_absent_workers(trace: Trace, is_missing: BoolArray, name: str) -> None:

@@ -9,7 +9,7 @@ Each worker runs streams: one of computation, one of DP communication, and one f
   the chunk's last backward where the two overlap; where they do not, it follows the last backward of all.
 - At the end of a step: garbage collection, gradients of layer norms, of embeddings, of the rest, clipping, optimizer.
 - A transfer begins when all of its peers have launched: sender and receiver of a micro-batch; the first and the last
-  stage for the embeddings; all stages for the clipping; and over the DP ranks what `optypes.OVER_DP` names.
+  stage for the embeddings; all stages for the clipping; and over the DP ranks parameters, gradients and the clipping.
 
 With model chunks (virtual stages) the neighbour of the last stage is the first one. Sends of the model's last chunk
 and receives of its first have no peer; profilers record some of them all the same, and they wait for nobody.
