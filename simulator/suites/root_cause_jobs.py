@@ -89,25 +89,14 @@ _NOBODY: frozenset[VerdictWord] = frozenset({"unknown", "suspected"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootCauseCase:
-    """One job and what must, and must not, be said of it.
-
-    Attributes
-    ----------
-    source
-        The row of the scoreboard it counts in.
-    truth
-        What was injected, and whether the source shows enough to name it.
-    why
-        The reason of that mark.
-
-    """
+    """One job and what must, and must not, be said of it."""
 
     name: str
-    source: str
+    source: str  # the row of the scoreboard it counts in
     seed: int
     spec: JobSpec
-    truth: CauseTruth
-    why: str
+    truth: CauseTruth  # what was injected, and whether the source shows enough to name it
+    why: str  # the reason of that mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,19 +33,10 @@ _MEAN_OF = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Jitter of one series: the logarithm of a step time is an AR(1) process about its level.
+    """Jitter of one series: the logarithm of a step time is an AR(1) process about its level."""
 
-    Attributes
-    ----------
-    sd
-        Standard deviation of the logarithm (0.01 is 1 % of jitter), spikes and patterns apart.
-    correlation
-        Correlation of neighbouring steps, 0 to less than 1.
-
-    """
-
-    sd: float
-    correlation: float = 0.0
+    sd: float  # standard deviation of the logarithm (0.01 is 1 % of jitter), spikes and patterns apart
+    correlation: float = 0.0  # correlation of neighbouring steps, 0 to less than 1
 
     def __post_init__(self) -> None:
         if self.sd < 0.0 or not 0.0 <= self.correlation < 1.0:
@@ -83,29 +74,15 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """What the jobs of a population look like while nothing is wrong. Shares of the jobs, 0 to 1.
+    """What the jobs of a population look like while nothing is wrong. Shares of the jobs, 0 to 1."""
 
-    Attributes
-    ----------
-    noisy
-        Have 3 to 6 % of jitter; the others 0.3 to 3 %, evenly in the logarithm.
-    spiky
-        Have single steps at x1.2 to x5, up to 0.5 % of the steps.
-    paused
-        Have up to four pauses of x10 to x100.
-    warm_up
-        Begin slower, for 10 to 30 steps.
-    checkpoint, evaluation, every_nth, alternating
-        Have that pattern; a job has one of them at most. A checkpoint is one long step every 100 to 1,000; an
-        evaluation one long step every 500 to 2,500 with some elevated ones after it; every 10th step or so is slow;
-        odd steps are slower than even ones.
-
-    """
-
-    noisy: float = 0.1
-    spiky: float = 0.5
-    paused: float = 0.3
-    warm_up: float = 0.6
+    noisy: float = 0.1  # have 3 to 6 % of jitter; the others 0.3 to 3 %, evenly in the logarithm
+    spiky: float = 0.5  # have single steps at x1.2 to x5, up to 0.5 % of the steps
+    paused: float = 0.3  # have up to four pauses of x10 to x100
+    warm_up: float = 0.6  # begin slower, for 10 to 30 steps
+    # have that pattern; a job has one of them at most. A checkpoint is one long step every 100 to 1,000; an
+    # evaluation one long step every 500 to 2,500 with some elevated ones after it; every 10th step or so is slow; odd
+    # steps are slower than even ones
     checkpoint: float = 0.2
     evaluation: float = 0.1
     every_nth: float = 0.05
@@ -142,51 +119,23 @@ QUIET = Mix(noisy=0.0, spiky=0.0, paused=0.0, warm_up=0.0, checkpoint=0.0, evalu
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepSeries:
-    """The step times of one synthetic job, and what was done to them.
+    """The step times of one synthetic job, and what was done to them."""
 
-    Attributes
-    ----------
-    name
-        Unique in its population, for instance `four_node/017`.
-    log
-        As a reader of step-time logs gives it.
-    truth
-        What happened, by step.
-    noise
-        The jitter under it.
-    earlier
-        Runs of the same job before this one, for what compares with history.
-
-    """
-
-    name: str
-    log: StepLog
-    truth: StepTruth
-    noise: Noise
-    earlier: tuple[StepLog, ...] = ()
+    name: str  # unique in its population, for instance `four_node/017`
+    log: StepLog  # as a reader of step-time logs gives it
+    truth: StepTruth  # what happened, by step
+    noise: Noise  # the jitter under it
+    earlier: tuple[StepLog, ...] = ()  # runs of the same job before this one, for what compares with history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
-    """Jobs of one kind. Each is made by itself from (seed, population, number), so that workers can share them out.
+    """Jobs of one kind. Each is made by itself from (seed, population, number), so that workers can share them out."""
 
-    Attributes
-    ----------
-    name
-        One of `POPULATIONS`.
-    count
-        How many series it has.
-    make
-        Makes number `i` of the series of a seed: `make(seed, i)`.
-    about
-        What happens in it, for people.
-
-    """
-
-    name: str
-    count: int
-    make: Callable[[int, int], StepSeries]
-    about: str
+    name: str  # one of `POPULATIONS`
+    count: int  # how many series it has
+    make: Callable[[int, int], StepSeries]  # makes number `i` of the series of a seed: `make(seed, i)`
+    about: str  # what happens in it, for people
 
     def series(self, seed: int, count: int | None = None) -> Iterator[StepSeries]:
         """The first `count` series of a seed (default: all)."""

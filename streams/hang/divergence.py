@@ -24,18 +24,10 @@ _WIDTH = dict(zip(DTYPES, DTYPE_BYTES, strict=True))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastIterations:
-    """The rounds of the iteration that is going on and of the one before.
+    """The rounds of the iteration that is going on and of the one before."""
 
-    Attributes
-    ----------
-    rounds
-        Of both.
-    begins_ns, previous_begins_ns
-        By rank, when this iteration began and when the one before did.
-
-    """
-
-    rounds: Sequence[Rounds]
+    rounds: Sequence[Rounds]  # of both
+    # by rank, when this iteration began and when the one before did
     begins_ns: Mapping[int, int]
     previous_begins_ns: Mapping[int, int]
 

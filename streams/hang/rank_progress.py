@@ -27,20 +27,11 @@ _COLUMNS = ("rank", "sequence", "launched", "completed", "open_seq", "open_ns", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSequence:
-    """A line of calls.
-
-    Attributes
-    ----------
-    ranks
-        World ranks, in the order of their slots; of a pair the sender and the receiver.
-    first_slot
-        Where its slots begin.
-
-    """
+    """A line of calls."""
 
     communicator: str
-    ranks: tuple[int, ...]
-    first_slot: int
+    ranks: tuple[int, ...]  # world ranks, in the order of their slots; of a pair the sender and the receiver
+    first_slot: int  # where its slots begin
     is_pair: bool
 
 

@@ -35,26 +35,15 @@ _ONE_SIDED = frozenset({"broadcast", "reduce", "gather", "scatter", "send", "rec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangObservations:
-    """Everything that is known when a hang is looked at.
+    """Everything that is known when a hang is looked at."""
 
-    Attributes
-    ----------
-    graph
-        Who waits for whom.
-    mismatches
-        By communicator and sequence number, what ranks called in a round in which they met with different calls.
-    iterations
-        The last rounds, where iterations are known.
-    frozen_ns
-        When the hang was first said: whoever leaves later is not guilty; `None` when it has not been said.
-
-    """
-
-    graph: WaitGraph
+    graph: WaitGraph  # who waits for whom
     table: ProgressTable
     host_reports: HostReports
+    # by communicator and sequence number, what ranks called in a round in which they met with different calls
     mismatches: Mapping[tuple[str, int], Mapping[int, CallSignature]] = field(default_factory=dict)
-    iterations: LastIterations | None = None
+    iterations: LastIterations | None = None  # the last rounds, where iterations are known
+    # when the hang was first said: whoever leaves later is not guilty; `None` when it has not been said
     frozen_ns: int | None = None
 
 

@@ -32,30 +32,17 @@ _NEVER_NS = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckCall:
-    """A call in which ranks stand.
+    """A call in which ranks stand."""
 
-    Attributes
-    ----------
-    sequence, seq
-        Which one; the number of a sequence in `ProgressTable`.
-    op
-        What the first of those that stand in it called.
-    since_ns
-        When the first of them launched it.
-    standing, done
-        Ranks that stand in it, and ranks that have completed it.
-    later_done
-        Of `done`, those that have completed a later call of the same sequence too.
-
-    """
-
+    # which one; the number of a sequence in `ProgressTable`
     sequence: int
     seq: int
-    op: str
-    since_ns: int
+    op: str  # what the first of those that stand in it called
+    since_ns: int  # when the first of them launched it
+    # ranks that stand in it, and ranks that have completed it
     standing: tuple[int, ...]
     done: tuple[int, ...]
-    later_done: tuple[int, ...]
+    later_done: tuple[int, ...]  # of `done`, those that have completed a later call of the same sequence too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

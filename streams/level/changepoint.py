@@ -32,41 +32,24 @@ SNAPSHOT_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A verified change of the level of a series.
+    """A verified change of the level of a series."""
 
-    Attributes
-    ----------
-    kind
-        `onset` (healthy to slow), `worse` and `eased` (slow to another slow level), `relief` (slow to healthy),
-        `speedup` (a lasting level below the baseline, which becomes the new baseline).
-    step, time_ns
-        The first step of the new level.
-    detected_step, detected_ns
-        The step after which it was said.
-    before_s, after_s
-        The two levels, in seconds per step.
-    baseline_s
-        The healthy level that `slow` is measured by (for a speed-up, the one given up).
-    probability
-        BOCD's posterior mass of a change within the time looked at; 1 where drift.py found it.
-    is_small
-        Found by drift.py: below the bar of an abrupt change, but lasting.
-    is_ramp
-        It came slowly rather than from one step to the next.
-
-    """
-
+    # `onset` (healthy to slow), `worse` and `eased` (slow to another slow level), `relief` (slow to healthy),
+    # `speedup` (a lasting level below the baseline, which becomes the new baseline)
     kind: ChangeKind
+    # the first step of the new level
     step: int
     time_ns: int
+    # the step after which it was said
     detected_step: int
     detected_ns: int
+    # the two levels, in seconds per step
     before_s: float
     after_s: float
-    baseline_s: float
-    probability: float
-    is_small: bool = False
-    is_ramp: bool = False
+    baseline_s: float  # the healthy level that `slow` is measured by (for a speed-up, the one given up)
+    probability: float  # BOCD's posterior mass of a change within the time looked at; 1 where drift.py found it
+    is_small: bool = False  # found by drift.py: below the bar of an abrupt change, but lasting
+    is_ramp: bool = False  # it came slowly rather than from one step to the next
 
     @property
     def magnitude(self) -> float:

@@ -36,31 +36,15 @@ _NO_HISTORY = "whether it is planned: no earlier run of the job was given (--his
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """One row of step times.
+    """One row of step times."""
 
-    Attributes
-    ----------
-    step
-        The last step it covers.
-    n_steps
-        How many steps it covers; `step_time_s` is their mean.
-    time_ns
-        When it ended; 0 if unknown.
-    step_time_s
-        Seconds per step.
-    work
-        What is known of the work of these steps (`global_batch_size` …).
-    planned
-        Names what was announced within them (`checkpoint`, `evaluation`), else empty.
-
-    """
-
-    step: int
-    time_ns: int
-    step_time_s: float
-    n_steps: int = 1
+    step: int  # the last step it covers
+    time_ns: int  # when it ended; 0 if unknown
+    step_time_s: float  # seconds per step
+    n_steps: int = 1  # how many steps it covers; `step_time_s` is their mean
+    # what is known of the work of these steps (`global_batch_size` …)
     work: Mapping[str, float] = field(default_factory=dict)
-    planned: str = ""
+    planned: str = ""  # names what was announced within them (`checkpoint`, `evaluation`), else empty
 
 
 @dataclass(slots=True)

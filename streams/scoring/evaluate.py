@@ -22,62 +22,43 @@ ONSET_WITHIN = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What was right and wrong about the findings of one series; scores of several series add up.
+    """What was right and wrong about the findings of one series; scores of several series add up."""
 
-    Attributes
-    ----------
-    series, iterations
-        How much was looked at.
-    expected, found
-        Faults that had to be found, and that were.
-    false_alarms
-        Alarms about nothing.
-    repeats
-        Alarms that begin inside a fault and found none: it had been found already, or their onset is too late.
-    excused
-        Alarms about a change that need not be found: a weak one, or one of the job's own plan that nothing in the
-        log explains.
-    notes_expected, notes_found
-        Changes of kind `intermittent` and `change` that had to be noted, and that were.
-    blamed, blamed_right
-        Findings that found a fault whose culprits or links are known, and those of them that name exactly these.
-    slow_steps, slow_covered
-        Steps inside faults that had to be found, and those of them inside an alarm.
-    quiet_steps, quiet_called_slow
-        Steps outside of every change, explained ones apart, and those of them inside an alarm.
-    series_with_fault, series_with_miss, clean_series_with_false_alarm, series_wrong
-        Series by what they hold, as Falcon's tables count them; a clean one has no fault that must be found, and a
-        wrong one has a miss, a false alarm, or both.
-    delays
-        Steps from the onset of each found slow fault to the step at which it was first said; 0 at the onset itself.
-    relief_delays
-        Steps from the end of each found fault to the step at which that was said, where the caller knows it.
-    onset_errors, relief_errors
-        Steps between the true and the stated onset (and relief, where both have one) of each found fault.
-
-    """
-
+    # how much was looked at
     series: int = 0
     iterations: int = 0
+    # faults that had to be found, and that were
     expected: int = 0
     found: int = 0
-    false_alarms: int = 0
+    false_alarms: int = 0  # alarms about nothing
+    # alarms that begin inside a fault and found none: it had been found already, or their onset is too late
     repeats: int = 0
+    # alarms about a change that need not be found: a weak one, or one of the job's own plan that nothing in the log
+    # explains
     excused: int = 0
+    # changes of kind `intermittent` and `change` that had to be noted, and that were
     notes_expected: int = 0
     notes_found: int = 0
+    # findings that found a fault whose culprits or links are known, and those of them that name exactly these
     blamed: int = 0
     blamed_right: int = 0
+    # steps inside faults that had to be found, and those of them inside an alarm
     slow_steps: int = 0
     slow_covered: int = 0
+    # steps outside of every change, explained ones apart, and those of them inside an alarm
     quiet_steps: int = 0
     quiet_called_slow: int = 0
+    # series by what they hold, as Falcon's tables count them; a clean one has no fault that must be found, and a
+    # wrong one has a miss, a false alarm, or both
     series_with_fault: int = 0
     series_with_miss: int = 0
     clean_series_with_false_alarm: int = 0
     series_wrong: int = 0
+    # steps from the onset of each found slow fault to the step at which it was first said; 0 at the onset itself
     delays: tuple[int, ...] = ()
+    # steps from the end of each found fault to the step at which that was said, where the caller knows it
     relief_delays: tuple[int, ...] = ()
+    # steps between the true and the stated onset (and relief, where both have one) of each found fault
     onset_errors: tuple[int, ...] = ()
     relief_errors: tuple[int, ...] = ()
 

@@ -74,18 +74,10 @@ class Charges:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One iteration: from when to when each rank worked in it, on the clock of its host.
+    """One iteration: from when to when each rank worked in it, on the clock of its host."""
 
-    Attributes
-    ----------
-    ranks
-        Ascending.
-    begins_ns, ends_ns
-        The same shape.
-
-    """
-
-    ranks: Int64Array
+    ranks: Int64Array  # ascending
+    # the same shape
     begins_ns: Int64Array
     ends_ns: Int64Array
 

@@ -22,24 +22,12 @@ ENDS_FOR_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTransfer:
-    """How long the transfers of one group take.
+    """How long the transfers of one group take."""
 
-    Attributes
-    ----------
-    group
-        Its name, a communicator's id for instance.
-    kind
-        Only groups of the same kind are compared: same operation, bytes and number of ranks.
-    transfer_s
-        A typical transfer; not finite or not positive means unknown.
-    rounds_s
-        The rounds that `transfer_s` is the median of; none: it is taken for exact.
-
-    """
-
-    group: str
-    kind: Hashable
-    transfer_s: float
+    group: str  # its name, a communicator's id for instance
+    kind: Hashable  # only groups of the same kind are compared: same operation, bytes and number of ranks
+    transfer_s: float  # a typical transfer; not finite or not positive means unknown
+    # the rounds that `transfer_s` is the median of; none: it is taken for exact
     rounds_s: tuple[float, ...] = field(default=(), repr=False)
 
 

@@ -32,15 +32,9 @@ _MOST_KEYS = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ops:
-    """The operations that every step and DP rank runs.
+    """The operations that every step and DP rank runs."""
 
-    Attributes
-    ----------
-    stage, optype, seq_id, mc, gmc, mb_id
-        Shape `(n_ops,)`, sorted by type, stage and number: the operations of a type lie side by side.
-
-    """
-
+    # shape `(n_ops,)`, sorted by type, stage and number: the operations of a type lie side by side
     stage: Int64Array
     optype: Int64Array
     seq_id: Int64Array
@@ -63,28 +57,17 @@ class Ops:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A trace in tensors.
-
-    Attributes
-    ----------
-    steps
-        Shape `(n_steps,)`, ascending.
-    starts_s, durations_s
-        Shape `(n_ops, n_steps, n_dp)`, in the precision of the file; starts count from the first start of their step.
-        NaN where the operation is missing.
-    ranks
-        Shape `(n_dp, n_stages)`: the world rank of each worker (of the first of its tensor-parallel group).
-    defects
-        What was wrong so far.
-
-    """
+    """A trace in tensors."""
 
     ops: Ops
-    steps: Int64Array
+    steps: Int64Array  # shape `(n_steps,)`, ascending
+    # shape `(n_ops, n_steps, n_dp)`, in the precision of the file; starts count from the first start of their step.
+    # NaN where the operation is missing
     starts_s: FloatArray
     durations_s: FloatArray
+    # shape `(n_dp, n_stages)`: the world rank of each worker (of the first of its tensor-parallel group)
     ranks: Int64Array
-    defects: tuple[Defect, ...] = ()
+    defects: tuple[Defect, ...] = ()  # what was wrong so far
 
     @property
     def n_dp(self) -> int:

@@ -47,22 +47,13 @@ _TOWARDS = {optypes.FORWARD_SEND: 1, optypes.FORWARD_RECV: -1, optypes.BACKWARD_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The dependencies of one step.
+    """The dependencies of one step."""
 
-    Attributes
-    ----------
-    waits_for
-        For each operation the operations that must have ended before it is launched.
-    groups
-        Operations that begin their transfer together, on one DP rank; every communication stands in one.
-    over_dp
-        For each group whether the DP ranks begin together, too.
-
-    """
-
+    # for each operation the operations that must have ended before it is launched
     waits_for: tuple[tuple[int, ...], ...]
+    # operations that begin their transfer together, on one DP rank; every communication stands in one
     groups: tuple[tuple[int, ...], ...]
-    over_dp: tuple[bool, ...]
+    over_dp: tuple[bool, ...]  # for each group whether the DP ranks begin together, too
 
 
 @dataclass(slots=True)

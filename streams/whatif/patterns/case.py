@@ -25,22 +25,13 @@ _MOST_VALUES = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One trace.
+    """One trace."""
 
-    Attributes
-    ----------
-    found
-        What the whole trace gave.
-    trace, job
-        Of the steps that are looked at.
-    original_s, ideal_s
-        Mean simulated step times of those steps.
-
-    """
-
-    found: WhatIf
+    found: WhatIf  # what the whole trace gave
+    # of the steps that are looked at
     trace: Trace
     job: Job
+    # mean simulated step times of those steps
     original_s: float
     ideal_s: float
 
