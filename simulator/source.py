@@ -74,21 +74,9 @@ def launch_times(
 
         launch[j] = max(begin + (j + 1) o, launch[j - 1] + o, end[j - k] + o),  at most arrival[j]
 
-    Parameters
-    ----------
-    source
-        How far the host may run ahead.
-    arrival_s, end_s
-        When the device reached and finished each call; shape `(n_slots, ...)`, infinite where it never did.
-    begin_s
-        Shape `(...)`.
-    held_until_s
-        Earliest launch of each call because the process was stopped, shape `(n_slots, ...)`; `None`: it was not.
-
-    Returns
-    -------
-    Shape `(n_slots, ...)`; infinite where the host never launched.
-
+    `arrival_s` and `end_s`, when the device reached and finished each call, have shape `(n_slots, ...)`, infinite where
+    it never did; so have the launches, and `held_until_s`, the earliest launch because the process was stopped (`None`:
+    it was not).
     """
     if source.run_ahead_calls == 0:
         return arrival_s

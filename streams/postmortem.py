@@ -47,15 +47,8 @@ FEW_MISSING = 0.25
 def findings_of(files: Sequence[CallFile]) -> list[Finding]:
     """What is wrong with the job that these files are about.
 
-    Parameters
-    ----------
-    files
-        Of one job and one kind of source, one per rank or for several ranks.
-
-    Returns
-    -------
-    Findings, the hang first; none where every call that was seen has ended and none took too long.
-
+    The files are of one job and one kind of source. The hang comes first; there is no finding where every call that was
+    seen has ended and none took too long.
     """
     job = _Job()
     for file in files:

@@ -68,11 +68,7 @@ class LastIterations:
     def out_of_order(self, launched: Mapping[int, Mapping[SequenceKey, int]]) -> dict[int, str]:
         """Ranks that have passed over a call which they made before, one iteration earlier, and how.
 
-        Parameters
-        ----------
-        launched
-            By rank, the last sequence number that it has launched on each sequence of calls.
-
+        `launched` holds, by rank, the last sequence number that it has launched on each sequence of calls.
         """
         iterations = {
             sequence: span for sequence in self._sequences() if (span := self._previous_span(sequence)) is not None

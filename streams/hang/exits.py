@@ -62,21 +62,9 @@ class ExitWatch:
     ) -> list[Finding]:
         """A finding when the first disorderly exit has settled, and once more when its cause comes to light later.
 
-        Parameters
-        ----------
-        now_ns, step
-            Event time and the last finished iteration.
-        is_hung
-            A hang is going on: who leaves now leaves because of it.
-        disagreement
-            What follows from calls that did not match up to a time, if anything does.
-        standstill
-            What held the job up when the first rank left, if anything did.
-        unheard
-            Ranks of hosts that have fallen silent.
-        is_end
-            The job has ended; there is nothing more to wait for.
-
+        `disagreement` tells what follows from calls that did not match up to a time, `standstill` what held the job up
+        when the first rank left, if anything did. `unheard` are ranks of hosts that have fallen silent. Who leaves
+        while `is_hung` leaves because of the hang.
         """
         if self._finding is not None:
             return self._look_again(self._finding, disagreement)

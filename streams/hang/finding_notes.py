@@ -18,17 +18,8 @@ def case_notes(
 ) -> tuple[str, ...]:
     """Sentences about the ranks that a finding names.
 
-    Parameters
-    ----------
-    host_reports
-        What their hosts have said.
-    named
-        Culprits, or the ends of a link.
-    waiting
-        Healthy ranks that wait: one of their stacks is shown for comparison.
-    checkpoint_age_s
-        Since the last checkpoint ended; `None` where none was seen.
-
+    `named` are culprits, or the ends of a link; of the healthy ranks that are `waiting` one stack is shown for
+    comparison.
     """
     notes = []
     for rank in named[:SHOWN_RANKS]:

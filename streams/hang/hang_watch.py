@@ -72,16 +72,7 @@ class _Standstill:
 
 
 class HangWatch:
-    """Follows the progress of one job.
-
-    Parameters
-    ----------
-    job, attempt
-        Whose.
-    settings
-        When a stall is suspected, and when it wakes somebody.
-
-    """
+    """Follows the progress of one job."""
 
     def __init__(self, job: str, attempt: int, settings: HangSettings) -> None:
         self._job = job
@@ -196,27 +187,10 @@ class HangWatch:
     ) -> list[Finding]:
         """Look at the open calls at a fixed multiple of event time.
 
-        Parameters
-        ----------
-        now_ns
-            Event time.
-        step
-            The last iteration that was finished; `None` before the first.
-        step_time_s
-            What an iteration takes; 0 when unknown.
-        is_setup
-            The job has yet to find its pace: limits are longer.
-        planned
-            A checkpoint or an evaluation is going on: limits are those of setup.
-        unseen
-            What could not be seen of the job so far.
-        iterations
-            The last rounds, where iterations are known.
-        is_host_late
-            A host has not spoken for a while and is not silent for good: what it last said may be out of date.
-        finished_ns
-            When the first rank ended the last iteration that all have ended: what was said before is out of date.
-
+        Limits are longer until the first step has finished, while the job `is_setup` (it has yet to find its pace) and
+        while a pause is `planned`. `is_host_late`: a host has not reported for a while and is not silent for good, so
+        that its last report may be out of date. `finished_ns`: when the first rank ended the last iteration that all
+        have ended; older reports are out of date.
         """
         limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
         if step is None or is_setup or planned:

@@ -28,15 +28,7 @@ class SilenceWatch:
     ) -> list[Finding]:
         """A finding when a host has been silent for too long, and a new version of it when it speaks again.
 
-        Parameters
-        ----------
-        now_ns, step
-            Event time and the last finished iteration.
-        silent_since_ns
-            By host, the last word of those that are silent now.
-        ranks_of
-            World ranks of each host.
-
+        `silent_since_ns` holds, by host, the last report of those that are silent now.
         """
         findings = []
         for host in sorted(self._findings.keys() - silent_since_ns.keys()):

@@ -17,17 +17,8 @@ Int64Array = npt.NDArray[np.int64]
 def stuck_link(table: ProgressTable, call: StuckCall, host_of: Mapping[int, str]) -> tuple[tuple[int, int] | None, str]:
     """The edge over which a call does not move: the only one there is, or the one that its counts point to.
 
-    Parameters
-    ----------
-    table, call
-        A call that everybody has entered and nobody finishes.
-    host_of
-        Host of each rank, where known.
-
-    Returns
-    -------
-    The edge, or `None` where nothing singles one out, and why.
-
+    Of a call that everybody has entered and nobody finishes: the edge, or `None` where nothing singles one out, and
+    why.
     """
     ranks = table.sequences[call.sequence].ranks
     open_calls = [table.open_call(call.sequence, rank, call.seq) for rank in ranks]

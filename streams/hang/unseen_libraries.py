@@ -21,14 +21,7 @@ class UnseenCalls:
         self._latest[sample.host] = (sample.time_ns, unseen)
 
     def on_tick(self, now_ns: int, step: int | None) -> list[Finding]:
-        """A finding where calls of a host are not seen, and a new version of it when they are or it is about others.
-
-        Parameters
-        ----------
-        now_ns, step
-            Event time and the last finished iteration.
-
-        """
+        """A finding where calls of a host are not seen, and a new version of it when they are or it is about others."""
         findings = []
         for host, (time_ns, unseen) in sorted(self._latest.items()):
             known, ranks = self._findings.get(host), tuple(sorted(unseen))

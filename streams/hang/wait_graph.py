@@ -68,17 +68,6 @@ class _Stuck:
 class WaitGraph:
     """Who waits in what, and where it ends; ranks are world ranks, in order.
 
-    Parameters
-    ----------
-    table
-        What it is made of.
-    position
-        For each rank the index of the call in which it stands, or `NOWHERE`.
-    stuck
-        The calls.
-    idle
-        Ranks that have no open call at all, and are waited for by nobody yet.
-
     Attributes
     ----------
     standing
@@ -95,7 +84,6 @@ class WaitGraph:
         Indices of the calls in which everybody stands.
     cycle
         Ranks that wait for each other and for nobody else's absence.
-
     """
 
     def __init__(self, table: ProgressTable, position: Int64Array, stuck: _Stuck, idle: BoolArray) -> None:
@@ -230,17 +218,9 @@ def wait_graph(
 ) -> WaitGraph:
     """Build the graph from how far everybody is.
 
-    Parameters
-    ----------
-    table
-        The latest progress.
-    open_for_ns
-        A rank counts as standing in a call only when its host has said that it was open for so long.
-    unheard
-        Ranks of hosts that have fallen silent: where they stood then says nothing of where they are.
-    skipping
-        Operations that hold nobody: `send`, where ranks do not wait for what they have sent.
-
+    A rank counts as standing in a call once its host has reported it open for `open_for_ns`. Ranks that are `unheard`,
+    of silent hosts, are left out: where they stood then says nothing of where they are. Operations in `skipping` hold
+    nobody: `send`, where ranks do not wait for what they have sent.
     """
     rank, sequence = table.column("rank"), table.column("sequence")
     open_seq, open_ns = table.column("open_seq"), table.column("open_ns")

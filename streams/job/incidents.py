@@ -45,15 +45,7 @@ class IncidentTracker:
     def on_finding(self, finding: Finding, now_ns: int, excess_s: float) -> list[Incident]:
         """A new finding, or a new version of one.
 
-        Parameters
-        ----------
-        finding
-            What was found.
-        now_ns
-            Event time.
-        excess_s
-            What the finding has cost the job so far, in seconds.
-
+        `excess_s` is what the finding has cost the job so far.
         """
         entry = self._of(finding)
         if entry is None:

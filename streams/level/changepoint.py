@@ -198,12 +198,7 @@ class ChangepointDetector:
 class ChangepointDetectors:
     """Thousands of series at once: the same detector, one record each, and no Python per row.
 
-    Parameters
-    ----------
-    n
-        Number of series.
-    min_change, small_changes, exact
-        As for `ChangepointDetector`.
+    The parameters are those of `ChangepointDetector`, for `n` series.
 
     Examples
     --------
@@ -214,7 +209,6 @@ class ChangepointDetectors:
     ...     for series, change in detectors.update(step, step * 10**8, step_time_s):
     ...         print(series, change.kind, change.step)
     7 onset 100
-
     """
 
     def __init__(self, n: int, *, min_change: float = 0.10, small_changes: bool = True, exact: bool = False) -> None:

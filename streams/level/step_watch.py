@@ -68,16 +68,8 @@ class StepWatch:
 
     A slowdown is `lasting` when 30 steps of it have been seen, and pages then if it is at least `min_change`.
 
-    Parameters
-    ----------
-    job, attempt, source
-        They go into the findings.
-    min_change
-        Relative change that counts as abrupt slowness (Falcon 4.2: 0.10).
-    small_changes
-        Whether changes below that are looked for (drift.py).
-    history
-        Earlier runs of the job.
+    `min_change` is the relative change that counts as abrupt slowness (Falcon 4.2: 0.10); smaller ones are looked for
+    with `small_changes` (drift.py).
 
     Examples
     --------
@@ -88,7 +80,6 @@ class StepWatch:
     ...     findings += watch.update(StepTime(step=step, time_ns=0, step_time_s=step_time_s))
     >>> [(f.kind, f.onset.step, f.lasting, f.relief.step if f.relief else None) for f in findings]
     [('slow', 100, False, None), ('slow', 100, True, None), ('slow', 100, True, 150)]
-
     """
 
     def __init__(

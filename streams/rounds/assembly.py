@@ -93,11 +93,7 @@ class RoundGrid:
     `add` is O(rows), `close_complete` O(open rounds); both are array operations. Rows of a round that has been
     closed are late, a second row for the same (round, rank) is a duplicate: both are counted, neither is used.
 
-    Attributes
-    ----------
-    duplicate_rows, late_rows, missing_rows
-        Counts since the start.
-
+    `duplicate_rows`, `late_rows` and `missing_rows` count since the start.
     """
 
     def __init__(self, n_ranks: int) -> None:
@@ -216,15 +212,8 @@ class RoundGrid:
     ) -> ClosedRounds | None:
         """Take out rounds whose missing rows will not come.
 
-        Parameters
-        ----------
-        before_ns
-            Rounds that a member entered before this are overdue.
-        still_running
-            Shape `(n_ranks,)`: members whose rows may still come; `None` when nobody's can.
-        running_seq
-            Shape `(n_ranks,)`: such a member has yet to send its rows from this sequence number on.
-
+        Overdue are rounds that a member entered before `before_ns`, unless a member that is `still_running` (`None`:
+        nobody is) has yet to send its row: it will send those from its `running_seq` on. Both have shape `(n_ranks,)`.
         """
         if self._length == 0 or self._base is None:
             return None

@@ -64,18 +64,8 @@ class _Host:
 class CommunicatorOperator:
     """One communicator's calls, markers and progress, from all its hosts.
 
-    Parameters
-    ----------
-    topology
-        The first announcement of the communicator.
-    lateness_ns
-        How long a row is waited for after its round was entered, and a host after it fell silent.
-
-    Attributes
-    ----------
-    counts
-        What was not used, by reason; nothing is dropped without being counted here.
-
+    Rows are waited for up to `lateness_ns` after their round was entered, and hosts after they fell silent. `counts`
+    holds what was not used, by reason; nothing is dropped without being counted there.
     """
 
     def __init__(self, topology: Topology, lateness_ns: int) -> None:

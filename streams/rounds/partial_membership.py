@@ -33,13 +33,7 @@ class PartialCommunicator:
     A host that never says where its ranks stand (no agent, another source) leaves the members unknown. Nothing is
     concluded from such a communicator; what waits counts as lost in what is passed on, and time goes on without it.
 
-    Parameters
-    ----------
-    topology
-        The first announcement.
-    lateness_ns
-        As in `CommunicatorOperator`; also how long others wait for members that are not known.
-
+    `lateness_ns` is as in `CommunicatorOperator`, and how long others wait for members that are not known.
     """
 
     def __init__(self, topology: Topology, lateness_ns: int) -> None:

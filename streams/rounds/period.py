@@ -168,14 +168,8 @@ class PeriodTracker:
     def extend(self, tokens: npt.ArrayLike, kinds: npt.ArrayLike | None = None) -> None:
         """Take the next calls of the stream, in order.
 
-        Parameters
-        ----------
-        tokens
-            Shape `(n,)`.
-        kinds
-            The tokens of the same calls without their bytes, shape `(n,)`; `None`: bytes are never dropped. Give
-            them always or never.
-
+        `kinds` are the tokens of the same calls without their bytes, of the same shape `(n,)`; without them bytes are
+        never dropped. Give them always or never.
         """
         tokens = np.asarray(tokens, np.int64)
         if kinds is None:
@@ -389,17 +383,8 @@ class PeriodTracker:
 def _best(candidates: list[tuple[int, float]], codes: CodeArray, *, known: int, has_kinds: bool) -> int:
     """The lag of the iteration: the smallest that agrees as well as any does, unless that is a cycle of iterations.
 
-    Parameters
-    ----------
-    candidates
-        Lags and their agreement, smallest first.
-    codes
-        What they agree on.
-    known
-        The period so far (0: none). Long evaluations may have pushed its agreement below that of a candidate.
-    has_kinds
-        The codes tell kinds.
-
+    `candidates` are lags of `codes` and their agreement, smallest first. `known` is the period so far (0: none): long
+    evaluations may have pushed its agreement below that of a candidate.
     """
     outer = _best_agreeing(candidates, len(codes))
     inner = [candidate for candidate in candidates if candidate[0] * _CYCLE <= outer]
@@ -471,21 +456,9 @@ def _agreement_estimate(codes: CodeArray, longest: int) -> npt.NDArray[np.float6
 def _rejoin(new: CodeArray, expected: CodeArray, pattern: CodeArray, certain: int) -> tuple[int, int | None] | None:
     """Where the stream follows the pattern again after a break, for `certain` calls at least.
 
-    Parameters
-    ----------
-    new
-        What came instead of `expected`, at least as long as that.
-    expected
-        What should have come, `certain` calls and some more.
-    pattern
-        One period.
-    certain
-        So many calls tell one place in the pattern from another.
-
-    Returns
-    -------
-    How many calls to skip, and how far the phase moves meanwhile; `None` for the latter: an iteration begins anew.
-
+    `new` came instead of `expected`, which is `certain` calls and some more; so many tell one place in the pattern from
+    another. Returns how many calls to skip, and how far the phase moves meanwhile; `None` for the latter: an iteration
+    begins anew.
     """
     # Lost calls, and calls that came instead of others or changed places: the pattern moves on too. The latter leave
     # the rest in its place, so that less of it will do (the next such call may come soon).

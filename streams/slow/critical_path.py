@@ -140,14 +140,8 @@ class RoundIndex:
 
     Building is O(R log R) array work for R (round, rank) pairs; each step of a walk is one binary search.
 
-    Parameters
-    ----------
-    blocks
-        Rounds of any communicators. Those without a start or an end say nothing of waiting: they are counted as
-        work and used for nothing else.
-    offsets
-        How far the clocks are apart, for the operations that need it.
-
+    Rounds without a start or an end say nothing of waiting: they count as work and are used for nothing else. `offsets`
+    tell how far the clocks are apart, for the operations that need it.
     """
 
     def __init__(self, blocks: Sequence[Rounds], offsets: ClockOffsets | None = None) -> None:

@@ -89,15 +89,8 @@ class ProcessorTracker:
     def shortages(self, ranks: Iterable[int], since_ns: int, min_share: float) -> dict[int, str]:
         """Those of some ranks that get less of the processors since then, each with a sentence.
 
-        Parameters
-        ----------
-        ranks
-            Who is asked about.
-        since_ns
-            When it is said to have begun. Without two readings before and two since nothing is said.
-        min_share
-            Of each second since then a rank has to lack the processor for so much more than before.
-
+        A rank is named if it lacks the processor for `min_share` more of each second than before. Without two readings
+        before `since_ns` and two since nothing is said.
         """
         asked = frozenset(ranks)
         found: dict[int, str] = {}

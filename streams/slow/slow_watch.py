@@ -47,13 +47,7 @@ class _Episode:
 class SlowWatch:
     """Follows the iterations of one job.
 
-    Parameters
-    ----------
-    job, attempt
-        Whose.
-    min_change
-        Relative change below which an abrupt new level is jitter (Falcon 4.2: 0.10).
-
+    Below `min_change` an abrupt new level is jitter (Falcon 4.2: 0.10).
     """
 
     def __init__(self, job: str, attempt: int, min_change: float) -> None:
@@ -129,16 +123,7 @@ class SlowWatch:
         record: IterationRecord,
         observed: Observations,
     ) -> list[Changepoint | GroupOutlier | Finding]:
-        """One finished iteration.
-
-        Parameters
-        ----------
-        sample, record
-            The iteration and what was measured in it.
-        observed
-            What else is known of the job now.
-
-        """
+        """One finished iteration."""
         self._keep(record)
         if self._episode is not None:
             self.excess_s += max(0.0, record.step_time_s - self._episode.before_s)

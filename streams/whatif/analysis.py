@@ -71,20 +71,13 @@ def _first_whole(trace: Trace, name: str) -> tuple[int, int]:
 def analyse(built: Built, fixes: Sequence[str] = (), layers_per_stage: int | None = None) -> WhatIf:
     """Every figure and pattern of a trace, and the answers to one's own questions.
 
-    Parameters
-    ----------
-    built
-        The trace.
-    fixes
-        As `fixes.parse_fix` takes them.
-    layers_per_stage
-        Transformer layers of a stage, where known: what to move is then told in layers.
+    `fixes` are as `fixes.parse_fix` takes them. With `layers_per_stage`, transformer layers of a stage, what to move is
+    told in layers.
 
     Raises
     ------
     InvalidInput
         A question is of no known form, or no operation takes any time.
-
     """
     job, trace = built.job, built.trace
     asked = [parse_fix(text, job) for text in fixes]

@@ -94,20 +94,13 @@ class _Builder:
 def dependency_model(ops: Ops, starts_s: FloatArray, durations_s: FloatArray, name: str) -> Model:
     """The model of a job whose operations were launched and took as given.
 
-    Parameters
-    ----------
-    ops
-        What runs.
-    starts_s, durations_s
-        Of one step of one DP rank, shape `(n_ops,)`: the order of launches is taken from it.
-    name
-        What the trace is called in messages.
+    Starts and durations are of one step of one DP rank, shape `(n_ops,)`: the order of launches is taken from them.
+    `name` is what the trace is called in messages.
 
     Raises
     ------
     InvalidInput
         Sends and receives do not match.
-
     """
     at: dict[tuple[int, int], list[int]] = {}
     for op, key in enumerate(zip(ops.stage.tolist(), ops.optype.tolist(), strict=True)):

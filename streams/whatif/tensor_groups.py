@@ -54,13 +54,7 @@ NO_GROUPS = TensorGroups()
 def tensor_groups(operations: Sequence[Operations], rounds: Sequence[Rounds]) -> TensorGroups:
     """Find them in some sampled steps.
 
-    Parameters
-    ----------
-    operations
-        Of all ranks; whole steps.
-    rounds
-        Of the time of these steps.
-
+    Operations are those of all ranks in whole steps, rounds of the time of these steps.
     """
     rank, stage, optype, start_ns, end_ns = (
         np.concatenate([one.integers(name) for one in operations]).astype(np.int64)

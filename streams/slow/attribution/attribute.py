@@ -27,15 +27,7 @@ def attribute(
 ) -> Attribution:
     """Say whose delay it is: O(N) array work over the ranks for a fixed number of iterations.
 
-    Parameters
-    ----------
-    slow, quiet
-        Iterations since the onset, and before it.
-    keys
-        The number in `transfer_ns` of each communicator and pair, in ascending order.
-    observed
-        What else is known.
-
+    `keys` numbers, in ascending order, the communicators and pairs in `transfer_ns`.
     """
     found = _whose(slow, quiet, keys, observed)
     if not slow or not quiet:

@@ -23,17 +23,7 @@ def weighed_by_shortages(
     Where many ranks compute for longer and all of them lack processors, that is what they share: they are named. Where
     a minority of the candidates does, and the others clearly do not, it is suspected. Nobody else is named for it.
 
-    Parameters
-    ----------
-    found
-        What the calls tell.
-    ranks
-        Of the whole job.
-    since_ns, magnitude
-        Since when iterations are longer, and by what share of the time that they took before.
-    observed
-        What else is known.
-
+    `ranks` are those of the whole job; `magnitude` is by what share iterations are longer since `since_ns`.
     """
     if found.kind != "slow" or magnitude <= 0.0:
         return found
