@@ -41,7 +41,6 @@ class Pipeline:
         ------
         InvalidEvent
             The event cannot be true, or belongs to nothing that is known; it has changed nothing.
-
         """
         job = self._jobs.get(event.job)
         if job is not None and job.has_ended(event.attempt):
@@ -97,7 +96,6 @@ class Pipeline:
         ------
         ValueError
             Another version wrote the snapshot. Replay, or start anew and say so; never go on with half a state.
-
         """
         version, settings, state = pickle.loads(snapshot)
         if version != __version__:

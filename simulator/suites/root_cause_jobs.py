@@ -585,7 +585,6 @@ def cases(source: str, n: int, *, first_seed: int = 0) -> Iterator[RootCauseCase
     ------
     ValueError
         There is no such row.
-
     """
     if source not in SOURCES:
         raise ValueError(f"there is no source {source!r}; there are {', '.join(SOURCES)}")

@@ -5,7 +5,6 @@ Examples
 >>> series = next(POPULATIONS["delay_20"].series(seed=0))
 >>> series.name, len(series.log), series.truth.n_slow
 ('delay_20/000', 1500, 1)
-
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ class Noise:
         --------
         >>> round(Noise(sd=0.03).sd_of_mean(9), 4), round(Noise(sd=0.03, correlation=0.8).sd_of_mean(30), 4)
         (0.01, 0.0152)
-
         """
         rho = self.correlation
         inflation = (1.0 + rho) / (1.0 - rho) - 2.0 * rho * (1.0 - rho**n) / (n * (1.0 - rho) ** 2)

@@ -48,7 +48,6 @@ class ProgressTable:
         Communicators whose calls are not all seen (captured into graphs): nothing follows from their counters.
     launch_only
         Communicators of which no completion is seen.
-
     """
 
     def __init__(self) -> None:

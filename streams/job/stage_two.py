@@ -43,7 +43,6 @@ class StageTwo:
     []
     >>> list(stage.attempts)
     [0]
-
     """
 
     def __init__(self, job: str, settings: Settings) -> None:
@@ -72,7 +71,6 @@ class StageTwo:
         ------
         InvalidEvent
             It is no event that stage one makes.
-
         """
         if event.attempt in self._ended:
             self.late += 1

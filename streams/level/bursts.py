@@ -74,7 +74,6 @@ class BurstWatch:
     >>> found = [watch.update(row, row, 0, 0.7 if row in slow else 0.0) for row in range(900)]
     >>> [(change.kind, change.first.step, change.last.step) for change in found if change]
     [('begins', 100, 240), ('ends', 100, 290)]
-
     """
 
     def __init__(self) -> None:

@@ -120,7 +120,6 @@ class ChangepointDetector:
     References
     ----------
     Falcon (arXiv 2410.12588), section 4.2 and appendix 9.1.
-
     """
 
     def __init__(self, *, min_change: float = 0.10, small_changes: bool = True, exact: bool = False) -> None:

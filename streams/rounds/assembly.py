@@ -152,7 +152,6 @@ class RoundGrid:
         ------
         InvalidEvent
             A sequence number is too far ahead to be true; no row of the batch is used then.
-
         """
         if len(rows) == 0:
             return

@@ -24,7 +24,6 @@ class CallCodes:
     --------
     >>> CallCodes().encode(np.array([70, 71, 90, 70]), np.array([7, 7, 9, 7])).tolist()
     [0, 1, 256, 0]
-
     """
 
     def __init__(self) -> None:

@@ -93,7 +93,6 @@ class HostClocks:
     ----------
     poll_ns
         Sources that find out by polling that a call has ended are so late at most.
-
     """
 
     def __init__(self, poll_ns: int = 0) -> None:

@@ -47,7 +47,6 @@ def token(op: npt.ArrayLike, size_bytes: npt.ArrayLike, peer: npt.ArrayLike) -> 
     >>> a, b, c = token([1, 1, 2], [1024, 1024, 1024], [-1, -1, -1])
     >>> bool(a == b), bool(a == c)
     (True, False)
-
     """
     columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(column, np.int64)) for column in (op, size_bytes, peer)))
     mixed: npt.NDArray[np.uint64] = np.zeros(columns[0].shape, np.uint64)
@@ -104,7 +103,6 @@ class PeriodTracker:
     >>> tracker.extend(np.tile(token([1, 2, 2, 3], [8, 8, 16, 8], -1), 30))
     >>> tracker.period, tracker.state, tracker.take_boundaries()[:3].tolist()
     (4, 'periodic', [0, 4, 8])
-
     """
 
     def __init__(self, *, threshold: float = 0.95) -> None:

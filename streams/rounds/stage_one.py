@@ -58,7 +58,6 @@ class StageOne:
         ------
         InvalidEvent
             The event cannot be true, or belongs to nothing that is known; it has changed nothing.
-
         """
         match event:
             case HostSample() if self.is_closed and self._host is not None and event.attempt <= self._host.attempt:

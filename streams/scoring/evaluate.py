@@ -187,7 +187,6 @@ def score(
     >>> scored = score([finding], truth)
     >>> scored.precision, scored.recall, scored.delays, scored.slow_share_covered
     (1.0, 1.0, (11,), 0.99)
-
     """
     final = final_versions(findings)
     alarms = [finding for finding in final if _is_alarm(finding)]
@@ -261,7 +260,6 @@ def quantile_of(values: Sequence[int], quantile: float) -> float | None:
     --------
     >>> quantile_of([3, 1, 2, 4], 0.5), quantile_of([3, 1, 2, 4], 1.0), quantile_of([], 0.5)
     (2.0, 4.0, None)
-
     """
     if not values:
         return None

@@ -42,7 +42,6 @@ def build(table: OpTable, path: Path, meta_file: Path | None = None) -> Built:
     ------
     InvalidInput
         The trace cannot be made sense of.
-
     """
     name = path.name
     trace = lay_out(table, name)
@@ -159,7 +158,6 @@ def analyse_table(
     ------
     InvalidInput
         The rows cannot be made sense of.
-
     """
     built = build(table, path, meta_file)
     return analyse(built, fixes, layers_per_stage), built

@@ -34,7 +34,6 @@ def parse_fix(text: str, job: Job) -> Fix:
     ------
     InvalidInput
         It is of no known form, or names what the trace does not have.
-
     """
     key, _, value = text.partition("=")
     n_stages, n_dp = job.ops.n_stages, job.n_dp

@@ -51,7 +51,6 @@ def graph_of(ops: Ops, model: Model, starts_s: npt.NDArray[Any], name: str) -> G
     ------
     InvalidInput
         The operations wait for each other in a circle.
-
     """
     nodes = list(model.groups)
     grouped = {op for group in nodes for op in group}

@@ -97,7 +97,6 @@ def lay_out(table: OpTable, name: str) -> Trace:
     ------
     InvalidInput
         The rows are not those of one job whose workers run the same operations.
-
     """
     n_dp, n_stages, n_seq = (_size(table, column, name) for column in ("dp_rank", "stage", "seq_id"))
     if n_stages * n_seq > _MOST_KEYS:
@@ -197,7 +196,6 @@ def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name
     ------
     InvalidInput
         A worker has no operation at all, or too few steps are left.
-
     """
     is_missing = np.isnan(trace.durations_s)
     _refuse_absent_workers(trace, is_missing, name)

@@ -25,7 +25,6 @@ def without_mismatched_steps(trace: Trace, model: Model, name: str) -> Trace:
     ------
     InvalidInput
         Too few steps would be left.
-
     """
     is_damaged: BoolArray = np.asarray(np.isnan(trace.durations_s).any(axis=(0, 2)), dtype=bool)
     if not is_damaged.any():

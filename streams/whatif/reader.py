@@ -67,7 +67,6 @@ def read_trace(path: Path) -> OpTable:
     ------
     InvalidInput
         It cannot be read, lacks a column, or a column is not of numbers.
-
     """
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
@@ -93,7 +92,6 @@ def table_of(table: pa.Table, name: str) -> OpTable:
     ------
     InvalidInput
         A column is missing or not of numbers.
-
     """
     _refuse_without_columns(table.column_names, name)
     if not table.num_rows:

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacehound.model.calls import Sees
-from pacehound.model.codes import OPS
 from pacehound.model.events import (
     CallSignature,
     ChannelTransfers,
@@ -24,14 +22,14 @@ from pacehound.model.events import (
     Progress,
     RankProgress,
     RankStack,
-    Topology,
 )
-from pacehound.model.rounds import Rounds
 from streams.hang.divergence import LastIterations
 from streams.hang.host_reports import HostReports
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import HangObservations, RootCause, root_cause
 from streams.hang.wait_graph import launch_graph, wait_graph
+from tests.fakes.events import topology
+from tests.fakes.hand_made_rounds import rounds_at
 
 GROUPS = {"world": (0, 1, 2, 3), "left": (0, 1), "right": (2, 3), "even": (0, 2)}
 
@@ -50,20 +48,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         for name, members in self.groups.items():
-            self.table.on_topology(
-                Topology(
-                    job="j",
-                    attempt=0,
-                    time_ns=0,
-                    host="h",
-                    communicator=name,
-                    name=name,
-                    is_world=name == "world",
-                    members=members,
-                    host_ranks=members,
-                    world_size=self.world_size,
-                )
-            )
+            self.table.on_topology(topology(name, members, is_world=name == "world", world_size=self.world_size))
         self.host_reports.host_of = {rank: f"h{rank}" for rank in range(self.world_size)}
 
     def at(self, group: str, rank: int, *opened: OpenCall, launched: int = -1, completed: int = -1, **more) -> None:
@@ -423,28 +408,12 @@ def test_without_a_majority_all_who_wait_for_each_other_are_candidates():
     assert (found.verdict, found.cause, found.candidates) == ("unknown", "H2", (0, 1, 2, 3))
 
 
-def history(order: dict[int, tuple[str, ...]], ops: dict[str, tuple[int, int]] | None = None) -> LastIterations:
+def history(order: dict[int, tuple[str, ...]]) -> LastIterations:
     """One iteration (times 10 to 50) in which every rank entered its communicators in an order; now is after 50."""
     blocks = []
     for name in ("world", "twin"):
         arrival = np.array([[10 + 10 * order[rank].index(name) for rank in range(4)]])
-        op, size = (ops or {}).get(name, (OPS.index("all_reduce"), 32))
-        blocks.append(
-            Rounds(
-                job="j",
-                attempt=0,
-                communicator=name,
-                source="c10d",
-                sees=Sees.ALL,
-                ranks=(0, 1, 2, 3),
-                seq=np.array([6]),
-                op=np.array([op], np.int8),
-                size_bytes=np.array([size]),
-                arrival_ns=arrival,
-                start_ns=arrival,
-                end_ns=arrival + 5,
-            )
-        )
+        blocks.append(rounds_at(name, (0, 1, 2, 3), arrival, arrival + 5, seq=[6], size_bytes=32))
     ranks = range(4)
     return LastIterations(rounds=blocks, begins_ns=dict.fromkeys(ranks, 50), previous_begins_ns=dict.fromkeys(ranks, 5))
 

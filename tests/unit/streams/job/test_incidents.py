@@ -10,9 +10,9 @@ UNNAMED = {"verdict": "unknown", "cause": None, "culprits": (), "victims": ()}
 
 @pytest.mark.parametrize("kind", ["slow", "intermittent"])
 def test_slowness_without_a_name_that_wakes_nobody_stays_a_finding_until_it_would(kind):
-    book = IncidentTracker("j", 0)
-    assert book.on_finding(finding(kind=kind, pages=False, **UNNAMED), 0, 1.0) == []
-    (opened,) = book.on_finding(finding(kind=kind, pages=True, version=1, **UNNAMED), 0, 2.0)
+    tracker = IncidentTracker("j", 0)
+    assert tracker.on_finding(finding(kind=kind, pages=False, **UNNAMED), 0, 1.0) == []
+    (opened,) = tracker.on_finding(finding(kind=kind, pages=True, version=1, **UNNAMED), 0, 2.0)
     assert (opened.state, opened.cost.excess_s) == ("open", 2.0)
 
 
