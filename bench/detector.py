@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.dense_bocd import DenseBocd
-from simulator.suites.step_times import Noise
+from simulator.suites.step_noise import Noise
 from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
 from streams.level.level_series import SERIES
 

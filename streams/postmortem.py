@@ -13,9 +13,11 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.events import CallSignature, Finding, HostSample, HostVitals, Instant, Progress, Topology
 from pacehound.model.identity import event_id
 from streams.hang.host_reports import HostReports
+from streams.hang.observations import HangObservations
 from streams.hang.rank_progress import ProgressTable
-from streams.hang.root_cause import HangObservations, describe, root_cause
+from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import wait_graph
+from streams.hang.wording import describe
 from streams.rounds.signatures import packed_signatures, unpacked
 from streams.slow.imbalance import uneven_ranks
 

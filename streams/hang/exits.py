@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
 from pacehound.model.identity import event_id
-from streams.hang.root_cause import RootCause
+from streams.hang.observations import RootCause
 
 SETTLE_NS = 2_000_000_000
 """After a first exit the others are watched for this long before it is said who it was."""

@@ -28,9 +28,13 @@ from pacehound.settings import HangSettings
 from streams.hang.divergence import LastIterations
 from streams.hang.finding_notes import case_notes, drain_proposal
 from streams.hang.host_reports import HostReports
+from streams.hang.mismatch import mismatch
+from streams.hang.observations import HangObservations, RootCause
 from streams.hang.rank_progress import ProgressTable
-from streams.hang.root_cause import HangObservations, RootCause, describe, mismatch, root_cause
+from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import WaitGraph, wait_graph
+from streams.hang.wording import describe
+from streams.rounds.signatures import some_of
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -169,7 +173,7 @@ class HangWatch:
         lasted_s = (progress.time_ns - hang.finding.onset.time_ns) / 1e9 if hang.finding.onset else 0.0
         if hang.finding.verdict == "unknown":
             self._survived_s = max(self._survived_s, lasted_s)
-        sentence = f"ranks {_list(went_on)} moved on after {lasted_s:.1f} s"
+        sentence = f"ranks {some_of(went_on)} moved on after {lasted_s:.1f} s"
         return [hang.finding.next_version(sentence, relief=relief)]
 
     def on_tick(
@@ -332,7 +336,7 @@ class HangWatch:
             onset_ns = oldest.since_ns
             identity = (self._table.sequences[oldest.sequence].communicator, oldest.seq)
             evidence = (
-                f"ranks {_list(graph.standing)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
+                f"ranks {some_of(graph.standing)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
                 f"in {describe(oldest, self._table)}",
             )
         culprits = set(found.culprits)
@@ -386,8 +390,3 @@ def _says_more(new: RootCause, old: RootCause) -> bool:
         return new != old and new.candidates == old.candidates
     # One host's stacks come in later than another's: candidates become culprits beside those that are.
     return set(old.culprits) < set(new.culprits) <= {*old.culprits, *old.candidates}
-
-
-def _list(numbers: list[int] | tuple[int, ...]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:8])
-    return shown if len(numbers) <= 8 else f"{shown} and {len(numbers) - 8} more"

@@ -9,55 +9,27 @@ evidence fits several, nobody is named and they are candidates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.events import UNTOLD, CallSignature, Cause, VerdictWord
-from streams.hang.divergence import LastIterations, SequenceKey
-from streams.hang.host_reports import HostReports
-from streams.hang.rank_progress import ProgressTable
+from pacehound.model.events import UNTOLD
+from streams.hang.divergence import SequenceKey
+from streams.hang.mismatch import mismatch
+from streams.hang.observations import HangObservations, RootCause
 from streams.hang.stuck_links import stuck_link
-from streams.hang.wait_graph import StuckCall, WaitGraph, launch_graph, wait_graph
-from streams.rounds.signatures import Disagreement, disagreement, signature_of
+from streams.hang.wait_graph import StuckCall, launch_graph, wait_graph
+from streams.hang.wording import SHOWN, describe, have, shown_ranks
 
 Int64Array = npt.NDArray[np.int64]
 
-SHOWN = 8
 MIN_LACK = 0.5
 """A rank that lacks less than this share of the launches that the slowest one lacks was stopped by that one."""
 
 _ONE_SIDED = frozenset({"broadcast", "reduce", "gather", "scatter", "send", "recv"})
 """Operations that may end on some ranks although others never receive: their end there proves nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HangObservations:
-    """Everything that is known when a hang is looked at."""
-
-    graph: WaitGraph  # who waits for whom
-    table: ProgressTable
-    host_reports: HostReports
-    # by communicator and sequence number, what ranks called in a round in which they met with different calls
-    mismatches: Mapping[tuple[str, int], Mapping[int, CallSignature]] = field(default_factory=dict)
-    iterations: LastIterations | None = None  # the last rounds, where iterations are known
-    # when the hang was first said: whoever leaves later is not guilty; `None` when it has not been said
-    frozen_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RootCause:
-    """What was concluded, and from what."""
-
-    verdict: VerdictWord
-    cause: Cause | None
-    culprits: tuple[int, ...] = ()
-    candidates: tuple[int, ...] = ()
-    links: tuple[tuple[int, int], ...] = ()
-    evidence: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
 
 
 def root_cause(observed: HangObservations) -> RootCause:
@@ -85,56 +57,6 @@ def _halted(observed: HangObservations) -> RootCause | None:
     return RootCause(verdict="culprit", cause="H3" if is_inside else "H1", culprits=culprits, evidence=tuple(evidence))
 
 
-def mismatch(observed: HangObservations) -> RootCause | None:
-    """Ranks that met in one round with different calls."""
-    found = _first_disagreement(observed)
-    if found is None:
-        return None
-    communicator, seq, sides = found
-    name = observed.table.names.get(communicator, communicator)
-    evidence = [f"in round {seq} of {name!r} {sides.sentence()}"]
-    strange = None
-    if observed.iterations is not None:
-        signatures = {rank: signature for signature, ranks in sides.sides for rank in ranks}
-        strange = observed.iterations.diverging(communicator, seq, signatures)
-    minority = sides.minority
-    if strange and (not minority or set(strange) == set(minority)):
-        evidence.append(f"{_ranks(strange)} called something else there than in the iteration before")
-        return RootCause(verdict="culprit", cause="H2", culprits=strange, evidence=tuple(evidence))
-    if minority and strange is None:
-        evidence.append(f"{_ranks(minority)} differ from all others")
-        unseen = ("what these ranks called one iteration before",)
-        return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
-    unseen = ("which side went astray: no side has a majority that its own earlier calls bear out",)
-    return RootCause(verdict="unknown", cause="H2", candidates=sides.ranks, evidence=tuple(evidence), unseen=unseen)
-
-
-def _first_disagreement(observed: HangObservations) -> tuple[str, int, Disagreement] | None:
-    """The earliest round of which the calls differ: what comes after it is shifted."""
-    met: dict[tuple[str, int], dict[int, CallSignature]] = {
-        key: dict(signatures) for key, signatures in observed.mismatches.items()
-    }
-    since: dict[tuple[str, int], int] = dict.fromkeys(met, 0)
-    # Where somebody has left a round with another call those that are in it may agree.
-    indices = range(observed.graph.n_calls) if met else observed.graph.disagreeing()
-    for index in indices:
-        call = observed.graph.call(index)
-        sequence = observed.table.sequences[call.sequence]
-        key = (sequence.communicator, call.seq)
-        if sequence.is_pair:
-            continue
-        for rank in sequence.ranks:
-            open_call = observed.table.open_call(call.sequence, rank, call.seq)
-            if open_call is not None:
-                met.setdefault(key, {})[rank] = signature_of(open_call)
-        since.setdefault(key, call.since_ns)
-    for key in sorted(met, key=lambda key: (since[key], key[1], key[0])):
-        sides = disagreement(met[key])
-        if sides is not None:
-            return (*key, sides)
-    return None
-
-
 def _behind(observed: HangObservations) -> RootCause | None:
     """Ranks in a call that everybody else has completed.
 
@@ -151,10 +73,10 @@ def _behind(observed: HangObservations) -> RootCause | None:
             continue
         is_proof = bool(call.later_done) and not any(host_reports.has_lost_calls(rank) for rank in ranks)
         (proven if is_proof else likely).extend(ranks)
-        later = f", and {_ranks(call.later_done)} a later one too" if call.later_done else ""
+        later = f", and {shown_ranks(call.later_done)} a later one too" if call.later_done else ""
         evidence.append(
-            f"{_ranks(ranks)} {_have(ranks)} not finished {describe(call, table)}: "
-            f"{_ranks(call.done)} {_have(call.done)}{later}"
+            f"{shown_ranks(ranks)} {have(ranks)} not finished {describe(call, table)}: "
+            f"{shown_ranks(call.done)} {have(call.done)}{later}"
         )
     if not proven and not likely:
         return None
@@ -180,13 +102,13 @@ def _absent(observed: HangObservations) -> RootCause | None:
     outside = {rank: words for rank in absent if (words := host_reports.outside_of_calls(rank))}
     if outside and 2 * len(outside) <= len(absent) + len(observed.graph.waiting):
         others = tuple(rank for rank in absent if rank not in outside)
-        evidence = (f"{_ranks(tuple(outside))} {_have(tuple(outside))} not entered", *outside.values())
+        evidence = (f"{shown_ranks(tuple(outside))} {have(tuple(outside))} not entered", *outside.values())
         return RootCause(verdict="culprit", cause="H1", culprits=tuple(outside), candidates=others, evidence=evidence)
     hidden = tuple(rank for rank in absent if host_reports.is_in_unseen_call(rank) or _may_replay(observed, rank))
     named = tuple(rank for rank in absent if rank not in hidden)
-    evidence_of_hidden = (f"{_ranks(hidden)} may wait in calls that are not seen",) if hidden else ()
+    evidence_of_hidden = (f"{shown_ranks(hidden)} may wait in calls that are not seen",) if hidden else ()
     if hidden or 2 * len(named) > len(absent) + len(observed.graph.waiting):
-        reason = evidence_of_hidden or (f"{_ranks(named)} have not entered: more than wait for them",)
+        reason = evidence_of_hidden or (f"{shown_ranks(named)} have not entered: more than wait for them",)
         return RootCause(
             verdict="unknown",
             cause=None if hidden else "H1",
@@ -194,7 +116,7 @@ def _absent(observed: HangObservations) -> RootCause | None:
             evidence=reason,
             unseen=_dark(observed),
         )
-    reasons = [f"{_ranks(named)} {_have(named)} not entered and wait in no call that can be seen"]
+    reasons = [f"{shown_ranks(named)} {have(named)} not entered and wait in no call that can be seen"]
     silent = tuple(rank for rank in named if host_reports.is_silent(rank))
     if silent:
         hosts = sorted({host_reports.host_of[rank] for rank in silent})
@@ -214,12 +136,12 @@ def _cycle(observed: HangObservations) -> RootCause | None:
     cycle = observed.graph.cycle
     if not cycle:
         return None
-    evidence = [f"{_ranks(cycle)} wait for each other: their calls are in a different order"]
+    evidence = [f"{shown_ranks(cycle)} wait for each other: their calls are in a different order"]
     for index in sorted({observed.graph.stands_in(rank) for rank in cycle})[:SHOWN]:
         call = observed.graph.call(index)
         there = tuple(rank for rank in call.standing if rank in cycle)
         waits = "wait" if len(there) > 1 else "waits"
-        evidence.append(f"{_ranks(there)} {waits} in {describe(call, observed.table)}")
+        evidence.append(f"{shown_ranks(there)} {waits} in {describe(call, observed.table)}")
     diverged: dict[int, str] = {}
     if observed.iterations is not None:
         diverged = observed.iterations.out_of_order(_launched(observed, cycle))
@@ -231,7 +153,7 @@ def _cycle(observed: HangObservations) -> RootCause | None:
     minority = _cycle_minority(observed)
     if minority and not diverged:
         evidence.append(
-            f"{_ranks(minority)} entered two calls the other way round than most of those who wait for them"
+            f"{shown_ranks(minority)} entered two calls the other way round than most of those who wait for them"
         )
         unseen = ("what these ranks did one iteration before",)
         return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
@@ -252,7 +174,7 @@ def _without_sends(observed: HangObservations) -> RootCause | None:
     found = _behind(released) or _absent(released)
     if found is None or not found.culprits:
         return None
-    words = f"{_ranks(found.culprits)} {_have(found.culprits)} sends open, which need not hold anybody"
+    words = f"{shown_ranks(found.culprits)} {have(found.culprits)} sends open, which need not hold anybody"
     return replace(
         found,
         verdict="culprit" if found.verdict == "culprit" else "suspected",
@@ -289,12 +211,12 @@ def _joint(observed: HangObservations) -> RootCause | None:
     calls = collectives or calls  # a send or receive may be posted long before its turn comes
     calls.sort(key=lambda call: (call.since_ns, call.sequence))
     evidence = [
-        f"{_ranks(call.standing)} stand in {describe(call, observed.table)}, which everybody has entered"
+        f"{shown_ranks(call.standing)} stand in {describe(call, observed.table)}, which everybody has entered"
         for call in calls[:SHOWN]
     ]
     idle_devices = _not_begun(observed, calls)
     if idle_devices:
-        words = f"the devices of {_ranks(idle_devices)} have not begun what those of the others have"
+        words = f"the devices of {shown_ranks(idle_devices)} have not begun what those of the others have"
         unseen = ("what occupies these devices",)
         return RootCause(
             verdict="suspected", cause="H1", culprits=idle_devices, evidence=(*evidence, words), unseen=unseen
@@ -446,22 +368,3 @@ def _launched(observed: HangObservations, ranks: Sequence[int]) -> dict[int, dic
         key: SequenceKey = (sequence.communicator, (sequence.ranks[0], sequence.ranks[1]) if sequence.is_pair else None)
         launched[int(slot_ranks[slot])][key] = int(table.column("launched")[slot])
     return launched
-
-
-def describe(call: StuckCall, table: ProgressTable) -> str:
-    """A call in words."""
-    name = table.name_of(call.sequence)
-    sequence = table.sequences[call.sequence]
-    if sequence.is_pair:  # pairs are numbered apart, by some sources only from where the file begins
-        return f"the {call.op} from rank {sequence.ranks[0]} to rank {sequence.ranks[1]} on {name!r}"
-    return f"{call.op} {call.seq} of {name!r}"
-
-
-def _have(ranks: Sequence[int]) -> str:
-    return "have" if len(ranks) > 1 else "has"
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:SHOWN])
-    more = f" and {len(ranks) - SHOWN} more" if len(ranks) > SHOWN else ""
-    return f"rank{'s' if len(ranks) != 1 else ''} {shown}{more}"

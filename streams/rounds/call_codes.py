@@ -73,3 +73,30 @@ class CallCodes:
         every_code = np.concatenate([self._codes, np.array(codes, np.uint16)])
         order = np.argsort(tokens, kind="stable")
         self._tokens, self._codes = tokens[order], every_code[order]
+
+
+def token(op: npt.ArrayLike, size_bytes: npt.ArrayLike, peer: npt.ArrayLike) -> Int64Array:
+    """One number for each (operation, bytes, peer), shape `(n,)`; equal calls have equal tokens.
+
+    With 0 bytes it names the kind of a call, which is what remains of it where the bytes vary.
+
+    Examples
+    --------
+    >>> a, b, c = token([1, 1, 2], [1024, 1024, 1024], [-1, -1, -1])
+    >>> bool(a == b), bool(a == c)
+    (True, False)
+    """
+    columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(column, np.int64)) for column in (op, size_bytes, peer)))
+    numbers: npt.NDArray[np.uint64] = np.zeros(columns[0].shape, np.uint64)
+    for column in columns:
+        numbers = mixed(numbers ^ column.astype(np.uint64))
+    return numbers.astype(np.int64)
+
+
+def mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    x = values + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    out: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+    return out

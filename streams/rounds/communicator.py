@@ -16,10 +16,8 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.model.events import (
     OPTIMIZER_STEP,
-    CallSignature,
     IterationSample,
     Markers,
-    OpenCall,
     Progress,
     RankProgress,
     SignatureMismatch,
@@ -32,8 +30,9 @@ from pacehound.model.rounds import ALGORITHMS, Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid, Rows
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
+from streams.rounds.mismatches import MismatchWatch
 from streams.rounds.row_loops import places_of, without_backward_times
-from streams.rounds.signatures import disagreement, packed_signatures, signature_of, unpacked
+from streams.rounds.signatures import packed_signatures
 
 StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
 
@@ -42,10 +41,6 @@ Int64Array = npt.NDArray[np.int64]
 
 _NO_RANKS: BoolArray = np.zeros(0, np.bool_)
 _NO_SEQS: Int64Array = np.zeros(0, np.int64)
-
-MAX_REPORTED_MISMATCHES = 64
-"""Once ranks are out of step every later round differs: the first ones are what matters."""
-
 
 _ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
 _NONE, _SEND, _RECV = (DIRECTIONS.index(name) for name in ("none", "send", "recv"))
@@ -89,9 +84,7 @@ class CommunicatorOperator:
         self._watermark_ns = -1
         self._sent_watermark_ns = -1
         self._ticked_ns = -1
-        self._open_calls: dict[int, dict[int, OpenCall]] = {}  # by sequence number and rank
-        self._open_seqs: dict[int, tuple[int, ...]] = {}
-        self._reported_mismatches: dict[int, int] = {}  # by sequence number, how many ranks it named
+        self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
             IterationTracker(self.job, self.attempt, self.communicator, self.members, lateness_ns)
@@ -231,7 +224,7 @@ class CommunicatorOperator:
             self._gone -= host.ranks
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
-        mismatches = self._open_mismatches(progress)
+        mismatches = self._mismatches.in_open(progress, self._collectives)
         return [*mismatches, *self._advance(may_rise=may_rise), progress, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
@@ -257,7 +250,7 @@ class CommunicatorOperator:
             for part in closed:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part))
-                    events += self._mismatches(part)
+                    events += self._mismatches.in_closed(part)
         if self._iterations is not None:
             events += self._iterations.close(self._watermark_ns, self._gone)
         return events
@@ -278,60 +271,6 @@ class CommunicatorOperator:
             return grid.close_overdue(promised_ns, running[self._columns_of(ranks)], expected_from)
         still = np.array([self._has_open_pair_call(rank) for rank in ranks])
         return grid.close_overdue(promised_ns - self._lateness_ns, still, np.zeros(2, np.int64))
-
-    def _mismatches(self, closed: ClosedRounds) -> list[StageOneEvent]:
-        """Closed rounds in which ranks met with different calls."""
-        found: list[StageOneEvent] = []
-        for at in closed.disagreeing().tolist():
-            packed = closed.signature[at]
-            called = {self.members[column]: unpacked(int(packed[column])) for column in np.flatnonzero(packed)}
-            found += self._mismatch(int(closed.seq[at]), called, int(closed.arrival_ns[at].max()))
-        return found
-
-    def _open_mismatches(self, progress: Progress) -> list[StageOneEvent]:
-        """Rounds in which ranks of this host still are, and others have called something else, or have left."""
-        for theirs in progress.ranks:
-            for seq in self._open_seqs.pop(theirs.rank, ()):
-                self._open_calls[seq].pop(theirs.rank)
-                if not self._open_calls[seq]:
-                    del self._open_calls[seq]
-            calls = [call for call in theirs.open if call.direction == "none"]
-            if calls:
-                self._open_seqs[theirs.rank] = tuple(call.seq for call in calls)
-            for call in calls:
-                self._open_calls.setdefault(call.seq, {})[theirs.rank] = call
-        found: list[StageOneEvent] = []
-        for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
-            packed = self._collectives.signatures_at(seq)
-            gone = np.flatnonzero(packed)
-            calls_at = self._open_calls[seq]
-            # One of each is enough to see whether all agree: the others were compared when they came.
-            first = signature_of(next(iter(calls_at.values())))
-            few = {rank: signature_of(calls_at[rank]) for rank in (p.rank for p in progress.ranks) if rank in calls_at}
-            if len(gone):
-                few[-1] = unpacked(int(packed[gone[0]]))
-            if disagreement({-2: first, **few}) is None:
-                continue
-            called = {self.members[column]: unpacked(int(packed[column])) for column in gone}
-            called |= {rank: signature_of(call) for rank, call in calls_at.items()}
-            found += self._mismatch(seq, called, max(call.launch_ns for call in calls_at.values()))
-        return found
-
-    def _mismatch(self, seq: int, called: dict[int, CallSignature], time_ns: int) -> list[StageOneEvent]:
-        if self._reported_mismatches.get(seq, 0) >= len(called) or disagreement(called) is None:
-            return []
-        self._reported_mismatches[seq] = len(called)
-        while len(self._reported_mismatches) > MAX_REPORTED_MISMATCHES:
-            del self._reported_mismatches[next(iter(self._reported_mismatches))]
-        mismatch = SignatureMismatch(
-            job=self.job,
-            attempt=self.attempt,
-            time_ns=time_ns,
-            communicator=self.communicator,
-            seq=seq,
-            called=tuple(sorted(called.items())),
-        )
-        return [mismatch]
 
     def _watermark(self) -> list[StageOneEvent]:
         if self._watermark_ns <= self._sent_watermark_ns:

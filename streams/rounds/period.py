@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from streams.rounds.call_codes import CallCodes
+from streams.rounds.agreement import LISTED, MAX_PERIOD, REPETITIONS, agreeing_lags, iteration_lag
+from streams.rounds.call_codes import CallCodes, CodeArray, Int64Array, mixed
 
-Int64Array = npt.NDArray[np.int64]
-CodeArray = npt.NDArray[np.uint16]
 State = Literal["learning", "periodic", "no period"]
 
-MAX_PERIOD = 50_000
 _MIN_CALLS = 64  # fewer calls repeat by chance, or inside one layer
 _MIN_CALLS_WITHOUT_BYTES = 1_024  # sizes that have not recurred yet may still do
 _MIN_CALLS_OF_KIND = 24
-_REPETITIONS = 3
-_FULL = _REPETITIONS * MAX_PERIOD
+_FULL = REPETITIONS * MAX_PERIOD
 _WINDOW = 165_000  # codes of two bytes; what is beyond _FULL makes room
 _CHUNK = 5_000
 _AHEAD = 1_024  # calls of the pattern that are laid out behind it, so that a batch is compared with one slice
-_PROJECTIONS = 4
-_EXAMINED = 256  # lags whose agreement is counted exactly, per search
-_LISTED = 16
 _RESYNC_CALLS = 64  # a pattern is found again when so many calls (or one period) follow it
 _IN_PLACE = 16
 _MISSING = 16  # so many calls may be lost, or be others, without the iteration they belong to being given up
-_CYCLE = 40  # so many iterations and some extra calls may be a cycle of evaluations
-_MIN_ITERATION = 24  # calls that no layer makes
-_MAX_OTHER_KINDS = 3  # calls of kinds of their own in an evaluation; the reduction of gradients makes more
 _BREAKS = 3  # a pattern broken so often is perhaps a layer, not the iteration
 _BOUNDARIES = 4096
 _EVERYTHING, _KIND_ONLY = 0xFFFF, 0xFF00
-
-
-def token(op: npt.ArrayLike, size_bytes: npt.ArrayLike, peer: npt.ArrayLike) -> Int64Array:
-    """One number for each (operation, bytes, peer), shape `(n,)`; equal calls have equal tokens.
-
-    With 0 bytes it names the kind of a call, which is what remains of it where the bytes vary.
-
-    Examples
-    --------
-    >>> a, b, c = token([1, 1, 2], [1024, 1024, 1024], [-1, -1, -1])
-    >>> bool(a == b), bool(a == c)
-    (True, False)
-    """
-    columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(column, np.int64)) for column in (op, size_bytes, peer)))
-    mixed: npt.NDArray[np.uint64] = np.zeros(columns[0].shape, np.uint64)
-    for column in columns:
-        mixed = _mix(mixed ^ column.astype(np.uint64))
-    return mixed.astype(np.int64)
 
 
 class PeriodTracker:
@@ -99,6 +71,7 @@ class PeriodTracker:
 
     Examples
     --------
+    >>> from streams.rounds.call_codes import token
     >>> tracker = PeriodTracker()
     >>> tracker.extend(np.tile(token([1, 2, 2, 3], [8, 8, 16, 8], -1), 30))
     >>> tracker.period, tracker.state, tracker.take_boundaries()[:3].tolist()
@@ -171,7 +144,7 @@ class PeriodTracker:
         """
         tokens = np.asarray(tokens, np.int64)
         if kinds is None:
-            codes = (_mix(tokens.view(np.uint64)) >> np.uint64(48)).astype(np.uint16)
+            codes = (mixed(tokens.view(np.uint64)) >> np.uint64(48)).astype(np.uint16)
         else:
             codes = self._call_codes.encode(tokens, np.asarray(kinds, np.int64))
         for start in range(0, len(codes), _CHUNK):
@@ -335,17 +308,17 @@ class PeriodTracker:
         kinds = codes >> np.uint16(8)
         mask = np.full(256, _EVERYTHING, np.uint16)
         for kind, count in enumerate(np.bincount(kinds, minlength=256).tolist()):
-            if count >= _MIN_CALLS_OF_KIND and not _lags(codes[kinds == kind], self._threshold):
+            if count >= _MIN_CALLS_OF_KIND and not agreeing_lags(codes[kinds == kind], self._threshold):
                 mask[kind] = _KIND_ONLY
         return mask if (mask == _KIND_ONLY).any() else None
 
     def _lock_best(self, codes: CodeArray, compared: CodeArray, *, is_provisional: bool) -> bool:
         """Take the best period of `compared` (codes with or without bytes), if there is any."""
-        candidates = _lags(compared, self._threshold)
+        candidates = agreeing_lags(compared, self._threshold)
         if not candidates:
             return False
-        self._candidates = tuple(lag for lag, _ in candidates[:_LISTED])
-        period = _best(candidates, compared, known=len(self._pattern), has_kinds=len(self._call_codes) > 0)
+        self._candidates = tuple(lag for lag, _ in candidates[:LISTED])
+        period = iteration_lag(candidates, compared, known=len(self._pattern), has_kinds=len(self._call_codes) > 0)
         self._breaks = 0
         if period == len(self._pattern) and is_provisional == self._is_provisional:
             return True
@@ -376,79 +349,6 @@ class PeriodTracker:
         equal = np.bincount(kinds[now == later], minlength=256)
         mask = np.where(equal < self._threshold * pairs, _KIND_ONLY, _EVERYTHING).astype(np.uint16)
         return mask if (mask == _KIND_ONLY).any() else None
-
-
-def _best(candidates: list[tuple[int, float]], codes: CodeArray, *, known: int, has_kinds: bool) -> int:
-    """The lag of the iteration: the smallest that agrees as well as any does, unless that is a cycle of iterations.
-
-    `candidates` are lags of `codes` and their agreement, smallest first. `known` is the period so far (0: none): long
-    evaluations may have pushed its agreement below that of a candidate.
-    """
-    outer = _best_agreeing(candidates, len(codes))
-    inner = [candidate for candidate in candidates if candidate[0] * _CYCLE <= outer]
-    if not inner and not 0 < known * _CYCLE <= outer:
-        return outer
-    period = _best_agreeing(inner, len(codes)) if inner else known
-    cycle, pattern = _clean(codes, outer), _clean(codes, period)
-    if cycle is None or pattern is None:
-        return outer
-    # What a cycle holds besides whole repetitions of the pattern.
-    in_cycle, in_pattern = (np.bincount(part, minlength=1 << 16) for part in (cycle, pattern))
-    used = in_pattern > 0
-    extra = in_cycle - in_pattern * int((in_cycle[used] // in_pattern[used]).min())
-    n_extra = int(extra.sum())
-    n_other_kinds = int(extra[~np.isin(np.arange(1 << 16) >> 8, np.unique(pattern >> 8))].sum()) if has_kinds else 0
-    if period >= _MIN_ITERATION:
-        return period if n_other_kinds <= _MAX_OTHER_KINDS else outer
-    return period if has_kinds and n_other_kinds == 0 and 2 * n_extra < period else outer
-
-
-def _best_agreeing(candidates: list[tuple[int, float]], n_calls: int) -> int:
-    best = max(agreement for _, agreement in candidates)
-    period, agreed = next((lag, a) for lag, a in candidates if a >= best - 0.1 * (1.0 - best))
-    # Where calls differ at random, a multiple of the period may agree a little better by chance.
-    chance = 3.0 * math.sqrt(agreed * (1.0 - agreed) / n_calls)
-    return next(lag for lag, a in candidates if period % lag == 0 and a >= agreed - chance)
-
-
-def _clean(codes: CodeArray, period: int) -> CodeArray | None:
-    """The last calls of one period that came a second time, one period later."""
-    differs = np.concatenate([[-1], np.flatnonzero(codes[:-period] != codes[period:]), [len(codes) - period]])
-    long_enough = np.flatnonzero(np.diff(differs) > period)
-    if not len(long_enough):
-        return None
-    start = int(differs[long_enough[-1] + 1]) - period
-    return codes[start : start + period]
-
-
-def _lags(codes: CodeArray, threshold: float) -> list[tuple[int, float]]:
-    """Lags with agreement of at least `threshold`, smallest first, each seen three times within `codes`."""
-    longest = min(len(codes) // _REPETITIONS, MAX_PERIOD)
-    estimate = _agreement_estimate(codes, longest)
-    # Unequal pairs count -1 at worst, so a lag that agrees at the threshold reads no less than this.
-    likely = np.flatnonzero(estimate >= 2.0 * threshold - 1.0 - 1e-6)
-    if len(likely) > _EXAMINED:
-        best = likely[np.argsort(-estimate[likely], kind="stable")[: _EXAMINED - _LISTED]]
-        likely = np.union1d(likely[:_LISTED], best)
-    found = []
-    for lag in (likely + 1).tolist():
-        agreement = float((codes[:-lag] == codes[lag:]).mean())
-        if agreement >= threshold:
-            found.append((lag, agreement))
-    return found
-
-
-def _agreement_estimate(codes: CodeArray, longest: int) -> npt.NDArray[np.float64]:
-    """Agreement at lags 1..longest, shape `(longest,)`, by FFT over random phases, normalised for the overlap."""
-    size = 1 << (len(codes) + longest).bit_length()
-    total = np.zeros(longest)
-    for projection in range(_PROJECTIONS):
-        seed = np.uint64((projection + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
-        phase = (_mix(codes.astype(np.uint64) ^ seed) >> np.uint64(11)).astype(np.float64) * (2.0 * np.pi / 2.0**53)
-        spectrum = np.fft.fft(np.exp(1j * phase), size)
-        total += np.fft.ifft(np.abs(spectrum) ** 2).real[1 : longest + 1]
-    estimate: npt.NDArray[np.float64] = total / (_PROJECTIONS * (len(codes) - np.arange(1, longest + 1)))
-    return estimate
 
 
 def _rejoin(new: CodeArray, expected: CodeArray, pattern: CodeArray, certain: int) -> tuple[int, int | None] | None:
@@ -483,12 +383,3 @@ def _resume(codes: CodeArray, pattern: CodeArray) -> int | None:
             return None
         starts = starts[codes[starts + k] == pattern[k]]
     return int(starts[0]) if len(starts) else None
-
-
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
-    x = values + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(31))
-    return mixed

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from pacehound.model.events import IterationSample
 from pacehound.model.rounds import Rounds
-from streams.rounds.period import PeriodTracker, State, token
+from streams.rounds.call_codes import token
+from streams.rounds.period import PeriodTracker, State
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from pacehound.model.events import Finding, HostSample, OpenCall, ProcessState, 
 from pacehound.settings import HangSettings
 from streams.hang.exits import SETTLE_NS, ExitWatch
 from streams.hang.hang_watch import HangWatch
-from streams.hang.root_cause import RootCause
+from streams.hang.observations import RootCause
 from tests.fakes.events import topology
 
 SECOND_NS = 1_000_000_000

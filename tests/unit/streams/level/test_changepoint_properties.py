@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.suites.step_times import POPULATIONS, Noise
+from simulator.suites.step_noise import Noise
+from simulator.suites.step_times import POPULATIONS
 from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
 
 ONSET, RELIEF = 700, 900

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacehound.model.step_log import StepLog
-from simulator.suites.step_times import POPULATIONS, Noise
+from simulator.suites.step_noise import Noise
+from simulator.suites.step_times import POPULATIONS
 from streams.level.earlier_runs import earlier_run
 from streams.level.step_series import rows_of
 from streams.level.step_watch import LASTING_STEPS, StepTime, StepWatch

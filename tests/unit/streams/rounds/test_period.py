@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.rounds.period import PeriodTracker, token
+from streams.rounds.call_codes import token
+from streams.rounds.period import PeriodTracker
 
 
 def iteration(seed, layers, calls_per_layer, before, after):
