@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streams.level.level_series import (
     KINDS,
-    LAYOUT,
     NONE,
-    SERIES,
     STATES,
     ChangeKind,
     State,
@@ -26,8 +22,6 @@ from streams.level.level_series import (
 )
 
 FloatArray = npt.NDArray[np.float64]
-
-SNAPSHOT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,19 +173,6 @@ class ChangepointDetector:
     def rebaseline(self) -> None:
         """Take the present level for healthy: the caller knows that the work itself has changed."""
         rebaseline(self._record[0])
-
-    def snapshot(self) -> dict[str, Any]:
-        """Its whole state: a version and the bytes of its record."""
-        return {"version": SNAPSHOT_VERSION, "layout": LAYOUT, "record": self._record.tobytes()}
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of a detector of this build; ValueError if of another."""
-        if snapshot.get("version") != SNAPSHOT_VERSION or snapshot.get("layout") != LAYOUT:
-            raise ValueError(
-                f"changepoint snapshot has version {snapshot.get('version')!r} and layout {snapshot.get('layout')!r}, "
-                f"this build reads {SNAPSHOT_VERSION} and {LAYOUT}: replay the series instead"
-            )
-        self._record = np.frombuffer(snapshot["record"], SERIES).copy()
 
 
 class ChangepointDetectors:

@@ -13,8 +13,7 @@ the slowest.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from pacehound.model.calls import OP_CODE, OPS
 from pacehound.model.rounds import ALGORITHMS, Rounds
 from pacehound.model.topology import ring_edges
+from streams.slow.thinned import Thinned
 
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
@@ -56,20 +56,15 @@ class SlowEdges:
     sentences: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _RateHistory:
-    """Rates of rounds of one kind: time, and rates of all members to send and to receive, shape `(2, n_ranks)`."""
-
-    recent: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
-    older: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=OLDER))
-    n_gone: int = 0
+_Rated = tuple[int, Float32Array]
+"""A round: its time, and the rates of all members to send and to receive, shape `(2, n_ranks)`."""
 
 
 class RateTracker:
     """Recent rates of each communicator, by operation, bytes and algorithm."""
 
     def __init__(self) -> None:
-        self._histories: dict[str, dict[tuple[int, int, int], _RateHistory]] = {}
+        self._histories: dict[str, dict[tuple[int, int, int], Thinned[_Rated]]] = {}
         self._members: dict[str, tuple[int, ...]] = {}
 
     def add(self, rounds: Rounds) -> None:
@@ -86,13 +81,8 @@ class RateTracker:
             n_taken[kind] = n_taken.get(kind, 0) + 1
             if n_taken[kind] > PER_BLOCK or (kind not in kinds and len(kinds) >= MAX_KINDS):
                 continue
-            history = kinds.setdefault(kind, _RateHistory())
-            if len(history.recent) == RECENT:
-                history.n_gone += 1
-                if history.n_gone % THINNED == 0:
-                    history.older.append(history.recent[0])
             rates = np.stack([rounds.send_rate[row], rounds.recv_rate[row]]).astype(np.float32)
-            history.recent.append((int(times_ns[row]), rates))
+            kinds.setdefault(kind, Thinned(RECENT, OLDER, every=THINNED)).append((int(times_ns[row]), rates))
 
     def slow_edges(self, communicator: str, since_ns: int) -> SlowEdges | None:
         """Edges of a communicator over which less has been sent since then; nothing where the rates tell nothing."""
@@ -100,9 +90,8 @@ class RateTracker:
         for (op, _, algorithm), history in sorted(
             self._histories.get(communicator, {}).items(), key=lambda item: (-item[0][1], item[0])
         ):
-            every = [*history.older, *history.recent]
-            slow = [rates for time_ns, rates in every if time_ns >= since_ns]
-            quiet = [rates for time_ns, rates in every if time_ns < since_ns]
+            slow = [rates for time_ns, rates in history if time_ns >= since_ns]
+            quiet = [rates for time_ns, rates in history if time_ns < since_ns]
             if len(slow) < MIN_ROUNDS:
                 continue
             is_sure = len(quiet) >= MIN_ROUNDS

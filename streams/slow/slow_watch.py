@@ -7,7 +7,6 @@ from what is kept here of every iteration.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +22,7 @@ from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.critical_path import Charges, RoundIndex, Stretch, TransferKey
+from streams.slow.thinned import Thinned
 
 HISTORY = 300
 """Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
@@ -55,9 +55,8 @@ class SlowWatch:
         self._attempt = attempt
         self._min_change = min_change
         self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change)
-        self._history: deque[IterationRecord] = deque(maxlen=HISTORY)
-        self._older: deque[IterationRecord] = deque(maxlen=BASELINE)
-        self._seen = 0
+        # A slow drift needs a baseline far back.
+        self._records: Thinned[IterationRecord] = Thinned(HISTORY, BASELINE, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
         self._episode: _Episode | None = None
         self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
@@ -67,7 +66,7 @@ class SlowWatch:
     @property
     def median_step_time_s(self) -> float:
         """Median of the iterations kept; 0 before the first."""
-        return float(np.median([r.step_time_s for r in self._history])) if self._history else 0.0
+        return float(np.median([r.step_time_s for r in self._records.recent])) if self._records.recent else 0.0
 
     @property
     def ongoing(self) -> dict[str, float]:
@@ -124,7 +123,7 @@ class SlowWatch:
         observed: Observations,
     ) -> list[Changepoint | GroupOutlier | Finding]:
         """One finished iteration."""
-        self._keep(record)
+        self._records.append(record)
         if self._episode is not None:
             self.excess_s += max(0.0, record.step_time_s - self._episode.before_s)
         findings = self._watch.update(
@@ -147,14 +146,6 @@ class SlowWatch:
             events += self._look_again(record, observed)
         return events
 
-    def _keep(self, record: IterationRecord) -> None:
-        """All of the last iterations, and every eighth of those before: a slow drift needs a baseline far back."""
-        if len(self._history) == HISTORY:
-            self._seen += 1
-            if self._seen % THINNED == 0:
-                self._older.append(self._history[0])
-        self._history.append(record)
-
     def _on_slow(
         self, finding: Finding, record: IterationRecord, observed: Observations, change: Change | None
     ) -> list[Finding]:
@@ -162,7 +153,7 @@ class SlowWatch:
         if episode is None:
             assert change is not None
             self.excess_s = sum(
-                max(0.0, r.step_time_s - change.before_s) for r in self._history if r.step >= change.step
+                max(0.0, r.step_time_s - change.before_s) for r in self._records.recent if r.step >= change.step
             )
             found = self.attribute(change.step, observed)
             if found.kind == "change":
@@ -226,7 +217,7 @@ class SlowWatch:
 
     def _with(self, finding: Finding, found: Attribution, observed: Observations, *, version: int) -> Finding:
         """The finding with this answer to whose delay it is; what is said of its level stays."""
-        world = self._history[-1].ranks.tolist()
+        world = self._records.recent[-1].ranks.tolist()
         levels = tuple(sentence for sentence in finding.evidence if sentence not in found.evidence)
         if self._episode is not None:
             levels = tuple(sentence for sentence in levels if sentence not in self._episode.found.evidence)
@@ -248,11 +239,13 @@ class SlowWatch:
     def _with_bursts(self, finding: Finding, observed: Observations) -> Finding:
         """Intermittent slowness: the iterations that stand out against all the others."""
         limit_s = BURST * self.median_step_time_s
-        slow = [r for r in self._history if r.step_time_s >= limit_s]
-        found = self._attribution(slow, [r for r in self._history if r.step_time_s < limit_s][-BASELINE:], observed)
+        slow = [r for r in self._records.recent if r.step_time_s >= limit_s]
+        found = self._attribution(
+            slow, [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE:], observed
+        )
         if not found.culprits:
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
-        world = self._history[-1].ranks.tolist()
+        world = self._records.recent[-1].ranks.tolist()
         return replace(
             finding,
             verdict=found.verdict,
@@ -265,8 +258,8 @@ class SlowWatch:
 
     def attribute(self, onset_step: int, observed: Observations) -> Attribution:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
-        slow = [r for r in self._history if r.step >= onset_step][-BASELINE:]
-        quiet = [r for r in (*self._older, *self._history) if r.step < onset_step][-BASELINE:]
+        slow = [r for r in self._records.recent if r.step >= onset_step][-BASELINE:]
+        quiet = [r for r in self._records if r.step < onset_step][-BASELINE:]
         return self._attribution(_without_spikes(slow), _without_spikes(quiet), observed)
 
     def _attribution(

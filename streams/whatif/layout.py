@@ -79,13 +79,13 @@ class Trace:
         """Shape as the starts, and in their precision: a start and an end that were one moment stay one."""
         return self.starts_s + self.durations_s
 
-    def only(self, is_kept: BoolArray, *defects: Defect) -> Trace:
-        """Some steps, shape `(n_steps,)`, and what was wrong with the others."""
+    def only(self, kept: BoolArray | slice, *defects: Defect) -> Trace:
+        """Some steps, and what was wrong with the others; the mask has shape `(n_steps,)`."""
         return replace(
             self,
-            steps=self.steps[is_kept],
-            starts_s=self.starts_s[:, is_kept],
-            durations_s=self.durations_s[:, is_kept],
+            steps=self.steps[kept],
+            starts_s=self.starts_s[:, kept],
+            durations_s=self.durations_s[:, kept],
             defects=(*self.defects, *defects),
         )
 

@@ -42,12 +42,7 @@ class Case:
         if every > 1:
             at = slice(None, None, every)
             job = replace(job, own_s=np.ascontiguousarray(job.own_s[:, at]))
-            trace = replace(
-                trace,
-                steps=trace.steps[at],
-                starts_s=trace.starts_s[:, at],
-                durations_s=trace.durations_s[:, at],
-            )
+            trace = trace.only(at)
         everything = np.ones(len(job.ops), dtype=bool)
         return cls(
             found=found,

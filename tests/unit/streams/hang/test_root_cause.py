@@ -93,6 +93,20 @@ def all_but_one_in(stage: Stage, missing: int, seq: int = 7) -> None:
             stage.at("world", rank, call(seq), completed=seq - 1)
 
 
+def all_in(stage: Stage, *by_rank: dict[str, object]) -> None:
+    """Everybody stands in call 7 of the world; `by_rank` holds what else is known of each rank's call."""
+    for rank, fields in enumerate(by_rank or [{}] * 4):
+        stage.at("world", rank, call(7, **fields), completed=6)
+
+
+def counts(sent: int, received: int, algorithm: str = "ring") -> dict[str, object]:
+    return {"send_count": sent, "recv_count": received, "algorithm": algorithm}
+
+
+RING_COUNTS = [(8, 9), (5, 8), (6, 5), (7, 6)]
+"""1 -> 2 is dead: 1 has sent least, 2 has received least, and each rank further on could still pass something on."""
+
+
 def process(stage: Stage, rank: int, state: str, **more) -> None:
     stage.host_reports.on_sample(
         HostSample(
@@ -222,8 +236,7 @@ def test_the_root_of_a_broadcast_that_has_left_accuses_nobody():
 
 def test_all_have_entered_and_nobody_is_named():
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7), completed=6)
+    all_in(stage)
     found = stage.cause()
     assert (found.verdict, found.cause, found.culprits, found.candidates) == ("unknown", "H3", (), (0, 1, 2, 3))
 
@@ -231,8 +244,7 @@ def test_all_have_entered_and_nobody_is_named():
 @pytest.mark.parametrize(("begun", "named"), [((True, False, True, True), (1,)), ((True,) * 4, ()), ((None,) * 4, ())])
 def test_a_device_that_has_not_begun_what_the_others_have_is_suspected(begun, named):
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7, has_started=begun[rank]), completed=6)
+    all_in(stage, *({"has_started": has_begun} for has_begun in begun))
     found = stage.cause()
     assert (found.culprits, found.verdict) == (named, "suspected" if named else "unknown")
 
@@ -247,9 +259,7 @@ def test_two_ranks_in_a_call_that_does_not_move_have_one_link_between_them():
 
 def test_the_counts_of_a_ring_point_to_the_edge_that_does_not_move():
     stage = Stage()
-    # 1 -> 2 is dead: 1 has sent least, 2 has received least, and each rank further on could still pass something on.
-    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
-        stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="ring"), completed=6)
+    all_in(stage, *(counts(*pair) for pair in RING_COUNTS))
     found = stage.cause()
     assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 2),))
 
@@ -273,9 +283,7 @@ def channels(*left, total=12):
 
 def stuck_inside(*by_rank, **fields):
     stage = Stage()
-    for rank, told in enumerate(by_rank):
-        fields_of_rank = {"algorithm": "ring", **fields, "channels": told}
-        stage.at("world", rank, call(7, **fields_of_rank), completed=6)
+    all_in(stage, *({"algorithm": "ring", **fields, "channels": channels} for channels in by_rank))
     return stage.cause()
 
 
@@ -329,40 +337,28 @@ def test_channels_that_single_out_no_edge_name_none(left):
 
 def test_counts_of_an_algorithm_whose_edges_are_not_known_point_nowhere():
     stage = Stage()
-    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
-        stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="nvls_tree"), completed=6)
+    all_in(stage, *(counts(*pair, "nvls_tree") for pair in RING_COUNTS))
     assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
 
 
 def test_counts_that_agree_point_nowhere():
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7, send_count=5, recv_count=5, algorithm="ring"), completed=6)
+    all_in(stage, *[counts(5, 5)] * 4)
     assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
 
 
 def test_a_tree_is_compared_within_a_layer():
     stage = Stage(world_size=7, groups={"world": tuple(range(7))})
     # The root moves least of all by its place; rank 5 less than the other leaves, and its parent starves with it.
-    for rank, moved in enumerate([0, 6, 4, 3, 3, 1, 3]):
-        stage.at("world", rank, call(7, send_count=moved, recv_count=moved, algorithm="tree"), completed=6)
+    all_in(stage, *(counts(moved, moved, "tree") for moved in [0, 6, 4, 3, 3, 1, 3]))
     assert stage.cause().links == ((5, 2),)
 
 
 def test_a_pair_that_is_stuck_on_both_sides_is_a_link():
     stage = Stage()
-    stage.at(
-        "world",
-        1,
-        call(4, "send", peer=3, direction="send"),
-        pairs=(PairProgress(peer=3, direction="send", last_launched=4),),
-    )
-    stage.at(
-        "world",
-        3,
-        call(4, "recv", peer=1, direction="recv"),
-        pairs=(PairProgress(peer=1, direction="recv", last_launched=4),),
-    )
+    for rank, peer, direction in ((1, 3, "send"), (3, 1, "recv")):
+        pairs = (PairProgress(peer=peer, direction=direction, last_launched=4),)
+        stage.at("world", rank, call(4, direction, peer=peer, direction=direction), pairs=pairs)
     found = stage.cause()
     assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 3),))
 
@@ -472,8 +468,7 @@ def test_who_has_left_a_round_with_another_call_is_seen_in_its_rows():
 
 def test_hardware_that_has_failed_names_its_rank():
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7), completed=6)
+    all_in(stage)
     stage.host_reports.on_vitals(
         HostVitals(job="j", attempt=0, time_ns=0, host="h3", gpus=(GpuReading(uuid="G", index=0, ranks=(3,), xid=79),))
     )
@@ -487,8 +482,7 @@ def test_memory_errors_of_before_accuse_nobody_and_new_ones_do():
         return HostVitals(job="j", attempt=0, time_ns=count, host="h3", gpus=(gpu,))
 
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7), completed=6)
+    all_in(stage)
     stage.host_reports.on_vitals(errors(5))
     assert stage.cause().verdict == "unknown"
     stage.host_reports.on_vitals(errors(6))
