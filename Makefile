@@ -10,7 +10,7 @@ SOURCES := setup.py pacehound collector streams storage alerts actuators simulat
 # A whole Kafka broker, for the tests: the version stands in tests/kafka/pom.xml.
 COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 
-.PHONY: demo test check prove bench kafka native format clean
+.PHONY: demo test check prove package bench kafka native format clean
 
 demo: $(VENV)/.embedded
 	$(BIN)/pacehound demo
@@ -32,6 +32,12 @@ check: $(VENV)/.dev
 prove: $(VENV)/.dev
 	$(BIN)/python -m pytest -m prove -o addopts="-ra --strict-markers -s" --timeout 7200
 
+# Wheel and sdist into dist/; each is installed into a clean environment and run there. PYTHONS="python3.11 …" for others.
+package: $(VENV)/.dev
+	rm -rf dist
+	PACKAGE_DIR=$(CURDIR)/dist $(BIN)/python -m pytest -m prove -o addopts="-ra --strict-markers" --timeout 1200 \
+		tests/integration/test_package.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
 
@@ -51,7 +57,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
 
 clean:
-	rm -rf $(VENV) .kafka build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .kafka build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)

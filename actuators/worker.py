@@ -1,8 +1,8 @@
-"""Actuators on Kafka: incidents in, decisions out, each once.
+"""Incidents in, decisions out, each once; the same on Kafka and on the memory bus of a head.
 
-What was decided is the topic `decisions`, with the partitions and the key of `incidents`: whoever is given a partition
-of the one reads the same partition of the other first. Decisions are durable before the offset is committed, so a
-process that dies in between finds on its return that it has decided already.
+What was decided is known from the topic `decisions`, with the partitions and the key of `incidents`: whoever is given a
+partition of the one reads the same partition of the other first; a head reads it from its store. Decisions are durable
+before the offset is committed, so a process that dies in between finds on its return that it has decided already.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from actuators.decide import decide
 from pacehound.bus import Message, Place
 from pacehound.model.events import Decision, Incident
 from pacehound.model.routing import Event
+from pacehound.runtime.event_loop import EventWorker
 
 Decided = Callable[[int], Iterable[Decision]]
-"""What was decided about the incidents of a partition so far."""
+"""What was decided about the incidents of a partition so far; a partition may be told of more than its own."""
 
 
-class ActuatorWorker:
-    """Each partition has the memory of whoever had it before.
+class ActuatorWorker(EventWorker):
+    """Says of each incident what would be done, once per action and whom it is aimed at.
 
-    Unlike `Actuators`, which forgets an incident that is closed: in a log its open versions may come again after that.
+    A decision's id names just that, so one that is said again after a restart is the same decision. What was decided
+    while nobody was named is decided anew when somebody is. An incident that is closed is not forgotten: in a log its
+    open versions may come again after that.
     """
 
     kinds: tuple[type, ...] = (Incident,)

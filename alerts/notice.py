@@ -50,6 +50,10 @@ class Sink(Protocol):
         """Try once, within a bounded time; never raises."""
         ...
 
+    def close(self) -> None:
+        """Give up connections."""
+        ...
+
 
 def summary(incident: Incident) -> str:
     """One line for a person.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,6 +54,16 @@ def rule(incident: Incident, sent: Collection[tuple[str, str]], *, is_history: b
     if is_history and incident.state != "open" and not any(told == incident.id for told, _ in sent):
         return Ruling(tells=False, reason="over before anybody was told")
     return Ruling(tells=True, reason="new state")
+
+
+def untold(incidents: Iterable[Incident], sent: Collection[tuple[str, str]]) -> list[Incident]:
+    """Of the latest versions from before these alerts began, those that somebody is still to be told of, oldest first.
+
+    Somebody who sets up alerts on a pipeline that has been running must not get the pages of the last month: what is
+    over is not told.
+    """
+    known = sorted(incidents, key=lambda incident: (incident.time_ns, incident.id))
+    return [incident for incident in known if rule(incident, sent, is_history=True).tells]
 
 
 def _wakes(finding: Finding) -> bool:

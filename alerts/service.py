@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from alerts.notice import Sink
+from alerts.rules import untold
 from alerts.sinks.alertmanager import Alertmanager
 from alerts.sinks.several import Several
 from alerts.sinks.webhook import Webhook
@@ -38,12 +40,11 @@ def run(settings: Settings) -> None:
         What was told cannot be noted, ever.
 
     """
-    sinks = sinks_of(settings.alerts)
-    sink = sinks[0] if len(sinks) == 1 else Several(sinks)
+    sink = sink_of(settings.alerts)
 
     def make(process: Process) -> AlertWorker:
         worker = AlertWorker(
-            sink, lambda partition: notifications(settings.kafka, partition), process.clock, process.telemetry
+            sink, lambda partition: told_on(settings.kafka, partition), process.clock, process.telemetry
         )
         catch_up(worker, settings.kafka, process)
         return worker
@@ -51,11 +52,16 @@ def run(settings: Settings) -> None:
     try:
         run_worker(GROUP, settings, [INCIDENTS], make)
     finally:
-        for one in sinks:
-            one.close()
+        sink.close()
 
 
-def sinks_of(settings: AlertSettings) -> list[Webhook | Alertmanager]:
+def sink_of(settings: AlertSettings) -> Sink:
+    """Who is to be told, as one receiver; errors as in `sinks_of`."""
+    sinks = sinks_of(settings)
+    return sinks[0] if len(sinks) == 1 else Several(sinks)
+
+
+def sinks_of(settings: AlertSettings) -> list[Sink]:
     """Who is to be told.
 
     Raises
@@ -64,7 +70,7 @@ def sinks_of(settings: AlertSettings) -> list[Webhook | Alertmanager]:
         Nobody, or somebody at no URL.
 
     """
-    sinks: list[Webhook | Alertmanager] = []
+    sinks: list[Sink] = []
     if settings.webhook_url:
         sinks.append(Webhook(settings.webhook_url))
     if settings.alertmanager_url:
@@ -74,13 +80,13 @@ def sinks_of(settings: AlertSettings) -> list[Webhook | Alertmanager]:
     return sinks
 
 
-def notifications(settings: KafkaSettings, partition: int) -> Iterator[Notification]:
-    """What was told of the incidents of a partition."""
+def told_on(settings: KafkaSettings, partition: int) -> Iterator[tuple[str, str]]:
+    """(incident, state) of what was told of the incidents of a partition."""
     for message in read_to_end(settings, NOTIFICATIONS, [partition]):
         try:
             for event in codec.decode(message.value):
                 if isinstance(event, Notification):
-                    yield event
+                    yield event.incident, event.state
         except RejectedMessage as error:
             logger.warning("a notification cannot be read", extra={"offset": message.offset, "error": str(error)})
 
@@ -104,11 +110,13 @@ def catch_up(worker: AlertWorker, settings: KafkaSettings, process: Process) -> 
     for message in read_to_end(settings, INCIDENTS):
         if message.offset < ends[message.partition]:
             latest |= {incident.id: (incident, message) for incident in _incidents(message.value)}
+    sent = {told for partition in ends for told in told_on(settings, partition)}
     producer = KafkaProducer(settings, GROUP)
     try:
-        for incident, message in sorted(latest.values(), key=lambda one: (one[0].time_ns, one[0].id)):
+        for incident in untold([incident for incident, _ in latest.values()], sent):
+            message = latest[incident.id][1]
             try:
-                results = worker.on_past(incident, message)
+                results = worker.on_event(incident, message)
             except RejectedMessage as error:
                 results = [letter_of(message, error, process.clock.now_ns())]
             for event in results:

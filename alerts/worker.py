@@ -1,9 +1,9 @@
-"""Alerts on Kafka: tells a receiver of each state of each incident, and remembers it in the log.
+"""Tells a receiver of each state of each incident, and remembers it in the log; the same on Kafka and in a head.
 
 Who was told of what is the topic `notifications`, with the partitions and the key of `incidents`: whoever is given a
-partition of the one reads the same partition of the other first, and so knows what the member before has told. A notice
-is sent, then noted, then the offset is committed. A process that dies between the first two tells again when it comes
-back, with the same idempotency key; nothing else is told twice, and nothing is left out.
+partition of the one reads the same partition of the other first, and so knows what the member before has told; a head
+asks its store. A notice is sent, then noted, then the offset is committed. A process that dies between the first two
+tells again when it comes back, with the same idempotency key; nothing else is told twice, and nothing is left out.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage, Unavailable
 from pacehound.model.events import Incident, Notification
 from pacehound.model.routing import Event
+from pacehound.runtime.event_loop import EventWorker
 from pacehound.runtime.metric_names import NOTICES
 from pacehound.runtime.telemetry import Telemetry
 
@@ -25,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 GIVE_UP_AFTER_S = 3600.0
 
-Told = Callable[[int], Iterable[Notification]]
-"""What was told of the incidents of a partition so far."""
+Told = Callable[[int], Iterable[tuple[str, str]]]
+"""(incident, state) of what was told of the incidents of a partition so far; it may name others, too."""
 
 
 class NoticeRefused(RejectedMessage):
@@ -37,7 +38,7 @@ class NoticeGivenUp(RejectedMessage):
     """The receiver has been away for too long; the notice can be replayed."""
 
 
-class AlertWorker:
+class AlertWorker(EventWorker):
     """Incidents in, notices out.
 
     Parameters
@@ -73,24 +74,13 @@ class AlertWorker:
             The receiver refuses it, or has been away for an hour.
 
         """
-        return self._tell(event, message, is_history=False)
-
-    def on_past(self, incident: Incident, message: Message) -> list[Event]:
-        """As `on_event`, of the last version of an incident from before alerts have ever run.
-
-        Somebody who sets up alerts on a pipeline that has been running must not get the pages of the last month: what
-        is over is not told.
-        """
-        return self._tell(incident, message, is_history=True)
-
-    def _tell(self, event: Event, message: Message, *, is_history: bool) -> list[Event]:
         assert isinstance(event, Incident)
         known = self._known_in(message.partition)
         state = (event.id, event.state)
         refused = self._refused.get(message.partition, {}).get(state)
         if refused is not None and refused != event.version:
             return []  # once is enough; the same version comes again only when somebody replays it
-        if not rule(event, known, is_history=is_history).tells:
+        if not rule(event, known).tells:
             return []
         notice = Notice(incident=event)
         delivery = self._sink.deliver(notice)
@@ -127,6 +117,6 @@ class AlertWorker:
     def _known_in(self, partition: int) -> set[tuple[str, str]]:
         known = self._known.get(partition)
         if known is None:
-            known = {(told.incident, told.state) for told in self._told(partition)}
+            known = set(self._told(partition))
             self._known[partition] = known
         return known

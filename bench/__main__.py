@@ -12,7 +12,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-BENCHMARKS = ("wire", "pipeline", "hooks", "native", "period", "detector", "locate", "volume", "store", "whatif")
+BENCHMARKS = (
+    "wire",
+    "pipeline",
+    "head",
+    "hooks",
+    "native",
+    "period",
+    "detector",
+    "locate",
+    "volume",
+    "store",
+    "whatif",
+)
 LONG = ("detection", "root_cause", "stages", "engine")
 """Minutes: run only when they are named."""
 

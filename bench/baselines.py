@@ -58,7 +58,27 @@ class _Reports:
         return relieved
 
 
-class SlidingWindow:
+class _Baseline:
+    """What both have in common."""
+
+    def __init__(self, job: str, source: str) -> None:
+        self._reports = _Reports(job, source)
+
+    @property
+    def planned(self) -> tuple[Finding, ...]:
+        """Nothing: it does not learn what is planned."""
+        return ()
+
+    def update(self, row: StepTime) -> list[Finding]:
+        """Take the next row; what is no time is passed over."""
+        is_time = math.isfinite(row.step_time_s) and row.step_time_s > 0.0
+        return self._follow(row) if is_time else []
+
+    def _follow(self, row: StepTime) -> list[Finding]:
+        raise NotImplementedError
+
+
+class SlidingWindow(_Baseline):
     """A level that leaves the current median by more than 10 % is a fail-slow.
 
     The level is the median of the newest `window` steps (a mean would take every pause for a level), the current
@@ -79,26 +99,17 @@ class SlidingWindow:
     def __init__(
         self, *, job: str, source: str = "", window: int = 10, history: int = 500, min_change: float = 0.10
     ) -> None:
-        self._reports = _Reports(job, source)
+        super().__init__(job, source)
         self._window: deque[StepTime] = deque(maxlen=window)
         self._history: deque[float] = deque()
         self._history_length = history
         self._sorted: list[float] = []
         self._min_change = min_change
 
-    @property
-    def planned(self) -> tuple[Finding, ...]:
-        """Nothing: it does not learn what is planned."""
-        return ()
-
-    def update(self, row: StepTime) -> list[Finding]:
-        """Take the next row."""
-        x = row.step_time_s
-        if not (math.isfinite(x) and x > 0.0):
-            return []
+    def _follow(self, row: StepTime) -> list[Finding]:
         self._window.append(row)
-        self._history.append(x)
-        insort(self._sorted, x)
+        self._history.append(row.step_time_s)
+        insort(self._sorted, row.step_time_s)
         if len(self._history) > self._history_length:
             del self._sorted[bisect_left(self._sorted, self._history.popleft())]
         if len(self._sorted) < _LEARN_STEPS:
@@ -117,7 +128,7 @@ class SlidingWindow:
         return self._reports.over(_instant(first))
 
 
-class PlainBocd:
+class PlainBocd(_Baseline):
     """Bayesian online changepoint detection that believes every changepoint.
 
     A changepoint is reported when the mass on runs of up to five steps exceeds 0.9 and the likeliest run began after
@@ -133,23 +144,14 @@ class PlainBocd:
     """
 
     def __init__(self, *, job: str, source: str = "") -> None:
-        self._reports = _Reports(job, source)
+        super().__init__(job, source)
         self._posterior: RunLengthPosterior | None = None
         self._recent: deque[tuple[StepTime, float]] = deque(maxlen=64)
         self._since_report = 0  # rows
         self._since_onset = _LEARN_STEPS  # rows, from that of the last changepoint on
 
-    @property
-    def planned(self) -> tuple[Finding, ...]:
-        """Nothing: it does not learn what is planned."""
-        return ()
-
-    def update(self, row: StepTime) -> list[Finding]:
-        """Take the next row."""
-        x = row.step_time_s
-        if not (math.isfinite(x) and x > 0.0):
-            return []
-        log_time = math.log(x)
+    def _follow(self, row: StepTime) -> list[Finding]:
+        log_time = math.log(row.step_time_s)
         self._recent.append((row, log_time))
         if self._posterior is None:
             if len(self._recent) == _LEARN_STEPS:

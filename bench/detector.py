@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.dense_bocd import DenseBocd
 from simulator.suites.step_noise import Noise
 from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
 from streams.level.level_series import SERIES
@@ -36,8 +35,6 @@ DATA = {
 ROWS = {1: 6_400, 1_000: 64, 10_000: 64}
 """Rows in one timing, by the number of series."""
 
-DENSE_SERIES = 10_000
-DENSE_ROWS = 10
 WARM_ROWS = 640  # the reference and its noise are full by then
 WARM_SERIES = 100  # of which the states of more series are copies; what is timed differs for each
 REPEATS = 3
@@ -82,15 +79,6 @@ def run() -> list[dict[str, Any]]:
                 "with small changes, ChangepointDetector",
                 _step_times_s(noise, 1, ROWS[1] * REPEATS),
                 partial(_call_one, one),
-            )
-        )
-        dense = DenseBocd(DENSE_SERIES, level=np.log(STEP_TIME_S), level_spread=0.4, noise=noise.sd)
-        rows.append(
-            _row(
-                f"{DENSE_SERIES:,} series, {data}",
-                "dense BOCD in NumPy, posterior only",
-                np.log(_step_times_s(noise, DENSE_SERIES, DENSE_ROWS * REPEATS)),
-                partial(_call_dense, dense),
             )
         )
     return rows
@@ -138,11 +126,6 @@ def _call(detectors: ChangepointDetectors, step_times_s: FloatArray) -> None:
 def _call_one(detector: ChangepointDetector, step_times_s: FloatArray) -> None:
     for row, step_time_s in enumerate(step_times_s[:, 0].tolist()):
         detector.update(row, row, step_time_s)
-
-
-def _call_dense(dense: DenseBocd, values: FloatArray) -> None:
-    for value in values:
-        dense.update(value)
 
 
 def _row(case: str, figure: str, values: FloatArray, work: Callable[[FloatArray], None]) -> dict[str, Any]:

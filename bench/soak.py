@@ -26,7 +26,7 @@ def soak(folder: Path, *, faults: int, seed: int, outage_s: float, rebalances: b
     run = FaultRun(folder, seed, say=lambda line: print(line, flush=True))
     try:
         run.start()
-        for _ in run.strikes(faults):
+        for _ in run.inject_faults(faults):
             pass
         if outage_s:
             run.broker_away(outage_s)

@@ -57,7 +57,7 @@ def run() -> list[dict[str, Any]]:
 async def _worked(messages: list[Message]) -> tuple[float, float]:
     """Processor time of both stages, in seconds."""
     log = _Log()
-    worker = _KeptWorker(Settings(), _AllPartitions(), log, Telemetry(), SystemClock())  # type: ignore[arg-type]
+    worker = _WorkerFromTheStart(Settings(), _AllPartitions(), log, Telemetry(), SystemClock())  # type: ignore[arg-type]
     stages_s = []
     for taken in (messages, log.rounds):
         before_s = time.process_time()
@@ -120,7 +120,7 @@ class _AllPartitions:
         return 1
 
 
-class _KeptWorker(Worker):
+class _WorkerFromTheStart(Worker):
     """Finds no snapshots, and every partition from its first message on."""
 
     def _read(self, places: list[Place]) -> Any:

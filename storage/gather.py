@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +11,14 @@ import pyarrow as pa
 
 from pacehound.bus import Message
 from pacehound.clock import Clock
-from pacehound.errors import RejectedMessage
-from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import DeadLetter
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
 from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.records import worked
 from storage import schemas
 from storage.rows import Row, arrow_rows, calls_table, operations_table, rows_of
-
-logger = logging.getLogger(__name__)
 
 # A larger insert is hardly faster and takes memory from the pipeline: 0.3 GB more at 300,000 calls.
 MAX_INSERT_CALLS = 100_000
@@ -87,7 +83,7 @@ def gather(messages: Sequence[Message], clock: Clock) -> Gathered:
         Stamps dead letters.
 
     """
-    found = _Rows()
+    found = Rows()
     letters: list[DeadLetter] = []
     for message in messages:
         letters += _take(message, found, clock)
@@ -96,26 +92,14 @@ def gather(messages: Sequence[Message], clock: Clock) -> Gathered:
     )
 
 
-def _take(message: Message, found: _Rows, clock: Clock) -> list[DeadLetter]:
+def _take(message: Message, found: Rows, clock: Clock) -> Iterator[DeadLetter]:
     """Add the events of a message; one bad record does not take the good ones with it."""
-    try:
-        records = codec.records_of(message.value)
-    except RejectedMessage as error:
-        return [letter_of(message, error, clock.now_ns())]
-    letters = []
-    for resource, record in records:
-        try:
-            found.add(codec.decode_record(resource, record))
-        except Exception as error:
-            if not isinstance(error, RejectedMessage):
-                # A fault of ours: it must neither stop the partition nor disappear.
-                logger.exception("%s/%d@%d could not be stored", message.topic, message.partition, message.offset)
-            payload = message.value if len(records) == 1 else codec.single(resource, record)
-            letters.append(letter_of(message, error, clock.now_ns(), payload))
-    return letters
+    for outcome in worked(message, found.add):
+        if outcome.error is not None:
+            yield letter_of(message, outcome.error, clock.now_ns(), outcome.payload())
 
 
-class _Rows:
+class Rows:
     """Events' rows, by table."""
 
     def __init__(self) -> None:

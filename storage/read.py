@@ -50,6 +50,12 @@ def decisions(store: Store, incident_id: str | None = None) -> list[Decision]:
     return _events(ask(store, "decisions", incident=incident_id or ""), Decision)
 
 
+def told(store: Store) -> set[tuple[str, str]]:
+    """(incident, state) of everything that somebody has been told of."""
+    table = store.query("SELECT incident, state FROM notifications")
+    return set(zip(table.column("incident").to_pylist(), table.column("state").to_pylist(), strict=True))
+
+
 def last_attempt(store: Store, job: str) -> int | None:
     """The highest attempt of `job` that has anything stored; `None` when the job is not known."""
     sql = """

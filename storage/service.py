@@ -258,7 +258,7 @@ class WriterService:
         # The engine takes most of a writer's time, and not in Python: meanwhile the next round is read.
         spans = {place: block.span for place, block in blocks.items()}
         self._ahead.begin(_round(self._shelf.behind(spans, now_s, flush_s)))
-        writer = Writer(store, self._clock)
+        writer = Writer(store)
         for place, block in blocks.items():
             self._write(writer, block, gathered.pop(place))
         return has_found

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pacehound.bus import Message
-from pacehound.clock import Clock, SystemClock
 from storage.blocks import Span
 from storage.client import Store
-from storage.gather import Gathered, gather
+from storage.gather import Gathered
 from storage.missing_rows import missing_rows
 
 
 class Writer:
-    """Writes messages; when `write` or `write_block` returns, they are on disk and may be committed.
+    """Writes blocks of messages; when `write_block` returns, they are on disk and may be committed.
 
-    Messages may be repeated, in other portions too: every row has an identity (the ORDER BY of its table), and the
-    views show each once. What is written as blocks is in the tables once, before any merge. When it raises, nothing is
-    lost: the same messages are written again.
+    A block is in the tables once, before any merge. When it raises, nothing is lost: the same block is written again.
 
     Parameters
     ----------
     store
         Where to.
-    clock
-        Stamps dead letters.
 
     """
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock or SystemClock()
-
-    def write(self, messages: Sequence[Message]) -> Gathered:
-        """Write `messages`, whatever their offsets; returns what they held.
-
-        Raises
-        ------
-        Unavailable
-            The store did not take them; write the same messages again later.
-
-        """
-        gathered = gather(messages, self._clock)
-        for insert in gathered.inserts:
-            self._store.insert(insert.table, insert.rows)
-        return gathered
 
     def write_block(self, span: Span, gathered: Gathered, log: str, *, is_repeat: bool) -> None:
         """Write what was gathered from the messages of a block, exactly once.

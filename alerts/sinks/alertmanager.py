@@ -63,6 +63,7 @@ class Alertmanager:
 def alert_of(notice: Notice) -> dict[str, Any]:
     """The alert of an incident.
 
+    >>> from pacehound.model.events import Incident
     >>> incident = Incident(id="i", version=0, job="j", attempt=0, time_ns=0, state="open", opened_ns=0)
     >>> alert_of(Notice(incident=incident))["labels"]
     {'alertname': 'PacehoundIncident', 'job': 'j', 'incident': 'i'}

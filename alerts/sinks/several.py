@@ -37,3 +37,8 @@ class Several:
         del self._reached[notice.idempotency_key]
         refused = [one for one in answers.values() if one.outcome == "refused"]
         return refused[0] if refused else Delivery(outcome="delivered")
+
+    def close(self) -> None:
+        """Give up all their connections."""
+        for sink in self._sinks:
+            sink.close()

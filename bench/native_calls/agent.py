@@ -6,40 +6,45 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from collector.agent.daemon import Agent
-from collector.agent.delivery import Outcome
+from collector.agent.delivery import Delivery, Outcome
+from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import RunFolder
+from pacehound.bus.otlp import Receipt
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.settings import Settings
 
 
 class Nobody:
-    """Takes everything at once."""
+    """Takes everything at once: the receiver, and where the agent sends to it."""
 
     def __init__(self) -> None:
         self.taken: list[bytes] = []
-        self._outcome: Outcome | None = None
+        self._results: list[Outcome] = []
+
+    def send(self, messages: Sequence[bytes]) -> Receipt:
+        """Keep them, to be counted."""
+        self.taken += messages
+        return Receipt()
 
     def is_idle(self) -> bool:
         """Always, once the last outcome was heard."""
-        return self._outcome is None
+        return not self._results
 
-    def carry(self, last: int, messages: Sequence[bytes]) -> None:
-        """Keep them, to be counted."""
-        self.taken += messages
-        self._outcome = Outcome(last=last, messages=len(messages), result="taken")
+    def run(self, task: Callable[[], Outcome]) -> None:
+        """At once."""
+        self._results.append(task())
 
-    def outcome(self) -> Outcome | None:
-        """As a courier says it."""
-        outcome, self._outcome = self._outcome, None
-        return outcome
+    def results(self) -> list[Outcome]:
+        """As a task runner says it."""
+        found, self._results = self._results, []
+        return found
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 0.0) -> None:
         """Nothing is held."""
 
 
@@ -48,7 +53,8 @@ def main() -> None:
     folder, seconds = RunFolder(Path(sys.argv[1])), float(sys.argv[2])
     settings = Settings()
     nobody = Nobody()
-    agent = Agent(folder, Outbox(folder.outbox, settings.agent.max_backlog_bytes), nobody, settings)
+    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
+    agent = Agent(folder, outbox, Delivery(outbox, nobody, nobody), settings)
     _steps(agent, 1.0, settings.agent.poll_s)  # imports and first batches
     nobody.taken.clear()
     before, begun_s = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()

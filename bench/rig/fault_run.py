@@ -60,7 +60,7 @@ class Outcome:
 
 
 @dataclass
-class _Most:
+class _PeakMemory:
     """The largest resident set of each kind of process so far."""
 
     mib: dict[str, float] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class _Most:
 
 
 class FaultRun:
-    """The processes, the load, and the hand that strikes.
+    """The processes, the load, and what kills and stops them.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class FaultRun:
         self.folder = folder
         self._rng = random.Random(seed)
         self._say = say
-        self._most = _Most()
+        self._peak = _PeakMemory()
         self.faults: list[str] = []
         self.broker = Broker(folder / "kafka")
         self.broker.start()
@@ -127,14 +127,14 @@ class FaultRun:
 
     # Faults
 
-    def strikes(self, n: int, between_s: tuple[float, float] = (2.0, 6.0)) -> Iterator[str]:
+    def inject_faults(self, n: int, between_s: tuple[float, float] = (2.0, 6.0)) -> Iterator[str]:
         """So many faults, the victims in turn, every third a stop; each time what was done."""
         for number in range(n):
             self.pass_time(self._rng.uniform(*between_s))
-            self.strike(VICTIMS[number % len(VICTIMS)], stops=number % 3 == 2)
+            self.inject(VICTIMS[number % len(VICTIMS)], stops=number % 3 == 2)
             yield self.faults[-1]
 
-    def strike(self, victim: str, *, stops: bool) -> None:
+    def inject(self, victim: str, *, stops: bool) -> None:
         """Kill it with -9, or stop it for twelve seconds and let it go on."""
         pid, process = self._victim(victim)
         if stops:
@@ -205,11 +205,11 @@ class FaultRun:
 
     def _watch(self) -> None:
         for worker in self.engine.workers:
-            self._most.look("worker", worker.pid)
+            self._peak.look("worker", worker.pid)
         if self._writer is not None:
-            self._most.look("writer", self._writer.pid)
+            self._peak.look("writer", self._writer.pid)
         for pid in realjob.agents(self._run()):
-            self._most.look("agent", pid)
+            self._peak.look("agent", pid)
 
     def _supervise(self) -> None:
         """Start again whoever has ended; `pacehound run` does so for its agent."""
@@ -315,9 +315,9 @@ class FaultRun:
             jobs_as_embedded=self._jobs_as_embedded(said, follows.ticks),
             ticks=sum(follows.ticks.values()),
             longest_step_s=max(after - before for before, after in itertools.pairwise(times_s)),
-            most_agent_mib=self._most.mib.get("agent", 0.0),
-            most_worker_mib=self._most.mib.get("worker", 0.0),
-            most_writer_mib=self._most.mib.get("writer", 0.0),
+            most_agent_mib=self._peak.mib.get("agent", 0.0),
+            most_worker_mib=self._peak.mib.get("worker", 0.0),
+            most_writer_mib=self._peak.mib.get("writer", 0.0),
             caught_up_after_s=caught_up_s,
             lasted_s=time.monotonic() - self._began_s,
         )

@@ -1,4 +1,4 @@
-"""Things that may take long, one after the other in a thread of their own; the agent asks, it never waits."""
+"""Runs what may take long in a thread of its own: the agent hands a task over, and never waits for it."""
 
 from __future__ import annotations
 
@@ -13,77 +13,90 @@ logger = logging.getLogger("pacehound.agent")
 ResultT = TypeVar("ResultT")
 
 
-class Errands(Protocol, Generic[ResultT]):
-    """Runs one errand at a time."""
+class TaskRunner(Protocol, Generic[ResultT]):
+    """Runs one task at a time."""
 
     def is_idle(self) -> bool:
-        """Whether another one can be handed over."""
+        """Whether a task may be handed over: none is under way, and the result of the last one was taken."""
         ...
 
-    def run(self, errand: Callable[[], ResultT]) -> None:
+    def run(self, task: Callable[[], ResultT]) -> None:
         """Begin one."""
         ...
 
     def results(self) -> list[ResultT]:
-        """What has come of them since the last time; an errand that failed gives nothing."""
+        """What came of tasks since the last time; one that raised gives nothing."""
         ...
 
-    def close(self) -> None:
-        """Begin no more; one that is under way is not waited for."""
+    def close(self, wait_s: float = 0.0) -> None:
+        """Begin no more, and wait so long for the one that is under way."""
         ...
 
 
-class ThreadErrands(Generic[ResultT]):
-    """Errands in a daemon thread: one that never comes back (a driver that hangs) keeps nobody from leaving.
+class ThreadTaskRunner(Generic[ResultT]):
+    """Runs tasks in a daemon thread: one that never returns (a driver that hangs) does not keep the agent from leaving.
 
     Parameters
     ----------
     name
-        What they are about, for the log.
+        What the tasks are about, for the log.
+    at_end
+        Called in the thread when no task is left.
+
+    Attributes
+    ----------
+    finished
+        Set whenever a task has ended.
 
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._errands: queue.SimpleQueue[Callable[[], ResultT] | None] = queue.SimpleQueue()
+    def __init__(self, name: str, at_end: Callable[[], None] = lambda: None) -> None:
+        self._name, self._at_end = name, at_end
+        self._tasks: queue.SimpleQueue[Callable[[], ResultT] | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[ResultT] = queue.SimpleQueue()
         self._is_busy = threading.Event()
         self._failures: set[str] = set()
         self._thread: threading.Thread | None = None
+        self.finished = threading.Event()
 
     def is_idle(self) -> bool:
-        """Whether another one can be handed over."""
-        return not self._is_busy.is_set()
+        """Whether a task may be handed over."""
+        return not self._is_busy.is_set() and self._results.empty()
 
-    def run(self, errand: Callable[[], ResultT]) -> None:
+    def run(self, task: Callable[[], ResultT]) -> None:
         """Begin one."""
+        self._is_busy.set()
+        self._tasks.put(task)
+        self._start()
+
+    def results(self) -> list[ResultT]:
+        """What came of tasks since the last time."""
+        found = []
+        while not self._results.empty():
+            found.append(self._results.get_nowait())
+        return found
+
+    def close(self, wait_s: float = 0.0) -> None:
+        """Begin no more."""
+        self._tasks.put(None)
+        self._start().join(timeout=wait_s)
+
+    def _start(self) -> threading.Thread:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=f"pacehound-{self._name}", daemon=True)
             self._thread.start()
-        self._is_busy.set()
-        self._errands.put(errand)
-
-    def results(self) -> list[ResultT]:
-        """What has come of them since the last time."""
-        found = []
-        while True:
-            try:
-                found.append(self._results.get_nowait())
-            except queue.Empty:
-                return found
-
-    def close(self) -> None:
-        """Begin no more."""
-        self._errands.put(None)
+        return self._thread
 
     def _work(self) -> None:
-        while (errand := self._errands.get()) is not None:
+        while (task := self._tasks.get()) is not None:
             try:
-                self._results.put(errand())
-            except Exception as error:  # whatever a driver or /proc comes up with: the next errand may do
+                self._results.put(task())
+            except Exception as error:  # whatever a driver or /proc comes up with: the next task may succeed
                 reason = f"{type(error).__name__}: {error}"
                 if reason not in self._failures and len(self._failures) < 10:
                     self._failures.add(reason)
                     logger.warning("%s cannot be read: %s", self._name, reason)
             finally:
                 self._is_busy.clear()
+                self.finished.set()
+        self._at_end()

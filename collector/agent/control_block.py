@@ -246,7 +246,7 @@ class ControlBlock:
     def time_calls(self, timing_id: int, *, until_ns: int, rounds: int = 1, every: int = 1, cap: float = 0.002) -> None:
         """Ask the process to time calls on the device (the profiling phase of Falcon 4.3).
 
-        A call with number `s` in its lane is timed where `s // rounds % every == 0`: with the same request all ranks
+        A call with sequence number `s` is timed where `s // rounds % every == 0`: with the same request all ranks
         time the same rounds. It ends by itself at `until_ns`, after ten minutes, on an error of CUDA, or when event
         calls take more than ten times `cap`.
 

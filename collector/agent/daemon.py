@@ -1,7 +1,6 @@
 """The node agent: one daemon per host and run. It reads what the ranks write, and sends it to a head node or Kafka.
 
-Ranks and agent share nothing but files: a rank never waits for the agent, and the agent survives any rank. Every
-`flush_s` one transaction saves the new messages together with the state they came from (collector/agent/outbox.py).
+Ranks and agent share nothing but files: a rank never waits for the agent, and the agent survives any rank.
 """
 
 from __future__ import annotations
@@ -11,371 +10,25 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
-from collector.agent.blindness import BlindWatch
-from collector.agent.delivery import Courier, Delivery, Sender, ThreadCourier
-from collector.agent.host_processes import HostProcesses, KnownProcess
-from collector.agent.host_watch import Witness, open_witness
-from collector.agent.outbox import Kind, Outbox, Outgoing
-from collector.agent.own_cost import OwnCost, resident_bytes
-from collector.agent.run_folder import Ended, RunFolder
-from collector.agent.unplaced_calls import UnnamedCalls
-from collector.calls import rings
-from collector.calls.assembler import Ledger, LedgerState
-from collector.calls.frame_set import FrameSet
-from collector.calls.operations import operations_of
-from collector.calls.pending_records import Intake
-from collector.calls.ring_set import Refused, RingSet
-from collector.calls.transfer_rates import TransferSampler
-from collector.host.processes import PROC
+from collector.agent.background import ThreadTaskRunner
+from collector.agent.delivery import Delivery, Outcome, Sender
+from collector.agent.host_watch import open_host_watch
+from collector.agent.node_agent import Agent
+from collector.agent.outbox import Outbox
+from collector.agent.run_folder import RunFolder
 from pacehound.bus.kafka_address import is_kafka, kafka_servers
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.errors import InvalidInput
-from pacehound.model import codec
-from pacehound.model.calls import CallBatch
-from pacehound.model.events import AgentCost, HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
-from pacehound.model.operations import Operations
-from pacehound.model.routing import host_stream
 from pacehound.settings import Settings
 
 logger = logging.getLogger("pacehound.agent")
 
-GUARD_NS = 100_000_000
-"""How far a promise stays behind the clock.
-
-A completion is stamped and then written, by a thread that may lose its core in between: with several ranks per core
-that takes tens of milliseconds. What comes later still is sent, and counted as `late_rows`.
-"""
-LOOK_NS = 200_000_000
-UNSETTLED_RECORDS = 50_000
 LAST_DELIVERY_NS = 10_000_000_000
-UNREADABLE_END_NS = 2_000_000_000
-LAST_READS = 100
 ORPHANED_NS = 10_000_000_000
-_PROGRESS_ROOM_BYTES = 64 * 1024
-
-
-Said = Topology | CallBatch | Markers | Progress | HostSample | HostVitals | HostEvidence | Operations
-
-
-class AgentState(msgspec.Struct, kw_only=True):
-    """What an agent that starts again must know, saved with the messages that it belongs to."""
-
-    ledger: LedgerState
-    positions: dict[str, int] = {}
-    finished_rings: list[str] = []
-    processes: list[KnownProcess] = []
-    closed_attempts: list[int] = []
-    unnamed_calls: dict[str, int] = {}
-    has_closed: bool = False
-
-
-@dataclass(slots=True)
-class AgentCounts:
-    """What did not go the ordinary way, since this process started."""
-
-    refused_rings: int = 0
-    refused_frames: int = 0
-    failed_steps: int = 0
-
-
-class Agent:
-    """Everything the daemon does, one step at a time; the time is an argument.
-
-    Parameters
-    ----------
-    folder
-        The run folder; its `job.json` must be there.
-    outbox
-        Where messages wait; its state is where this agent goes on.
-    courier
-        Takes them to the receiver.
-    settings
-        `agent.*` are used.
-    proc
-        Where /proc is.
-    witness
-        Sees what is besides calls; `None`: nobody looks.
-    cpu_ns
-        Processor time that this process has used.
-
-    Raises
-    ------
-    InvalidInput
-        `job.json` is missing or wrong.
-
-    """
-
-    def __init__(
-        self,
-        folder: RunFolder,
-        outbox: Outbox,
-        courier: Courier,
-        settings: Settings,
-        *,
-        proc: Path = PROC,
-        witness: Witness | None = None,
-        cpu_ns: Callable[[], int] = time.process_time_ns,
-    ) -> None:
-        self._folder = folder
-        self._job = folder.job()
-        self._outbox = outbox
-        self.delivery = Delivery(outbox, courier)
-        self._cpu_ns = cpu_ns
-        self._cost = OwnCost(
-            settings.agent.flush_s, settings.stream.lateness_s / 2, budget_cores=settings.agent.cpu_budget_cores
-        )
-        self.counts = AgentCounts()
-        state = self._restored()
-        self.ledger = Ledger(self._job.job, self._job.host, self._job.clock, state.ledger)
-        self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
-        self._witness = witness
-        self._blindness = BlindWatch(proc)
-        self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
-        self._unnamed = UnnamedCalls(folder.control, state.unnamed_calls)
-        self._frames = FrameSet(folder.frames)
-        self._transfers = TransferSampler()
-        self.has_closed = state.has_closed
-        self._intakes: list[Intake] = []
-        self._unsettled = 0
-        self._next_flush_ns = 0
-        self._next_look_ns = 0
-        self._ended_file_since_ns: int | None = None
-        self._has_exit_news = False
-        self._said: set[str] = set()
-
-    def step(self, now_ns: int) -> None:
-        """Read, and once per `flush_s` or when a process has changed, settle and save; send what waits.
-
-        Parameters
-        ----------
-        now_ns
-            Monotonic time, read before the call: what is promised never runs ahead of what was read.
-
-        """
-        if self.has_closed:
-            self.delivery.step(now_ns)
-            return
-        has_news = self._look(now_ns)
-        has_news |= self._read()
-        self._look_at_frames(now_ns)
-        ended = self._ended(now_ns)
-        if ended is not None:
-            self.close(now_ns, ended.why)
-        elif has_news or now_ns >= self._next_flush_ns or self._unsettled >= UNSETTLED_RECORDS:
-            self.flush(now_ns)
-        self.delivery.step(now_ns)
-
-    def flush(self, now_ns: int) -> None:
-        """Settle what was read so far, and save it with the promise that goes with it."""
-        if slower := self._cost.look(now_ns, self._cpu_ns()):
-            self._say_once(slower)
-        self._next_flush_ns = now_ns + round(self._cost.flush_s * 1e9)
-        self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="")
-
-    def close(self, now_ns: int, why: str) -> None:
-        """The job has ended: read everything, give up what is open, and say so on every stream."""
-        self._next_look_ns = 0
-        self._look(now_ns)
-        for _ in range(LAST_READS):  # a process that outlives its job may write for ever
-            if not self._read_once():
-                break
-        self.has_closed = True
-        self._settle(now_ns, promise_ns=now_ns, closed_why=why or "job ended")
-        logger.info("closed: %s", why)
-
-    def let_go(self) -> None:
-        """Close files; everything that matters has been saved."""
-        self._rings.close()
-        self._frames.close()
-        self.processes.close()
-        if self._witness is not None:
-            self._witness.close()
-
-    # Reading.
-
-    def _look(self, now_ns: int) -> bool:
-        """Find new rings and look at the processes; whether a process has changed."""
-        opened, refused = self._rings.discover()
-        for header in opened:
-            self.processes.add(header)
-        for file in refused:
-            self._note_refused(file)
-        if now_ns < self._next_look_ns and not opened:
-            return False
-        self._next_look_ns = now_ns + LOOK_NS
-        return self.processes.look(self._job.clock.to_unix_ns(now_ns))
-
-    def _read(self) -> bool:
-        """Read every ring once; whether a process said that it leaves."""
-        gone = self.processes.gone()
-        has_news = self._read_once() and self._has_exit_news
-        self._rings.retire(gone)
-        return has_news
-
-    def _read_once(self) -> bool:
-        """Whether any ring had something new."""
-        had_any = False
-        self._has_exit_news = False
-        for found in self._rings.read():
-            if isinstance(found, Refused):
-                self._note_refused(found)
-                if found.header is not None:
-                    self._take_in(found.header, rings.NO_RECORDS, lost=1)
-                continue
-            had_any = True
-            self._take_in(found.header, found.read.records, found.read.lost)
-            self._note_exits(found.header, found.read.records)
-        return had_any
-
-    def _take_in(self, header: rings.RingHeader, records: rings.Records, lost: int) -> None:
-        if len(records):
-            self.processes.note_rank(header, int(records.view(rings.CALL)[-1]["rank"]))
-        self._intakes.append(Intake(attempt=header.attempt, rank=header.rank, records=records, lost=lost))
-        self._unsettled += len(records)
-
-    def _note_exits(self, header: rings.RingHeader, records: rings.Records) -> None:
-        exits = records[records.view(rings.CALL)["kind"] == rings.EXIT].view(rings.EXIT_BODY)
-        for record in exits:
-            text = bytes(record["text"]).split(b"\0", 1)[0].decode(errors="replace")
-            self._has_exit_news |= self.processes.note_exit(header, text, bool(record["failed"]))
-
-    def _note_refused(self, file: Refused) -> None:
-        self.counts.refused_rings += 1
-        logger.warning("ring %s is not read: %s", file.name, file.reason)
-
-    def _look_at_frames(self, now_ns: int) -> None:
-        looks, refused = self._frames.look()
-        self._transfers.look(looks, now_ns)
-        for file in refused:
-            self.counts.refused_frames += 1
-            logger.warning("probing frame %s is not read: %s", file.name, file.reason)
-        for rank in sorted(look.rank for look in looks if look.unkept):
-            self._say_once(f"rank {rank} has had more than 8 calls under way at once: how far some came is not seen")
-
-    def _ended(self, now_ns: int) -> Ended | None:
-        ended = self._folder.ended()
-        if ended is not None or not self._folder.has_ended_file():
-            return ended
-        if self._ended_file_since_ns is None:
-            self._ended_file_since_ns = now_ns
-        return Ended() if now_ns - self._ended_file_since_ns >= UNREADABLE_END_NS else None
-
-    # Saying and saving.
-
-    def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str) -> None:
-        intakes, self._intakes, self._unsettled = self._intakes, [], 0
-        running = self._transfers.running
-        settled = self.ledger.settle(
-            intakes,
-            now_ns,
-            gone=self.processes.gone_ranks(),
-            local_ranks=self.processes.local_ranks(),
-            ended=bool(closed_why),
-            running=running,
-            spares=self._cost.spares_rows and not closed_why,
-        )
-        self._frames.retire(self.processes.gone())
-        messages = [_outgoing(event) for event in settled]
-        # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
-        operations = operations_of(intakes, job=self._job.job, host=self._job.host, clock=self._job.clock)
-        seen = [*self._seen(), *map(_outgoing, operations)]
-        coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
-        for communicator, lost in self._outbox.make_room(coming_bytes).items():
-            self.ledger.note_dropped(communicator, lost.calls, lost.reported)
-            self._say_once("the receiver is away too long: the oldest calls are dropped and counted")
-        for process, calls in self._unnamed.look(self.processes.known):
-            self.ledger.note_unnamed(process.attempt, process.rank, calls)
-        unix_ns = self._job.clock.to_unix_ns(now_ns)
-        promised = self.ledger.promise(promise_ns, now_ns, running)
-        unseen = self._blindness.look(self.processes.alive(), self.ledger.callers, now_ns)
-        samples = self.processes.samples(self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen)
-        messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples)]
-        self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
-        if not self._outbox.is_saved:
-            self._say_once(f"the outbox lives in memory alone: {self._outbox.counts.last_file_error}")
-        for reason in self.ledger.counts.reasons:
-            self._say_once(reason)
-        if self._witness is not None and not closed_why:
-            self._witness.consider(promised, self.processes.alive(), now_ns, unix_ns)
-
-    def _seen(self) -> list[Outgoing]:
-        """What was seen besides calls; what cannot be said must not take the calls with it."""
-        messages = []
-        for event in self._witness.seen() if self._witness is not None else ():
-            try:
-                messages.append(
-                    _outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event)
-                )
-            except ValueError as error:
-                self._say_once(f"{type(event).__name__} cannot be said: {error}")
-        return messages
-
-    def _own(self) -> AgentCost:
-        return AgentCost(
-            cpu_cores=self._cost.cpu_cores,
-            resident_bytes=resident_bytes(),
-            flush_s=self._cost.flush_s,
-            dropped_calls=self._outbox.counts.dropped_calls,
-            told_by_others=self.ledger.counts.told_by_others,
-            shim_ns_per_call=self._rings.measured_ns_per_call(),
-        )
-
-    def _state(self) -> AgentState:
-        return AgentState(
-            ledger=self.ledger.state(),
-            positions=self._rings.positions,
-            finished_rings=self._rings.finished,
-            processes=self.processes.known,
-            closed_attempts=self.processes.closed_attempts,
-            unnamed_calls=self._unnamed.told,
-            has_closed=self.has_closed,
-        )
-
-    def _restored(self) -> AgentState:
-        if self._outbox.state is not None:
-            try:
-                return msgspec.msgpack.decode(self._outbox.state, type=AgentState)
-            except (msgspec.DecodeError, ValueError) as error:
-                self._outbox.discard(error)
-        if not self._outbox.was_damaged:
-            return AgentState(ledger=LedgerState())
-        logger.warning(
-            "the outbox was damaged and is set aside (%s); the rings are read from the start",
-            self._outbox.counts.last_file_error,
-        )
-        # Rows that had been sent come again, in batches with numbers of their own; readers go by a row's identity.
-        return AgentState(ledger=LedgerState(first_ordinal=time.time_ns() // 1_000_000))
-
-    def _say_once(self, text: str) -> None:
-        if text not in self._said and len(self._said) < 100:
-            self._said.add(text)
-            logger.warning("%s", text)
-
-
-def _outgoing(event: Said) -> Outgoing:
-    kind: Kind = "keep"
-    calls = reported = 0
-    if isinstance(event, CallBatch):
-        kind, calls, reported = "calls", event.n_calls, event.dropped
-    elif isinstance(event, Progress) and not event.closed:
-        kind = "progress"
-    elif isinstance(event, HostSample) and not event.closed:
-        kind = "host"
-    elif isinstance(event, (HostVitals, HostEvidence, Operations)):
-        kind = "witness"
-    elif isinstance(event, Markers):
-        kind = "markers"
-    if isinstance(event, (HostSample, HostVitals, HostEvidence, Operations)):
-        stream = host_stream(event.job, event.host)
-    else:
-        stream = event.communicator
-    return Outgoing(kind=kind, stream=stream, calls=calls, reported=reported, payload=codec.encode(event))
 
 
 def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Settings) -> int:
@@ -410,9 +63,9 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
     folder.job()
     folder.lock()
     outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
-    courier = ThreadCourier(sender)
-    witness = open_witness(folder.job(), settings.hang.suspect_after_s)
-    agent = Agent(folder, outbox, courier, settings, witness=witness)
+    tasks: ThreadTaskRunner[Outcome] = ThreadTaskRunner("delivery", at_end=sender.close)
+    host_watch = open_host_watch(folder.job(), settings.hang.suspect_after_s)
+    agent = Agent(folder, outbox, Delivery(outbox, sender, tasks), settings, host_watch=host_watch)
     asked_to_stop = threading.Event()
     previous = {
         number: signal.signal(number, handler)
@@ -424,10 +77,10 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
     }
     try:
         _watch(agent, asked_to_stop, settings.agent.poll_s)
-        _deliver_the_rest(agent, courier)
+        _deliver_the_rest(agent, tasks.finished)
     finally:
         agent.let_go()
-        courier.close()
+        tasks.close(wait_s=1.0)
         outbox.close()
         folder.unlock()
         for number, handler in previous.items():
@@ -482,11 +135,11 @@ def _watch(agent: Agent, asked_to_stop: threading.Event, poll_s: float) -> None:
             agent.flush(now_ns)
 
 
-def _deliver_the_rest(agent: Agent, courier: ThreadCourier) -> None:
+def _deliver_the_rest(agent: Agent, answered: threading.Event) -> None:
     deadline_ns = time.monotonic_ns() + LAST_DELIVERY_NS
     while not agent.delivery.is_done and (now_ns := time.monotonic_ns()) < deadline_ns:
-        courier.arrived.clear()
+        answered.clear()
         agent.delivery.step(now_ns)
-        courier.arrived.wait(0.05)
+        answered.wait(0.05)
     if not agent.delivery.is_done:
         logger.warning("the receiver is away: some messages stay in the outbox")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from collector.agent.background import TaskRunner
 from collector.agent.outbox import Outbox
 from pacehound.bus.otlp import Receipt
 from pacehound.errors import BusFull, RejectedMessage, Unavailable
+from pacehound.runtime.backoff import Backoff
 
 logger = logging.getLogger("pacehound.agent")
 
-FIRST_BACKOFF_NS = 200_000_000
-LONGEST_BACKOFF_NS = 5_000_000_000
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 REQUEST_BYTES = 2 * 1024 * 1024
 
 
@@ -56,124 +55,24 @@ class Outcome:
 
 
 def attempt(sender: Sender, last: int, messages: Sequence[bytes]) -> Outcome:
-    """Send once, and say how it went; raises nothing that a sender is allowed to raise."""
+    """Send once, and say how it went; raises nothing."""
+    result: Literal["away", "refused"] = "away"
+    retry_after_s = None
     try:
         receipt = sender.send(messages)
-    except BusFull as error:
-        return Outcome(
-            last=last, messages=len(messages), result="away", reason=str(error), retry_after_s=error.retry_after_s
-        )
-    except Unavailable as error:
-        return Outcome(last=last, messages=len(messages), result="away", reason=str(error))
     except RejectedMessage as error:
-        return Outcome(last=last, messages=len(messages), result="refused", reason=str(error))
-    return Outcome(last=last, messages=len(messages), result="taken", rejected=receipt.rejected, reason=receipt.message)
-
-
-class Backoff:
-    """When the next request may go out: at once after a success, else after 0.2 s, doubled up to 5 s.
-
-    >>> backoff = Backoff()
-    >>> backoff.failed(0, None)
-    >>> backoff.may_send(100_000_000), backoff.may_send(200_000_000)
-    (False, True)
-    """
-
-    def __init__(self) -> None:
-        self._wait_ns = 0
-        self._not_before_ns = 0
-
-    def may_send(self, now_ns: int) -> bool:
-        """Whether enough time has passed."""
-        return now_ns >= self._not_before_ns
-
-    def failed(self, now_ns: int, retry_after_s: float | None) -> None:
-        """Wait longer than the last time, or as long as the receiver asked for."""
-        self._wait_ns = min(max(self._wait_ns * 2, FIRST_BACKOFF_NS), LONGEST_BACKOFF_NS)
-        asked_ns = 0 if retry_after_s is None else round(retry_after_s * 1e9)
-        self._not_before_ns = now_ns + max(self._wait_ns, asked_ns)
-
-    def succeeded(self) -> None:
-        """Wait no more."""
-        self._wait_ns = self._not_before_ns = 0
-
-
-class Courier(Protocol):
-    """Carries one request at a time; the agent asks, it never waits."""
-
-    def is_idle(self) -> bool:
-        """Whether a request can be handed over."""
-        ...
-
-    def carry(self, last: int, messages: Sequence[bytes]) -> None:
-        """Take a request on its way."""
-        ...
-
-    def outcome(self) -> Outcome | None:
-        """How the last request went, once, as soon as that is known."""
-        ...
-
-    def close(self) -> None:
-        """Stop; what is on its way may or may not arrive."""
-        ...
-
-
-class ThreadCourier:
-    """A courier with a thread.
-
-    Parameters
-    ----------
-    sender
-        Used by that thread alone.
-
-    """
-
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-        self._requests: queue.SimpleQueue[tuple[int, Sequence[bytes]] | None] = queue.SimpleQueue()
-        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-        self._is_busy = False
-        self.arrived = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pacehound-delivery", daemon=True)
-        self._thread.start()
-
-    def is_idle(self) -> bool:
-        """Whether a request can be handed over."""
-        return not self._is_busy
-
-    def carry(self, last: int, messages: Sequence[bytes]) -> None:
-        """Hand a request over."""
-        self._is_busy = True
-        self._requests.put((last, messages))
-
-    def outcome(self) -> Outcome | None:
-        """How the last request went, once."""
-        try:
-            outcome = self._outcomes.get_nowait()
-        except queue.Empty:
-            return None
-        self._is_busy = False
-        return outcome
-
-    def close(self) -> None:
-        """Let the thread end after the request that it is carrying."""
-        self._requests.put(None)
-        self._thread.join(timeout=1.0)
-
-    def _run(self) -> None:
-        while (request := self._requests.get()) is not None:
-            try:
-                outcome = attempt(self._sender, *request)
-            except Exception as error:  # the thread must live on, whatever a library raises
-                outcome = Outcome(
-                    last=request[0],
-                    messages=len(request[1]),
-                    result="away",
-                    reason=f"{type(error).__name__}: {error}",
-                )
-            self._outcomes.put(outcome)
-            self.arrived.set()
-        self._sender.close()
+        result, reason = "refused", str(error)
+    except BusFull as error:
+        reason, retry_after_s = str(error), error.retry_after_s
+    except Unavailable as error:
+        reason = str(error)
+    except Exception as error:  # whatever a library raises: the messages wait
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        return Outcome(
+            last=last, messages=len(messages), result="taken", rejected=receipt.rejected, reason=receipt.message
+        )
+    return Outcome(last=last, messages=len(messages), result=result, reason=reason, retry_after_s=retry_after_s)
 
 
 @dataclass(slots=True)
@@ -191,16 +90,20 @@ class Delivery:
     ----------
     outbox
         Where they wait until the receiver has acknowledged them.
-    courier
-        Carries the requests.
+    sender
+        Knows the receiver.
+    tasks
+        Where it sends.
 
     """
 
-    def __init__(self, outbox: Outbox, courier: Courier) -> None:
+    def __init__(self, outbox: Outbox, sender: Sender, tasks: TaskRunner[Outcome]) -> None:
         self.counts = DeliveryCounts()
         self._outbox = outbox
-        self._courier = courier
-        self._backoff = Backoff()
+        self._sender = sender
+        self._tasks = tasks
+        self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._not_before_ns = 0
         self._singly_to = 0
         self._is_away = False
         self._reasons: set[str] = set()
@@ -212,16 +115,17 @@ class Delivery:
 
     def step(self, now_ns: int) -> None:
         """Hear how the last request went, and send the next one when it may go; never waits."""
-        outcome = self._courier.outcome()
-        if outcome is not None:
+        for outcome in self._tasks.results():
             self._conclude(outcome, now_ns)
-        if self._courier.is_idle() and len(self._outbox) and self._backoff.may_send(now_ns):
-            self._courier.carry(*self._outbox.take(1 if self._singly_to else REQUEST_BYTES))
+        if self._tasks.is_idle() and len(self._outbox) and now_ns >= self._not_before_ns:
+            last, messages = self._outbox.take(1 if self._singly_to else REQUEST_BYTES)
+            self._tasks.run(lambda: attempt(self._sender, last, messages))
 
     def _conclude(self, outcome: Outcome, now_ns: int) -> None:
         if outcome.result == "away":
             self._outbox.release()
-            self._backoff.failed(now_ns, outcome.retry_after_s)
+            # As long as the receiver asked for, if that is longer.
+            self._not_before_ns = now_ns + round(max(self._backoff.next_s(), outcome.retry_after_s or 0.0) * 1e9)
             if not self._is_away:
                 logger.warning("the receiver does not take messages, they wait: %s", outcome.reason)
             self._is_away = True
@@ -229,7 +133,8 @@ class Delivery:
         if self._is_away:
             logger.info("the receiver takes messages again")
             self._is_away = False
-        self._backoff.succeeded()
+        self._backoff.reset()
+        self._not_before_ns = 0
         if outcome.result == "refused" and outcome.messages > 1:
             # One of them is wrong, or all together are too large: find out which.
             self._singly_to = outcome.last

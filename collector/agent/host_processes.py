@@ -158,8 +158,7 @@ class HostProcesses:
         sampled = []
         for attempt in sorted(attempts - self._closed):
             processes = sorted(
-                (p for p in self._known.values() if p.attempt == attempt and p.rank >= 0),
-                key=lambda p: (p.rank, p.pid),
+                (p for p in self._known.values() if p.attempt == attempt and p.rank >= 0), key=lambda p: (p.rank, p.pid)
             )
             is_replaced = attempt != latest and all(p.state == "exited" for p in processes)
             why = closed_why or ("job ended" if is_replaced else "")

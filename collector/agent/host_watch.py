@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from collector.agent.background import Errands, ThreadErrands
+from collector.agent.background import TaskRunner, ThreadTaskRunner
 from collector.agent.run_folder import Job
 from collector.host.evidence import pyspy
 from collector.host.evidence.collect import EvidenceCollector
@@ -25,30 +24,20 @@ VITALS_EVERY_NS = 5_000_000_000
 connections between them, and 14 more with 400 threads in each: five thousandths of a core."""
 
 
-class ReadsVitals(Protocol):
-    """As `collector.host.vitals.look.VitalsReader`."""
-
-    def look(self, attempt: int, ranks: Sequence[RankProcess], now_unix_ns: int) -> HostVitals:
-        """What the hardware says now."""
-        ...
+ReadVitals = Callable[[int, Sequence[RankProcess], int], HostVitals]
+"""As `VitalsReader.look`: attempt, its ranks, Unix time."""
+CollectEvidence = Callable[[Stall, Sequence[RankProcess], int], HostEvidence]
+"""As `EvidenceCollector.collect`: a stall, the ranks, Unix time."""
 
 
-class CollectsEvidence(Protocol):
-    """As `collector.host.evidence.collect.EvidenceCollector`."""
-
-    def collect(self, stall: Stall, processes: Sequence[RankProcess], now_unix_ns: int) -> HostEvidence:
-        """What the ranks are doing."""
-        ...
-
-
-class Witness:
+class HostWatch:
     """Decides when to look and takes what was seen; time is an argument.
 
     Parameters
     ----------
-    vitals, evidence
+    read_vitals, collect_evidence
         Do the looking.
-    vitals_errands, evidence_errands
+    vitals_tasks, evidence_tasks
         Where they do it: apart, so that a driver that hangs does not keep the stacks from being read.
     suspect_after_s
         `hang.suspect_after_s`.
@@ -59,16 +48,16 @@ class Witness:
 
     def __init__(
         self,
-        vitals: ReadsVitals,
-        evidence: CollectsEvidence,
+        read_vitals: ReadVitals,
+        collect_evidence: CollectEvidence,
         *,
-        vitals_errands: Errands[HostVitals],
-        evidence_errands: Errands[HostEvidence],
+        vitals_tasks: TaskRunner[HostVitals],
+        evidence_tasks: TaskRunner[HostEvidence],
         suspect_after_s: float,
         clock_ns: Callable[[], int],
     ) -> None:
-        self._vitals, self._evidence = vitals, evidence
-        self._vitals_errands, self._evidence_errands = vitals_errands, evidence_errands
+        self._read_vitals, self._collect_evidence = read_vitals, collect_evidence
+        self._vitals_tasks, self._evidence_tasks = vitals_tasks, evidence_tasks
         self._stall = StallWatch(round(suspect_after_s * 1e9))
         self._clock_ns = clock_ns
         self._next_vitals_ns = 0
@@ -88,37 +77,37 @@ class Witness:
         """
         if not alive:
             return
-        if now_ns >= self._next_vitals_ns and self._vitals_errands.is_idle():
+        if now_ns >= self._next_vitals_ns and self._vitals_tasks.is_idle():
             self._next_vitals_ns = now_ns + VITALS_EVERY_NS
             attempt = max(process.attempt for process in alive)
             ranks = [process for process in alive if process.attempt == attempt]
-            self._vitals_errands.run(lambda: self._vitals.look(attempt, ranks, self._clock_ns()))
-        if not self._evidence_errands.is_idle():
+            self._vitals_tasks.run(lambda: self._read_vitals(attempt, ranks, self._clock_ns()))
+        if not self._evidence_tasks.is_idle():
             return
         stall = self._stall.look(progress, {(process.attempt, process.rank) for process in alive}, unix_ns)
         if stall is not None:
             processes = list(alive)
-            self._evidence_errands.run(lambda: self._evidence.collect(stall, processes, self._clock_ns()))
+            self._evidence_tasks.run(lambda: self._collect_evidence(stall, processes, self._clock_ns()))
 
     def seen(self) -> list[HostVitals | HostEvidence]:
         """What was seen since the last time, in order of time."""
-        events: list[HostVitals | HostEvidence] = [*self._vitals_errands.results(), *self._evidence_errands.results()]
+        events: list[HostVitals | HostEvidence] = [*self._vitals_tasks.results(), *self._evidence_tasks.results()]
         return sorted(events, key=lambda event: event.time_ns)
 
     def close(self) -> None:
         """Look no more."""
-        self._vitals_errands.close()
-        self._evidence_errands.close()
+        self._vitals_tasks.close()
+        self._evidence_tasks.close()
 
 
-def open_witness(job: Job, suspect_after_s: float) -> Witness:
+def open_host_watch(job: Job, suspect_after_s: float) -> HostWatch:
     """The real one, for the host it runs on."""
     kernel_log = KernelLog(job.clock.monotonic_ns)
-    return Witness(
-        VitalsReader(job.job, job.host, kernel_log),
-        EvidenceCollector(job.job, job.host, kernel_log, py_spy=pyspy.find()),
-        vitals_errands=ThreadErrands("vitals"),
-        evidence_errands=ThreadErrands("evidence"),
+    return HostWatch(
+        VitalsReader(job.job, job.host, kernel_log).look,
+        EvidenceCollector(job.job, job.host, kernel_log, py_spy=pyspy.find()).collect,
+        vitals_tasks=ThreadTaskRunner("vitals"),
+        evidence_tasks=ThreadTaskRunner("evidence"),
         suspect_after_s=suspect_after_s,
         clock_ns=lambda: job.clock.to_unix_ns(time.monotonic_ns()),
     )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["calls", "progress", "host", "witness", "markers", "keep"]
+Kind = Literal["calls", "progress", "host", "diagnostics", "markers", "keep"]
 
 _SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -135,7 +135,7 @@ class Outbox:
         self.counts.merged_progress += len(gone)
         for number in gone:
             self._forget(number)
-        kinds: tuple[tuple[Kind, ...], ...] = (("witness",), ("calls",), ("host", "markers"))
+        kinds: tuple[tuple[Kind, ...], ...] = (("diagnostics",), ("calls",), ("host", "markers"))
         for droppable in kinds:
             for number, entry in list(self._entries.items()):
                 if self._held_bytes <= limit:

@@ -1,7 +1,7 @@
 """What the agent itself takes of its host, and what it does so that this stays within its budget.
 
-It flushes less often first, for that costs nothing but delay. Where this does not suffice, one rank tells of small
-calls for the others of its host (collector/calls/representative_rank.py). It goes back the other way round.
+It flushes less often first, for that costs nothing but delay. Where this does not suffice, one rank represents the
+others of its host in small calls (collector/calls/representative_rank.py). It goes back the other way round.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class OwnCost:
     ----------
     flush_s
         How often it flushes now.
-    spares_rows
-        Whether one rank tells of small calls for the others.
+    uses_representatives
+        Whether one rank represents the others of its host in small calls.
     cpu_cores
         What it took in the last window; 0 before the first one is over.
 
@@ -50,7 +50,7 @@ class OwnCost:
 
     def __init__(self, flush_s: float, longest_flush_s: float, budget_cores: float) -> None:
         self.flush_s = flush_s
-        self.spares_rows = False
+        self.uses_representatives = False
         self.cpu_cores = 0.0
         self._shortest_s = flush_s
         self._longest_s = max(flush_s, longest_flush_s)
@@ -79,19 +79,19 @@ class OwnCost:
         if self.cpu_cores > self._budget_cores:
             return self._less()
         if self.cpu_cores < LOW_SHARE * self._budget_cores:
-            if not self.spares_rows:
+            if not self.uses_representatives:
                 self.flush_s = max(self.flush_s / 2, self._shortest_s)
-            self.spares_rows = False
+            self.uses_representatives = False
         return ""
 
     def _less(self) -> str:
-        if self.spares_rows:
+        if self.uses_representatives:
             return ""  # there is nothing left to do
         if self.flush_s < self._longest_s:
             self.flush_s = min(2 * self.flush_s, self._longest_s)
             what = f"it flushes every {self.flush_s:g} s"
         else:
-            self.spares_rows = True
+            self.uses_representatives = True
             what = "one rank tells of small calls that its whole host made alike"
         share = f"{self.cpu_cores:.2f} cores, more than agent.cpu_budget_cores={self._budget_cores:g}"
         return f"the agent takes {share}: {what}"

@@ -1,6 +1,6 @@
 """What the ranks of one host have done on every communicator: records in, rows and promises out.
 
-Pure: the time is an argument and nothing here opens a file. All state is in `LedgerState`, which is saved with the
+Pure: the time is an argument and nothing here opens a file. All state is in `AssemblerState`, which is saved with the
 events that came of it, so that an agent that starts again goes on exactly where its saved events end.
 """
 
@@ -15,44 +15,35 @@ import numpy.typing as npt
 
 from collector.calls import rings
 from collector.calls import rows as call_rows
-from collector.calls.communicator_table import BoolArray, Directory
-from collector.calls.communicators import Communicator, GroupReader, Lane, PendingGroup
+from collector.calls.communicator_table import CommunicatorTable
+from collector.calls.communicators import CallSequence, Communicator, GroupReader, PendingGroup
 from collector.calls.frames import Operation
+from collector.calls.markers import FOREVER_NS, markers_event, read_markers
 from collector.calls.open_calls import OpenCalls
-from collector.calls.pending_records import Batch, Intake, Waiting, WaitingState
-from collector.calls.representative_rank import Told, told_by_one
-from collector.calls.rings import CALL, MARKER_BODY, Records
-from collector.calls.rows import Int64Array
+from collector.calls.pending_records import PendingRecords, PendingState, RecordColumns, RingRecords
+from collector.calls.progress import pair_progress, rank_progress
+from collector.calls.representative_rank import Representatives, choose_representatives
+from collector.calls.rings import CALL, BoolArray, Int64Array, Records
 from collector.calls.transfer_rates import Transfers
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, SOURCES, CallBatch
-from pacehound.model.events import (
-    MARKER_NAMES,
-    OPTIMIZER_STEP,
-    Markers,
-    OpenCall,
-    PairProgress,
-    Progress,
-    RankProgress,
-    Topology,
-)
+from pacehound.model.events import OPTIMIZER_STEP, Markers, Progress, Topology
 
 FUTURE_NS = 1_000_000_000
 """A time this far ahead of the clock is no time."""
-FOREVER_NS = 1 << 62
 
 
-class LedgerState(msgspec.Struct, kw_only=True):
-    """Everything the ledger knows, as it is saved."""
+class AssemblerState(msgspec.Struct, kw_only=True):
+    """Everything the assembler knows, as it is saved."""
 
     communicators: list[Communicator] = []
-    lanes: dict[int, Lane] = {}
+    sequences: dict[int, CallSequence] = {}
     open_records: bytes = b""
     uncertain: list[bytes] = []
     failed: dict[bytes, int] = {}
-    waiting: WaitingState = msgspec.field(default_factory=WaitingState)
-    pending: dict[bytes, PendingGroup] = {}
+    pending_records: PendingState = msgspec.field(default_factory=PendingState)
+    pending_groups: dict[bytes, PendingGroup] = {}
     destroyed: list[tuple[bytes, int]] = []
     promised_ns: int = 0
     has_lost: bool = False
@@ -63,7 +54,7 @@ class LedgerState(msgspec.Struct, kw_only=True):
 
 
 @dataclass(slots=True)
-class LedgerCounts:
+class AssemblerCounts:
     """What did not go the ordinary way, since this process started."""
 
     refused: int = 0
@@ -71,7 +62,7 @@ class LedgerCounts:
     late_rows: int = 0
     lost_records: int = 0
     unnamed: int = 0
-    told_by_others: int = 0
+    represented_rows: int = 0
     reasons: list[str] = field(default_factory=list)
 
     def refuse(self, reason: str, count: int = 1) -> None:
@@ -85,7 +76,7 @@ class LedgerCounts:
             self.reasons.append(reason)
 
 
-class Ledger:
+class CallAssembler:
     """The calls, groups and markers of one host and job.
 
     Parameters
@@ -99,15 +90,15 @@ class Ledger:
 
     """
 
-    def __init__(self, job: str, host: str, clock: ClockPair, state: LedgerState | None = None) -> None:
-        state = state or LedgerState()
-        self.counts = LedgerCounts()
+    def __init__(self, job: str, host: str, clock: ClockPair, state: AssemblerState | None = None) -> None:
+        state = state or AssemblerState()
+        self.counts = AssemblerCounts()
         self._job, self._host, self._clock = job, host, clock
-        self._directory = Directory(state.communicators)
-        self._lanes = state.lanes
+        self._table = CommunicatorTable(state.communicators)
+        self._sequences = state.sequences
         self._open = OpenCalls(state.open_records, state.uncertain, state.failed)
-        self._waiting = Waiting(state.waiting)
-        self._groups = GroupReader(state.pending)
+        self._pending_records = PendingRecords(state.pending_records)
+        self._groups = GroupReader(state.pending_groups)
         self._destroyed = state.destroyed
         self._promised_ns = state.promised_ns
         self._has_lost = state.has_lost
@@ -118,27 +109,27 @@ class Ledger:
     @property
     def communicators(self) -> Sequence[Communicator]:
         """Every communicator joined so far, in the order in which they were first seen."""
-        return self._directory.known
+        return self._table.known
 
     def callers(self) -> dict[tuple[int, int], set[int]]:
         """By (attempt, rank): the backends (positions in `BACKENDS`) on which a call of it was seen."""
         seen: dict[tuple[int, int], set[int]] = {}
-        for lane in self._lanes:
-            number, rank, _, _ = call_rows.pair_of_lane(lane)
-            known = self._directory.known[number]
+        for sequence in self._sequences:
+            number, rank, _, _ = call_rows.sequence_parts(sequence)
+            known = self._table.known[number]
             seen.setdefault((known.attempt, rank), set()).add(known.backend)
         return seen
 
-    def state(self) -> LedgerState:
+    def state(self) -> AssemblerState:
         """What must be saved together with the events given out so far."""
-        return LedgerState(
-            communicators=self._directory.known,
-            lanes=self._lanes,
+        return AssemblerState(
+            communicators=self._table.known,
+            sequences=self._sequences,
             open_records=self._open.records,
             uncertain=self._open.uncertain,
             failed=self._open.failed,
-            waiting=self._waiting.state(),
-            pending=self._groups.pending,
+            pending_records=self._pending_records.state(),
+            pending_groups=self._groups.pending,
             destroyed=self._destroyed,
             promised_ns=self._promised_ns,
             has_lost=self._has_lost,
@@ -148,7 +139,7 @@ class Ledger:
 
     def note_dropped(self, communicator: str, calls: int, reported: int) -> None:
         """Batches had to be dropped on their way, with so many calls, and reports of so many lost before."""
-        for number, known in enumerate(self._directory.known):
+        for number, known in enumerate(self._table.known):
             if known.id == communicator:
                 known.drop(calls)
                 known.dropped_unsaid += reported
@@ -162,26 +153,26 @@ class Ledger:
             f"rank {rank} calls NCCL on communicators that were made where the shim did not look: "
             "those calls are counted as lost"
         )
-        world = self._directory.world(attempt)
+        world = self._table.world(attempt)
         if world is not None:
-            self._directory.known[world].drop(calls)
+            self._table.known[world].drop(calls)
 
     def settle(
         self,
-        intakes: Sequence[Intake],
+        records_by_ring: Sequence[RingRecords],
         now_ns: int,
         *,
         gone: Iterable[tuple[int, int]] = (),
         local_ranks: Iterable[tuple[int, int]] = (),
         ended: bool = False,
         running: Mapping[Operation, Transfers],
-        spares: bool = False,
+        uses_representatives: bool = False,
     ) -> list[Topology | CallBatch | Markers]:
         """Take in what was read, and give out what is final now, in the order in which it must be sent.
 
         Parameters
         ----------
-        intakes
+        records_by_ring
             What every ring gave since the last time.
         now_ns
             Monotonic time.
@@ -193,40 +184,40 @@ class Ledger:
             The job is over: every open call is given up.
         running
             How far the calls are that were seen to run.
-        spares
-            Of small calls that all ranks here made alike, one rank may tell.
+        uses_representatives
+            One rank may represent the others in small calls that all ranks here made alike.
 
         """
-        batch = self._waiting.with_new(intakes, now_ns)
+        batch = self._pending_records.with_new(records_by_ring, now_ns)
         kinds = batch.records.view(CALL)["kind"]
         self._take_groups(batch, kinds)
         # Another thread's ring may still hold completions from before: a destroyed group is over one look later.
-        destroyed, self._destroyed = self._destroyed, _destroyed(batch.records[kinds == rings.DESTROY])
+        destroyed, self._destroyed = self._destroyed, _destroyed_handles(batch.records[kinds == rings.DESTROY])
         if ended:
             destroyed, self._destroyed = destroyed + self._destroyed, []
         must_wait = np.zeros(len(kinds), np.bool_)
         finished, numbers = self._take_calls(batch, kinds, now_ns, must_wait)
         markers = self._take_markers(batch, kinds, must_wait)
         self._hold(batch[must_wait], FOREVER_NS if ended else now_ns)
-        self._note_loss(intakes, now_ns)
+        self._note_loss(records_by_ring, now_ns)
         self._note_left(set(destroyed), set(gone))
         given_up, of_given_up = self._give_up(ended, running)
         self._note_closing(set(local_ranks), ended)
         self._note_missing()
         announced: list[Topology | CallBatch | Markers] = [
             known.topology(self._job, self._host, self._clock)
-            for known in self._directory.known
+            for known in self._table.known
             if known.needs_announcing()
         ]
         rows, numbers = np.concatenate((finished, given_up)), np.concatenate((numbers, of_given_up))
         batches = call_rows.batches(
             rows,
             numbers,
-            self._directory.known,
+            self._table.known,
             job=self._job,
             host=self._host,
             clock=self._clock,
-            told=self._told(rows, numbers, now_ns) if spares else None,
+            representatives=self._representatives(rows, numbers, now_ns) if uses_representatives else None,
         )
         return [*announced, *batches, *markers]
 
@@ -237,10 +228,10 @@ class Ledger:
         """
         self._promised_ns = max(self._promised_ns, until_ns)
         time_ns = self._clock.to_unix_ns(self._promised_ns)
-        shown = self._open.shown(self._directory, self._clock, running, now_ns)
-        pairs = self._pairs()
+        shown = self._open.shown(self._table, self._clock, running, now_ns)
+        pairs = pair_progress(self._table, self._sequences)
         promised = []
-        for number, known in enumerate(self._directory.known):
+        for number, known in enumerate(self._table.known):
             if known.closed and number not in self._closing:
                 continue
             known.closed = number in self._closing
@@ -251,8 +242,10 @@ class Ledger:
                     time_ns=time_ns,
                     host=self._host,
                     communicator=known.id,
-                    ranks=tuple(self._rank_progress(number, rank, shown, pairs) for rank in sorted(known.host_ranks)),
-                    announced=self._directory.ids(known.attempt) if known.is_world else (),
+                    ranks=tuple(
+                        rank_progress(self._sequences, number, rank, shown, pairs) for rank in sorted(known.host_ranks)
+                    ),
+                    announced=self._table.ids(known.attempt) if known.is_world else (),
                     dropped_total=known.dropped_total,
                     marks_iterations=known.attempt in self._marked_attempts,
                     sees_completion=known.sees_completion,
@@ -263,9 +256,7 @@ class Ledger:
         self._closing.clear()
         return promised
 
-    # Sorting out what was read.
-
-    def _take_groups(self, batch: Batch, kinds: npt.NDArray[np.uint8]) -> None:
+    def _take_groups(self, batch: RecordColumns, kinds: npt.NDArray[np.uint8]) -> None:
         has_joined = False
         is_group = np.isin(kinds, (rings.GROUP, rings.MEMBERS, rings.PLACE))
         for at in np.flatnonzero(is_group).tolist():
@@ -273,14 +264,14 @@ class Ledger:
                 joined = self._groups.take(batch.records[at : at + 1], int(batch.attempts[at]))
                 if joined is not None:
                     joined.communicator.first_ordinal = self._first_ordinal
-                    has_joined |= self._directory.join(joined.communicator, joined.rank)
+                    has_joined |= self._table.join(joined.communicator, joined.rank)
             except InvalidEvent as error:
                 self.counts.refuse(str(error))
         if has_joined:
-            self._directory.index()
+            self._table.index()
 
     def _take_calls(
-        self, batch: Batch, kinds: npt.NDArray[np.uint8], now_ns: int, must_wait: BoolArray
+        self, batch: RecordColumns, kinds: npt.NDArray[np.uint8], now_ns: int, must_wait: BoolArray
     ) -> tuple[Records, Int64Array]:
         """The rows that are final now and the number of each one's communicator."""
         raw = batch.records
@@ -291,11 +282,11 @@ class Ledger:
             self.counts.refuse(_describe(calls[~is_sane][0]), int((~is_sane).sum()))
             at, calls = at[is_sane], calls[is_sane]
         calls["source"] = np.where(calls["source"] < len(SOURCES), calls["source"], 0)
-        numbers = self._directory.numbers(calls)
-        has_joined = self._directory.has_joined(numbers, calls)
+        numbers = self._table.numbers(calls)
+        has_joined = self._table.has_joined(numbers, calls)
         must_wait[at[~has_joined]] = True
         at, calls, numbers = at[has_joined], calls[has_joined], numbers[has_joined]
-        is_wrong = self._directory.name_peers(numbers, calls)
+        is_wrong = self._table.name_peers(numbers, calls)
         if is_wrong.any():
             self.counts.refuse(f"{_describe(calls[is_wrong][0])}: no such peer", int(is_wrong.sum()))
             at, calls, numbers = at[~is_wrong], calls[~is_wrong], numbers[~is_wrong]
@@ -304,8 +295,8 @@ class Ledger:
             return call_rows.no_rows(), np.empty(0, np.int64)
         is_launch = calls["kind"] == rings.LAUNCH
         self._note_sources(numbers, calls, is_launch)
-        sees_end = self._directory.sees_end(numbers, calls) | ((calls["flags"] & rings.TIMED) != 0)
-        self._note_launches(call_rows.lane_numbers(numbers[is_launch], calls[is_launch]), calls[is_launch])
+        sees_end = self._table.sees_end(numbers, calls) | ((calls["flags"] & rings.TIMED) != 0)
+        self._note_launches(call_rows.sequence_keys(numbers[is_launch], calls[is_launch]), calls[is_launch])
         is_final = is_launch & (~sees_end | ((calls["flags"] & rings.CAPTURED) != 0))
         final = calls[is_final]
         final["start_ns"] = 0
@@ -323,112 +314,92 @@ class Ledger:
         is_alone = is_second_look & (calls["launch_ns"][orphans] > 0) & self._has_lost
         must_wait[at[orphans[~is_alone]]] = True
         alone = orphans[is_alone]
-        self._note_launches(call_rows.lane_numbers(numbers[alone], calls[alone]), calls[alone])
+        self._note_launches(call_rows.sequence_keys(numbers[alone], calls[alone]), calls[alone])
         rows = np.concatenate((rows, calls[alone]))
         of_rows = np.concatenate((of_rows, numbers[alone]))
-        self._note_completions(call_rows.lane_numbers(of_rows, rows), rows)
+        self._note_completions(call_rows.sequence_keys(of_rows, rows), rows)
         return np.concatenate((final, rows)), np.concatenate((numbers[is_final], of_rows))
 
     def _note_sources(self, numbers: Int64Array, calls: Records, is_launch: BoolArray) -> None:
         is_captured = is_launch & ((calls["flags"] & rings.CAPTURED) != 0)
         for number in np.unique(numbers).tolist():
-            known = self._directory.known[number]
+            known = self._table.known[number]
             is_here = numbers == number
             known.sources = sorted({*known.sources, *np.unique(calls["source"][is_here]).tolist()})
             known.captured_total += int((is_captured & is_here).sum())
 
-    def _told(self, rows: Records, numbers: Int64Array, now_ns: int) -> Told:
+    def _representatives(self, rows: Records, numbers: Int64Array, now_ns: int) -> Representatives:
         """Which of the rows that are final stand for others."""
         oldest_ns = self._open.oldest_launch_ns
-        told = told_by_one(rows, numbers, self._directory.known, now_ns if oldest_ns is None else oldest_ns)
-        self.counts.told_by_others += int(told.is_left_out.sum())
-        return told
+        chosen = choose_representatives(rows, numbers, self._table.known, now_ns if oldest_ns is None else oldest_ns)
+        self.counts.represented_rows += int(chosen.is_represented.sum())
+        return chosen
 
-    def _note_launches(self, lanes: Int64Array, launches: Records) -> None:
-        for number, seq in _by_lane(lanes, launches["seq"]):
-            lane = self._lanes.setdefault(number, Lane())
+    def _note_launches(self, sequences: Int64Array, launches: Records) -> None:
+        for number, seq in _by_sequence(sequences, launches["seq"]):
+            sequence = self._sequences.setdefault(number, CallSequence())
             first = int(seq.min())
-            lane.first_seq = first if lane.first_seq < 0 else min(lane.first_seq, first)
-            lane.last_launched = max(lane.last_launched, int(seq.max()))
-            lane.launched += len(seq)
+            sequence.first_seq = first if sequence.first_seq < 0 else min(sequence.first_seq, first)
+            sequence.last_launched = max(sequence.last_launched, int(seq.max()))
+            sequence.launched += len(seq)
 
-    def _note_completions(self, lanes: Int64Array, rows: Records) -> None:
+    def _note_completions(self, sequences: Int64Array, rows: Records) -> None:
         self.counts.late_rows += int(((rows["end_ns"] > 0) & (rows["end_ns"] <= self._promised_ns)).sum())
-        last_ends_ns = {number: self._lanes[number].last_end_ns for number in np.unique(lanes).tolist()}
-        call_rows.gloo_starts(lanes, rows, last_ends_ns)
-        for number, seq in _by_lane(lanes, rows["seq"]):
-            lane = self._lanes[number]
-            lane.last_end_ns = last_ends_ns[number]
-            lane.last_completed = max(lane.last_completed, int(seq.max()))
+        last_ends_ns = {number: self._sequences[number].last_end_ns for number in np.unique(sequences).tolist()}
+        call_rows.gloo_starts(sequences, rows, last_ends_ns)
+        for number, seq in _by_sequence(sequences, rows["seq"]):
+            sequence = self._sequences[number]
+            sequence.last_end_ns = last_ends_ns[number]
+            sequence.last_completed = max(sequence.last_completed, int(seq.max()))
 
-    def _take_markers(self, batch: Batch, kinds: npt.NDArray[np.uint8], must_wait: BoolArray) -> list[Markers]:
-        said: dict[int, list[tuple[int, int, str, int]]] = {}
-        for at in np.flatnonzero(kinds == rings.MARKER).tolist():
-            marker = batch.records[at : at + 1].view(MARKER_BODY)[0]
-            rank, code, step = int(marker["rank"]), int(marker["marker"]), int(marker["step"])
-            time_ns = int(marker["time_ns"])
-            if code >= len(MARKER_NAMES) or step < 0 or time_ns >= FOREVER_NS:
-                self.counts.refuse(f"a marker of rank {rank} cannot be: code {code}, step {step}, time {time_ns}")
-                continue
-            if MARKER_NAMES[code] == OPTIMIZER_STEP and int(marker["ordinal"]) != 0:
-                continue  # only the process's first optimizer marks the iteration
-            world = self._directory.world(int(batch.attempts[at]), rank)
-            if world is None:
-                must_wait[at] = True
-                continue
-            attempt = self._directory.known[world].attempt
-            if MARKER_NAMES[code] == OPTIMIZER_STEP and attempt not in self._marked_attempts:
+    def _take_markers(self, batch: RecordColumns, kinds: npt.NDArray[np.uint8], must_wait: BoolArray) -> list[Markers]:
+        at = np.flatnonzero(kinds == rings.MARKER)
+        found = read_markers(batch, at, self._table, self._clock)
+        for reason in found.refused:
+            self.counts.refuse(reason)
+        must_wait[found.too_early] = True
+        known = self._table.known
+        for number in sorted(found.by_world):
+            attempt = known[number].attempt
+            if attempt not in self._marked_attempts and any(
+                name == OPTIMIZER_STEP for _, _, name, _ in found.by_world[number]
+            ):
                 self._marked_attempts.append(attempt)
-            said.setdefault(world, []).append((self._clock.to_unix_ns(time_ns), rank, MARKER_NAMES[code], step))
-        return [self._markers(self._directory.known[world], sorted(said[world])) for world in sorted(said)]
+        return [markers_event(self._job, self._host, known[n], found.by_world[n]) for n in sorted(found.by_world)]
 
-    def _markers(self, world: Communicator, said: list[tuple[int, int, str, int]]) -> Markers:
-        return Markers(
-            job=self._job,
-            attempt=world.attempt,
-            host=self._host,
-            communicator=world.id,
-            ranks=tuple(rank for _, rank, _, _ in said),
-            names=tuple(name for _, _, name, _ in said),
-            steps=tuple(step for _, _, _, step in said),
-            times_ns=tuple(time_ns for time_ns, _, _, _ in said),
-        )
-
-    def _hold(self, batch: Batch, now_ns: int) -> None:
+    def _hold(self, batch: RecordColumns, now_ns: int) -> None:
         """Keep for the next look what cannot be placed; count what has waited too long."""
         calls = batch.records.view(CALL)
-        for_a_launch = self._directory.has_joined(self._directory.numbers(calls), calls)
+        for_a_launch = self._table.has_joined(self._table.numbers(calls), calls)
         for_a_launch &= calls["kind"] == rings.COMPLETE
-        over, was_for_a_launch = self._waiting.hold(batch, for_a_launch, now_ns)
+        over, was_for_a_launch = self._pending_records.hold(batch, for_a_launch, now_ns)
         self.counts.unmatched += int(was_for_a_launch.sum())
-        strangers = over[~was_for_a_launch]
-        if len(strangers.records) == 0:
+        unjoined = over[~was_for_a_launch]
+        if len(unjoined.records) == 0:
             return
-        calls = strangers.records.view(CALL)
+        calls = unjoined.records.view(CALL)
         self.counts.refuse(
             f"{len(calls)} records name a communicator that their rank never joined, the first one rank "
             f"{int(calls['rank'][0])} and communicator {bytes(calls['handle'][0]).hex()}",
             len(calls),
         )
-        for attempt in np.unique(strangers.attempts).tolist():
-            world = self._directory.world(attempt)
+        for attempt in np.unique(unjoined.attempts).tolist():
+            world = self._table.world(attempt)
             if world is not None:
-                is_lost = (strangers.attempts == attempt) & (calls["kind"] == rings.LAUNCH)
-                self._directory.known[world].drop(int(is_lost.sum()))
+                is_lost = (unjoined.attempts == attempt) & (calls["kind"] == rings.LAUNCH)
+                self._table.known[world].drop(int(is_lost.sum()))
 
-    # What has been lost, left and given up.
-
-    def _note_loss(self, intakes: Sequence[Intake], now_ns: int) -> None:
+    def _note_loss(self, records_by_ring: Sequence[RingRecords], now_ns: int) -> None:
         """After a loss, a call that is open here may have completed in the part that was lost."""
-        for intake in intakes:
-            if intake.lost:
+        for ring in records_by_ring:
+            if ring.lost:
                 self._has_lost = True
-                self.counts.lost_records += intake.lost
-                ranks = {intake.rank, *np.unique(intake.records.view(CALL)["rank"]).tolist()}
-                self._open.doubt(ranks, _first_time(intake.records, now_ns))
+                self.counts.lost_records += ring.lost
+                ranks = {ring.rank, *np.unique(ring.records.view(CALL)["rank"]).tolist()}
+                self._open.doubt(ranks, _first_time(ring.records, now_ns))
 
     def _note_left(self, destroyed: set[tuple[bytes, int]], gone: set[tuple[int, int]]) -> None:
-        for known in self._directory.known:
+        for known in self._table.known:
             for rank in known.host_ranks:
                 has_left = (known.handle, rank) in destroyed or (known.attempt, rank) in gone
                 if has_left and rank not in known.left:
@@ -436,60 +407,28 @@ class Ledger:
 
     def _give_up(self, ended: bool, running: Mapping[Operation, Transfers]) -> tuple[Records, Int64Array]:
         """Rows, without an end, of the calls that can no longer complete; uncertain ones count as lost."""
-        last_completed = {number: lane.last_completed for number, lane in self._lanes.items()}
-        rows, numbers, lost = self._open.give_up(self._directory, last_completed, ended, running)
+        last_completed = {number: sequence.last_completed for number, sequence in self._sequences.items()}
+        rows, numbers, lost = self._open.give_up(self._table, last_completed, ended, running)
         for number in lost.tolist():
-            self._directory.known[number].drop(1)
+            self._table.known[number].drop(1)
         return rows, numbers
 
     def _note_closing(self, local: set[tuple[int, int]], ended: bool) -> None:
-        for number, known in enumerate(self._directory.known):
+        for number, known in enumerate(self._table.known):
             here = {rank for attempt, rank in local if attempt == known.attempt and rank in known.members}
             if not known.closed and (ended or here | set(known.host_ranks) <= set(known.left)):
                 self._closing.add(number)
 
     def _note_missing(self) -> None:
-        for number, lane in self._lanes.items():
-            if not lane.has_gap(self._has_lost):
+        for number, sequence in self._sequences.items():
+            if not sequence.has_gap(self._has_lost):
                 continue
             at = number >> call_rows.COMMUNICATOR_SHIFT
             for _ in range(2 if at in self._closing else 1):  # there is no later look at one that closes
-                self._directory.known[at].drop(lane.newly_missing(self._has_lost))
-
-    def _pairs(self) -> dict[tuple[int, int], list[PairProgress]]:
-        """How far each line of point-to-point calls is, by (communicator, rank)."""
-        pairs: dict[tuple[int, int], list[PairProgress]] = {}
-        for number, lane in sorted(self._lanes.items()):
-            communicator, rank, peer, direction = call_rows.pair_of_lane(number)
-            if direction:
-                pairs.setdefault((communicator, rank), []).append(
-                    PairProgress(
-                        peer=self._directory.known[communicator].named(peer),
-                        direction=DIRECTIONS[direction],
-                        last_launched=lane.last_launched,
-                        last_completed=lane.last_completed,
-                    )
-                )
-        return pairs
-
-    def _rank_progress(
-        self,
-        number: int,
-        rank: int,
-        shown: dict[tuple[int, int], list[OpenCall]],
-        pairs: dict[tuple[int, int], list[PairProgress]],
-    ) -> RankProgress:
-        lane = self._lanes.get(call_rows.collective_lane(number, rank)) or Lane()
-        return RankProgress(
-            rank=rank,
-            last_launched=lane.last_launched,
-            last_completed=lane.last_completed,
-            open=tuple(shown.get((number, rank), ())),
-            pairs=tuple(pairs.get((number, rank), ())),
-        )
+                self._table.known[at].drop(sequence.newly_missing(self._has_lost))
 
 
-def _destroyed(records: Records) -> list[tuple[bytes, int]]:
+def _destroyed_handles(records: Records) -> list[tuple[bytes, int]]:
     return [(bytes(record["handle"]), int(record["rank"])) for record in records.view(CALL)]
 
 
@@ -510,13 +449,13 @@ def _describe(call: np.void) -> str:
     )
 
 
-def _by_lane(lanes: Int64Array, seq: Int64Array) -> Iterable[tuple[int, Int64Array]]:
-    if len(lanes) == 0:
+def _by_sequence(sequences: Int64Array, seq: Int64Array) -> Iterable[tuple[int, Int64Array]]:
+    if len(sequences) == 0:
         return []
-    order = np.argsort(lanes, kind="stable")
-    lanes = lanes[order]
-    edges = np.flatnonzero(lanes[1:] != lanes[:-1]) + 1
-    return zip(lanes[np.concatenate(([0], edges))].tolist(), np.split(seq[order], edges), strict=True)
+    order = np.argsort(sequences, kind="stable")
+    sequences = sequences[order]
+    edges = np.flatnonzero(sequences[1:] != sequences[:-1]) + 1
+    return zip(sequences[np.concatenate(([0], edges))].tolist(), np.split(seq[order], edges), strict=True)
 
 
 def _first_time(records: Records, now_ns: int) -> int:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from collector.calls import rings
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator, sees
-from collector.calls.rings import Records
-from collector.calls.rows import Int64Array
+from collector.calls.rings import BoolArray, Int64Array, Records
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import SOURCES, Sees
 
-BoolArray = npt.NDArray[np.bool_]
 
-
-class Directory:
+class CommunicatorTable:
     """Communicators by number, in the order in which they were first seen.
 
     Parameters
@@ -62,8 +58,7 @@ class Directory:
         self._high, self._low = handles[order, 0], handles[order, 1]
         self._number_at = order.astype(np.int64)
         self._sees_end = np.array(
-            [[bool(sees(source, c.backend) & Sees.END) for source in range(len(SOURCES))] for c in self.known],
-            np.bool_,
+            [[bool(sees(source, c.backend) & Sees.END) for source in range(len(SOURCES))] for c in self.known], np.bool_
         ).reshape(-1, len(SOURCES))
         self._joined = self._pairs([known.host_ranks for known in self.known])
 
@@ -122,7 +117,7 @@ class Directory:
         return tuple(sorted(known.id for known in self.known if known.attempt == attempt))
 
     def _pairs(self, ranks: list[list[int]]) -> Int64Array:
-        pairs = [call_rows.collective_lane(number, rank) for number, some in enumerate(ranks) for rank in some]
+        pairs = [call_rows.collective_sequence(number, rank) for number, some in enumerate(ranks) for rank in some]
         return np.array(sorted(pairs), np.int64)
 
 

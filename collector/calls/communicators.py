@@ -1,4 +1,4 @@
-"""What is known of each communicator and of each ordered line of calls on it; all of it can be saved and restored."""
+"""What is known of each communicator and of each sequence of calls on it; all of it can be saved and restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOOKS = (SOURCES.index("c10d"),)
 _C10D = {SOURCES.index("unknown"), *_HOOKS}
 
 MAX_WORLD_SIZE = (1 << 20) - 2
-"""Ranks fit into 20 bits of a lane's number, peer + 1 as well."""
+"""Ranks fit into 20 bits of a sequence's key, peer + 1 as well."""
 MAX_CREATED_NS = 1 << 61
 """A monotonic time above it is damage, and could not be told as Unix time."""
 
@@ -153,8 +153,8 @@ class Communicator(msgspec.Struct, kw_only=True):
         )
 
 
-class Lane(msgspec.Struct, array_like=True):
-    """One line of calls in order: a rank's collectives on a communicator, or its calls to or from one peer."""
+class CallSequence(msgspec.Struct, array_like=True):
+    """Calls that follow each other: a rank's collectives on a communicator, or its calls to (or from) one peer."""
 
     first_seq: int = -1
     last_launched: int = NEVER
@@ -165,7 +165,7 @@ class Lane(msgspec.Struct, array_like=True):
     missing_said: int = 0
 
     def newly_missing(self, from_zero: bool) -> int:
-        """How many more calls of this lane are known to be lost than were said so far.
+        """How many more calls of this sequence are known to be lost than were reported so far.
 
         A gap counts when it was there one look earlier too: two threads may write their records out of order.
         """

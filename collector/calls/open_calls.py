@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from collector.calls import rows as call_rows
-from collector.calls.communicator_table import BoolArray, Directory
+from collector.calls.communicator_table import CommunicatorTable
 from collector.calls.frames import Operation
-from collector.calls.rings import CALL, RAW, Records
-from collector.calls.rows import Int64Array
+from collector.calls.rings import CALL, RAW, BoolArray, Int64Array, Records
 from collector.calls.transfer_rates import Transfers
 from pacehound.clock import ClockPair
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS
@@ -111,7 +110,7 @@ class OpenCalls:
 
     def give_up(
         self,
-        directory: Directory,
+        table: CommunicatorTable,
         last_completed: dict[int, int],
         everything: bool,
         running: Mapping[Operation, Transfers],
@@ -120,10 +119,10 @@ class OpenCalls:
 
         Parameters
         ----------
-        directory
+        table
             Says who has left which communicator.
         last_completed
-            The last completed sequence number of each lane: an uncertain call before it has ended unseen.
+            The last completed number of each sequence: an uncertain call before it has ended unseen.
         everything
             The job is over.
         running
@@ -141,17 +140,17 @@ class OpenCalls:
             return call_rows.no_rows(), nothing, nothing
         keys = list(self._records)
         calls = self._calls()
-        numbers = directory.numbers(calls)
-        is_over = np.ones(len(calls), np.bool_) if everything else directory.has_left(numbers, calls)
+        numbers = table.numbers(calls)
+        is_over = np.ones(len(calls), np.bool_) if everything else table.has_left(numbers, calls)
         excess = len(calls) - MAX_OPEN
         if excess > 0:
             is_over[np.argsort(calls["launch_ns"], kind="stable")[:excess]] = True
         is_uncertain = np.zeros(len(calls), np.bool_)
         if self._uncertain:
             is_uncertain = np.array([key in self._uncertain for key in keys], np.bool_)
-            lanes = call_rows.lane_numbers(numbers, calls)
+            sequences = call_rows.sequence_keys(numbers, calls)
             for at in np.flatnonzero(is_uncertain).tolist():
-                is_over[at] |= last_completed.get(int(lanes[at]), -1) > int(calls["seq"][at])
+                is_over[at] |= last_completed.get(int(sequences[at]), -1) > int(calls["seq"][at])
         if self._over:
             is_over |= np.array([key in self._over for key in keys], np.bool_)
             self._over.clear()
@@ -163,18 +162,18 @@ class OpenCalls:
         rows = calls[is_row]
         rows["start_ns"] = 0
         rows["end_ns"] = 0
-        for at, transfers in _running(rows, numbers[is_row], directory, running).items():
+        for at, transfers in _running(rows, numbers[is_row], table, running).items():
             rows["send_count"][at], rows["recv_count"][at] = transfers.totals
         return rows, numbers[is_row], numbers[is_over & is_uncertain]
 
     def shown(
-        self, directory: Directory, clock: ClockPair, running: Mapping[Operation, Transfers], now_ns: int
+        self, table: CommunicatorTable, clock: ClockPair, running: Mapping[Operation, Transfers], now_ns: int
     ) -> dict[tuple[int, int], list[OpenCall]]:
         """The oldest ones by (communicator, rank), without those that may have ended unseen.
 
         Parameters
         ----------
-        directory
+        table
             Names their communicators.
         clock
             Maps their times to Unix time.
@@ -190,14 +189,14 @@ class OpenCalls:
         shown: dict[tuple[int, int], list[OpenCall]] = {}
         if len(calls) == 0:
             return shown
-        numbers = directory.numbers(calls)
+        numbers = table.numbers(calls)
         order = np.lexsort((calls["seq"], calls["launch_ns"], calls["rank"], numbers))
         calls, numbers = calls[order], numbers[order]
         is_first = np.concatenate(([True], (np.diff(numbers) != 0) | (np.diff(calls["rank"].astype(np.int64)) != 0)))
         place = np.arange(len(calls))
         place -= np.maximum.accumulate(np.where(is_first, place, 0))
         calls, numbers = calls[place < SHOWN], numbers[place < SHOWN]
-        counted = _running(calls, numbers, directory, running)
+        counted = _running(calls, numbers, table, running)
         for at, call in enumerate(calls):
             transfers = counted.get(at)
             launched = (int(call["send_count"]), int(call["recv_count"]))
@@ -210,7 +209,7 @@ class OpenCalls:
                     count=int(call["count"]),
                     dtype=_name(DTYPES, call["dtype"]),
                     launch_ns=clock.to_unix_ns(int(call["launch_ns"])),
-                    peer=directory.known[int(numbers[at])].named(int(call["peer"])),
+                    peer=table.known[int(numbers[at])].named(int(call["peer"])),
                     direction=_name(DIRECTIONS, call["direction"]),
                     redop=_name(REDOPS, call["redop"]),
                     algorithm=_name(ALGORITHMS, call["algorithm"]),
@@ -230,7 +229,7 @@ def _name(names: tuple[str, ...], code: int) -> str:
 
 
 def _running(
-    calls: Records, numbers: Int64Array, directory: Directory, running: Mapping[Operation, Transfers]
+    calls: Records, numbers: Int64Array, table: CommunicatorTable, running: Mapping[Operation, Transfers]
 ) -> dict[int, Transfers]:
     """By position in `calls`, how far those of them are that run; `numbers` are of their communicators."""
     found = {}
@@ -238,7 +237,7 @@ def _running(
         is_it = (calls["seq"] == operation.seq) & (calls["rank"] == operation.rank)
         is_it &= (calls["handle_high"] == operation.communicator) & (calls["direction"] == operation.direction)
         for at in np.flatnonzero(is_it).tolist():
-            known = directory.known[int(numbers[at])]
+            known = table.known[int(numbers[at])]
             has_place = 0 <= operation.peer < len(known.members)
             peer = operation.peer if known.counts_places or not has_place else known.members[operation.peer]
             if not operation.direction or (has_place and peer == calls["peer"][at]):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from collector.calls import rings
-from collector.calls.pending_records import Intake
+from collector.calls.pending_records import RingRecords
 from pacehound.clock import ClockPair
 from pacehound.model.columns import numbers
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
@@ -16,15 +16,15 @@ from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES
 _MONOTONIC_TIMES = ("start_ns", "end_ns")
 
 
-def operations_of(intakes: Sequence[Intake], *, job: str, host: str, clock: ClockPair) -> list[Operations]:
+def operations_of(records_by_ring: Sequence[RingRecords], *, job: str, host: str, clock: ClockPair) -> list[Operations]:
     """One event per attempt that has new operations; records that cannot be true are left out."""
     by_attempt: dict[int, list[rings.Records]] = {}
-    for intake in intakes:
-        if not len(intake.records):
+    for ring in records_by_ring:
+        if not len(ring.records):
             continue
-        bodies = intake.records[intake.records.view(rings.CALL)["kind"] == rings.OPERATION]
+        bodies = ring.records[ring.records.view(rings.CALL)["kind"] == rings.OPERATION]
         if len(bodies):
-            by_attempt.setdefault(intake.attempt, []).append(bodies)
+            by_attempt.setdefault(ring.attempt, []).append(bodies)
     events = []
     for attempt, parts in sorted(by_attempt.items()):
         records = np.concatenate(parts).view(rings.OPERATION_BODY)

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from collector.calls.communicator_table import BoolArray
-from collector.calls.rings import RAW, Records
-from collector.calls.rows import Int64Array
+from collector.calls.rings import RAW, BoolArray, Int64Array, Records
 
 MAX_WAITING = 1 << 17
 FOR_A_LAUNCH_NS = 2_000_000_000
@@ -22,7 +20,7 @@ FOR_A_GROUP_NS = 30_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
+class RingRecords:
     """What was read from one ring: by which attempt and rank, and how many records were lost before the first."""
 
     attempt: int
@@ -32,18 +30,18 @@ class Intake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class RecordColumns:
     """Records of several rings as columns: dtype `RAW`, the attempt of each, and since when it has been waiting."""
 
     records: Records
     attempts: Int64Array
     since_ns: Int64Array
 
-    def __getitem__(self, at: Int64Array | BoolArray) -> Batch:
-        return Batch(records=self.records[at], attempts=self.attempts[at], since_ns=self.since_ns[at])
+    def __getitem__(self, at: Int64Array | BoolArray) -> RecordColumns:
+        return RecordColumns(records=self.records[at], attempts=self.attempts[at], since_ns=self.since_ns[at])
 
 
-class WaitingState(msgspec.Struct, kw_only=True):
+class PendingState(msgspec.Struct, kw_only=True):
     """What waits, as it is saved."""
 
     records: bytes = b""
@@ -51,37 +49,37 @@ class WaitingState(msgspec.Struct, kw_only=True):
     since_ns: list[int] = []
 
 
-class Waiting:
+class PendingRecords:
     """Records that are looked at again with the next ones."""
 
-    def __init__(self, state: WaitingState) -> None:
-        self._held = Batch(
+    def __init__(self, state: PendingState) -> None:
+        self._held = RecordColumns(
             records=np.frombuffer(state.records, RAW),
             attempts=np.array(state.attempts, np.int64),
             since_ns=np.array(state.since_ns, np.int64),
         )
 
-    def state(self) -> WaitingState:
+    def state(self) -> PendingState:
         """What must be saved."""
-        return WaitingState(
+        return PendingState(
             records=self._held.records.tobytes(),
             attempts=self._held.attempts.tolist(),
             since_ns=self._held.since_ns.tolist(),
         )
 
-    def with_new(self, intakes: Sequence[Intake], now_ns: int) -> Batch:
+    def with_new(self, records_by_ring: Sequence[RingRecords], now_ns: int) -> RecordColumns:
         """What waited, and behind it what was read now."""
-        read = [intake for intake in intakes if len(intake.records)]
-        count = sum(len(intake.records) for intake in read)
-        return Batch(
-            records=np.concatenate([self._held.records, *(intake.records for intake in read)]),
+        read = [ring for ring in records_by_ring if len(ring.records)]
+        count = sum(len(ring.records) for ring in read)
+        return RecordColumns(
+            records=np.concatenate([self._held.records, *(ring.records for ring in read)]),
             attempts=np.concatenate(
                 [self._held.attempts, *(np.full(len(i.records), i.attempt, np.int64) for i in read)]
             ),
             since_ns=np.concatenate([self._held.since_ns, np.full(count, now_ns, np.int64)]),
         )
 
-    def hold(self, batch: Batch, for_a_launch: BoolArray, now_ns: int) -> tuple[Batch, BoolArray]:
+    def hold(self, batch: RecordColumns, for_a_launch: BoolArray, now_ns: int) -> tuple[RecordColumns, BoolArray]:
         """Keep these for the next look.
 
         Returns

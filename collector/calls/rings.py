@@ -108,13 +108,16 @@ Records = npt.NDArray[np.void]
 They are cut, joined and kept as `RAW`: NumPy may leave out the bytes that no field covers when it copies the others.
 """
 
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
 RAW = np.dtype(f"V{RECORD_BYTES}")
 NO_RECORDS: Records = np.empty(0, RAW)
 
 
-def is_timed(calls: Records) -> npt.NDArray[np.bool_]:
+def is_timed(calls: Records) -> BoolArray:
     """Which calls, viewed as `CALL`, have times of the device although their source sees launches only."""
-    timed: npt.NDArray[np.bool_] = ((calls["flags"] & TIMED) != 0) & (calls["end_ns"] > 0)
+    timed: BoolArray = ((calls["flags"] & TIMED) != 0) & (calls["end_ns"] > 0)
     return timed
 
 
@@ -122,9 +125,9 @@ class UnreadableRing(RejectedMessage):
     """A file that is no ring, or no longer one; the message says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RingHeader:
-    """Who writes a ring, as its header says."""
+    """Who writes a ring, as its header says; in the order of the fields there."""
 
     capacity: int
     pid: int
@@ -163,44 +166,23 @@ def parse_header(head: bytes, file_bytes: int) -> RingHeader:
     """
     if len(head) < _HEADER.size:
         raise UnreadableRing(f"{file_bytes} bytes are too few for a ring header")
-    (
-        magic,
-        version,
-        header_bytes,
-        record_bytes,
-        capacity,
-        pid,
-        tid,
-        start_ticks,
-        rank,
-        local_rank,
-        world_size,
-        attempt,
-        created_ns,
-    ) = _HEADER.unpack_from(head)
+    magic, version, header_bytes, record_bytes, *fields = _HEADER.unpack_from(head)
+    header = RingHeader(*fields)
     if magic != RING_MAGIC:
         raise UnreadableRing(f"magic is {magic:#018x}, not {RING_MAGIC:#018x}: no ring")
     if version != RING_VERSION:
         raise UnreadableRing(f"ring version {version}; this build reads version {RING_VERSION}")
     if (header_bytes, record_bytes) != (HEADER_BYTES, RECORD_BYTES):
         raise UnreadableRing(f"header of {header_bytes} and records of {record_bytes} bytes, not 4096 and 128")
+    capacity = header.capacity
     if not 0 < capacity <= MAX_CAPACITY or capacity & (capacity - 1):
         raise UnreadableRing(f"capacity is {capacity}, not a power of two up to {MAX_CAPACITY}")
     if file_bytes < HEADER_BYTES + capacity * RECORD_BYTES:
         raise UnreadableRing(f"{file_bytes} bytes are too few for {capacity} records")
-    if pid < 1 or rank < -1 or attempt < 0:
-        raise UnreadableRing(f"pid {pid}, rank {rank}, attempt {attempt} in the header: no process has these")
-    return RingHeader(
-        capacity=capacity,
-        pid=pid,
-        tid=tid,
-        process_start_ticks=start_ticks,
-        rank=rank,
-        local_rank=local_rank,
-        world_size=world_size,
-        attempt=attempt,
-        created_ns=created_ns,
-    )
+    if header.pid < 1 or header.rank < -1 or header.attempt < 0:
+        who = f"pid {header.pid}, rank {header.rank}, attempt {header.attempt}"
+        raise UnreadableRing(f"{who} in the header: no process has these")
+    return header
 
 
 class RingReader(SharedFile):
@@ -323,7 +305,7 @@ class RingReader(SharedFile):
             done += n_slots
         return slots
 
-    def _overtaken(self, first: int, records: Records) -> npt.NDArray[np.bool_]:
+    def _overtaken(self, first: int, records: Records) -> BoolArray:
         """Which of the copied records the writer may have been changing while they were copied."""
         overtaken = np.zeros(len(records), np.bool_)
         # Records below this index may have been touched: the writer works on record `written` now.

@@ -11,17 +11,15 @@ import numpy.typing as npt
 
 from collector.calls import rings
 from collector.calls.communicators import Communicator, sees
-from collector.calls.representative_rank import Told
-from collector.calls.rings import CALL, Records
+from collector.calls.representative_rank import Representatives
+from collector.calls.rings import CALL, Int64Array, Records
 from pacehound.clock import ClockPair
 from pacehound.model.calls import DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.model.codes import ALGORITHMS, PROTOCOLS
-from pacehound.model.representative import Alike
+from pacehound.model.representative import RepresentedRank
 
 ROWS_PER_BATCH = 1450
 """Eight ranks with 125 calls each fit into one batch: 117 KB of message, 9 KB under zstd (docs/volume.md)."""
-
-Int64Array = npt.NDArray[np.int64]
 
 _PROFILER = SOURCES.index("profiler")
 
@@ -43,8 +41,8 @@ def join_keys(calls: Records) -> list[bytes]:
     return listed
 
 
-def lane_numbers(communicators: Int64Array, calls: Records) -> Int64Array:
-    """The lane of each call as one number: communicator, rank, and for point-to-point calls peer and direction."""
+def sequence_keys(communicators: Int64Array, calls: Records) -> Int64Array:
+    """The sequence of each call as one number: communicator, rank, and for point-to-point calls peer and direction."""
     is_pair = calls["direction"] != 0
     peer = np.where(is_pair, calls["peer"], -1).astype(np.int64) + 1
     rank = calls["rank"].astype(np.int64)
@@ -56,26 +54,26 @@ def lane_numbers(communicators: Int64Array, calls: Records) -> Int64Array:
     )
 
 
-def collective_lane(communicator: int, rank: int) -> int:
-    """The lane of a rank's collectives.
+def collective_sequence(communicator: int, rank: int) -> int:
+    """The sequence of a rank's collectives.
 
-    >>> collective_lane(0, 0), collective_lane(0, 1) == 1 << RANK_SHIFT
+    >>> collective_sequence(0, 0), collective_sequence(0, 1) == 1 << RANK_SHIFT
     (0, True)
     """
     return communicator << COMMUNICATOR_SHIFT | rank << RANK_SHIFT
 
 
-def pair_of_lane(lane: int) -> tuple[int, int, int, int]:
-    """(communicator, rank, peer, direction) of a lane; the direction of a rank's collectives is 0 and the peer -1.
+def sequence_parts(sequence: int) -> tuple[int, int, int, int]:
+    """(communicator, rank, peer, direction) of a sequence; the direction of a rank's collectives is 0 and the peer -1.
 
-    >>> pair_of_lane(collective_lane(3, 7))
+    >>> sequence_parts(collective_sequence(3, 7))
     (3, 7, -1, 0)
     """
     return (
-        lane >> COMMUNICATOR_SHIFT,
-        lane >> RANK_SHIFT & (1 << _RANK_BITS) - 1,
-        (lane >> _DIRECTION_BITS & (1 << _PEER_BITS) - 1) - 1,
-        lane & (1 << _DIRECTION_BITS) - 1,
+        sequence >> COMMUNICATOR_SHIFT,
+        sequence >> RANK_SHIFT & (1 << _RANK_BITS) - 1,
+        (sequence >> _DIRECTION_BITS & (1 << _PEER_BITS) - 1) - 1,
+        sequence & (1 << _DIRECTION_BITS) - 1,
     )
 
 
@@ -93,28 +91,28 @@ def completed_rows(launches: Records, completes: Records) -> Records:
     return rows
 
 
-def gloo_starts(lanes: Int64Array, rows: Records, last_ends_ns: dict[int, int]) -> None:
-    """Fill in `start_ns`, and note each lane's last end.
+def gloo_starts(sequences: Int64Array, rows: Records, last_ends_ns: dict[int, int]) -> None:
+    """Fill in `start_ns`, and note each sequence's last end.
 
-    `start = min(end, max(launch, previous end in its lane))`: the host is the device, and what queues behind a
-    call begins when that one ends. A lane is a rank's collectives on a communicator; point-to-point calls do not
-    queue behind those, so each (peer, direction) has a lane of its own. A start that the record brings stays.
+    `start = min(end, max(launch, previous end in its sequence))`: the host is the device, and what queues behind a
+    call begins when that one ends. A sequence is a rank's collectives on a communicator; point-to-point calls do not
+    queue behind those, so each (peer, direction) has a sequence of its own. A start that the record brings stays.
     """
     if len(rows) == 0:
         return
-    order = np.lexsort((rows["seq"], rows["end_ns"], lanes))
-    lane, ends = lanes[order], rows["end_ns"][order]
-    is_first = np.concatenate(([True], lane[1:] != lane[:-1]))
+    order = np.lexsort((rows["seq"], rows["end_ns"], sequences))
+    sequence, ends = sequences[order], rows["end_ns"][order]
+    is_first = np.concatenate(([True], sequence[1:] != sequence[:-1]))
     firsts = np.flatnonzero(is_first)
-    earlier = np.array([last_ends_ns.get(int(number), 0) for number in lane[firsts]], np.uint64)
+    earlier = np.array([last_ends_ns.get(int(number), 0) for number in sequence[firsts]], np.uint64)
     before = np.concatenate((np.zeros(1, np.uint64), ends[:-1]))
     before[is_first] = 0
-    before = np.maximum(before, np.repeat(earlier, np.diff(np.append(firsts, len(lane)))))
+    before = np.maximum(before, np.repeat(earlier, np.diff(np.append(firsts, len(sequence)))))
     starts = rows["start_ns"][order]
     derived = np.minimum(np.maximum(rows["launch_ns"][order], before), ends)
     rows["start_ns"][order] = np.where(starts > 0, starts, derived)
-    lasts = np.append(firsts[1:], len(lane)) - 1
-    for number, end, start in zip(lane[firsts].tolist(), ends[lasts].tolist(), earlier.tolist(), strict=True):
+    lasts = np.append(firsts[1:], len(sequence)) - 1
+    for number, end, start in zip(sequence[firsts].tolist(), ends[lasts].tolist(), earlier.tolist(), strict=True):
         last_ends_ns[number] = max(end, start)
 
 
@@ -126,35 +124,42 @@ def batches(
     job: str,
     host: str,
     clock: ClockPair,
-    told: Told | None = None,
+    representatives: Representatives | None = None,
 ) -> Iterator[CallBatch]:
     """Cut rows into batches of one communicator and source, in order of time, of up to `ROWS_PER_BATCH` rows.
 
     Calls that were timed on the device, of a source that otherwise sees launches only, have batches of their own, and
-    so have those that one rank tells of for its host. The communicators' ordinals move on, and the calls they had lost
+    so have the rows of representatives. The communicators' ordinals move on, and the calls they had lost
     go out with the next batch.
     """
     if len(rows) == 0:
         return
     time_ns = np.maximum(rows["end_ns"], rows["launch_ns"])
     is_timed = rings.is_timed(rows)
-    tells = told.tells if told is not None else np.zeros(len(rows), np.bool_)
-    order = np.lexsort((rows["seq"], rows["rank"], time_ns, tells, is_timed, rows["source"], communicators))
-    if told is not None:
-        order = order[~told.is_left_out[order]]
-    rows, communicators, is_timed, tells = rows[order], communicators[order], is_timed[order], tells[order]
+    is_representative = (
+        representatives.is_representative if representatives is not None else np.zeros(len(rows), np.bool_)
+    )
+    order = np.lexsort((rows["seq"], rows["rank"], time_ns, is_representative, is_timed, rows["source"], communicators))
+    if representatives is not None:
+        order = order[~representatives.is_represented[order]]
+    rows, communicators, is_timed, is_representative = (
+        rows[order],
+        communicators[order],
+        is_timed[order],
+        is_representative[order],
+    )
     sources = rows["source"]
     is_edge = (communicators[1:] != communicators[:-1]) | (sources[1:] != sources[:-1])
-    is_edge |= (is_timed[1:] != is_timed[:-1]) | (tells[1:] != tells[:-1])
+    is_edge |= (is_timed[1:] != is_timed[:-1]) | (is_representative[1:] != is_representative[:-1])
     edges = [0, *(np.flatnonzero(is_edge) + 1).tolist(), len(rows)]
     offset_ns = clock.to_unix_ns(0)
     for begin, end in itertools.pairwise(edges):
         communicator = known[int(communicators[begin])]
         source = int(sources[begin])
-        alike: tuple[Alike, ...] = ()
+        represented: tuple[RepresentedRank, ...] = ()
         within_ns = 0
-        if told is not None and tells[begin]:
-            alike, within_ns = told.alike[int(communicators[begin]), source, bool(is_timed[begin])]
+        if representatives is not None and is_representative[begin]:
+            represented, within_ns = representatives.ranks[int(communicators[begin]), source, bool(is_timed[begin])]
         for first in range(begin, end, ROWS_PER_BATCH):
             part = rows[first : min(first + ROWS_PER_BATCH, end)]
             ordinal = communicator.ordinals.get(source, communicator.first_ordinal)
@@ -171,7 +176,7 @@ def batches(
                 sees=Sees.ALL if is_timed[begin] else sees(source, communicator.backend),
                 dropped=dropped,
                 within_ns=within_ns,
-                alike=alike,
+                represented=represented,
             )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from collector.importers.call_files.content import head_of
-from collector.importers.call_files.kineto import looks_like_one
+from collector.importers.call_files.kineto_calls import looks_like_one
 from collector.importers.call_files.kineto_ranges import COMPUTES, TRANSFERS, Collective, Range, RankRanges, read_ranges
 from collector.importers.call_files.refusal import RefusedFile
 from pacehound.errors import InvalidEvent

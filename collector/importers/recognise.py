@@ -2,93 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from collector.importers.call_files import inspector, kineto, ras_json, ras_text, xpu_timer
 from collector.importers.call_files.content import head_of
-from collector.importers.call_files.flight_recorder import dump, job
+from collector.importers.call_files.flight_recorder import job as flight_recorder
 from collector.importers.call_files.reading import Joined, Refusal
 from collector.importers.call_files.refusal import RefusedFile
 from pacehound.model.call_file import CallFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFormat:
-    """One kind of file.
+class CallFormat(Protocol):
+    """One kind of file: what a module has that reads it.
 
     Attributes
     ----------
-    name, about
-        For machines and for people.
-    looks_like_one
-        By the first bytes of a file.
-    read
-        One file, checked; what it gives is for `join` alone.
-    join
-        The files of one job, and the job's name.
-    speaks_for_all
+    FORMAT, ABOUT
+        Its name for machines and for people.
+    SPEAKS_FOR_ALL
         Each file speaks for the whole job, so that two of them are two answers and not two ranks.
 
     """
 
-    name: str
-    about: str
-    looks_like_one: Callable[[bytes], bool]
-    read: Callable[[Path], Any]
-    join: Callable[[Sequence[Any], str], Joined]
-    speaks_for_all: bool = False
+    FORMAT: str
+    ABOUT: str
+    SPEAKS_FOR_ALL: bool
+
+    def looks_like_one(self, head: bytes, /) -> bool:
+        """By the first bytes of a file."""
+        ...
+
+    def read(self, path: Path, /) -> Any:
+        """One file, checked; what it gives is for `joined` alone."""
+        ...
+
+    def joined(self, files: Sequence[Any], job: str, /) -> Joined:
+        """The files of one job, and the job's name."""
+        ...
 
 
 # The most particular first: traces describe their groups as Flight Recorder dumps do.
-CALL_FORMATS = (
-    CallFormat(
-        name=ras_json.FORMAT,
-        about="NCCL RAS answers (JSON or text)",
-        looks_like_one=ras_json.looks_like_one,
-        read=ras_json.read_answer,
-        join=ras_json.joined,
-        speaks_for_all=True,
-    ),
-    CallFormat(
-        name=inspector.FORMAT,
-        about="NCCL Inspector logs",
-        looks_like_one=inspector.looks_like_one,
-        read=inspector.read_log,
-        join=inspector.joined,
-    ),
-    CallFormat(
-        name=kineto.FORMAT,
-        about="PyTorch profiler traces (Kineto)",
-        looks_like_one=kineto.looks_like_one,
-        read=kineto.read_trace,
-        join=kineto.joined,
-    ),
-    CallFormat(
-        name=job.FORMAT,
-        about="Flight Recorder dumps (pickle or JSON)",
-        looks_like_one=dump.looks_like_one,
-        read=dump.read_dump,
-        join=job.joined,
-    ),
-    CallFormat(
-        name=ras_text.FORMAT,
-        about="",
-        looks_like_one=ras_text.looks_like_one,
-        read=ras_text.read_answer,
-        join=ras_text.joined,
-        speaks_for_all=True,
-    ),
-    CallFormat(
-        name=xpu_timer.FORMAT,
-        about="xpu_timer scrapes",
-        looks_like_one=xpu_timer.looks_like_one,
-        read=xpu_timer.read_scrape,
-        join=xpu_timer.joined,
-    ),
-)
+CALL_FORMATS: tuple[CallFormat, ...] = (ras_json, inspector, kineto, flight_recorder, ras_text, xpu_timer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +80,7 @@ def format_of(path: Path) -> CallFormat | None:
 
 def known_formats() -> str:
     """The formats in words, for messages."""
-    return ", ".join(one.about for one in CALL_FORMATS if one.about)
+    return ", ".join(one.ABOUT for one in CALL_FORMATS if one.ABOUT)
 
 
 def read_call_files(paths: Iterable[Path]) -> Recognised:
@@ -146,13 +103,13 @@ def read_call_files(paths: Iterable[Path]) -> Recognised:
         try:
             value = kind.read(path)
         except RefusedFile as error:
-            refused.append(Refusal(path=path, reason=f"{kind.name}: {error}"))
+            refused.append(Refusal(path=path, reason=f"{kind.FORMAT}: {error}"))
         else:
-            found.setdefault((path.parent, kind.name, path if kind.speaks_for_all else None), []).append(value)
-    by_name = {kind.name: kind for kind in CALL_FORMATS}
+            found.setdefault((path.parent, kind.FORMAT, path if kind.SPEAKS_FOR_ALL else None), []).append(value)
+    by_name = {kind.FORMAT: kind for kind in CALL_FORMATS}
     sets = []
     for (folder, name, alone), values in found.items():
-        joined = by_name[name].join(values, folder.resolve().name or "job")
+        joined = by_name[name].joined(values, folder.resolve().name or "job")
         refused += [Refusal(path=one.path, reason=f"{name}: {one.reason}") for one in joined.refused]
         if joined.files:
             sets.append(CallSet(folder=alone or folder, format=name, files=joined.files))

@@ -13,7 +13,7 @@
  * PH_RELEASE. One process that answers PH_TRAP_REFUSED is the end of the attempt: release all.
  *
  * Timing (Falcon 4.3, the profiling phase; shim_timing.c). The controller fills in `timing_until_ns` and what follows,
- * and stores `timing_id` last (release). A call with number s of its lane is timed where s / timing_rounds is a multiple
+ * and stores `timing_id` last (release). A call with sequence number s is timed where s / timing_rounds is a multiple
  * of timing_every: all ranks choose the same rounds without a word. It ends when timing_id changes, at timing_until_ns,
  * PH_TIMING_MOST_NS after it was seen, or when it costs too much; the answer says why.
  */

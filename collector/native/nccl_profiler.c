@@ -114,9 +114,9 @@ static void *start_step(struct ph_profiled *comm, const struct ph_profile_event 
     if (!ph_handle_unpack(event->parent, &parent) || parent.kind != PH_HANDLE_OP || parent.comm != comm->index) return NULL;
     struct ph_op *op = ph_op_of(comm, &parent);
     if (!op) return NULL;
-    uint32_t lane = (uint32_t)event->proxy_step.step % STEPS;
-    op->open_steps |= (uint8_t)(1u << lane);
-    return ph_handle_of(PH_HANDLE_STEP, comm, parent.slot, parent.generation, lane);
+    uint32_t part = (uint32_t)event->proxy_step.step % STEPS;
+    op->open_steps |= (uint8_t)(1u << part);
+    return ph_handle_of(PH_HANDLE_STEP, comm, parent.slot, parent.generation, part);
 }
 
 static ncclResult_t start(void *context, void **handle, const struct ph_profile_event *event, uint64_t type,
@@ -154,8 +154,8 @@ static struct ph_call *call_of_op(struct ph_profiled *comm, const struct ph_op *
     return ph_call_of(comm, &handle);
 }
 
-static void stop_step(struct ph_profiled *comm, struct ph_op *op, uint32_t lane, uint64_t now_ns) {
-    uint8_t bit = (uint8_t)(1u << lane % STEPS);
+static void stop_step(struct ph_profiled *comm, struct ph_op *op, uint32_t part, uint64_t now_ns) {
+    uint8_t bit = (uint8_t)(1u << part % STEPS);
     if (!(op->open_steps & bit) || op->n_done >= op->n_steps) return;
     op->open_steps &= (uint8_t)~bit;
     op->n_done++;
@@ -183,7 +183,7 @@ static void stop_op(struct ph_profiled *comm, struct ph_op *op, uint64_t now_ns)
 static void stop_kernel(struct ph_profiled *comm, const struct ph_handle *handle, uint64_t gpu_ns, uint64_t now_ns) {
     struct ph_call *call = ph_call_of(comm, handle);
     if (!call) return;
-    ph_call_kernel_stop(call, &comm->clock, (uint8_t)handle->lane, gpu_ns, now_ns);
+    ph_call_kernel_stop(call, &comm->clock, (uint8_t)handle->part, gpu_ns, now_ns);
     close_if_done(comm, call, now_ns);
 }
 
@@ -200,7 +200,7 @@ static ncclResult_t stop(void *packed) {
     if (handle.kind == PH_HANDLE_KERNEL) stop_kernel(comm, &handle, 0, now_ns);
     else if ((op = ph_op_of(comm, &handle)) != NULL) {
         if (handle.kind == PH_HANDLE_OP) stop_op(comm, op, now_ns);
-        else stop_step(comm, op, handle.lane, now_ns);
+        else stop_step(comm, op, handle.part, now_ns);
     }
     pthread_mutex_unlock(&comm->lock);
     return ncclSuccess;

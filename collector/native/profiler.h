@@ -33,7 +33,7 @@ enum ph_handle_kind { PH_HANDLE_COMM = 1, PH_HANDLE_GROUP, PH_HANDLE_CALL, PH_HA
 
 struct ph_handle {
     enum ph_handle_kind kind;
-    uint32_t comm, lane, generation, slot; /* lane: the channel of a kernel event, the step of a transfer, modulo 8 */
+    uint32_t comm, part, generation, slot; /* part: the channel of a kernel event, the step of a transfer, modulo 8 */
     uint32_t group;                        /* of PH_HANDLE_GROUP: the low bits of its number */
 };
 
@@ -145,7 +145,7 @@ void ph_calls_sweep(struct ph_profiled *comm, uint64_t now_ns);
 
 /* Of a call, an op or what belongs to one. */
 void *ph_handle_of(enum ph_handle_kind kind, const struct ph_profiled *comm, uint32_t slot, uint32_t generation,
-                   uint32_t lane);
+                   uint32_t part);
 
 /* --- profiler_frame.c: how far running calls have come (frame.h) --------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* Handles: numbers that NCCL carries around for us, and how a stale one is told (profiler.h).
  *
- * From the top: 14 bits of salt that differ between processes, 3 of kind, 8 of lane, 10 of communicator, 17 of
+ * From the top: 14 bits of salt that differ between processes, 3 of kind, 8 of part, 10 of communicator, 17 of
  * generation, 12 of slot; a group has its number in the lowest 29.
  */
 #include "profiler.h"
@@ -17,7 +17,7 @@ void *ph_handle_pack(struct ph_handle handle) {
                        ? handle.group & PH_GROUP_MASK
                        : (uint64_t)(handle.generation & PH_GENERATION_MASK) << 12 | (handle.slot & (PH_MAX_SLOTS - 1));
     return (void *)(uintptr_t)(atomic_load_explicit(&salt, memory_order_relaxed) << 50 | (uint64_t)handle.kind << 47 |
-                               (uint64_t)(handle.lane & 0xff) << 39 |
+                               (uint64_t)(handle.part & 0xff) << 39 |
                                (uint64_t)(handle.comm & (PH_MAX_COMMS - 1)) << 29 | low);
 }
 
@@ -25,7 +25,7 @@ bool ph_handle_unpack(const void *packed, struct ph_handle *handle) {
     uint64_t bits = (uint64_t)(uintptr_t)packed;
     if (!bits || bits >> 50 != atomic_load_explicit(&salt, memory_order_relaxed)) return false;
     handle->kind = (enum ph_handle_kind)(bits >> 47 & 7);
-    handle->lane = (uint32_t)(bits >> 39 & 0xff);
+    handle->part = (uint32_t)(bits >> 39 & 0xff);
     handle->comm = (uint32_t)(bits >> 29 & (PH_MAX_COMMS - 1));
     handle->generation = (uint32_t)(bits >> 12 & PH_GENERATION_MASK);
     handle->slot = (uint32_t)(bits & (PH_MAX_SLOTS - 1));
@@ -34,7 +34,7 @@ bool ph_handle_unpack(const void *packed, struct ph_handle *handle) {
 }
 
 void *ph_handle_of(enum ph_handle_kind kind, const struct ph_profiled *comm, uint32_t slot, uint32_t generation,
-                       uint32_t lane) {
+                       uint32_t part) {
     return ph_handle_pack(
-        (struct ph_handle){.kind = kind, .comm = comm->index, .lane = lane, .generation = generation, .slot = slot});
+        (struct ph_handle){.kind = kind, .comm = comm->index, .part = part, .generation = generation, .slot = slot});
 }

@@ -38,7 +38,7 @@ struct ph_comm *ph_comm_find(ncclComm_t key) {
 
 struct ph_comm *ph_comm_world(void) { return atomic_load_explicit(&world, memory_order_relaxed); }
 
-/* With the lock. A table that is nearly full takes no more: lookups of strangers would walk all of it. */
+/* With the lock. A table that is nearly full takes no more: looking up an unknown one would walk all of it. */
 static bool insert(ncclComm_t key, struct ph_comm *comm) {
     for (size_t i = slot_of(key), n = 0; n < SLOTS; i = (i + 1) % SLOTS, n++) {
         ncclComm_t found = atomic_load_explicit(&slots[i].key, memory_order_relaxed);

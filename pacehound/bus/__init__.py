@@ -7,9 +7,10 @@ Must not import anything of Pacehound but the model, errors and settings.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from pacehound.model.topics import Topic
+if TYPE_CHECKING:  # who only names a message must not load NumPy and Arrow
+    from pacehound.model.routing import Event
 
 Place = tuple[str, int]
 """A topic's name (without prefix) and a partition."""
@@ -25,30 +26,5 @@ class Message:
     offset: int
     value: bytes = field(repr=False)
     headers: tuple[tuple[str, bytes], ...] = ()
-
-
-class Producer(Protocol):
-    """Where a process puts its events."""
-
-    def publish(self, topic: Topic, key: str, value: bytes) -> None:
-        """Append `value`.
-
-        Raises
-        ------
-        BusFull
-            The bus cannot take more now; try again, or drop and count.
-
-        """
-        ...
-
-
-class Consumer(Protocol):
-    """One reader of some topics, with a position of its own."""
-
-    def poll(self, max_messages: int) -> list[Message]:
-        """The next messages, in order within each partition; empty when there are none now."""
-        ...
-
-    def commit(self) -> None:
-        """Everything polled so far has been dealt with; the bus may forget it."""
-        ...
+    events: tuple[Event, ...] | None = field(default=None, repr=False, compare=False)
+    """What `value` says, where a process that reads it more than once has decoded it already."""

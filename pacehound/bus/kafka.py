@@ -129,11 +129,6 @@ class KafkaProducer:
         )
 
     @property
-    def waiting_bytes(self) -> int:
-        """Payload bytes that are not acknowledged."""
-        return self._waiting_bytes
-
-    @property
     def has_given_up(self) -> bool:
         """Something will never be delivered: end, and begin again at what was committed."""
         return bool(self._failure)

@@ -54,25 +54,25 @@ def reason_of(error: KafkaException) -> str:
     return first.str() if isinstance(first, KafkaError) else str(first)
 
 
-class Heard:
+class ConnectionErrors:
     """What an admin client says of its connections: with a wrong password a call only tells of a "transport failure".
 
     Examples
     --------
-    >>> heard = Heard()
-    >>> heard(KafkaError(KafkaError._AUTHENTICATION, "invalid credentials"))
-    >>> heard.why
+    >>> errors = ConnectionErrors()
+    >>> errors(KafkaError(KafkaError._AUTHENTICATION, "invalid credentials"))
+    >>> errors.reason
     'invalid credentials'
 
     """
 
     def __init__(self) -> None:
-        self.why = ""
+        self.reason = ""
 
     def __call__(self, problem: KafkaError) -> None:
         """The library reports a problem."""
         if problem.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self.why = problem.str()
+            self.reason = problem.str()
 
     def client(self, config: dict[str, Any]) -> AdminClient:
         """An admin client that says here what is wrong with its connections, and nothing on stderr."""
@@ -81,4 +81,4 @@ class Heard:
     def unavailable(self, admin: AdminClient, servers: str, error: KafkaException) -> Unavailable:
         """What to raise where a call of this client has failed."""
         admin.poll(0)  # what it has to say is said now
-        return Unavailable(f"Kafka at {servers}: {self.why or reason_of(error)}")
+        return Unavailable(f"Kafka at {servers}: {self.reason or reason_of(error)}")

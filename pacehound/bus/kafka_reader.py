@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -16,6 +18,8 @@ from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings
 
 logger = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 SILENT_FOR_S = 30.0
 AGAIN_S = 0.2
@@ -56,11 +60,10 @@ def read_to_end(
     """
     wanted = range(topic.partitions) if partitions is None else partitions
     left = dict.fromkeys(wanted, 0)
-    reader = _reader(settings)
-    try:
+    with _reader(settings) as reader:
         name = settings.prefix + topic.name
         for partition in left:
-            left[partition] = _end(reader, settings, name, partition, silent_for_s)
+            left[partition] = _bounds(reader, settings, name, partition, silent_for_s)[1]
         reader.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in left])
         heard_s = time.monotonic()
         while left:
@@ -83,10 +86,6 @@ def read_to_end(
                     raise Unavailable(f"Kafka at {settings.servers}: {problem.str()}")
             if time.monotonic() - heard_s > silent_for_s:
                 raise Unavailable(f"Kafka at {settings.servers} has said nothing about {name} for {silent_for_s:g} s")
-    except KafkaException as error:
-        raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
-    finally:
-        reader.close()
 
 
 def starts_and_ends(
@@ -101,20 +100,15 @@ def starts_and_ends(
 
     """
     name = settings.prefix + topic.name
-    reader = _reader(settings, settings.prefix + group)
-    try:
+    with _reader(settings, group) as reader:
         committed = _committed(reader, name, topic.partitions, timeout_s)
         return {
             one.partition: (
                 one.offset if one.offset >= 0 else None,
-                _end(reader, settings, name, one.partition, timeout_s),
+                _bounds(reader, settings, name, one.partition, timeout_s)[1],
             )
             for one in committed
         }
-    except KafkaException as error:
-        raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
-    finally:
-        reader.close()
 
 
 def oldest_offsets(
@@ -128,16 +122,11 @@ def oldest_offsets(
         The broker is away or refuses.
 
     """
-    reader = _reader(settings)
-    try:
+    with _reader(settings) as reader:
         return {
             (topic, partition): _bounds(reader, settings, settings.prefix + topic, partition, timeout_s)[0]
             for topic, partition in places
         }
-    except KafkaException as error:
-        raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
-    finally:
-        reader.close()
 
 
 def first_offset_from(
@@ -153,9 +142,8 @@ def first_offset_from(
         The broker is away or refuses.
 
     """
-    reader = _reader(settings, begin="earliest")
     deadline_s = time.monotonic() + timeout_s
-    try:
+    with _reader(settings, begin="earliest") as reader:
         reader.assign([TopicPartition(settings.prefix + place[0], place[1], offset)])
         while time.monotonic() < deadline_s:
             for raw in reader.consume(1, 0.2):
@@ -166,10 +154,6 @@ def first_offset_from(
                     return None
                 if not passes(problem):
                     raise Unavailable(f"Kafka at {settings.servers}: {problem.str()}")
-    except KafkaException as error:
-        raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
-    finally:
-        reader.close()
     raise Unavailable(f"Kafka at {settings.servers} has said nothing about {place[0]}/{place[1]} for {timeout_s:g} s")
 
 
@@ -183,25 +167,24 @@ def begin_at(settings: KafkaSettings, group: str, topic: Topic, offsets: Mapping
 
     """
     name = settings.prefix + topic.name
-    reader = _reader(settings, settings.prefix + group)
-    try:
-        reader.commit(
-            offsets=[TopicPartition(name, partition, offset) for partition, offset in offsets.items()],
-            asynchronous=False,
-        )
-    except KafkaException as error:
-        if code_of(error) not in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION):
-            raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
-    finally:
-        reader.close()
+    with _reader(settings, group) as reader:
+        try:
+            reader.commit(
+                offsets=[TopicPartition(name, partition, offset) for partition, offset in offsets.items()],
+                asynchronous=False,
+            )
+        except KafkaException as error:
+            if code_of(error) not in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION):
+                raise
 
 
-def _reader(settings: KafkaSettings, group: str = "", begin: str = "latest") -> Consumer:
+@contextmanager
+def _reader(settings: KafkaSettings, group: str = "reader", begin: str = "latest") -> Iterator[Consumer]:
     """In a group's name it may ask what was committed; it never joins one. `begin`: where what it asks for is gone."""
-    return Consumer(
+    reader = Consumer(
         client_config(settings)
         | {
-            "group.id": group or f"{settings.prefix}reader",
+            "group.id": settings.prefix + group,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": begin,
@@ -210,36 +193,36 @@ def _reader(settings: KafkaSettings, group: str = "", begin: str = "latest") -> 
         },
         logger=logger,
     )
+    try:
+        yield reader
+    except KafkaException as error:
+        raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
+    finally:
+        reader.close()
 
 
 def _committed(reader: Consumer, name: str, n_partitions: int, timeout_s: float) -> list[TopicPartition]:
-    """What the reader's group has committed; waits for a coordinator that is just being chosen."""
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        try:
-            places = [TopicPartition(name, partition) for partition in range(n_partitions)]
-            return list(reader.committed(places, timeout=timeout_s))
-        except KafkaException as error:
-            if code_of(error) not in _NO_COORDINATOR or time.monotonic() >= deadline_s:
-                raise
-            time.sleep(AGAIN_S)
-
-
-def _end(reader: Consumer, settings: KafkaSettings, name: str, partition: int, timeout_s: float) -> int:
-    return _bounds(reader, settings, name, partition, timeout_s)[1]
+    """What the reader's group has committed."""
+    places = [TopicPartition(name, partition) for partition in range(n_partitions)]
+    return list(_settled(lambda: reader.committed(places, timeout=timeout_s), _NO_COORDINATOR, timeout_s))
 
 
 def _bounds(reader: Consumer, settings: KafkaSettings, name: str, partition: int, timeout_s: float) -> tuple[int, int]:
-    """The offsets of the first message and after the last one; waits for a leader that is just being chosen."""
+    """The offsets of the first message and after the last one."""
+    place = TopicPartition(name, partition)
+    found = _settled(lambda: reader.get_watermark_offsets(place, timeout=timeout_s), _LEADERLESS, timeout_s)
+    if found is None:
+        raise Unavailable(f"Kafka at {settings.servers} does not say what {name}/{partition} holds")
+    return int(found[0]), int(found[1])
+
+
+def _settled(ask: Callable[[], Answer], passing: tuple[int, ...], timeout_s: float) -> Answer:
+    """The answer to a question; waits for a leader or coordinator that is just being chosen."""
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:
-            found = reader.get_watermark_offsets(TopicPartition(name, partition), timeout=timeout_s)
+            return ask()
         except KafkaException as error:
-            if code_of(error) not in _LEADERLESS or time.monotonic() >= deadline_s:
+            if code_of(error) not in passing or time.monotonic() >= deadline_s:
                 raise
             time.sleep(AGAIN_S)
-            continue
-        if found is None:
-            raise Unavailable(f"Kafka at {settings.servers} does not say what {name}/{partition} holds")
-        return int(found[0]), int(found[1])

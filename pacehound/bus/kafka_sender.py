@@ -37,7 +37,7 @@ _ON_A_COMMUNICATOR = {_TOPOLOGY, "pacehound.progress", "pacehound.markers"}
 _ON_A_HOST = {"pacehound.host", "pacehound.vitals", "pacehound.evidence"}
 
 
-class _Place(msgspec.Struct):
+class _Routing(msgspec.Struct):
     """What routing needs of a JSON body; msgspec skips the rest without making objects of it."""
 
     communicator: str = ""
@@ -45,7 +45,7 @@ class _Place(msgspec.Struct):
     host: str = ""
 
 
-def places(message: bytes) -> list[tuple[tuple[Topic, ...], str, bytes]]:
+def routed(message: bytes) -> list[tuple[tuple[Topic, ...], str, bytes]]:
     """For each event of a message: the topics it goes to, its key there, and its own bytes.
 
     The same as `routing.route` says of the decoded event, without decoding it: a batch of calls is not looked into,
@@ -59,7 +59,7 @@ def places(message: bytes) -> list[tuple[tuple[Topic, ...], str, bytes]]:
     """
     records = codec.records_of(message)
     return [
-        (*_place(resource, record), message if len(records) == 1 else codec.single(resource, record))
+        (*_routed(resource, record), message if len(records) == 1 else codec.single(resource, record))
         for resource, record in records
     ]
 
@@ -78,7 +78,7 @@ def joined(messages: Sequence[bytes]) -> list[tuple[Topic, str, bytes]]:
     made: list[tuple[Topic, str, bytearray]] = []
     last: dict[tuple[str, str], bytearray] = {}
     for message in messages:
-        for where, key, value in places(message):
+        for where, key, value in routed(message):
             for topic in where:
                 body = last.get((topic.name, key))
                 if body is None or len(body) + len(value) > JOINED_BYTES:
@@ -88,7 +88,7 @@ def joined(messages: Sequence[bytes]) -> list[tuple[Topic, str, bytes]]:
     return [(topic, key, bytes(body)) for topic, key, body in made]
 
 
-def _place(resource: ResourceLogs, record: LogRecord) -> tuple[tuple[Topic, ...], str]:
+def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[tuple[Topic, ...], str]:
     name = record.event_name
     if name == codec.CALLS_EVENT:
         for attribute in record.attributes:
@@ -101,13 +101,13 @@ def _place(resource: ResourceLogs, record: LogRecord) -> tuple[tuple[Topic, ...]
     if name not in _ON_A_COMMUNICATOR and name not in _ON_A_HOST:
         raise MalformedMessage(f"event {name!r} is none that an agent sends to Kafka")
     try:
-        place = msgspec.json.decode(record.body.bytes_value, type=_Place)
+        routing = msgspec.json.decode(record.body.bytes_value, type=_Routing)
     except msgspec.DecodeError as error:
         raise MalformedMessage(f"{name}: {error}") from error
     if name in _ON_A_HOST:
-        return (topics.HOSTS,), host_stream(place.job, place.host)
+        return (topics.HOSTS,), host_stream(routing.job, routing.host)
     # `calls` has it in order with the calls it explains, `topology` keeps the last one of each communicator.
-    return ((topics.CALLS, topics.TOPOLOGY) if name == _TOPOLOGY else (topics.CALLS,)), place.communicator
+    return ((topics.CALLS, topics.TOPOLOGY) if name == _TOPOLOGY else (topics.CALLS,)), routing.communicator
 
 
 class KafkaSender:
@@ -151,14 +151,14 @@ class KafkaSender:
             One of them will never be taken: it is too large, or no message of ours.
 
         """
-        placed = joined(messages)
+        routes = joined(messages)
         producer = self._producer or self._connected()
         outcomes: list[str] = []
         try:
-            for topic, key, value in placed:
+            for topic, key, value in routes:
                 producer.publish(topic, key, value, outcomes.append)
             producer.flush(self._within_s)
-            if len(outcomes) < len(placed) or any(outcomes):
+            if len(outcomes) < len(routes) or any(outcomes):
                 failed = next(filter(None, outcomes), "nothing heard of some")
                 raise Unavailable(f"Kafka at {self._settings.servers} did not take every message: {failed}")
         except Exception:

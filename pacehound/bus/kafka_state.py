@@ -13,7 +13,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from pacehound.bus import Place
 from pacehound.bus.kafka import client_config
-from pacehound.bus.kafka_errors import Heard, reason_of
+from pacehound.bus.kafka_errors import ConnectionErrors, reason_of
 from pacehound.model.topics import TOPICS, Topic
 from pacehound.settings import KafkaSettings
 
@@ -63,8 +63,8 @@ def kafka_state(
         They are away or refuse.
 
     """
-    heard = Heard()
-    admin = heard.client(client_config(settings))
+    errors = ConnectionErrors()
+    admin = errors.client(client_config(settings))
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:
@@ -72,7 +72,7 @@ def kafka_state(
         except KafkaException as error:
             # Of topics that were made a moment ago, the brokers do not know yet who leads them.
             if time.monotonic() >= deadline_s:
-                raise heard.unavailable(admin, settings.servers, error) from error
+                raise errors.unavailable(admin, settings.servers, error) from error
             time.sleep(AGAIN_S)
 
 

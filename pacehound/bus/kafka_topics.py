@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.cimpl import NewTopic
 
 from pacehound.bus.kafka import client_config, max_bytes
-from pacehound.bus.kafka_errors import Heard, code_of
+from pacehound.bus.kafka_errors import ConnectionErrors, code_of
 from pacehound.errors import InvalidInput
 from pacehound.model.topics import TOPICS, Topic
 from pacehound.settings import KafkaSettings
@@ -31,8 +31,8 @@ def ensure_topics(settings: KafkaSettings, topics: Iterable[Topic] = TOPICS.valu
 
     """
     wanted = {settings.prefix + topic.name: topic for topic in topics}
-    heard = Heard()
-    admin = heard.client(client_config(settings))
+    errors = ConnectionErrors()
+    admin = errors.client(client_config(settings))
     try:
         there = admin.list_topics(timeout=timeout_s).topics
         missing = [name for name in wanted if name not in there]
@@ -48,10 +48,10 @@ def ensure_topics(settings: KafkaSettings, topics: Iterable[Topic] = TOPICS.valu
                         raise
         found = admin.list_topics(timeout=timeout_s).topics
     except KafkaException as error:
-        raise heard.unavailable(admin, settings.servers, error) from error
+        raise errors.unavailable(admin, settings.servers, error) from error
     for name, topic in wanted.items():
         partitions = len(found[name].partitions) if name in found else topic.partitions
-        if partitions not in (0, topic.partitions):  # 0: made a moment ago, the broker has not heard of it
+        if partitions not in (0, topic.partitions):  # 0: made a moment ago, the broker does not know of it yet
             raise InvalidInput(
                 f"topic {name} has {partitions} partitions, this version needs {topic.partitions}; "
                 "set kafka.prefix to another one: growth is a new generation of the topics"
@@ -67,13 +67,13 @@ def log_name(settings: KafkaSettings, topic: Topic = TOPICS["calls"], timeout_s:
         No broker answers within `timeout_s`, or the topic is not there.
 
     """
-    heard = Heard()
-    admin = heard.client(client_config(settings))
+    errors = ConnectionErrors()
+    admin = errors.client(client_config(settings))
     name = settings.prefix + topic.name
     try:
         described = admin.describe_topics(TopicCollection([name]), request_timeout=timeout_s)[name].result()
     except KafkaException as error:
-        raise heard.unavailable(admin, settings.servers, error) from error
+        raise errors.unavailable(admin, settings.servers, error) from error
     return f"{settings.prefix}{described.topic_id}"
 
 

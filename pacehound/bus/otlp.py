@@ -1,7 +1,7 @@
 """The bus to a head node: messages go out as OTLP logs over HTTP, as any OpenTelemetry exporter sends them.
 
 One request carries many messages: an encoded message is a whole `ExportLogsServiceRequest`, and several put end to
-end are one request (pacehound/model/codec.py). The receiving door derives topic and key again, so they are not sent.
+end are one request (pacehound/model/codec.py). The receiver derives topic and key again, so they are not sent.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import httpx
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
-from pacehound.bus.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, parse_headers
 from pacehound.errors import BusFull, InvalidSetting, RejectedMessage, Unavailable
-from pacehound.model.topics import TOPOLOGY, Topic
 
 LOGS_PATH = "/v1/logs"
 GZIP_FROM_BYTES = 1024
@@ -33,14 +31,6 @@ _MISCONFIGURED = {
 }
 _BUSY = {429, 503}
 _PASSING = {408, 425}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadNode:
-    """Where OTLP goes, and with which headers."""
-
-    endpoint: str
-    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +60,6 @@ def logs_url(endpoint: str) -> str:
         raise InvalidSetting(f"endpoint {endpoint!r} is no URL; write it as in http://head-node:4318")
     path = parts.path.rstrip("/") + LOGS_PATH
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
-
-
-def head_node_of(environ: Mapping[str, str]) -> HeadNode | None:
-    """The head node that OpenTelemetry's own variables name, if any."""
-    endpoint = environ.get(ENDPOINT_VARIABLE, "").strip()
-    if not endpoint:
-        return None
-    logs_url(endpoint)
-    return HeadNode(endpoint=endpoint, headers=parse_headers(environ.get(HEADERS_VARIABLE, "")))
 
 
 class OtlpProducer:
@@ -112,11 +93,6 @@ class OtlpProducer:
             self._client = httpx.Client(headers=sent, timeout=timeout_s, transport=transport)
         except (UnicodeEncodeError, ValueError, TypeError) as error:
             raise InvalidSetting(f"the headers for {self._url} cannot be sent: {type(error).__name__}") from error
-
-    def publish(self, topic: Topic, key: str, value: bytes) -> None:
-        """Send one message; the door derives topic and key again (and puts topology on both its topics itself)."""
-        if topic != TOPOLOGY:
-            self.send([value])
 
     def send(self, messages: Sequence[bytes]) -> Receipt:
         """Send messages, in order, in one request.

@@ -34,17 +34,17 @@ def dead_letters() -> None:
 @json_option
 def list_letters(topic: str | None, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """List them, the oldest first."""
-    from pacehound.cli.dead_letters_page import print_letters
+    from pacehound.cli.dead_letters_page import print_dead_letters
     from pacehound.clock import SystemClock
     from pacehound.pages.incidents import terminal
-    from pacehound.runtime.dead_letter_queue import letters_answer, listed
+    from pacehound.runtime.dead_letter_queue import dead_letters_answer, summaries
 
     with dead_letters_of(Settings.load(os.environ, overrides), store) as letters:
-        found = [one for one in listed(letters()) if topic in (None, one.source_topic)]
+        found = [one for one in summaries(letters()) if topic in (None, one.source_topic)]
     if as_json:
-        print_json(letters_answer(found))
+        print_json(dead_letters_answer(found))
     else:
-        print_letters(terminal(sys.stdout), found, SystemClock().now_ns())
+        print_dead_letters(terminal(sys.stdout), found, SystemClock().now_ns())
 
 
 @dead_letters.command(name="show")
@@ -54,17 +54,17 @@ def list_letters(topic: str | None, store: Path, overrides: tuple[str, ...], as_
 @json_option
 def show_letter(letter_id: str, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show everything about one; the beginning of its id is enough."""
-    from pacehound.cli.dead_letters_page import print_letter
+    from pacehound.cli.dead_letters_page import print_dead_letter
     from pacehound.pages.incidents import terminal
-    from pacehound.runtime.dead_letter_queue import chosen, letter_answer
+    from pacehound.runtime.dead_letter_queue import dead_letter_answer, matching
 
     with dead_letters_of(Settings.load(os.environ, overrides), store) as letters:
-        found = chosen(letters, letter_id)
+        found = matching(letters, letter_id)
     if as_json:
-        print_json({"schema": 1, "letters": [letter_answer(letter) for letter in found]})
+        print_json({"schema": 1, "letters": [dead_letter_answer(letter) for letter in found]})
     else:
         for letter in found:
-            print_letter(terminal(sys.stdout), letter)
+            print_dead_letter(terminal(sys.stdout), letter)
 
 
 @dead_letters.command(name="replay")
@@ -76,7 +76,7 @@ def replay_letters(letter_ids: tuple[str, ...], is_all: bool, overrides: tuple[s
     """Put them on the topics that they came from again, and mark them as replayed. Needs Kafka."""
     from pacehound.bus.kafka import KafkaProducer
     from pacehound.clock import SystemClock
-    from pacehound.runtime.dead_letter_queue import kafka_letters, letters_answer
+    from pacehound.runtime.dead_letter_queue import dead_letters_answer, kafka_dead_letters
     from pacehound.runtime.dead_letter_queue import replay as replay_dead_letters
 
     if bool(letter_ids) == is_all:
@@ -85,12 +85,12 @@ def replay_letters(letter_ids: tuple[str, ...], is_all: bool, overrides: tuple[s
     producer = KafkaProducer(kafka, "dead-letters")
     try:
         done = replay_dead_letters(
-            lambda: kafka_letters(kafka), letter_ids, is_all, producer, now_ns=SystemClock().now_ns()
+            lambda: kafka_dead_letters(kafka), letter_ids, is_all, producer, now_ns=SystemClock().now_ns()
         )
     finally:
         producer.close()
     if as_json:
-        print_json(letters_answer(done))
+        print_json(dead_letters_answer(done))
     else:
         click.echo(f"replayed {len(done)} dead letter{'' if len(done) == 1 else 's'}")
 
@@ -98,12 +98,12 @@ def replay_letters(letter_ids: tuple[str, ...], is_all: bool, overrides: tuple[s
 @contextmanager
 def dead_letters_of(settings: Settings, store: Path) -> Iterator[Callable[[], Iterable[DeadLetter]]]:
     """Where they are: on Kafka, else in the store."""
-    from pacehound.runtime.dead_letter_queue import STORED_LETTERS, kafka_letters, stored_letters
+    from pacehound.runtime.dead_letter_queue import STORED_DEAD_LETTERS, kafka_dead_letters, stored_dead_letters
 
     if settings.kafka.servers:
-        yield lambda: kafka_letters(settings.kafka)
+        yield lambda: kafka_dead_letters(settings.kafka)
         return
     from pacehound.cli.history import history
 
     with history(store) as answers:
-        yield lambda: stored_letters(answers.sql(STORED_LETTERS))
+        yield lambda: stored_dead_letters(answers.sql(STORED_DEAD_LETTERS))

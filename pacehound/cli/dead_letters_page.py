@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pacehound.model.events import DeadLetter
-from pacehound.runtime.dead_letter_queue import Listed, preview
+from pacehound.runtime.dead_letter_queue import DeadLetterSummary, preview
 
 _LONGEST_REASON = 60
 
@@ -27,7 +27,7 @@ def age_of(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def print_letters(console: Console, letters: Sequence[Listed], now_ns: int) -> None:
+def print_dead_letters(console: Console, letters: Sequence[DeadLetterSummary], now_ns: int) -> None:
     """A line for each, the oldest first."""
     if not letters:
         console.print("no dead letter")
@@ -46,7 +46,7 @@ def print_letters(console: Console, letters: Sequence[Listed], now_ns: int) -> N
     console.print(grid)
 
 
-def print_letter(console: Console, letter: DeadLetter) -> None:
+def print_dead_letter(console: Console, letter: DeadLetter) -> None:
     """Everything about one, with its bytes."""
     at = datetime.datetime.fromtimestamp(letter.time_ns / 1e9, datetime.UTC).isoformat(timespec="seconds")
     console.print(f"DEAD LETTER {letter.identity()}", style="bold", markup=False)

@@ -25,6 +25,7 @@ def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_jso
     """
     from pacehound.cli.demo_run import run_demo, write_demo
     from pacehound.runtime.embedded import open_parts
+    from pacehound.runtime.telemetry import Telemetry
     from simulator.faults import SlowCompute
     from simulator.job import JobSpec, simulate
 
@@ -33,6 +34,6 @@ def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_jso
     settings = Settings.load(os.environ, overrides)
     with tempfile.TemporaryDirectory(prefix="pacehound-demo-") as scratch:
         folder = store.absolute() if store else Path(scratch)
-        result = run_demo(lambda: simulate(spec), lambda: open_parts(settings, folder), settings)
+        result = run_demo(lambda: simulate(spec), lambda: open_parts(settings, folder, Telemetry()), settings)
     write_demo(result, sys.stdout, as_json=as_json)
     sys.exit(0 if result.agrees else 1)

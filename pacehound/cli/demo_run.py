@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 from rich.console import Console
@@ -14,63 +14,21 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pacehound.clock import ManualClock
 from pacehound.errors import BusFull
-from pacehound.model.events import Decision, Incident, Instant
+from pacehound.model.events import Decision, Incident
 from pacehound.model.routing import Event
 from pacehound.pages.incidents import incidents_answer, print_incidents, terminal
 from pacehound.runtime.head.node import Head
 from pacehound.runtime.head.parts import Parts
 from pacehound.settings import Settings
 
+if TYPE_CHECKING:
+    from simulator.faults import ExpectedFinding
+    from simulator.job import Simulation
+
 # A change is noticed some iterations after it; the onset is dated back to within this.
 ONSET_WITHIN_STEPS = 10
 _CHUNK = 256
 _SETTLE_S = 60.0
-
-
-class Expected(Protocol):
-    """One fault that was put in (`simulator.faults.ExpectedFinding`)."""
-
-    @property
-    def kind(self) -> str:
-        """As in `Finding`."""
-        ...
-
-    @property
-    def cause(self) -> str | None:
-        """As in `Finding`."""
-        ...
-
-    @property
-    def culprits(self) -> tuple[int, ...]:
-        """World ranks."""
-        ...
-
-    @property
-    def onset(self) -> Instant:
-        """The first step that was affected."""
-        ...
-
-
-class Truth(Protocol):
-    """What was put in."""
-
-    @property
-    def findings(self) -> Sequence[Expected]:
-        """Each fault, as a perfect observer would report it."""
-        ...
-
-
-class Simulation(Protocol):
-    """A job that has been simulated."""
-
-    @property
-    def truth(self) -> Truth:
-        """What was put in."""
-        ...
-
-    def events(self) -> Iterator[Event]:
-        """What its agents publish."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +133,7 @@ def _publish(head: Head, chunk: list[Event]) -> None:
             time.sleep(0.05)
 
 
-def compare(expected: Iterable[Expected], incidents: Sequence[Incident], within_steps: int) -> list[Comparison]:
+def compare(expected: Iterable[ExpectedFinding], incidents: Sequence[Incident], within_steps: int) -> list[Comparison]:
     """Each fault with the finding that fits it best, then every finding that fits none."""
     findings = [finding for incident in incidents for finding in incident.findings]
     rows = []

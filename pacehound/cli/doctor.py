@@ -35,6 +35,8 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
         build_fast_path(terminal(sys.stderr))
     checks = examine(store)
     if as_json:
-        print_json({"schema": 1, "checks": msgspec.to_builtins(checks)})
+        print_json(
+            {"schema": 1, "checks": [{"name": name, **msgspec.to_builtins(one)} for name, one in checks.items()]}
+        )
     else:
         print_checks(terminal(sys.stdout), checks)

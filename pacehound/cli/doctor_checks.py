@@ -11,7 +11,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,9 +28,9 @@ _MARKS = {"ok": ("ok", "green"), "limited": ("limited", "yellow"), "missing": ("
 _RINGS_NEED_BYTES = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """What was found.
 
     Attributes
     ----------
@@ -41,49 +41,54 @@ class Check:
 
     """
 
-    name: str
     result: Result
     detail: str
     fix: str = ""
 
 
-def examine(store: Path) -> list[Check]:
+def ok(detail: str) -> Check:
+    """It works."""
+    return Check("ok", detail)
+
+
+def limited(detail: str, fix: str = "") -> Check:
+    """It works, with less or slower."""
+    return Check("limited", detail, fix)
+
+
+def missing(detail: str, fix: str = "") -> Check:
+    """What needs it does not work."""
+    return Check("missing", detail, fix)
+
+
+def examine(store: Path) -> dict[str, Check]:
     """Look at everything; each look is quick, and none can take the others with it."""
-    looks: list[tuple[str, Callable[[], Check]]] = [
-        ("python", check_python),
-        ("torch hooks", check_torch),
-        ("fast path", check_fast_path),
-        ("NCCL shim", check_shim),
-        ("NCCL profiler", check_profiler),
-        ("shared memory", check_shared_memory),
-        ("process watching", check_pidfd),
-        ("stacks", check_stacks),
-        ("connections", check_connections),
-        ("GPUs", check_gpus),
-        ("processors", check_processors),
-        ("kernel log", check_kernel_log),
-        ("agent", lambda: check_modules("agent", ("httpx",), "collector", "no events leave this host")),
-        (
-            "head",
-            lambda: check_modules(
-                "head", ("aiohttp", "chdb", "clickhouse_connect"), "embedded", "only `run --endpoint` works"
-            ),
-        ),
-        ("store", lambda: check_store(store)),
-        ("port", check_port),
-    ]
-    checks = []
-    for name, look in looks:
+    head = ("aiohttp", "chdb", "clickhouse_connect")
+    looks: dict[str, Callable[[], Check]] = {
+        "python": lambda: ok(f"{sys.version.split()[0]} at {sys.executable}"),
+        "torch hooks": check_torch,
+        "fast path": check_fast_path,
+        "NCCL shim": check_shim,
+        "NCCL profiler": check_profiler,
+        "shared memory": check_shared_memory,
+        "process watching": check_pidfd,
+        "stacks": check_stacks,
+        "connections": check_connections,
+        "GPUs": check_gpus,
+        "processors": check_processors,
+        "kernel log": check_kernel_log,
+        "agent": lambda: check_modules(("httpx",), "collector", "no events leave this host"),
+        "head": lambda: check_modules(head, "embedded", "only `run --endpoint` works"),
+        "store": lambda: check_store(store),
+        "port": check_port,
+    }
+    checks = {}
+    for name, look in looks.items():
         try:
-            checks.append(look())
+            checks[name] = look()
         except Exception as error:
-            checks.append(Check(name=name, result="missing", detail=f"{type(error).__name__}: {error}"))
+            checks[name] = missing(f"{type(error).__name__}: {error}")
     return checks
-
-
-def check_python() -> Check:
-    """The interpreter that helpers run in."""
-    return Check(name="python", result="ok", detail=f"{sys.version.split()[0]} at {sys.executable}")
 
 
 def check_torch() -> Check:
@@ -91,50 +96,36 @@ def check_torch() -> Check:
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
-        return Check(
-            name="torch hooks",
-            result="limited",
-            detail="torch is not installed beside Pacehound",
-            fix="install Pacehound into the environment of the training script, or training runs unseen",
+        return limited(
+            "torch is not installed beside Pacehound",
+            "install Pacehound into the environment of the training script, or training runs unseen",
         )
     import torch.distributed as dist
 
     group = getattr(dist, "ProcessGroup", None)
     if hasattr(group, "register_pre_hook") and hasattr(group, "register_post_hook"):
-        return Check(name="torch hooks", result="ok", detail=f"torch {version} has them")
+        return ok(f"torch {version} has them")
     if not dist.is_available():
-        return Check(name="torch hooks", result="missing", detail=f"torch {version} is built without distributed")
-    return Check(
-        name="torch hooks",
-        result="missing",
-        detail=f"torch {version} has no hooks on its process groups",
-        fix="use a torch that has ProcessGroup.register_pre_hook (2.15 does)",
+        return missing(f"torch {version} is built without distributed")
+    return missing(
+        f"torch {version} has no hooks on its process groups",
+        "use a torch that has ProcessGroup.register_pre_hook (2.15 does)",
     )
 
 
 def check_fast_path() -> Check:
     """The C++ extension that makes an instrumented call cheap."""
-    try:
-        build = importlib.import_module("pacehound.instrument.build")
-    except ImportError:
-        return Check(name="fast path", result="limited", detail="not part of this build; Python hooks are used")
+    build = importlib.import_module("pacehound.instrument.build")
     found = build.find()
     if found is not None:
-        return Check(name="fast path", result="ok", detail=f"built: {found}")
+        return ok(f"built: {found}")
     reason = build.reason_unavailable()
     if reason:
-        return Check(
-            name="fast path",
-            result="limited",
-            detail=f"{reason}; Python hooks are used (some microseconds per call)",
-            fix="install a C++ compiler and ninja for torch's extensions",
+        return limited(
+            f"{reason}; Python hooks are used (some microseconds per call)",
+            "install a C++ compiler and ninja for torch's extensions",
         )
-    return Check(
-        name="fast path",
-        result="limited",
-        detail="not built yet; Python hooks are used (some microseconds per call)",
-        fix="pacehound doctor --build",
-    )
+    return limited("not built yet; Python hooks are used (some microseconds per call)", "pacehound doctor --build")
 
 
 def check_shim() -> Check:
@@ -142,30 +133,18 @@ def check_shim() -> Check:
     shim = importlib.import_module("pacehound.instrument.shim")
     reason = shim.reason_unavailable()
     if reason:
-        return Check(
-            name="NCCL shim",
-            result="limited",
-            detail=f"{reason}; `run --nccl shim` does not work",
-            fix="install gcc or clang" if "compiler" in reason else "",
+        return limited(
+            f"{reason}; `run --nccl shim` does not work", "install gcc or clang" if "compiler" in reason else ""
         )
     found = shim.find()
     if found is None:
-        return Check(
-            name="NCCL shim", result="ok", detail="not built yet; `run --nccl shim` or `doctor --build` builds it"
-        )
-    return Check(name="NCCL shim", result="ok", detail=f"built: {found}; used by `run --nccl shim`")
+        return ok("not built yet; `run --nccl shim` or `doctor --build` builds it")
+    return ok(f"built: {found}; used by `run --nccl shim`")
 
 
 def check_profiler() -> Check:
     """The plugin in NCCL, which sees when kernels begin and end; and whether the NCCL installed here is one for it."""
     profiler = importlib.import_module("pacehound.instrument.profiler")
-
-    def limited(detail: str, fix: str = "") -> Check:
-        return Check(name="NCCL profiler", result="limited", detail=detail, fix=fix)
-
-    def ok(detail: str) -> Check:
-        return Check(name="NCCL profiler", result="ok", detail=detail)
-
     reason = profiler.reason_unavailable()
     if reason:
         fix = "install gcc or clang" if "compiler" in reason else ""
@@ -206,21 +185,14 @@ def build_shim(console: Console) -> None:
 def check_shared_memory(folder: Path = Path("/dev/shm")) -> Check:
     """Where the ranks' rings lie."""
     if not os.access(folder, os.W_OK):
-        return Check(
-            name="shared memory",
-            result="limited",
-            detail=f"{folder} cannot be written; rings go to {tempfile.gettempdir()}, which may be a disk",
-            fix=f"mount a tmpfs at {folder} (containers: --shm-size=1g)",
+        return limited(
+            f"{folder} cannot be written; rings go to {tempfile.gettempdir()}, which may be a disk",
+            f"mount a tmpfs at {folder} (containers: --shm-size=1g)",
         )
     free = shutil.disk_usage(folder).free
     if free < _RINGS_NEED_BYTES:
-        return Check(
-            name="shared memory",
-            result="limited",
-            detail=f"{folder} has {free >> 20} MiB left",
-            fix="containers: start with --shm-size=1g",
-        )
-    return Check(name="shared memory", result="ok", detail=f"{folder}, {free >> 20} MiB left")
+        return limited(f"{folder} has {free >> 20} MiB left", "containers: start with --shm-size=1g")
+    return ok(f"{folder}, {free >> 20} MiB left")
 
 
 def check_pidfd() -> Check:
@@ -228,11 +200,9 @@ def check_pidfd() -> Check:
     try:
         descriptor = os.pidfd_open(os.getpid())
     except (AttributeError, OSError) as error:
-        return Check(
-            name="process watching",
-            result="limited",
-            detail=f"no pidfd ({error}); ranks that leave are noticed by polling",
-            fix="Linux 5.3 or newer; in a container, allow pidfd_open",
+        return limited(
+            f"no pidfd ({error}); ranks that leave are noticed by polling",
+            "Linux 5.3 or newer; in a container, allow pidfd_open",
         )
     try:
         poller = select.poll()
@@ -240,7 +210,7 @@ def check_pidfd() -> Check:
         poller.poll(0)
     finally:
         os.close(descriptor)
-    return Check(name="process watching", result="ok", detail="pidfd works")
+    return ok("pidfd works")
 
 
 def check_stacks() -> Check:
@@ -248,24 +218,19 @@ def check_stacks() -> Check:
     reader = importlib.import_module("collector.host.evidence.pyspy")
     program = reader.find()
     if program is None:
-        return Check(
-            name="stacks",
-            result="limited",
-            detail="py-spy is not installed: what the kernel says of a rank has to do",
-            fix="pip install 'pacehound[evidence]'",
+        return limited(
+            "py-spy is not installed: what the kernel says of a rank has to do", "pip install 'pacehound[evidence]'"
         )
     try:
         # It is a child of ours and reads its parent: no more is allowed to it than to an agent that reads a rank.
         reader.main_thread(program, os.getpid())
     except Unavailable as error:
         scope = _ptrace_scope()
-        return Check(
-            name="stacks",
-            result="limited",
-            detail=f"{error}" + (f"; kernel.yama.ptrace_scope is {scope}" if scope else ""),
-            fix="sysctl kernel.yama.ptrace_scope=0; in a container, --cap-add SYS_PTRACE",
+        return limited(
+            f"{error}" + (f"; kernel.yama.ptrace_scope is {scope}" if scope else ""),
+            "sysctl kernel.yama.ptrace_scope=0; in a container, --cap-add SYS_PTRACE",
         )
-    return Check(name="stacks", result="ok", detail=f"{program} reads Python stacks")
+    return ok(f"{program} reads Python stacks")
 
 
 def _ptrace_scope(path: Path = Path("/proc/sys/kernel/yama/ptrace_scope")) -> str:
@@ -280,83 +245,67 @@ def check_connections() -> Check:
     try:
         importlib.import_module("collector.host.vitals.tcp_info").established(lambda inode: False)
     except OSError as error:
-        return Check(
-            name="connections",
-            result="limited",
-            detail=f"the kernel lists no TCP connections ({error}); slow links are not named",
-            fix="load the kernel's tcp_diag module; in a container, allow NETLINK_SOCK_DIAG",
+        return limited(
+            f"the kernel lists no TCP connections ({error}); slow links are not named",
+            "load the kernel's tcp_diag module; in a container, allow NETLINK_SOCK_DIAG",
         )
-    return Check(name="connections", result="ok", detail="TCP_INFO can be read")
+    return ok("TCP_INFO can be read")
 
 
 def check_gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Check:
     """What the GPUs say of themselves."""
     if not driver.exists():
-        return Check(name="GPUs", result="ok", detail="no NVIDIA driver on this host, so nothing to read")
+        return ok("no NVIDIA driver on this host, so nothing to read")
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
-        return Check(
-            name="GPUs",
-            result="limited",
-            detail="nvidia-ml-py is not installed: temperature, clocks and errors of GPUs are not told",
-            fix="pip install 'pacehound[evidence]'",
+        return limited(
+            "nvidia-ml-py is not installed: temperature, clocks and errors of GPUs are not told",
+            "pip install 'pacehound[evidence]'",
         )
     try:
         nvml.nvmlInit()
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
-        return Check(
-            name="GPUs",
-            result="limited",
-            detail=f"NVML does not answer: {error}",
-            fix="in a container, NVIDIA_DRIVER_CAPABILITIES must include utility",
+        return limited(
+            f"NVML does not answer: {error}", "in a container, NVIDIA_DRIVER_CAPABILITIES must include utility"
         )
-    return Check(name="GPUs", result="ok", detail=f"NVML tells of {count}")
+    return ok(f"NVML tells of {count}")
 
 
 def check_processors() -> Check:
     """Whether the scheduler counts how long a rank waits for a processor."""
     if not importlib.import_module("collector.host.vitals.processors").are_waits_counted():
-        return Check(
-            name="processors",
-            result="limited",
-            detail="the kernel does not count who waits for one: other work on a host is not told from a slow rank",
-            fix="a kernel with CONFIG_SCHED_INFO",
+        return limited(
+            "the kernel does not count who waits for one: other work on a host is not told from a slow rank",
+            "a kernel with CONFIG_SCHED_INFO",
         )
-    return Check(name="processors", result="ok", detail="the kernel counts who waits for one")
+    return ok("the kernel counts who waits for one")
 
 
 def check_kernel_log() -> Check:
     """Where the kernel writes about GPU errors, lack of memory and links."""
     if not importlib.import_module("collector.host.kernel_log").may_be_read():
-        return Check(
-            name="kernel log",
-            result="limited",
-            detail="it may not be read: XID errors and kills for memory are told less well",
-            fix="sysctl kernel.dmesg_restrict=0; in a container, --cap-add SYSLOG --device /dev/kmsg",
+        return limited(
+            "it may not be read: XID errors and kills for memory are told less well",
+            "sysctl kernel.dmesg_restrict=0; in a container, --cap-add SYSLOG --device /dev/kmsg",
         )
-    return Check(name="kernel log", result="ok", detail="it can be read")
+    return ok("it can be read")
 
 
-def check_modules(name: str, modules: Iterable[str], extra: str, consequence: str) -> Check:
+def check_modules(modules: Iterable[str], extra: str, consequence: str) -> Check:
     """Python packages that a part needs."""
-    missing = []
+    absent = []
     for module in modules:
         try:
             found = importlib.util.find_spec(module) is not None
         except (ImportError, ValueError):
             found = False
         if not found:
-            missing.append(module)
-    if missing:
-        return Check(
-            name=name,
-            result="missing",
-            detail=f"{', '.join(missing)} not installed: {consequence}",
-            fix=f"pip install 'pacehound[{extra}]'",
-        )
-    return Check(name=name, result="ok", detail=f"{', '.join(modules)} installed")
+            absent.append(module)
+    if absent:
+        return missing(f"{', '.join(absent)} not installed: {consequence}", f"pip install 'pacehound[{extra}]'")
+    return ok(f"{', '.join(modules)} installed")
 
 
 def check_store(store: Path) -> Check:
@@ -365,15 +314,13 @@ def check_store(store: Path) -> Check:
 
     owner = live_owner(store)
     if owner is not None:
-        return Check(name="store", result="ok", detail=f"{store}, in use by process {owner[0].pid}")
+        return ok(f"{store}, in use by process {owner[0].pid}")
     place = store
     while not place.exists():
         place = place.parent
     if not os.access(place, os.W_OK):
-        return Check(
-            name="store", result="missing", detail=f"{place} cannot be written", fix="give another folder with --store"
-        )
-    return Check(name="store", result="ok", detail=f"{store}, {shutil.disk_usage(place).free >> 30} GiB left")
+        return missing(f"{place} cannot be written", "give another folder with --store")
+    return ok(f"{store}, {shutil.disk_usage(place).free >> 30} GiB left")
 
 
 def check_port(port: int = OTLP_PORT) -> Check:
@@ -383,13 +330,11 @@ def check_port(port: int = OTLP_PORT) -> Check:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            return Check(
-                name="port",
-                result="limited",
-                detail=f"port {port} is taken ({error.strerror}); `run` does not need it",
-                fix="pacehound up --listen 127.0.0.1:PORT",
+            return limited(
+                f"port {port} is taken ({error.strerror}); `run` does not need it",
+                "pacehound up --listen 127.0.0.1:PORT",
             )
-    return Check(name="port", result="ok", detail=f"{port} is free for `pacehound up`")
+    return ok(f"{port} is free for `pacehound up`")
 
 
 def compile_detectors(console: Console) -> None:
@@ -412,10 +357,7 @@ def build_fast_path(console: Console) -> None:
         It cannot be built here.
 
     """
-    try:
-        build = importlib.import_module("pacehound.instrument.build")
-    except ImportError as error:
-        raise Unavailable("the fast path is not part of this build") from error
+    build = importlib.import_module("pacehound.instrument.build")
     with console.status("building the fast path (C++, some seconds)"):
         try:
             found = build.build()
@@ -424,16 +366,16 @@ def build_fast_path(console: Console) -> None:
     console.print(f"built: {found}")
 
 
-def print_checks(console: Console, checks: Iterable[Check]) -> None:
+def print_checks(console: Console, checks: Mapping[str, Check]) -> None:
     """A table, with what to do under each thing that is not well."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for check in checks:
+    for name, check in checks.items():
         mark, style = _MARKS[check.result]
         detail = Text(check.detail)
         if check.fix:
             detail.append(f"\n-> {check.fix}", style="bold")
-        table.add_row(check.name, Text(mark, style=style), detail)
+        table.add_row(name, Text(mark, style=style), detail)
     console.print(table)

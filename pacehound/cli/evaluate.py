@@ -16,6 +16,7 @@ from pacehound.settings import Settings
 
 if TYPE_CHECKING:
     from pacehound.pages.scoreboard import Row
+    from streams.scoring.evaluate import Score
 
 _PART_OF_A_SUITE = 20
 """So many series of each suite are scored where none is named: under a minute in all."""
@@ -76,7 +77,6 @@ def _score_logs(paths: tuple[Path, ...], truth: Path, settings: Settings) -> lis
     from collector.importers.step_logs.recognise import read_step_logs
     from pacehound.model.truth.file import TruthFile
     from pacehound.pages.analysis.files import files_of
-    from pacehound.pages.scoreboard import row_of
     from streams.level.step_series import follow, watch_for
     from streams.scoring.evaluate import ONSET_WITHIN, score
 
@@ -88,12 +88,11 @@ def _score_logs(paths: tuple[Path, ...], truth: Path, settings: Settings) -> lis
             findings, _ = follow(log, watch_for(log, min_change=settings.slow.min_change))
             within = ONSET_WITHIN if answer.onset_within is None else answer.onset_within
             case = str(path) if log.rank is None else f"{path} rank {log.rank}"
-            rows.append(row_of("logs", case, score(findings, answer.of(log), onset_within=within)))
+            rows.append(_row("logs", case, score(findings, answer.of(log), onset_within=within)))
     return rows
 
 
 def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> list[Row]:
-    from pacehound.pages.scoreboard import row_of
     from simulator.job import simulate
     from simulator.suites.call_jobs import CALL_JOBS, step_truth_of
     from simulator.suites.step_times import POPULATIONS
@@ -111,7 +110,7 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
             for case, make in CALL_JOBS.items():
                 jobs = [simulate(make(seed)) for seed in seeds]
                 scores = [score(findings_of_job(job.events(), settings), step_truth_of(job)) for job in jobs]
-                rows.append(row_of(name, case, Score.total(scores)))
+                rows.append(_row(name, case, Score.total(scores)))
             continue
         if name == "root_cause":
             rows += _score_root_causes(len(seeds), bool(names), settings)
@@ -125,7 +124,7 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
                     earlier=earlier_runs(series.earlier, min_change=settings.slow.min_change),
                 )
                 scores.append(score(follow(series.log, watch)[0], series.truth))
-            rows.append(row_of(name, f"seed {seed}", Score.total(scores)))
+            rows.append(_row(name, f"seed {seed}", Score.total(scores)))
     return rows
 
 
@@ -158,3 +157,20 @@ def _score_root_causes(n_seeds: int, is_whole: bool, settings: Settings) -> list
             )
         )
     return rows
+
+
+def _row(suite: str, case: str, score: Score) -> Row:
+    """What a score says, in the words of the contract."""
+    from pacehound.pages.scoreboard import Row
+
+    return Row(
+        suite=suite,
+        case=case,
+        expected=score.expected,
+        found=score.found,
+        precision=score.precision,
+        recall=score.recall,
+        delay_iterations=score.delay(0.5),
+        false_alarms=score.false_alarms,
+        culprit_accuracy=score.culprit_accuracy,
+    )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pacehound.clock import SystemClock
 from pacehound.errors import StoreOwned
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from storage.client import Store
-
-
-class History(Protocol):
-    """Answers questions about a store, whoever has it open."""
-
-    def incidents(self, job: str | None) -> tuple[list[Incident], list[Decision]]:
-        """The latest version of each incident, and the decisions."""
-        ...
-
-    def sql(self, statement: str) -> pa.Table:
-        """Rows of a reading statement."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +61,10 @@ class OpenedHistory:
     def sql(self, statement: str) -> pa.Table:
         """Rows."""
         return self.store.query(statement)
+
+
+History = OwnedHistory | OpenedHistory
+"""Answers questions about a store, whoever has it open."""
 
 
 @contextlib.contextmanager

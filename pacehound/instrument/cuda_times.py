@@ -38,7 +38,7 @@ MOST_UNSURE_NS = 10_000_000
 
 _PROBES = 16  # a step; the tightest are kept
 _READS_AT_A_HOOK = 4  # two are placed by an operation
-_LANES = 4  # kinds of transfers
+_TRANSFER_KINDS = 4
 
 # Streams come from a pool of 32 for each priority, and whoever asks for the 33rd shares it. A script's are of priority
 # 0 or -1: to wait on a stream that is also the script's would hold the script up. torch takes the nearest there is.
@@ -79,7 +79,7 @@ class CudaClock:
         self.host_ns = host_ns
         self._free: list[Any] = []
         self._n_made = 0
-        self.lanes = [cuda.Stream(device=device, priority=_PRIORITY) for _ in range(_LANES)]
+        self.transfer_streams = [cuda.Stream(device=device, priority=_PRIORITY) for _ in range(_TRANSFER_KINDS)]
         self.probing = cuda.Stream(device=device, priority=_PRIORITY)
 
     def begin(self, fail: Callable[[str, BaseException], None]) -> CudaTimes:
@@ -127,8 +127,8 @@ class CudaTimes:
     def now(self) -> int:
         return self._guarded(self._now)
 
-    def transferred(self, work: Any, lane: int) -> int:
-        return self._guarded(lambda: self._transferred(work, self._clock.lanes[lane % _LANES]))
+    def transferred(self, work: Any, kind: int) -> int:
+        return self._guarded(lambda: self._transferred(work, self._clock.transfer_streams[kind % _TRANSFER_KINDS]))
 
     def cannot_see(self, p2p_op: Any) -> str:
         backend = type(p2p_op.group._get_backend(p2p_op.tensor.device)).__name__
@@ -169,12 +169,12 @@ class CudaTimes:
             self._look_at_probe()
         return instant
 
-    def _transferred(self, work: Any, lane: Any) -> int:
+    def _transferred(self, work: Any, stream: Any) -> int:
         if self._is_capturing():  # the end of a captured transfer would draw our stream into the graph
             return 0
-        with self._clock.cuda.stream(lane):
+        with self._clock.cuda.stream(stream):
             work.synchronize()
-        return self._record(lane)
+        return self._record(stream)
 
     def _is_capturing(self) -> bool:
         """An event would become a part of the graph: there is none of such a step."""

@@ -27,7 +27,7 @@ class Call:
         self.launch_ns = launch_ns
 
 
-class Group:
+class WatchedGroup:
     """A communicator that this process has joined.
 
     It must not refer to the process group: the group owns the hooks, the hooks own this, and a cycle through C++
@@ -71,19 +71,10 @@ class Group:
         recorder = self._recorder
         members = self.members
         recorder.write(
-            layout.GROUP_RECORD,
-            layout.GROUP,
-            self.handle,
-            now_ns,
-            self.generation,
-            recorder.world_size,
-            len(members),
-            self.is_world,
-            layout.BACKENDS.get(self.backend, 0),
-            0,
-            self.timeout_ms,
-            cut_utf8(self.name, layout.NAME_BYTES),
-        )
+            layout.GROUP_RECORD, layout.GROUP, self.handle,
+            now_ns, self.generation, recorder.world_size, len(members), self.is_world,
+            layout.BACKENDS.get(self.backend, 0), 0, self.timeout_ms, cut_utf8(self.name, layout.NAME_BYTES),
+        )  # fmt: skip
         for first in range(0, len(members), layout.MEMBERS_PER_RECORD):
             part = members[first : first + layout.MEMBERS_PER_RECORD]
             padding = (0,) * (layout.MEMBERS_PER_RECORD - len(part))
@@ -112,29 +103,12 @@ class Group:
         self._recorder.write(layout.EMPTY_RECORD, layout.DESTROY, self.handle)
 
     def _write(self, kind: int, call: Call, flags: int, end_ns: int) -> None:
+        # 0: which reduction it is, its channels, start, stream and group, which the hooks do not say.
         self._recorder.write(
-            layout.CALL_RECORD,
-            kind,
-            self.handle,
-            call.op,
-            call.dtype,
-            0,  # the hooks do not say which reduction
-            call.direction,
-            flags,
-            _C10D,
-            0,
-            call.peer,
-            0,
-            call.seq,
-            call.count,
-            call.launch_ns,
-            0,
-            end_ns,
-            0,
-            0,
-            -1,
-            -1,
-        )
+            layout.CALL_RECORD, kind, self.handle,
+            call.op, call.dtype, 0, call.direction, flags, _C10D, 0, call.peer, 0,
+            call.seq, call.count, call.launch_ns, 0, end_ns, 0, 0, -1, -1,
+        )  # fmt: skip
 
 
 _C10D = 1  # its position in SOURCES of pacehound/model/codes.py

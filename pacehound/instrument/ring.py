@@ -62,23 +62,10 @@ class Ring:
         try:
             os.posix_fallocate(descriptor, 0, size_bytes)
             self._map = mmap.mmap(descriptor, size_bytes)
-            layout.HEADER.pack_into(
-                self._map,
-                0,
-                layout.MAGIC,
-                layout.VERSION,
-                layout.HEADER_BYTES,
-                layout.RECORD_BYTES,
-                capacity,
-                os.getpid(),
-                threading.get_native_id(),
-                process_start_ticks(),
-                rank,
-                local_rank,
-                world_size,
-                attempt,
-                time.monotonic_ns(),
-            )
+            sizes = (layout.HEADER_BYTES, layout.RECORD_BYTES, capacity)
+            thread = (os.getpid(), threading.get_native_id(), process_start_ticks())
+            place = (rank, local_rank, world_size, attempt, time.monotonic_ns())
+            layout.HEADER.pack_into(self._map, 0, layout.MAGIC, layout.VERSION, *sizes, *thread, *place)
             os.rename(temporary, path)
         except BaseException:
             os.unlink(temporary)

@@ -27,10 +27,10 @@ class StepTimes(Protocol):
     def now(self) -> int:
         """When all that the calling thread has launched by now is over."""
 
-    def transferred(self, work: Any, lane: int) -> int:
+    def transferred(self, work: Any, kind: int) -> int:
         """When a send or receive is over that the script has just waited for.
 
-        `lane` tells kinds of transfers apart; those of one kind end in the order in which they are waited for.
+        `kind` is its operation type; transfers of one kind end in the order in which they are waited for.
         """
 
     def cannot_see(self, p2p_op: Any) -> str:
@@ -52,7 +52,7 @@ class HostTimes:
     def now(self) -> int:
         return time.monotonic_ns()
 
-    def transferred(self, work: Any, lane: int) -> int:
+    def transferred(self, work: Any, kind: int) -> int:
         return time.monotonic_ns()
 
     def cannot_see(self, p2p_op: Any) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pacehound.instrument import exits, native_hooks, torch_waits
-from pacehound.instrument.groups import Group
+from pacehound.instrument.groups import WatchedGroup
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
 from pacehound.instrument.torch_markers import Markers
@@ -27,7 +27,7 @@ _DRAIN_S = 0.5
 
 # A gloo thread drops the last call it ran after whoever waited for it goes on, and takes the GIL for that. If the
 # interpreter is ending by then, the process aborts (torch 2.15 alone does so in some runs). Our callbacks stand in
-# that thread's way for a moment, so we owe it the time, with the GIL free, to let go.
+# that thread's way for a moment, so we give it the time, with the GIL free, to let go.
 _LET_GO_S = 0.1
 """For callbacks that wait for the interpreter's lock, which takes microseconds; a call without its peer never ends."""
 
@@ -48,7 +48,7 @@ class Instrument:
         self._c10d = c10d
         self._recorder = recorder
         self._markers = markers
-        self._groups: dict[str, tuple[Group, weakref.ref[Any]]] = {}
+        self._groups: dict[str, tuple[WatchedGroup, weakref.ref[Any]]] = {}
         self._pending = Pending()
         self._worlds = 0
         self._is_prepared = False
@@ -141,7 +141,7 @@ class Instrument:
         self._prepare()
         self._recorder.start()
         backends = {device.type: process_group._get_backend(device) for device in process_group._device_types}
-        group = Group(
+        group = WatchedGroup(
             self._recorder,
             str(name),
             members,

@@ -12,30 +12,19 @@ import time
 from typing import Any
 
 from pacehound.instrument import layout, torch_waits
-from pacehound.instrument.groups import Call, Group
+from pacehound.instrument.groups import Call, WatchedGroup
 from pacehound.instrument.recorder import Recorder
 from pacehound.model.codes import DTYPES, OPS
 
 _OP_OF_NAME = {
-    "SEND": "send",
-    "RECV": "recv",
-    "BROADCAST": "broadcast",
-    "ALLREDUCE": "all_reduce",
-    "ALLREDUCE_COALESCED": "all_reduce",
-    "REDUCE": "reduce",
-    "ALLGATHER": "all_gather",
-    "ALLGATHER_BASE": "all_gather",
-    "ALLGATHER_COALESCED": "all_gather",
-    "ALLGATHER_INTO_TENSOR_COALESCED": "all_gather",
-    "REDUCE_SCATTER": "reduce_scatter",
-    "REDUCE_SCATTER_BASE": "reduce_scatter",
-    "REDUCE_SCATTER_TENSOR_COALESCED": "reduce_scatter",
-    "ALLTOALL": "all_to_all",
-    "ALLTOALL_BASE": "all_to_all",
-    "BARRIER": "barrier",
-    "SCATTER": "scatter",
+    "SEND": "send", "RECV": "recv", "BROADCAST": "broadcast", "ALLREDUCE": "all_reduce",
+    "ALLREDUCE_COALESCED": "all_reduce", "REDUCE": "reduce", "ALLGATHER": "all_gather",
+    "ALLGATHER_BASE": "all_gather", "ALLGATHER_COALESCED": "all_gather",
+    "ALLGATHER_INTO_TENSOR_COALESCED": "all_gather", "REDUCE_SCATTER": "reduce_scatter",
+    "REDUCE_SCATTER_BASE": "reduce_scatter", "REDUCE_SCATTER_TENSOR_COALESCED": "reduce_scatter",
+    "ALLTOALL": "all_to_all", "ALLTOALL_BASE": "all_to_all", "BARRIER": "barrier", "SCATTER": "scatter",
     "GATHER": "gather",
-}
+}  # fmt: skip
 # Making a group or a window is no call of a communicator: not all of its members need take part.
 _NOT_CALLS = {"SPLIT", "NEW_WINDOW"}
 _TORCH_DTYPE = {"float8_e4m3": "float8_e4m3fn"}
@@ -69,7 +58,7 @@ class Pending:
 class CallHooks:
     """The pre and post hook of one group, and what its futures call."""
 
-    def __init__(self, recorder: Recorder, group: Group, tables: Tables, pending: Pending) -> None:
+    def __init__(self, recorder: Recorder, group: WatchedGroup, tables: Tables, pending: Pending) -> None:
         self._recorder = recorder
         self._group = group
         self._pending = pending
@@ -180,7 +169,7 @@ class _Completion:
 
     __slots__ = ("_call", "_group", "_pending", "_recorder")
 
-    def __init__(self, recorder: Recorder, group: Group, call: Call, pending: Pending) -> None:
+    def __init__(self, recorder: Recorder, group: WatchedGroup, call: Call, pending: Pending) -> None:
         self._recorder = recorder
         self._group = group
         self._call = call

@@ -19,56 +19,36 @@ from __future__ import annotations
 
 import atexit
 import functools
-import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from pacehound.instrument import layout
 from pacehound.instrument.cuda_times import MOST_EVENTS, CudaClock, clock_of
+from pacehound.instrument.recorded_steps import (
+    BACKWARD,
+    BACKWARD_RECV,
+    BACKWARD_SEND,
+    FORWARD,
+    FORWARD_RECV,
+    FORWARD_SEND,
+    GRADS_SCATTER,
+    OPTIMIZER,
+    PARAMS_GATHER,
+    Op,
+    RecordedStep,
+    why_no_clock,
+)
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.step_times import HostTimes, StepTimes
 from pacehound.instrument.torch_marks import place_of
-
-_NO_HANDLE = bytes(16)
-
-# Positions in OPTYPES of pacehound/model/operations.py.
-FORWARD, BACKWARD = 0, 1
-FORWARD_SEND, FORWARD_RECV, BACKWARD_SEND, BACKWARD_RECV = 2, 3, 4, 5
-PARAMS_GATHER, GRADS_SCATTER = 6, 7
-OPTIMIZER = 12
 
 MOST_WAITING = 4
 """Recorded steps that the device has not ended; while there are so many, no other step is recorded."""
 _LOOKS_AT_A_STEP = 512  # at instants of a step that waits, at each hook of an optimizer
 
 _left_to_the_parent: list[Any] = []  # a child that let go of events of CUDA would destroy them
-
-
-class _Op:
-    """One operation of the step that is being recorded: instants of its `StepTimes`, 0 while unknown."""
-
-    __slots__ = ("chunk", "end", "micro_batch", "n_open", "optype", "pipeline", "stage", "start")
-
-    def __init__(self, optype: int, place: tuple[int, int, int], micro_batch: int, start: int) -> None:
-        self.optype = optype
-        self.stage, self.chunk, self.pipeline = place
-        self.micro_batch = micro_batch
-        self.start = start
-        self.end = 0
-        self.n_open = 0  # tensors under way
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A recorded step that is over for the host."""
-
-    number: int
-    ops: list[_Op]
-    times: StepTimes
 
 
 class StepOperations:
@@ -88,8 +68,8 @@ class StepOperations:
         self._every = every
         self._device_clock = device_clock
         self._clock: CudaClock | None = None
-        self._waiting: deque[_Step] = deque()
-        self._said: set[str] = set()
+        self._waiting: deque[RecordedStep] = deque()
+        self._noted: set[str] = set()
         self._step = 0
         self._optimizer: weakref.ref[Any] | None = None
         self._is_refused = False
@@ -100,10 +80,10 @@ class StepOperations:
         self._is_backward = False
         self._times: StepTimes = HostTimes()
         self._after = 0
-        self._ops: list[_Op] = []
+        self._ops: list[Op] = []
         self._places: dict[int, tuple[int, int, int]] = {}
-        self._asked: dict[int, tuple[_Op, Any]] = {}
-        self._awaited: dict[int, list[_Op]] = {}
+        self._asked: dict[int, tuple[Op, Any]] = {}
+        self._awaited: dict[int, list[Op]] = {}
 
     # What is wrapped.
 
@@ -169,7 +149,7 @@ class StepOperations:
         if self._recorder.is_on:
             self._tell(MOST_EVENTS)
         if self._waiting:
-            self._say_once("the last step recorded for what-if is not told: the process ended before its device did")
+            self._note_once("the last step recorded for what-if is not told: the process ended before its device did")
         self._waiting.clear()
 
     def _seeing(self, function: Any, ours: Any, *, in_backward: bool = False) -> Any:
@@ -217,9 +197,9 @@ class StepOperations:
         if self._has_pipeline:  # it is a stage's, and seen there
             return function(*args, **kwargs)
         place = (0, 0, self._recorder.rank)
-        forward = _Op(FORWARD, place, self._micro_batches, self._after)
+        forward = Op(FORWARD, place, self._micro_batches, self._after)
         self._end(forward)
-        backward = _Op(BACKWARD, place, self._micro_batches, forward.end)
+        backward = Op(BACKWARD, place, self._micro_batches, forward.end)
         self._ops += [forward, backward]
         self._micro_batches += 1
         self._is_backward = True
@@ -229,16 +209,16 @@ class StepOperations:
         self._after = backward.end
         return result
 
-    def _begin(self, optype: int, stage: Any, micro_batch: int) -> _Op | None:
+    def _begin(self, optype: int, stage: Any, micro_batch: int) -> Op | None:
         try:
-            op = _Op(optype, self._place(stage), micro_batch, self._times.now())
+            op = Op(optype, self._place(stage), micro_batch, self._times.now())
         except Exception as error:
             self._fail("an operation", error)
             return None
         self._ops.append(op)
         return op
 
-    def _end(self, op: _Op | None) -> None:
+    def _end(self, op: Op | None) -> None:
         if op is not None:
             op.end = self._times.now()
 
@@ -252,7 +232,7 @@ class StepOperations:
 
     def _sync(self, optype: int, function: Any, group: Any, *args: Any, **kwargs: Any) -> Any:
         micro_batch = self._micro_batches - 1 if self._is_backward else self._micro_batches
-        op = _Op(optype, (0, 0, self._recorder.rank), micro_batch, self._times.now())
+        op = Op(optype, (0, 0, self._recorder.rank), micro_batch, self._times.now())
         result = function(group, *args, **kwargs)
         self._end(op)
         self._ops.append(op)
@@ -274,7 +254,7 @@ class StepOperations:
         p2p_ops = function(stage, micro_batch)
         try:
             if p2p_ops:
-                op = _Op(optype, self._place(stage), micro_batch, 0)
+                op = Op(optype, self._place(stage), micro_batch, 0)
                 for one in p2p_ops:
                     self._asked[id(one)] = op, one  # kept alive, or its id would be somebody else's
         except Exception as error:
@@ -321,7 +301,7 @@ class StepOperations:
         last = next((op for op in reversed(self._ops) if op.optype == BACKWARD), None)
         if last is not None:
             place = (last.stage, last.chunk, last.pipeline)
-            self._ops.append(_Op(OPTIMIZER, place, -1, self._times.now()))
+            self._ops.append(Op(OPTIMIZER, place, -1, self._times.now()))
 
     def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not self._recorder.is_on or not self._ends_steps(optimizer):
@@ -347,11 +327,11 @@ class StepOperations:
 
     def _begin_step(self, optimizer: Any) -> None:
         devices = {p.device for group in optimizer.param_groups for p in group["params"][:1]}
-        if why := _no_clock(devices):
+        if why := why_no_clock(devices):
             self._refuse(why)
             return
         if len(self._waiting) >= MOST_WAITING:
-            self._say_once(f"a step was not recorded for what-if: its device has yet to end {MOST_WAITING} others")
+            self._note_once(f"a step was not recorded for what-if: its device has yet to end {MOST_WAITING} others")
             return
         (device,) = devices
         if device.type != "cpu":
@@ -373,7 +353,7 @@ class StepOperations:
         if self._has_pipeline and any(op.optype in (PARAMS_GATHER, GRADS_SCATTER) for op in self._ops):
             self._refuse("FSDP within a pipeline holds up its passes; what-if has no model of that")
             return
-        self._waiting.append(_Step(self._step, self._ops, self._times))
+        self._waiting.append(RecordedStep(self._step, self._ops, self._times))
 
     def _tell(self, at_most: int = _LOOKS_AT_A_STEP) -> None:
         """Write the steps that are over for the device as well, in order."""
@@ -384,35 +364,11 @@ class StepOperations:
                     return
                 self._waiting.popleft()
                 if not step.times.spoilt:
-                    self._write(step)
+                    step.write(self._recorder)
                 elif step.ops:
-                    self._say_once(f"a step was not recorded for what-if: {step.times.spoilt}")
+                    self._note_once(f"a step was not recorded for what-if: {step.times.spoilt}")
         except Exception as error:
             self._fail("the telling of a step", error)
-
-    def _write(self, step: _Step) -> None:
-        """Number the operations of a step and write them; not those whose end nobody saw."""
-        numbers: dict[tuple[int, int], int] = {}
-        timed = [(step.times.ns(op.start), step.times.ns(op.end), op) for op in step.ops]
-        for start_ns, end_ns, op in sorted(timed, key=lambda one: one[0]):
-            key = op.optype, op.stage
-            seq = numbers[key] = numbers.get(key, -1) + 1
-            if not end_ns or op.n_open:
-                continue
-            self._recorder.write(
-                layout.OPERATION_RECORD,
-                layout.OPERATION,
-                _NO_HANDLE,
-                start_ns,
-                end_ns,
-                step.number,
-                op.optype,
-                op.stage,
-                op.chunk,
-                op.micro_batch,
-                op.pipeline,
-                seq,
-            )
 
     def _forget(self) -> None:
         self._is_recording = False
@@ -433,22 +389,10 @@ class StepOperations:
         self._is_refused = True
         self._recorder.note(f"no operations for what-if: {why}")
 
-    def _say_once(self, what: str) -> None:
-        if what not in self._said:
-            self._said.add(what)
+    def _note_once(self, what: str) -> None:
+        if what not in self._noted:
+            self._noted.add(what)
             self._recorder.note(what)
 
     def _fail(self, where: str, error: BaseException) -> None:
         self._refuse(f"error of ours in {where}: {type(error).__name__}: {error}")
-
-
-def _no_clock(devices: set[Any]) -> str:
-    """Why there is no clock for a job whose parameters are on these devices; empty if there is one."""
-    kinds = {device.type for device in devices}
-    if len(devices) != 1 or not kinds <= {"cpu", "cuda"}:
-        shown = ", ".join(sorted(map(str, devices))) or "no device"
-        return f"the optimizer's parameters are on {shown}; seen are jobs on the CPU and on one CUDA device per process"
-    torch = sys.modules.get("torch")
-    if kinds == {"cpu"} and torch is not None and torch.cuda.is_initialized():
-        return "the optimizer's parameters are on the CPU, and the process uses a GPU"
-    return ""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pacehound.instrument import layout
-from pacehound.instrument.groups import Call, Group
+from pacehound.instrument.groups import Call, WatchedGroup
 from pacehound.instrument.recorder import Recorder
 
 _METHODS = (
@@ -37,7 +37,7 @@ class _Open:
 
     __slots__ = ("_call", "_group", "_recorder")
 
-    def __init__(self, recorder: Recorder, group: Group, call: Call) -> None:
+    def __init__(self, recorder: Recorder, group: WatchedGroup, call: Call) -> None:
         self._recorder = recorder
         self._group = group
         self._call = call
@@ -67,7 +67,7 @@ def install(process_group_class: Any, work_class: Any, take: Callable[[], Any]) 
     work_class.wait = _ending(work_class.wait)
 
 
-def expect(recorder: Recorder, group: Group, call: Call) -> None:
+def expect(recorder: Recorder, group: WatchedGroup, call: Call) -> None:
     """The calling thread has issued `call`; its Work is about to be returned."""
     _expected[threading.get_ident()] = _Open(recorder, group, call)
 

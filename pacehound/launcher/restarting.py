@@ -9,14 +9,16 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+from pacehound.runtime.backoff import Backoff
+
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 30.0
 _STEADY_AFTER_S = 60.0
 _NICENESS = 5
 _END_WITHIN_S = 1.0
 _LOG_MAX_BYTES = 1024 * 1024
 
 
-class Kept:
+class RestartingProcess:
     """One helper in a session of its own, so that Ctrl-C does not reach it; it yields the processor to the training.
 
     Parameters
@@ -48,7 +50,7 @@ class Kept:
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
         self._not_before_s = 0.0
-        self._pause_s = _FIRST_PAUSE_S
+        self._backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
         self._deaths = 0
 
     @property
@@ -74,28 +76,27 @@ class Kept:
                 pass_fds=self._descriptors,
                 start_new_session=True,
                 cwd="/",
-                preexec_fn=_be_modest,
+                preexec_fn=_lower_priority,
             )
         self._started_s = now_s
 
-    def keep_up(self, now_s: float) -> None:
-        """Start it again if it has died, not too often."""
+    def ensure_running(self, now_s: float) -> None:
+        """Start it again if it has ended, not too often."""
         if self.is_alive:
             return
         if self._process is not None:
             self._deaths += 1
             if self._deaths == 1:
-                self._say(f"the {self.name} ended ({self.last_words()}); starting it again")
+                self._say(f"the {self.name} ended ({self.exit_words()}); starting it again")
             if now_s - self._started_s > _STEADY_AFTER_S:
-                self._pause_s = _FIRST_PAUSE_S
+                self._backoff.reset()
             self._process = None
-            self._not_before_s = now_s + self._pause_s
-            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._not_before_s = now_s + self._backoff.next_s()
         if now_s >= self._not_before_s:
             try:
                 self.start(now_s)
             except OSError:
-                self._not_before_s = now_s + self._pause_s
+                self._not_before_s = now_s + self._backoff.next_s()
 
     def stop(self) -> None:
         """Tell it to end; it is not waited for."""
@@ -113,7 +114,7 @@ class Kept:
             self._process.kill()
             self._process.wait()
 
-    def last_words(self) -> str:
+    def exit_words(self) -> str:
         """How it left and the last line it wrote."""
         code = self.exit_code
         how = "running" if code is None else f"exit {code}" if code >= 0 else f"signal {-code}"
@@ -124,7 +125,7 @@ class Kept:
         return f"{how}: {lines[-1][:160]}" if lines and code else how
 
 
-def _be_modest() -> None:
+def _lower_priority() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.nice(_NICENESS)
     # Where the kernel groups processes by session (sched(7), autogroup), niceness counts only among those of a session:

@@ -89,7 +89,7 @@ def _follow(command: Command, watch: Watch | None, say: Callable[[str], object])
             return status, was_asked_to_end
         if watch is not None and not failed:
             try:
-                watch.keep_up(time.monotonic())
+                watch.ensure_running(time.monotonic())
             except Exception as error:
                 failed = True
                 say(f"the watch failed ({type(error).__name__}: {error}); the command runs on")

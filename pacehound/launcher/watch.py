@@ -16,7 +16,7 @@ from pacehound.errors import PacehoundError, Unavailable
 from pacehound.launcher.attempt import ask_endpoint, ask_store, scheduled_attempt
 from pacehound.launcher.command import Status
 from pacehound.launcher.destination import Destination
-from pacehound.launcher.restarting import Kept
+from pacehound.launcher.restarting import RestartingProcess
 from pacehound.launcher.run_dir import RunDir, write_ended
 from pacehound.model.events import Decision, Incident
 from pacehound.runtime.head.client import HeadClient
@@ -53,7 +53,7 @@ class Plan:
 
 
 class Watch:
-    """Started before the command, looked after while it runs (`keep_up`), ended after it.
+    """Started before the command, looked after while it runs (`ensure_running`), ended after it.
 
     Nothing in here waits for long while the command runs; what fails is said once through `say`.
     """
@@ -62,8 +62,8 @@ class Watch:
         self._plan = plan
         self._say = say
         self._listener: socket.socket | None = None
-        self._head: Kept | None = None
-        self._agent: Kept | None = None
+        self._head: RestartingProcess | None = None
+        self._agent: RestartingProcess | None = None
         self._agent_url = ""
         self._lease: socket.socket | None = None
         self._client: HeadClient | None = None
@@ -105,10 +105,10 @@ class Watch:
             )
         return found or 0
 
-    def keep_up(self, now_s: float) -> None:
+    def ensure_running(self, now_s: float) -> None:
         """Start again what has died, and find the head that owns the store."""
         if self._agent is not None:
-            self._agent.keep_up(now_s)
+            self._agent.ensure_running(now_s)
         if self._plan.destination is not None:
             return
         if self._lease is not None and _is_gone(self._lease):
@@ -117,7 +117,7 @@ class Watch:
         if self._head is not None and self._head.exit_code == HEAD_OWNED:
             self._head = None  # somebody else was quicker: their head is ours, too
         elif self._head is not None:
-            self._head.keep_up(now_s)
+            self._head.ensure_running(now_s)
         if self._lease is None and now_s >= self._next_attach_s:
             self._next_attach_s = now_s + _ATTACH_EVERY_S
             self._attach(now_s)
@@ -125,7 +125,7 @@ class Watch:
                 self._start_head(now_s)
         if self._lease is None and now_s >= self._slow_after_s:
             self._slow_after_s = float("inf")
-            words = self._head.last_words() if self._head is not None else "not started"
+            words = self._head.exit_words() if self._head is not None else "not started"
             self._say(f"the head has not answered yet ({words}); the command runs on")
 
     def end(self, status: Status, why: str, deadline_s: float, should_stop: Callable[[], bool]) -> Outcome:
@@ -198,7 +198,7 @@ class Watch:
         token = secrets.token_urlsafe(24)
         listener = self._listener.fileno()
         arguments = ["up", "--store", str(self._plan.store), "--listener-fd", str(listener), "--until-released"]
-        self._head = Kept(
+        self._head = RestartingProcess(
             "head",
             [*_program(), *arguments, *_settings(self._plan.overrides)],
             {**self._plan.environ, TOKEN_VARIABLE: token},
@@ -216,7 +216,7 @@ class Watch:
         if self._agent is not None:
             self._agent.end_now()  # two agents at the same rings would send everything twice
         environ = {**self._plan.environ, HEADERS_VARIABLE: format_headers(destination.headers)}
-        self._agent = Kept(
+        self._agent = RestartingProcess(
             "agent",
             [*_program(), *arguments, *_settings(self._plan.overrides)],
             environ,

@@ -23,7 +23,7 @@ from pacehound.model.codes import OPS as OPS
 from pacehound.model.codes import REDOPS as REDOPS
 from pacehound.model.codes import SOURCES as SOURCES
 from pacehound.model.columns import numbers, values_of, words
-from pacehound.model.representative import Alike, check_alike, spread
+from pacehound.model.representative import RepresentedRank, check_represented, spread
 
 OP_CODE = {name: code for code, name in enumerate(OPS)}
 DTYPE_CODE = {name: code for code, name in enumerate(DTYPES)}
@@ -78,26 +78,11 @@ CALL_SCHEMA = pa.schema(
 
 # What a column holds where its source cannot know it.
 _DEFAULTS: dict[str, object] = {
-    "op": 0,
-    "count": UNKNOWN_COUNT,
-    "dtype": 0,
-    "redop": 0,
-    "peer": NO_PEER,
-    "direction": 0,
-    "algorithm": "",
-    "protocol": "",
-    "channels": 0,
-    "launch_ns": 0,
-    "start_ns": 0,
-    "end_ns": 0,
-    "send_count": UNKNOWN_COUNT,
-    "recv_count": UNKNOWN_COUNT,
-    "send_rate": float("nan"),
-    "recv_rate": float("nan"),
-    "stream": 0,
-    "group": 0,
+    "op": 0, "count": UNKNOWN_COUNT, "dtype": 0, "redop": 0, "peer": NO_PEER, "direction": 0, "algorithm": "",
+    "protocol": "", "channels": 0, "launch_ns": 0, "start_ns": 0, "end_ns": 0, "send_count": UNKNOWN_COUNT,
+    "recv_count": UNKNOWN_COUNT, "send_rate": float("nan"), "recv_rate": float("nan"), "stream": 0, "group": 0,
     "captured": False,
-}
+}  # fmt: skip
 _CODED = {"op": OPS, "dtype": DTYPES, "redop": REDOPS, "direction": DIRECTIONS}
 _DICTIONARIES = {name: words(values) for name, values in _CODED.items()}
 
@@ -120,8 +105,8 @@ class CallBatch:
         Calls of this host and communicator that were lost since the batch before (a ring that wrapped, a full
         buffer). Missing is not healthy: whoever concludes from the rows must weigh this.
     within_ns
-        How far an instant may be off, because one rank told of it for several (representative.py). 0: each for itself.
-    alike
+        How far an instant may be off, because one rank stood for several (representative.py). 0: each for itself.
+    represented
         On the way only: the ranks that each row stands for, its own among them. `whole` gives them rows of their own.
     rows
         The columns of `CALL_SCHEMA`.
@@ -137,7 +122,7 @@ class CallBatch:
     sees: Sees
     dropped: int = 0
     within_ns: int = 0
-    alike: tuple[Alike, ...] = ()
+    represented: tuple[RepresentedRank, ...] = ()
     rows: pa.RecordBatch = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -149,15 +134,15 @@ class CallBatch:
             raise InvalidEvent(f"dropped count is {self.dropped}; it cannot be negative")
         if self.within_ns < 0:
             raise InvalidEvent(f"times are right within {self.within_ns} ns; that cannot be negative")
-        check_alike(len(self), self.alike)
+        check_represented(len(self), self.represented)
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
     @property
     def n_calls(self) -> int:
-        """How many calls it tells of: one per row, or one per row and rank that the row stands for."""
-        return len(self) * max(len(self.alike), 1)
+        """How many calls it holds: one per row, or one per row and rank that the row stands for."""
+        return len(self) * max(len(self.represented), 1)
 
     def whole(self) -> CallBatch:
         """The same calls with a row for each.
@@ -168,9 +153,9 @@ class CallBatch:
             A row is of a rank that its batch does not stand for.
 
         """
-        if not self.alike:
+        if not self.represented:
             return self
-        return replace(self, rows=spread(self.rows, self.alike), alike=())
+        return replace(self, rows=spread(self.rows, self.represented), represented=())
 
     @classmethod
     def from_columns(
@@ -186,7 +171,7 @@ class CallBatch:
         sees: Sees = Sees.ALL,
         dropped: int = 0,
         within_ns: int = 0,
-        alike: tuple[Alike, ...] = (),
+        represented: tuple[RepresentedRank, ...] = (),
     ) -> CallBatch:
         """Build a batch from NumPy columns.
 
@@ -195,7 +180,7 @@ class CallBatch:
         columns
             At least `rank` and `seq`, each of shape `(n_calls,)`. `op`, `dtype`, `redop` and `direction` are codes
             (positions in `OPS`, `DTYPES`, `REDOPS`, `DIRECTIONS`). What is missing takes the value for "unknown".
-        job, attempt, host, communicator, source, ordinal, sees, dropped, within_ns, alike
+        job, attempt, host, communicator, source, ordinal, sees, dropped, within_ns, represented
             As in the class.
 
         Raises
@@ -246,7 +231,7 @@ class CallBatch:
             sees=sees,
             dropped=dropped,
             within_ns=within_ns,
-            alike=alike,
+            represented=represented,
             rows=pa.RecordBatch.from_arrays(arrays, schema=CALL_SCHEMA),
         )
 

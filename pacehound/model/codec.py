@@ -26,7 +26,7 @@ from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.columns import numbers, values_of
 from pacehound.model.finite import unfit_field
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
-from pacehound.model.representative import Alike
+from pacehound.model.representative import RepresentedRank
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
 
@@ -42,7 +42,7 @@ MAX_NAME_CHARS = 1_024
 MIN_ROW_BYTES = 16
 """No row of calls or rounds takes less: columns that stand for more rows than they hold are not unpacked."""
 
-_ALIKE, _WITHIN = "pacehound.model.representative", "pacehound.within_ns"
+_REPRESENTED, _WITHIN = "pacehound.alike", "pacehound.within_ns"
 
 CALLS_EVENT = "pacehound.calls"
 ROUNDS_EVENT = "pacehound.rounds"
@@ -157,7 +157,7 @@ def decode(message: bytes) -> list[Event]:
 def records_of(message: bytes) -> list[tuple[ResourceLogs, LogRecord]]:
     """The log records of a message with the resource of each, not yet decoded.
 
-    A door that takes many records at once decodes them one by one, so that one bad record does not take the good
+    A receiver that takes many records at once decodes them one by one, so that one bad record does not take the good
     ones with it.
     """
     if len(message) > MAX_MESSAGE_BYTES:
@@ -260,8 +260,8 @@ def _encode_calls(batch: CallBatch, record: LogRecord) -> None:
         _set(record.attributes, key, value)
     if batch.within_ns:
         _set(record.attributes, _WITHIN, batch.within_ns)
-    if batch.alike:
-        _set(record.attributes, _ALIKE, msgspec.json.encode([astuple(one) for one in batch.alike]).decode())
+    if batch.represented:
+        _set(record.attributes, _REPRESENTED, msgspec.json.encode([astuple(one) for one in batch.represented]).decode())
     record.body.bytes_value = _write_arrow(batch.rows)
 
 
@@ -277,7 +277,7 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
         sees=Sees(_integer(attributes, "pacehound.sees")),
         dropped=_integer(attributes, "pacehound.dropped"),
         within_ns=_integer(attributes, _WITHIN) if _WITHIN in attributes else 0,
-        alike=_alike(attributes) if _ALIKE in attributes else (),
+        represented=_represented(attributes) if _REPRESENTED in attributes else (),
         rows=rows,
     )
     count = _integer(attributes, "pacehound.count")
@@ -297,9 +297,9 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
     return batch.whole()
 
 
-def _alike(attributes: dict[str, AnyValue]) -> tuple[Alike, ...]:
-    listed = msgspec.json.decode(_text(attributes, _ALIKE), type=list[tuple[int, int, int, int]])
-    return tuple(Alike(*numbers) for numbers in listed)
+def _represented(attributes: dict[str, AnyValue]) -> tuple[RepresentedRank, ...]:
+    listed = msgspec.json.decode(_text(attributes, _REPRESENTED), type=list[tuple[int, int, int, int]])
+    return tuple(RepresentedRank(*numbers) for numbers in listed)
 
 
 def _decode_operations(resource: dict[str, AnyValue], rows: pa.RecordBatch) -> Operations:

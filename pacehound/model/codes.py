@@ -7,38 +7,13 @@ from __future__ import annotations
 
 # The position in these tuples is the code in a ring record (collector/native/ring.h): append, never reorder.
 OPS = (
-    "unknown",
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "gather",
-    "scatter",
-    "barrier",
-    "send",
-    "recv",
-)
+    "unknown", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter",
+    "barrier", "send", "recv",
+)  # fmt: skip
 DTYPES = (
-    "unknown",
-    "int8",
-    "uint8",
-    "int16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "float8_e4m3",
-    "float8_e5m2",
-    "bool",
-    "complex64",
-    "complex128",
-)
+    "unknown", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
+    "float64", "float8_e4m3", "float8_e5m2", "bool", "complex64", "complex128",
+)  # fmt: skip
 DTYPE_BYTES = (0, 1, 1, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 8, 16)
 REDOPS = ("unknown", "sum", "prod", "min", "max", "avg", "premul_sum", "band", "bor", "bxor")
 ALGORITHMS = ("", "ring", "tree", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")

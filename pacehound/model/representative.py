@@ -1,4 +1,4 @@
-"""Calls that one rank tells of for the other ranks of its host, because they did the same at nearly the same time.
+"""Calls in which one rank represents the others of its host, because they did the same at nearly the same time.
 
 An agent that takes more than its budget sends, of small calls, the row of one rank
 (collector/calls/representative_rank.py). The batch says for whom it stands, and how far the others were from it on
@@ -21,15 +21,15 @@ MAX_ROWS = 1 << 18
 """A batch stands for no more rows than that: 1,450 rows of 180 ranks."""
 
 MAX_APART_NS = 1_000_000_000
-"""Calls that are further apart are not alike."""
+"""Ranks whose calls are further apart than that are not represented."""
 
 _OWN = ("stream", "group")
 """Numbers that mean something in one process alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
-    """A rank that calls are told for: how much later than in the row it launched, started and ended, on average.
+class RepresentedRank:
+    """A rank that rows stand for: how much later than in the row it launched, started and ended, on average.
 
     Where a row is its own, it is exact.
     """
@@ -40,7 +40,7 @@ class Alike:
     end_ns: int = 0
 
 
-def check_alike(n_rows: int, alike: Sequence[Alike]) -> None:
+def check_represented(n_rows: int, represented: Sequence[RepresentedRank]) -> None:
     """Whether so many rows can stand for these ranks.
 
     Raises
@@ -49,17 +49,19 @@ def check_alike(n_rows: int, alike: Sequence[Alike]) -> None:
         They are too many, a rank is there twice, or a time is too far off.
 
     """
-    if n_rows * len(alike) > MAX_ROWS:
-        raise InvalidEvent(f"{n_rows} rows stand for {len(alike)} ranks each; together at most {MAX_ROWS} are taken")
-    if len({one.rank for one in alike}) < len(alike):
-        raise InvalidEvent(f"rows stand for ranks {[one.rank for one in alike]}, of which one is there twice")
-    for one in alike:
+    if n_rows * len(represented) > MAX_ROWS:
+        raise InvalidEvent(
+            f"{n_rows} rows stand for {len(represented)} ranks each; together at most {MAX_ROWS} are taken"
+        )
+    if len({one.rank for one in represented}) < len(represented):
+        raise InvalidEvent(f"rows stand for ranks {[one.rank for one in represented]}, of which one is there twice")
+    for one in represented:
         if one.rank < 0 or max(abs(one.launch_ns), abs(one.start_ns), abs(one.end_ns)) > MAX_APART_NS:
             raise InvalidEvent(f"rows stand for what cannot be: {one}")
 
 
-def spread(rows: pa.RecordBatch, alike: Sequence[Alike]) -> pa.RecordBatch:
-    """A row for every rank that each of `rows` stands for, in the order of `alike`; an instant of 0 stays unseen.
+def spread(rows: pa.RecordBatch, represented: Sequence[RepresentedRank]) -> pa.RecordBatch:
+    """A row for every rank that each of `rows` stands for, in the order of `represented`; an instant of 0 stays unseen.
 
     Raises
     ------
@@ -67,13 +69,13 @@ def spread(rows: pa.RecordBatch, alike: Sequence[Alike]) -> pa.RecordBatch:
         A row is of a rank that is not among them.
 
     """
-    n_ranks = len(alike)
-    ranks = np.array([one.rank for one in alike], np.int64)
+    n_ranks = len(represented)
+    ranks = np.array([one.rank for one in represented], np.int64)
     own = values_of(rows.column("rank"))
-    strangers = sorted(set(own.tolist()) - set(ranks.tolist()))
-    if strangers:
+    unlisted = sorted(set(own.tolist()) - set(ranks.tolist()))
+    if unlisted:
         raise InvalidEvent(
-            f"rows of ranks {strangers[:8]} stand for ranks {ranks.tolist()[:8]}: they are not among them"
+            f"rows of ranks {unlisted[:8]} stand for ranks {ranks.tolist()[:8]}: they are not among them"
         )
     is_own = np.repeat(own, n_ranks) == np.tile(ranks, len(own))
     taken = rows.take(numbers(np.repeat(np.arange(len(own)), n_ranks), pa.int64()))
@@ -83,7 +85,7 @@ def spread(rows: pa.RecordBatch, alike: Sequence[Alike]) -> pa.RecordBatch:
             column = numbers(np.tile(ranks, len(own)), field.type)
         elif field.name in ("launch_ns", "start_ns", "end_ns"):
             values = values_of(column)
-            later = np.tile(np.array([getattr(one, field.name) for one in alike], np.int64), len(own))
+            later = np.tile(np.array([getattr(one, field.name) for one in represented], np.int64), len(own))
             column = numbers(np.where(is_own | (values <= 0), values, values + later), field.type)
         elif field.name in _OWN:
             column = numbers(np.where(is_own, values_of(column), 0), field.type)

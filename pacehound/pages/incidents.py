@@ -81,11 +81,16 @@ def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> Ren
 
 def print_incidents(console: Console, incidents: Sequence[Incident], decisions: Sequence[Decision]) -> None:
     """All of them, with a blank line between."""
+    print_parts(console, [incident_page(incident, decisions) for incident in incidents])
+
+
+def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
+    """Parts of a page, with a blank line between; in a file no line ends in blanks."""
     with console.capture() as captured:
-        for number, incident in enumerate(incidents):
+        for number, part in enumerate(parts):
             if number:
                 console.print()
-            console.print(incident_page(incident, decisions))
+            console.print(part)
     text = captured.get()
     if not console.is_terminal:
         text = "\n".join(line.rstrip() for line in text.split("\n"))
@@ -157,7 +162,7 @@ def cost_words(cost: Cost) -> str:
 def price_words(price: WhatIfPrice) -> str:
     """What the stragglers of a window take, and what the best fix would give back.
 
-    >>> from pacehound import events
+    >>> from pacehound.model import events
     >>> price_words(WhatIfPrice(job="j", attempt=0, time_ns=0, first_step=8, last_step=64, n_steps=8, ranks=4,
     ...     recorded_s=2.0, original_s=1.98, ideal_s=1.5, slowdown=1.32, waste=0.242, discrepancy=0.01,
     ...     fixes=(events.FixPrice(what="stage", name="1", ranks=(2, 3), step_time_s=1.39, gain=0.298),

@@ -4,49 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
-
-
-class Scored(Protocol):
-    """A score (`streams.scoring.evaluate.Score`)."""
-
-    @property
-    def expected(self) -> int:
-        """Faults that had to be found."""
-        ...
-
-    @property
-    def found(self) -> int:
-        """And that were."""
-        ...
-
-    @property
-    def false_alarms(self) -> int:
-        """Alarms about nothing."""
-        ...
-
-    @property
-    def precision(self) -> float | None:
-        """Found faults over these and the false alarms."""
-        ...
-
-    @property
-    def recall(self) -> float | None:
-        """Found over expected faults."""
-        ...
-
-    @property
-    def culprit_accuracy(self) -> float | None:
-        """Right names over found faults whose culprit is known."""
-        ...
-
-    def delay(self, quantile: float) -> float | None:
-        """Iterations from the onset to the word."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +31,6 @@ class Row:
     delay_iterations: float | None
     false_alarms: int
     culprit_accuracy: float | None
-
-
-def row_of(suite: str, case: str, score: Scored) -> Row:
-    """What a score says, in the words of the contract."""
-    return Row(
-        suite=suite,
-        case=case,
-        expected=score.expected,
-        found=score.found,
-        precision=score.precision,
-        recall=score.recall,
-        delay_iterations=score.delay(0.5),
-        false_alarms=score.false_alarms,
-        culprit_accuracy=score.culprit_accuracy,
-    )
 
 
 def scoreboard_answer(rows: Sequence[Row]) -> dict[str, Any]:

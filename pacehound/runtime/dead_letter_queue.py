@@ -1,7 +1,7 @@
-"""What was set aside: listed, looked at, and put on its topic again.
+"""Dead letters: listed, looked at, and put on their topic again.
 
-A letter that was replayed is said a second time on `dead-letters`, the same but for `replayed_ns`: so the mark lies
-beside what it marks, for as long, and nobody has to keep a list.
+One that was replayed is said a second time on `dead-letters`, the same but for `replayed_ns`: so the mark lies beside
+what it marks, for as long, and nobody has to keep a list.
 """
 
 from __future__ import annotations
@@ -11,44 +11,29 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
+from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.errors import InvalidInput, RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import DeadLetter
 from pacehound.model.routing import route
-from pacehound.model.topics import DEAD_LETTERS, TOPICS, Topic
+from pacehound.model.topics import DEAD_LETTERS, TOPICS
 from pacehound.settings import KafkaSettings
 
 logger = logging.getLogger(__name__)
 
 FLUSH_S = 30.0
 
-Letters = Callable[[], Iterable[DeadLetter]]
+DeadLetters = Callable[[], Iterable[DeadLetter]]
 """Every letter, in the order in which they were written; may be asked more than once."""
 
 
-class ReplayProducer(Protocol):
-    """What a replay needs of `bus.kafka.KafkaProducer`."""
-
-    def publish_to(self, topic: Topic, partition: int, key: bytes, value: bytes | None) -> None:
-        """Append to a partition."""
-        ...
-
-    def publish(self, topic: Topic, key: str, value: bytes) -> None:
-        """Append."""
-        ...
-
-    def flush(self, timeout_s: float) -> None:
-        """Wait until everything is acknowledged."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class DeadLetterSummary:
     """A letter without its bytes.
 
     Attributes
@@ -77,7 +62,7 @@ class Listed:
     replayed_ns: int
 
 
-def kafka_letters(settings: KafkaSettings) -> Iterator[DeadLetter]:
+def kafka_dead_letters(settings: KafkaSettings) -> Iterator[DeadLetter]:
     """All dead letters of the topic.
 
     Raises
@@ -95,11 +80,13 @@ def kafka_letters(settings: KafkaSettings) -> Iterator[DeadLetter]:
             logger.warning("a dead letter cannot be read itself: %s", error)
 
 
-STORED_LETTERS = "SELECT source_topic, partition, offset, job, error, reason, time_ns, payload_hex FROM dead_letters"
+STORED_DEAD_LETTERS = (
+    "SELECT source_topic, partition, offset, job, error, reason, time_ns, payload_hex FROM dead_letters"
+)
 
 
-def stored_letters(rows: pa.Table) -> list[DeadLetter]:
-    """The answer to `STORED_LETTERS` as letters, the oldest first; a store keeps no keys."""
+def stored_dead_letters(rows: pa.Table) -> list[DeadLetter]:
+    """The answer to `STORED_DEAD_LETTERS` as letters, the oldest first; a store keeps no keys."""
     letters = []
     for row in rows.to_pylist():
         payload = bytes.fromhex(row.pop("payload_hex"))
@@ -107,18 +94,18 @@ def stored_letters(rows: pa.Table) -> list[DeadLetter]:
     return sorted(letters, key=lambda letter: (letter.time_ns, letter.source_topic, letter.partition, letter.offset))
 
 
-def listed(letters: Iterable[DeadLetter]) -> list[Listed]:
+def summaries(letters: Iterable[DeadLetter]) -> list[DeadLetterSummary]:
     """Each message once, the oldest first.
 
     Two consumers of a topic set the same message aside; the first one's words stay.
 
     >>> letter = DeadLetter(source_topic="calls", partition=0, offset=1, time_ns=2, error="E", reason="r", payload=b"x")
-    >>> [(one.offset, one.replayed_ns) for one in listed([letter, replace(letter, replayed_ns=9)])]
+    >>> [(one.offset, one.replayed_ns) for one in summaries([letter, replace(letter, replayed_ns=9)])]
     [(1, 9)]
     """
-    found: dict[tuple[str, str], Listed] = {}
+    found: dict[tuple[str, str], DeadLetterSummary] = {}
     for letter in letters:
-        one = _listed(letter)
+        one = _summary_of(letter)
         before = found.get((one.id, one.payload_hash))
         if before is not None:
             one = replace(before, replayed_ns=max(before.replayed_ns, one.replayed_ns))
@@ -126,7 +113,7 @@ def listed(letters: Iterable[DeadLetter]) -> list[Listed]:
     return sorted(found.values(), key=lambda one: (one.time_ns, one.source_topic, one.partition, one.offset))
 
 
-def chosen(letters: Letters, prefix: str) -> list[DeadLetter]:
+def matching(letters: DeadLetters, prefix: str) -> list[DeadLetter]:
     """The letters whose id begins with `prefix`, each once, as they were written first.
 
     Raises
@@ -147,7 +134,9 @@ def chosen(letters: Letters, prefix: str) -> list[DeadLetter]:
     return list(found.values())
 
 
-def replay(letters: Letters, ids: Iterable[str], is_all: bool, producer: ReplayProducer, now_ns: int) -> list[Listed]:
+def replay(
+    letters: DeadLetters, ids: Iterable[str], is_all: bool, producer: KafkaProducer, now_ns: int
+) -> list[DeadLetterSummary]:
     """Put bytes on their source topics again, in the order in which they were set aside, and mark the letters.
 
     Parameters
@@ -165,7 +154,7 @@ def replay(letters: Letters, ids: Iterable[str], is_all: bool, producer: ReplayP
 
     Returns
     -------
-    list of Listed
+    list of DeadLetterSummary
         What was replayed. The bytes are on their topic before the mark is made: who dies in between leaves a letter
         that will be replayed again, and whoever reads it knows its events by their ids.
 
@@ -177,9 +166,9 @@ def replay(letters: Letters, ids: Iterable[str], is_all: bool, producer: ReplayP
         Kafka is away.
 
     """
-    wanted = {(one.identity(), _hash(one)) for prefix in ids for one in chosen(letters, prefix)}
+    wanted = {(one.identity(), _hash(one)) for prefix in ids for one in matching(letters, prefix)}
     if is_all:
-        wanted |= {(one.id, one.payload_hash) for one in listed(letters()) if not one.replayed_ns}
+        wanted |= {(one.id, one.payload_hash) for one in summaries(letters()) if not one.replayed_ns}
     done = []
     for letter in letters():
         place = (letter.identity(), _hash(letter))
@@ -196,13 +185,13 @@ def replay(letters: Letters, ids: Iterable[str], is_all: bool, producer: ReplayP
         mark_topic, key = route(marked)
         producer.publish(mark_topic, key, codec.encode(marked))
         producer.flush(FLUSH_S)
-        done.append(_listed(marked))
+        done.append(_summary_of(marked))
     return done
 
 
-def letter_answer(letter: DeadLetter) -> dict[str, Any]:
+def dead_letter_answer(letter: DeadLetter) -> dict[str, Any]:
     """A letter with its bytes, for a script."""
-    one = _listed(letter)
+    one = _summary_of(letter)
     fields = {name: getattr(one, name) for name in one.__slots__}
     return fields | {"payload": base64.b64encode(letter.payload).decode()}
 
@@ -251,8 +240,8 @@ def _rest(n_bytes: int, shown: int) -> list[str]:
     return [f"… and {n_bytes - shown} bytes more"] if n_bytes > shown else []
 
 
-def _listed(letter: DeadLetter) -> Listed:
-    return Listed(
+def _summary_of(letter: DeadLetter) -> DeadLetterSummary:
+    return DeadLetterSummary(
         id=letter.identity(),
         source_topic=letter.source_topic,
         partition=letter.partition,
@@ -271,6 +260,6 @@ def _hash(letter: DeadLetter) -> str:
     return hashlib.blake2b(letter.payload, digest_size=16).hexdigest()
 
 
-def letters_answer(letters: Iterable[Listed]) -> dict[str, Any]:
+def dead_letters_answer(letters: Iterable[DeadLetterSummary]) -> dict[str, Any]:
     """What `pacehound dead-letters list --json` prints."""
     return {"schema": 1, "letters": [{name: getattr(one, name) for name in one.__slots__} for one in letters]}

@@ -11,22 +11,24 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from pacehound.bus import Message
 from pacehound.bus.recording import RecordingWriter
+from pacehound.clock import Clock, SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned
-from pacehound.model.events import DeadLetter, Decision, EarlierRun, Incident
+from pacehound.model.events import Decision, EarlierRun, Incident
+from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.runtime.head.known_topology import Introductions
 from pacehound.runtime.head.node import Head, Receipt
 from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.serve import Doors, serve
+from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -37,15 +39,14 @@ class SiblingStore:
 
     def __init__(self, folder: Path) -> None:
         from storage.client import Store
-        from storage.writer import Writer
 
         self._store = Store.open(folder)
-        self._writer = Writer(self._store)
 
-    def write(self, messages: Sequence[Message]) -> Sequence[DeadLetter]:
-        """Take these messages and return what of them does not fit."""
-        letters: Sequence[DeadLetter] = self._writer.write(messages).dead_letters
-        return letters
+    def worker(self, clock: Clock) -> Worker:
+        """Who writes it."""
+        from storage.worker import StoreWorker
+
+        return StoreWorker(self._store, clock)
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident."""
@@ -76,21 +77,20 @@ class SiblingStore:
         """Rows of a reading statement."""
         return self._store.query(sql, dict(params or {}))
 
-    def notifications(self) -> Any:
-        """Who was told of what (`alerts.app.Ledger`)."""
-        from storage.notifications import NotificationLog
+    def told(self) -> set[tuple[str, str]]:
+        """The states of incidents that somebody has been told of, as (incident, state)."""
+        from storage.read import told
 
-        return NotificationLog(self._store)
+        return set(told(self._store))
 
     def close(self) -> None:
         """Give the store back."""
         self._store.close()
 
 
-def open_parts(settings: Settings, folder: Path) -> Parts:
+def open_parts(settings: Settings, folder: Path, telemetry: Telemetry) -> Parts:
     """The real parts, with their store in `folder`."""
-    from actuators.app import Actuators
-    from alerts.app import make_alerts
+    from actuators.worker import ActuatorWorker
     from streams.level.level_series import warm_up
     from streams.pipeline import Pipeline
     from streams.whatif import warm
@@ -100,30 +100,36 @@ def open_parts(settings: Settings, folder: Path) -> Parts:
     if settings.ops.every_steps:
         threading.Thread(target=warm.warm_up, name="warm-up-what-if", daemon=True).start()
     store = SiblingStore(folder)
+    clock = SystemClock()
     try:
-        actuators = Actuators(decided=store.decisions())
-        alerts = make_alerts(settings.alerts, store.notifications())
-        if alerts is not None:
-            alerts.catch_up(store.incidents())
-            alerts.start()
+        decided = store.decisions()
+        alerts, untold = _alerts(settings, store, telemetry, clock)
         return Parts(
             pipeline=Pipeline(settings),
             store=store,
-            decide=actuators.on_incident,
-            alert=alerts.on_incident if alerts is not None else _tell_nobody,
-            close=alerts.close if alerts is not None else _nothing_to_close,
+            writer=store.worker(clock),
+            actuators=ActuatorWorker(lambda partition: decided),
+            alerts=alerts,
+            untold=untold,
         )
     except BaseException:
         store.close()
         raise
 
 
-def _tell_nobody(incident: Incident) -> None:
-    """No webhook is set."""
+def _alerts(
+    settings: Settings, store: SiblingStore, telemetry: Telemetry, clock: Clock
+) -> tuple[Worker | None, list[Incident]]:
+    """Who tells people, and what they are still to be told of; nobody, where no receiver is set."""
+    if not (settings.alerts.webhook_url or settings.alerts.alertmanager_url):
+        return None, []
+    from alerts.rules import untold
+    from alerts.service import sink_of
+    from alerts.worker import AlertWorker
 
-
-def _nothing_to_close() -> None:
-    """Nobody is being told."""
+    told = store.told()
+    worker = AlertWorker(sink_of(settings.alerts), lambda partition: told, clock, telemetry)
+    return worker, untold(store.incidents(), told)
 
 
 def span_door(head: Head) -> Callable[[bytes], Receipt]:
@@ -157,7 +163,6 @@ def run_head(
     doors: Doors,
     recording: RecordingWriter | None,
     on_ready: Callable[[Owner], object],
-    parts: Callable[[Settings, Path], Parts] = open_parts,
 ) -> None:
     """Own the store in `folder` and answer until told to end.
 
@@ -168,10 +173,12 @@ def run_head(
 
     """
     ownership = Ownership(folder)
+    telemetry = Telemetry()
     try:
         head = Head(
             settings=settings,
-            parts=_when_asked_enough(lambda: parts(settings, folder)),
+            parts=_when_asked_enough(lambda: open_parts(settings, folder, telemetry)),
+            telemetry=telemetry,
             introductions=Introductions(folder / "topology.rec"),
             attempts_file=AttemptsFile(folder / FILE_NAME),
             recording=recording,

@@ -1,5 +1,6 @@
-"""The loop of a process that reads events from Kafka, works on them, and confirms what it has done.
+"""The loop of whoever reads events from a bus, works on them, and confirms what it has done.
 
+The same on Kafka (confluent's consumer, a process for each worker) and on the memory bus of a head (a thread for each).
 At least once: results are durable before the offsets are committed. What cannot be read goes to the dead letters and
 never stops a partition; what cannot be done *now* is tried again, in order, while the member stays in its group.
 """
@@ -14,11 +15,12 @@ from typing import Protocol
 
 from pacehound.bus import Message, Place
 from pacehound.clock import Clock
-from pacehound.errors import BusFull, MalformedMessage, RejectedMessage, Unavailable
+from pacehound.errors import BusFull, MalformedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.routing import Event, route
-from pacehound.model.topics import Topic
+from pacehound.model.topics import DEAD_LETTERS, Topic
+from pacehound.runtime.backoff import Backoff
 from pacehound.runtime.dead_letter import letter_of
 from pacehound.runtime.liveness import Pulse
 from pacehound.runtime.metric_names import (
@@ -26,12 +28,12 @@ from pacehound.runtime.metric_names import (
     DEAD_LETTERED,
     EVENT_AGE_SECONDS,
     EVENT_AGES,
-    LAG,
     MESSAGES,
     RETRIES,
     WORKER_FAILURES,
 )
 from pacehound.runtime.phases import Stages
+from pacehound.runtime.records import worked
 from pacehound.runtime.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 
 
 class GroupConsumer(Protocol):
-    """What the loop needs of `bus.kafka.KafkaConsumer`."""
+    """What the loop needs of `bus.kafka.KafkaConsumer` and of `bus.memory.MemoryConsumer`."""
 
     def poll(self, max_messages: int, timeout_s: float = 0.0) -> list[Message]:
         """Further messages."""
@@ -72,7 +74,7 @@ class GroupConsumer(Protocol):
 
 
 class Sender(Protocol):
-    """What the loop needs of `bus.kafka.KafkaProducer`."""
+    """What the loop needs of `bus.kafka.KafkaProducer` and of `bus.memory.MemoryBus`."""
 
     @property
     def has_given_up(self) -> bool:
@@ -107,9 +109,41 @@ class Worker(Protocol):
         """
         ...
 
+    def on_turn(self) -> list[Event]:
+        """What follows from the passing of time; asked for at every turn of the loop."""
+        ...
+
+    def settle(self) -> list[Event]:
+        """Make durable what has been taken, before it is confirmed; what follows from that.
+
+        Raises
+        ------
+        Unavailable
+            Not now: nothing is confirmed, and it is asked for again later.
+
+        """
+        ...
+
     def on_revoked(self, places: list[Place]) -> None:
         """These partitions belong to somebody else now: forget what was kept about them."""
         ...
+
+
+class EventWorker:
+    """A worker to which time means nothing and which keeps nothing that would have to be made durable."""
+
+    kinds: tuple[type, ...] = ()
+
+    def on_turn(self) -> list[Event]:
+        """Nothing."""
+        return []
+
+    def settle(self) -> list[Event]:
+        """Nothing."""
+        return []
+
+    def on_revoked(self, places: list[Place]) -> None:
+        """Nothing is kept."""
 
 
 class EventLoop:
@@ -127,6 +161,15 @@ class EventLoop:
         Where results and dead letters go.
     telemetry, pulse, clock, stages
         What is counted, where it shows that it lives, the time, how long it takes.
+    max_messages
+        At most so many are polled at once.
+    poll_s
+        So long the first message is waited for.
+    linger_s
+        After a turn with few messages others are waited for so long: few, large writes cost least.
+    drains
+        When it is told to stop it first deals with what is on the bus, as far as nothing is away: that of a process is
+        nowhere else.
 
     """
 
@@ -141,6 +184,10 @@ class EventLoop:
         pulse: Pulse,
         clock: Clock,
         stages: Stages,
+        max_messages: int = MAX_MESSAGES,
+        poll_s: float = POLL_S,
+        linger_s: float = 0.0,
+        drains: bool = False,
     ) -> None:
         self._name = name
         self._worker = worker
@@ -149,14 +196,22 @@ class EventLoop:
         self._pulse = pulse
         self._clock = clock
         self._stages = stages
+        self._max_messages = max_messages
+        self._poll_s = poll_s
+        self._linger_s = linger_s
+        self._drains = drains
+        self._is_stopping = False
+        self._is_unsettled = False
         self._waiting: deque[Message] = deque()
         self._results: deque[tuple[Topic, str, bytes]] = deque()
         self._done: dict[Place, int] = {}
         self._begun = 0  # records of the first waiting message that are dealt with
         self._is_paused = False
-        self._retry_s = 0.0
-        self._retries = 0
+        self._work_again = _Again(clock)
+        self._settle_again = _Again(clock)
         self._consumer = subscribe(self._revoked)
+        self.lag = 0
+        """Messages that were not dealt with after the last turn; for other threads, which must not ask the consumer."""
 
     def run(self, stopping: threading.Event) -> None:
         """Until `stopping` is set; then what was worked on is confirmed and the group left.
@@ -167,25 +222,28 @@ class EventLoop:
             A result will never be delivered. A new process begins again at what was confirmed.
 
         """
-        pause_s = FIRST_RETRY_S
+        backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         try:
             while not stopping.is_set():
                 try:
-                    self.turn()
-                    pause_s = FIRST_RETRY_S
+                    n_worked = self.turn()
+                    backoff.reset()
+                    if 0 < n_worked < MAX_MESSAGES and self._linger_s:
+                        stopping.wait(self._linger_s)
                 except Unavailable as error:
                     if self._producer.has_given_up:
                         raise
                     logger.warning("%s cannot get on: %s", self._name, error)
                     self._pulse.trouble(str(error))
-                    stopping.wait(pause_s)
-                    pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+                    stopping.wait(backoff.next_s())
+            if self._drains:
+                self._drain()
             self._confirm()
         finally:
             self._consumer.close()
 
-    def turn(self) -> None:
-        """Poll, work, publish, commit, once.
+    def turn(self) -> int:
+        """Poll, work, publish, commit, once; how many messages were dealt with.
 
         Raises
         ------
@@ -197,84 +255,105 @@ class EventLoop:
             self._waiting += self._poll()
         self._pulse.beat()
         with self._stages.stage("work"):
-            worked = self._work()
-        if worked or self._results or self._done:
+            n_worked = self._work()
+            if not self._is_stopping:
+                self._results += self._because_time_passes()
+                self._send()
+        if self._is_unsettled or self._results or self._done:
             self._confirm()
-        self._telemetry.set(LAG, self._consumer.lag() + len(self._waiting))
-        self._stages.end_batch(worked)
+        self.lag = self._consumer.lag() + len(self._waiting)
+        self._stages.end_batch(n_worked)
+        return n_worked
+
+    def _drain(self) -> None:
+        """Deal with what is left on the bus, until there is nothing, or something is away."""
+        self._is_stopping = True
+        self._work_again.reset()
+        self._settle_again.reset()
+        while (self._consumer.lag() or self._waiting or self._results) and not (self._work_again.is_later or self._settle_again.is_later):
+            self.turn()
+
+    def _because_time_passes(self) -> list[tuple[Topic, str, bytes]]:
+        try:
+            return [_encoded(event) for event in self._worker.on_turn()]
+        except Exception:
+            self._failed("as time passed")
+            return []
+
+    def _failed(self, what: str) -> None:
+        """A fault of ours: it must neither stop the loop nor disappear."""
+        logger.exception("%s failed %s", self._name, what)
+        self._telemetry.add(WORKER_FAILURES, worker=self._name)
 
     def _poll(self) -> list[Message]:
-        if not self._waiting and not self._results:
+        if not self._waiting and not self._results and not self._is_unsettled:
             if self._is_paused:
                 self._consumer.resume()
                 self._is_paused = False
-            return self._consumer.poll(MAX_MESSAGES, POLL_S)
+            return self._consumer.poll(self._max_messages, 0.0 if self._is_stopping else self._poll_s)
         # Polling keeps this member in its group; partitions that it is given meanwhile are paused the next time.
         self._consumer.pause()
         self._is_paused = True
-        return self._consumer.poll(MAX_MESSAGES, PAUSED_POLL_S)
+        return self._consumer.poll(self._max_messages, PAUSED_POLL_S)
 
     def _work(self) -> int:
         """Deal with what waits, in order, as far as it goes; how many messages that were."""
-        worked = 0
-        if not self._send() or self._clock.monotonic_s() < self._retry_s:
-            return worked
+        n_worked = 0
+        if not self._send() or self._work_again.is_later:
+            return n_worked
         while self._waiting:
             message = self._waiting[0]
             try:
                 self._deal_with(message)
             except Unavailable as error:
-                self._postpone(message, error)
+                self._postpone(self._work_again, f"{message.topic}/{message.partition} at {message.offset}", error)
                 break
-            self._retries = 0
+            self._work_again.reset()
             self._begun = 0
             self._waiting.popleft()
             self._done[message.topic, message.partition] = message.offset + 1
+            self._is_unsettled = True
             self._telemetry.add(MESSAGES, topic=message.topic)
-            worked += 1
+            n_worked += 1
             if not self._send():
                 break
-        return worked
+        return n_worked
 
     def _deal_with(self, message: Message) -> None:
         """Add what follows from a message to the results; each of its records stands for itself."""
-        try:
-            records = codec.records_of(message.value)
-        except RejectedMessage as error:
-            self._set_aside(message, error)
-            return
-        for resource, record in records[self._begun :]:
-            try:
-                event = codec.decode_record(resource, record)
-                if not isinstance(event, self._worker.kinds):
-                    raise MalformedMessage(f"a {type(event).__name__} on the topic of {message.topic}")
-                self._results += [_encoded(result) for result in self._worker.on_event(event, message)]
-                age_s = (self._clock.now_ns() - _time_ns(event)) / 1e9
+
+        def work(event: Event) -> list[Event]:
+            if not isinstance(event, self._worker.kinds):
+                raise MalformedMessage(f"a {type(event).__name__} on the topic of {message.topic}")
+            return self._worker.on_event(event, message)
+
+        for outcome in worked(message, work, self._begun):
+            if outcome.error is not None:
+                if outcome.is_fault:
+                    self._telemetry.add(WORKER_FAILURES, worker=self._name)
+                self._set_aside(message, outcome.error, outcome.payload())
+            for result in outcome.result or ():
+                try:
+                    self._results.append(_encoded(result))
+                except ValueError:
+                    # What else was concluded is none the worse.
+                    self._failed(f"to write a {type(result).__name__} of job {result.job!r}")
+            if outcome.event is not None and outcome.error is None:
+                age_s = (self._clock.now_ns() - _time_ns(outcome.event)) / 1e9
                 self._telemetry.add(EVENT_AGE_SECONDS, max(age_s, 0.0))
                 self._telemetry.add(EVENT_AGES)
-            except Unavailable:
-                raise
-            except Exception as error:
-                if not isinstance(error, RejectedMessage):
-                    # A fault of ours: it must neither stop the partition nor disappear.
-                    logger.exception("%s failed on %s/%d", self._name, message.topic, message.partition)
-                    self._telemetry.add(WORKER_FAILURES, worker=self._name)
-                self._set_aside(message, error, None if len(records) == 1 else codec.single(resource, record))
             self._begun += 1
 
     def _set_aside(self, message: Message, error: Exception, payload: bytes | None = None) -> None:
         self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
+        if message.topic == DEAD_LETTERS.name:
+            return  # a letter that does not fit itself is not worth another one
         self._results.append(_encoded(letter_of(message, error, self._clock.now_ns(), payload)))
 
-    def _postpone(self, message: Message, error: Unavailable) -> None:
-        pause_s = min(FIRST_RETRY_S * 2**self._retries, LONGEST_RETRY_S)
-        self._retry_s = self._clock.monotonic_s() + pause_s
-        self._retries = min(self._retries + 1, 10)
+    def _postpone(self, again: _Again, what: str, error: Exception) -> None:
+        pause_s = again.later()
         self._telemetry.add(RETRIES)
-        logger.warning(
-            "%s tries %s/%d at %d again in %g s: %s",
-            self._name, message.topic, message.partition, message.offset, pause_s, error,
-        )  # fmt: skip
+        logger.warning("%s tries %s again in %g s: %s", self._name, what, pause_s, error)
 
     def _send(self) -> bool:
         """Hand results to the producer; whether it took all of them."""
@@ -287,7 +366,9 @@ class EventLoop:
         return True
 
     def _confirm(self) -> None:
-        """Make the results durable, then commit; what does not work now is tried in the next turn."""
+        """Make durable what was taken and what follows, then commit; what does not work now is tried again."""
+        if not self._is_settled() or not self._send():
+            return
         with self._stages.stage("publish"):
             try:
                 self._producer.flush(FLUSH_S)
@@ -308,6 +389,20 @@ class EventLoop:
                 return
         self._done.clear()
 
+    def _is_settled(self) -> bool:
+        """Whether the worker keeps nothing that is not durable, which it is asked to make so."""
+        if self._is_unsettled and not self._settle_again.is_later:
+            try:
+                self._results += [_encoded(event) for event in self._worker.settle()]
+            except Exception as error:
+                if not isinstance(error, Unavailable):
+                    self._failed("to make durable what it has taken")
+                self._postpone(self._settle_again, "to make durable what it has taken", error)
+                return False
+            self._settle_again.reset()
+            self._is_unsettled = False
+        return not self._is_unsettled
+
     def _revoked(self, places: list[Place]) -> None:
         gone = set(places)
         if self._waiting and (self._waiting[0].topic, self._waiting[0].partition) in gone:
@@ -316,6 +411,31 @@ class EventLoop:
         for place in gone:
             self._done.pop(place, None)
         self._worker.on_revoked(places)
+
+
+class _Again:
+    """When something that has failed is tried again."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._not_before_s = 0.0
+
+    @property
+    def is_later(self) -> bool:
+        """Not yet."""
+        return self._clock.monotonic_s() < self._not_before_s
+
+    def later(self) -> float:
+        """It failed: after how many seconds it is tried again."""
+        pause_s = self._backoff.next_s()
+        self._not_before_s = self._clock.monotonic_s() + pause_s
+        return pause_s
+
+    def reset(self) -> None:
+        """It worked."""
+        self._backoff.reset()
+        self._not_before_s = 0.0
 
 
 def _encoded(event: Event) -> tuple[Topic, str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pacehound.clock import Clock
 from pacehound.errors import BusFull
@@ -15,21 +15,16 @@ from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
 from pacehound.runtime.liveness import Pulse
 
+if TYPE_CHECKING:
+    from pacehound.bus.kafka import KafkaProducer
+
 BUSY_S = 0.05
 LONGEST_WAIT_S = 5.0
 
 
-class FeedProducer(Protocol):
-    """What a feed needs of `bus.kafka.KafkaProducer`."""
-
-    def publish(self, topic: Topic, key: str, value: bytes) -> None:
-        """Append, or `BusFull`."""
-        ...
-
-
 def feed(
     events: Iterable[Event],
-    producer: FeedProducer,
+    producer: KafkaProducer,
     clock: Clock,
     pulse: Pulse,
     stopping: threading.Event,
@@ -79,7 +74,7 @@ def due_ns(event: Event) -> int:
     return int(max(event.integers("end_ns").max(initial=0), event.integers("launch_ns").max(initial=0)))
 
 
-def _put(producer: FeedProducer, topic: Topic, key: str, value: bytes, stopping: threading.Event) -> None:
+def _put(producer: KafkaProducer, topic: Topic, key: str, value: bytes, stopping: threading.Event) -> None:
     while not stopping.is_set():
         try:
             producer.publish(topic, key, value)

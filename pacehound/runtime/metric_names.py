@@ -32,9 +32,6 @@ BUS_BYTES = Metric("pacehound_bus_held_bytes", "gauge", "Payload bytes held on t
 EVENTS_IN = Metric("pacehound_pipeline_events_total", "counter", "Events taken in by the pipeline, by kind", ("kind",))
 EVENTS_OUT = Metric("pacehound_pipeline_results_total", "counter", "Events the pipeline concluded, by kind", ("kind",))
 PIPELINE_LAG = Metric("pacehound_pipeline_waiting_messages", "gauge", "Messages published and not yet processed")
-PIPELINE_REJECTED = Metric(
-    "pacehound_pipeline_rejected_total", "counter", "Events the pipeline refused, by error", ("error",)
-)
 PIPELINE_FAILURES = Metric(
     "pacehound_pipeline_failures_total", "counter", "Events on which the pipeline itself failed; a fault of ours"
 )
@@ -43,14 +40,9 @@ WORKER_FAILURES = Metric(
 )
 TICKS = Metric("pacehound_ticks_total", "counter", "Ticks put into streams that had fallen silent")
 STORE_MESSAGES = Metric("pacehound_store_messages_total", "counter", "Messages written to the store")
-STORE_DROPPED = Metric(
-    "pacehound_store_dropped_messages_total", "counter", "Messages dropped because the store did not take them"
-)
-STORE_FAILURES = Metric("pacehound_store_failures_total", "counter", "Writes to the store that failed")
 RECORDING_DROPPED = Metric(
     "pacehound_recording_dropped_messages_total", "counter", "Messages missing from the recording (disk full)"
 )
-ALERT_FAILURES = Metric("pacehound_alert_failures_total", "counter", "Incidents that could not be handed to the alerts")
 LEASES = Metric("pacehound_leases", "gauge", "Runs that hold this head open")
 INCIDENTS_INTERRUPTED = Metric(
     "pacehound_incidents_interrupted_total", "counter", "Incidents closed because watching was interrupted"
@@ -107,48 +99,5 @@ WRITER_FAILURES = Metric(
 )
 WRITER_WINDOWS = Metric("pacehound_writer_windows_total", "counter", "Windows of calls around incidents that were kept")
 
-METRICS = (
-    DOOR_REQUESTS,
-    DOOR_BYTES,
-    RECORDS_ACCEPTED,
-    RECORDS_REJECTED,
-    BUS_FULL,
-    BUS_BYTES,
-    EVENTS_IN,
-    EVENTS_OUT,
-    PIPELINE_LAG,
-    PIPELINE_REJECTED,
-    PIPELINE_FAILURES,
-    WORKER_FAILURES,
-    TICKS,
-    STORE_MESSAGES,
-    STORE_DROPPED,
-    STORE_FAILURES,
-    RECORDING_DROPPED,
-    ALERT_FAILURES,
-    LEASES,
-    INCIDENTS_INTERRUPTED,
-    WRITER_LAG,
-    WRITER_HELD_BYTES,
-    WRITER_BLOCKS,
-    WRITER_REPEATS,
-    WRITER_ROWS,
-    WRITER_INSERT_SECONDS,
-    WRITER_DEAD_LETTERS,
-    WRITER_FAILURES,
-    WRITER_WINDOWS,
-    PROCESS,
-    MESSAGES,
-    LAG,
-    SKIPPED,
-    MISSING,
-    DEAD_LETTERED,
-    RETRIES,
-    COMMIT_FAILURES,
-    STAGE_SECONDS,
-    STAGE_RUNS,
-    EVENT_AGE_SECONDS,
-    EVENT_AGES,
-    LAST_BATCH,
-    NOTICES,
-)
+METRICS = tuple(metric for metric in tuple(vars().values()) if isinstance(metric, Metric))
+"""All of them, in the order in which they stand here."""

@@ -1,19 +1,42 @@
 """A process's metrics and health over HTTP, on a thread of their own.
 
-`GET /metrics` answers in Prometheus text, `GET /health` with 200, or 503 and the reason.
+`GET /metrics` is prometheus-client's own answer, `GET /health` is 200, or 503 and the reason.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterable
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from pacehound.errors import InvalidSetting
 from pacehound.runtime.liveness import Pulse
 from pacehound.runtime.telemetry import Telemetry
 
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
 SLOWEST_CLIENT_S = 10.0
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = SLOWEST_CLIENT_S
+
+    def log_message(self, *_: object) -> None:
+        """A scrape every few seconds is no news."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _ServerV6(_Server):
+    address_family = socket.AF_INET6
 
 
 class MetricsServer:
@@ -38,41 +61,26 @@ class MetricsServer:
         host = host.removeprefix("[").removesuffix("]")
         if not separator or not port_text.isdecimal() or int(port_text) > 65535:
             raise InvalidSetting(f"telemetry.listen={listen!r} is no address; write HOST:PORT, as in 0.0.0.0:9464")
-        is_v6 = ":" in host
+        registry = CollectorRegistry(auto_describe=True)
+        registry.register(telemetry)
+        metrics = make_wsgi_app(registry)
 
-        class Server(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if is_v6 else socket.AF_INET
-            daemon_threads = True
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = SLOWEST_CLIENT_S
-
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                if path == "/metrics":
-                    self._answer(200, telemetry.render(), "text/plain; version=0.0.4; charset=utf-8")
-                elif path == "/health":
-                    complaint = pulse.complaint()
-                    self._answer(503 if complaint else 200, (complaint or "well") + "\n", "text/plain; charset=utf-8")
-                else:
-                    self._answer(404, "there are /metrics and /health\n", "text/plain; charset=utf-8")
-
-            def _answer(self, status: int, text: str, content_type: str) -> None:
-                body = text.encode()
-                self.send_response(status)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """A scrape every few seconds is no news."""
+        def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            if environ["PATH_INFO"] == "/metrics":
+                return metrics(environ, start_response)  # type: ignore[no-any-return]
+            status, text = "404 Not Found", "there are /metrics and /health"
+            if environ["PATH_INFO"] == "/health":
+                complaint = pulse.complaint()
+                status, text = ("503 Service Unavailable", complaint) if complaint else ("200 OK", "well")
+            start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"{text}\n".encode()]
 
         try:
-            self._server = Server((host, int(port_text)), Handler)
+            self._server = (_ServerV6 if ":" in host else _Server)((host, int(port_text)), _Handler)
         except (OSError, UnicodeError) as error:
             raise InvalidSetting(f"telemetry.listen={listen!r} cannot be listened on: {error}") from error
-        self.port: int = self._server.server_address[1]
+        self._server.set_app(app)
+        self.port: int = self._server.server_port
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="metrics", daemon=True
         )

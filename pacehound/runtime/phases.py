@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pacehound.clock import Clock
 from pacehound.runtime.metric_names import LAST_BATCH, STAGE_RUNS, STAGE_SECONDS
 from pacehound.runtime.telemetry import Telemetry
-from pacehound.runtime.traces import NoTraces, Traces
+from pacehound.runtime.traces import Traces
 
 
 class Stages:
@@ -33,7 +33,7 @@ class Stages:
     def __init__(self, telemetry: Telemetry, clock: Clock, traces: Traces | None = None) -> None:
         self._telemetry = telemetry
         self._clock = clock
-        self._traces: Traces = traces or NoTraces()
+        self._traces = traces or Traces()
         self._spans: list[tuple[str, int, int]] = []
 
     @contextmanager

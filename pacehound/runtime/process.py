@@ -14,9 +14,10 @@ from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import Unavailable
 from pacehound.model.topics import Topic
+from pacehound.runtime.backoff import Backoff
 from pacehound.runtime.event_loop import FIRST_RETRY_S, LONGEST_RETRY_S, EventLoop, Worker
 from pacehound.runtime.liveness import Pulse
-from pacehound.runtime.metric_names import PROCESS
+from pacehound.runtime.metric_names import LAG, PROCESS
 from pacehound.runtime.metrics_server import MetricsServer
 from pacehound.runtime.phases import Stages
 from pacehound.runtime.telemetry import Telemetry
@@ -80,7 +81,7 @@ def started(name: str, settings: Settings) -> Iterator[Process]:
 
 def when_available(process: Process, act: Callable[[], None]) -> bool:
     """Do something that needs Kafka, again and again until it works; False when told to stop first."""
-    pause_s = FIRST_RETRY_S
+    backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
     while not process.stopping.is_set():
         try:
             act()
@@ -89,8 +90,7 @@ def when_available(process: Process, act: Callable[[], None]) -> bool:
         except Unavailable as error:
             logger.warning("%s waits for Kafka: %s", process.name, error)
             process.pulse.trouble(str(error))
-            process.stopping.wait(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_RETRY_S)
+            process.stopping.wait(backoff.next_s())
     return False
 
 
@@ -129,7 +129,7 @@ def run_worker(name: str, settings: Settings, topics: list[Topic], make: Callabl
             return
         producer = KafkaProducer(settings.kafka, name)
         try:
-            EventLoop(
+            loop = EventLoop(
                 name=name,
                 worker=made[0],
                 subscribe=lambda on_revoked: KafkaConsumer(settings.kafka, name, topics, on_revoked=on_revoked),
@@ -138,6 +138,8 @@ def run_worker(name: str, settings: Settings, topics: list[Topic], make: Callabl
                 pulse=process.pulse,
                 clock=process.clock,
                 stages=process.stages,
-            ).run(process.stopping)
+            )
+            process.telemetry.observe(LAG, lambda: float(loop.lag))
+            loop.run(process.stopping)
         finally:
             producer.close()

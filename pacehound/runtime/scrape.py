@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from pacehound.errors import Unavailable
 
 MAX_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One line: a metric, its labels and where it stands."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
-_LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
-_ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
-
-
 def metrics_of(text: str) -> list[Sample]:
-    r"""The samples of an exposition; lines of other kinds are left out.
+    r"""The samples of an exposition.
 
-    >>> metrics_of('# HELP a b\na{x="1\\n"} 2\nb 3\n')
-    [Sample(name='a', labels={'x': '1\n'}, value=2.0), Sample(name='b', labels={}, value=3.0)]
+    >>> [(one.name, one.labels, one.value) for one in metrics_of('# HELP a b\na{x="1\\n"} 2\nb 3\n')]
+    [('a', {'x': '1\n'}, 2), ('b', {}, 3)]
+
+    Raises
+    ------
+    ValueError
+        It is none.
+
     """
-    samples = []
-    for line in text.splitlines():
-        found = _LINE.match(line)
-        if found is None or line.startswith("#"):
-            continue
-        labels = {
-            name: re.sub(r'\\[\\n"]', lambda escaped: _ESCAPED[escaped[0]], value)
-            for name, value in _LABEL.findall(found[2] or "")
-        }
-        try:
-            samples.append(Sample(found[1], labels, float(found[3])))
-        except ValueError:
-            continue
-    return samples
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
 def scrape(url: str, timeout_s: float = 2.0) -> list[Sample]:
@@ -72,7 +51,10 @@ def scrape(url: str, timeout_s: float = 2.0) -> list[Sample]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise Unavailable(f"{address} does not answer: {reason}") from error
-    return metrics_of(text)
+    try:
+        return metrics_of(text)
+    except ValueError as error:
+        raise Unavailable(f"{address} answers, but not with metrics: {error}") from error
 
 
 def metrics_url(target: str) -> str:

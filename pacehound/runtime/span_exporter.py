@@ -1,8 +1,9 @@
 """Posts finished spans to an OTLP/HTTP receiver.
 
-The exporter of OpenTelemetry adds the headers of OTEL_EXPORTER_OTLP_HEADERS to whatever it sends. With us these hold
-the token of the receiver that agents send to, which whoever takes our traces shall not be shown. This one adds none;
-for a receiver that wants some, put an OpenTelemetry Collector in between.
+OpenTelemetry's own exporter (opentelemetry-exporter-otlp-proto-http) adds the headers of OTEL_EXPORTER_OTLP_HEADERS to
+whatever it sends, and has no way to add none. With us these hold the token of the receiver that agents send to, which
+whoever takes our traces shall not be shown. It also tries a batch up to six times. This one adds no header and tries
+once; for a receiver that wants headers, put an OpenTelemetry Collector in between.
 """
 
 from __future__ import annotations

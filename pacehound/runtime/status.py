@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from prometheus_client.samples import Sample
 
 from pacehound.bus.kafka_state import KafkaState
 from pacehound.runtime.metric_names import LAST_BATCH, MESSAGES, PROCESS, STORE_MESSAGES
-from pacehound.runtime.scrape import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class ProcessState:
     problem
         Why it is not well; empty when it is.
     rate_per_s
-        Messages that it dealt with per second between the two looks.
+        Messages that it dealt with per second between the two scrapes.
     lag
         Messages of its partitions that it has not read.
     drops
@@ -47,7 +47,7 @@ class ProcessState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Scrape:
     """What one process said at one moment; `problem` where it said nothing, or that it is ill."""
 
     target: str
@@ -81,11 +81,11 @@ class Status:
         return said
 
 
-def process_state(first: Look, second: Look, now_unix_s: float) -> ProcessState:
-    """What two looks at a process say.
+def process_state(first: Scrape, second: Scrape, now_unix_s: float) -> ProcessState:
+    """What two scrapes of a process say.
 
-    >>> first = Look(target="t", at_s=0.0, samples=[Sample("pacehound_messages_total", {}, 5)])
-    >>> second = Look(target="t", at_s=2.0, samples=[Sample("pacehound_messages_total", {}, 9)])
+    >>> first = Scrape(target="t", at_s=0.0, samples=[Sample("pacehound_messages_total", {}, 5)])
+    >>> second = Scrape(target="t", at_s=2.0, samples=[Sample("pacehound_messages_total", {}, 9)])
     >>> process_state(first, second, now_unix_s=0).rate_per_s
     2.0
     """
@@ -114,18 +114,18 @@ def status_answer(status: Status) -> dict[str, Any]:
     return {"schema": 1, "is_well": not status.problems, "problems": status.problems} | answer
 
 
-def _messages(look: Look) -> float:
+def _messages(scraped: Scrape) -> float:
     """What a process has dealt with; the writer counts what it has stored."""
-    return _total(look, MESSAGES.name) + _total(look, STORE_MESSAGES.name)
+    return _total(scraped, MESSAGES.name) + _total(scraped, STORE_MESSAGES.name)
 
 
-def _sum(look: Look, ending: str) -> float:
+def _sum(scraped: Scrape, ending: str) -> float:
     """Over all metrics of that ending: processes with a loop of their own have their own."""
-    return sum(sample.value for sample in look.samples if sample.name.endswith(ending))
+    return sum(sample.value for sample in scraped.samples if sample.name.endswith(ending))
 
 
-def _total(look: Look, name: str) -> float:
-    return sum(sample.value for sample in look.samples if sample.name == name)
+def _total(scraped: Scrape, name: str) -> float:
+    return sum(sample.value for sample in scraped.samples if sample.name == name)
 
 
 def targets_of(text: str) -> list[str]:

@@ -15,10 +15,10 @@ from pacehound.bus.kafka_state import KafkaState, kafka_state
 from pacehound.clock import Clock
 from pacehound.errors import InvalidInput, Unavailable
 from pacehound.runtime.scrape import metrics_url, scrape
-from pacehound.runtime.status import Look, Status, process_state, rows_of, targets_of
+from pacehound.runtime.status import Scrape, Status, process_state, rows_of, targets_of
 from pacehound.settings import Settings
 
-BETWEEN_LOOKS_S = 1.0
+BETWEEN_SCRAPES_S = 1.0
 HEALTH_TIMEOUT_S = 2.0
 
 
@@ -34,7 +34,7 @@ def survey(settings: Settings, clock: Clock, wait: Callable[[float], object] = t
     targets = targets_of(settings.telemetry.targets)
     if not targets and not settings.kafka.servers:
         raise InvalidInput("there is nobody to ask: set kafka.servers, telemetry.targets, or both")
-    first = [look_at(target, clock) for target in targets]
+    first = [scrape_process(target, clock) for target in targets]
     kafka: KafkaState | None = None
     kafka_problem = ""
     if settings.kafka.servers:
@@ -43,24 +43,24 @@ def survey(settings: Settings, clock: Clock, wait: Callable[[float], object] = t
         except Unavailable as error:
             kafka_problem = str(error)
     if first:
-        wait(max(BETWEEN_LOOKS_S - (clock.monotonic_s() - first[0].at_s), 0.0))
-    second = [look_at(target, clock) for target in targets]
+        wait(max(BETWEEN_SCRAPES_S - (clock.monotonic_s() - first[0].at_s), 0.0))
+    second = [scrape_process(target, clock) for target in targets]
     now_s = clock.now_ns() / 1e9
     return Status(
         kafka=kafka,
         kafka_problem=kafka_problem,
-        processes=tuple(process_state(*looks, now_s) for looks in zip(first, second, strict=True)),
+        processes=tuple(process_state(*scrapes, now_s) for scrapes in zip(first, second, strict=True)),
     )
 
 
-def look_at(target: str, clock: Clock) -> Look:
+def scrape_process(target: str, clock: Clock) -> Scrape:
     """Ask a process for its metrics and its health."""
     at_s = clock.monotonic_s()
     try:
         samples = scrape(target)
     except Unavailable as error:
-        return Look(target=target, at_s=at_s, problem=str(error))
-    return Look(target=target, at_s=at_s, samples=samples, problem=_complaint(target))
+        return Scrape(target=target, at_s=at_s, problem=str(error))
+    return Scrape(target=target, at_s=at_s, samples=samples, problem=_complaint(target))
 
 
 def _complaint(target: str) -> str:

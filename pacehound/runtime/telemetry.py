@@ -1,21 +1,27 @@
-"""Counters and gauges, passed in to whoever counts, and rendered as Prometheus text.
+"""Counters and gauges, passed in to whoever counts; prometheus-client gives them out.
 
 Only what Pacehound needs: no histograms, no global registry, no background thread. The names are those of
-`pacehound.runtime.metric_names`.
+`pacehound.runtime.metric_names`. The values are kept here and not in the library's own counters: those write to the
+folder of PROMETHEUS_MULTIPROC_DIR where the training sets it, which is none of ours. The library is loaded when
+somebody looks.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from pacehound.runtime.metric_names import METRICS, Metric
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as MetricFamily
 
 _KNOWN = frozenset(METRICS)
 
 
 class Telemetry:
-    """The metrics of one process; thread-safe.
+    """The metrics of one process, a collector for prometheus-client; thread-safe.
 
     Examples
     --------
@@ -24,7 +30,7 @@ class Telemetry:
     >>> telemetry.add(TICKS)
     >>> telemetry.value(TICKS)
     1.0
-    >>> "pacehound_ticks_total 1" in telemetry.render().splitlines()
+    >>> "pacehound_ticks_total 1.0" in telemetry.render().splitlines()
     True
 
     """
@@ -63,28 +69,31 @@ class Telemetry:
 
     def value(self, metric: Metric, **labels: str) -> float:
         """What a metric stands at; 0 before its first use."""
-        if metric in self._observed:
-            return self._observed[metric]()
-        with self._lock:
-            return self._values.get(metric, {}).get(_labels(metric, metric.kind, labels), 0.0)
+        key = _labels(metric, metric.kind, labels)
+        return self._series(metric).get(key, 0.0)
+
+    def collect(self) -> Iterable[MetricFamily]:
+        """All metrics in the order of the table; those without labels are there from the start, at 0."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for metric in METRICS:
+            family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            found = family(metric.name, metric.meaning, labels=metric.labels)
+            for key, value in sorted(self._series(metric).items()):
+                found.add_metric(key, value)
+            yield found
 
     def render(self) -> str:
-        """All metrics as Prometheus text (exposition format 0.0.4), in the order of the table."""
-        lines: list[str] = []
+        """All metrics as Prometheus text."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self).decode()
+
+    def _series(self, metric: Metric) -> dict[tuple[str, ...], float]:
+        if metric in self._observed:
+            return {(): self._observed[metric]()}
         with self._lock:
-            values = {metric: dict(series) for metric, series in self._values.items()}
-        for metric, read in self._observed.items():
-            values[metric] = {(): read()}
-        for metric in METRICS:
-            series = values.get(metric, {} if metric.labels else {(): 0.0})
-            if not series:
-                continue
-            lines.append(f"# HELP {metric.name} {metric.meaning}")
-            lines.append(f"# TYPE {metric.name} {metric.kind}")
-            for key in sorted(series):
-                pairs = ",".join(f'{n}="{_escaped(v)}"' for n, v in zip(metric.labels, key, strict=True))
-                lines.append(f"{metric.name}{'{' + pairs + '}' if pairs else ''} {series[key]:.15g}")
-        return "\n".join(lines) + "\n"
+            return self._values.get(metric, {} if metric.labels else {(): 0.0}).copy()
 
 
 def _labels(metric: Metric, kind: str, labels: dict[str, str]) -> tuple[str, ...]:
@@ -93,7 +102,3 @@ def _labels(metric: Metric, kind: str, labels: dict[str, str]) -> tuple[str, ...
     if labels.keys() != set(metric.labels):
         raise ValueError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
     return tuple([labels[name] for name in metric.labels])
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Protocol
+from typing import Any
 
 from pacehound.errors import InvalidSetting
 
@@ -19,36 +19,19 @@ MAX_WAITING_SPANS = 2048
 """Beyond it spans are dropped: traces never hold a process up."""
 
 
-class Traces(Protocol):
-    """Where finished batches are told."""
-
-    @property
-    def is_on(self) -> bool:
-        """Somebody listens."""
-        ...
-
-    def batch(self, begin_ns: int, end_ns: int, messages: int, stages: list[tuple[str, int, int]]) -> None:
-        """A batch has been done: when, how many messages, and each stage with its begin and end (Unix time)."""
-        ...
-
-    def close(self) -> None:
-        """Send what waits."""
-        ...
-
-
-class NoTraces:
-    """Nobody listens."""
+class Traces:
+    """Where finished batches are told; here nobody listens."""
 
     is_on = False
 
     def batch(self, begin_ns: int, end_ns: int, messages: int, stages: list[tuple[str, int, int]]) -> None:
-        """Nothing."""
+        """A batch has been done: when, how many messages, and each stage with its begin and end (Unix time)."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Send what waits."""
 
 
-class OtlpTraces:
+class OtlpTraces(Traces):
     """Sends spans over OTLP/HTTP, in batches and from a thread of its own.
 
     Parameters
@@ -104,7 +87,7 @@ def make_traces(process: str, endpoint: str) -> Traces:
 
     """
     if not endpoint:
-        return NoTraces()
+        return Traces()
     if not endpoint.startswith(("http://", "https://")):
         raise InvalidSetting(
             f"telemetry.traces_endpoint={endpoint!r} is no URL; write one as in http://collector:4318, OTLP over HTTP"

@@ -37,6 +37,7 @@ from pacehound.runtime.metric_names import (
     SKIPPED,
     TICKS,
 )
+from pacehound.runtime.records import worked
 from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -162,28 +163,29 @@ class Worker:
         Each of its records stands for itself: a bad one does not take the good ones with it.
         """
         is_kept = message.key in partition.keys
-        try:
-            records = codec.records_of(message.value)
-        except RejectedMessage as error:
-            await self._set_aside(message, error)
-            return is_kept
-        for resource, record in records:
-            try:
-                event = codec.decode_record(resource, record)
-                self._check_key(event, message)
-                self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
-                results = state.operator.on_event(event)
+
+        def work(event: Event) -> list[Event]:
+            self._check_key(event, message)
+            self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
+            return list(state.operator.on_event(event))
+
+        for outcome in worked(message, work):
+            error = outcome.error
+            if outcome.event is not None and error is None:
                 is_kept = True
-                await self._send(partition, message, state, event, list(results))
-                self._hear(event, message.key)
-            except Unavailable:
-                raise
-            except Exception as error:
+                try:
+                    await self._send(partition, message, state, outcome.event, outcome.result or [])
+                    self._hear(outcome.event, message.key)
+                except Unavailable:
+                    raise
+                except Exception as fault:
+                    error = fault
+            if error is not None:
                 if not isinstance(error, RejectedMessage):
                     # A fault of ours: it must neither stop the partition nor disappear.
-                    logger.exception("a message could not be worked on: %s/%d@%d", *_where(message))
+                    logger.error("a message could not be worked on: %s/%d@%d", *_where(message), exc_info=error)
                     self._telemetry.add(PIPELINE_FAILURES)
-                await self._set_aside(message, error, None if len(records) == 1 else codec.single(resource, record))
+                await self._set_aside(message, error, outcome.payload())
         return is_kept
 
     async def _send(

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from pacehound.bus.otlp import HeadNode, OtlpProducer, head_node_of, logs_url
+from pacehound.bus.otlp import OtlpProducer, logs_url
 from pacehound.bus.otlp_headers import bearer, parse_headers
 from pacehound.errors import BusFull, InvalidSetting, PacehoundError, RejectedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import Tick
-from pacehound.model.topics import CALLS, TOPOLOGY
 from tests.fakes import head_node as fake
 
 
@@ -51,12 +50,6 @@ def test_a_large_body_is_compressed(node: fake.HeadNode, producer: OtlpProducer)
     assert request.headers["content-encoding"] == "gzip"
     assert request.body == b"".join(messages)
     assert int(request.headers["content-length"]) < len(request.body) / 5
-
-
-def test_topology_is_sent_once_the_door_puts_it_on_both_topics(node: fake.HeadNode, producer: OtlpProducer) -> None:
-    producer.publish(CALLS, "c", tick(1))
-    producer.publish(TOPOLOGY, "c", tick(1))
-    assert len(node.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -166,11 +159,3 @@ def test_a_header_that_cannot_be_sent_is_refused_without_repeating_it() -> None:
     with pytest.raises(InvalidSetting) as caught:
         OtlpProducer("http://head:4318", {"authorization": "Bearer sécret\u4e2d"})
     assert "cret" not in str(caught.value)
-
-
-def test_opentelemetrys_own_variables_name_the_head_node() -> None:
-    assert head_node_of({}) is None
-    assert head_node_of({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}) is None
-    assert head_node_of(
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://head:4318", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20x"}
-    ) == HeadNode(endpoint="http://head:4318", headers={"authorization": "Bearer x"})

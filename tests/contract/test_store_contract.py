@@ -15,15 +15,23 @@ from pacehound.bus import Message
 from pacehound.clock import ManualClock
 from pacehound.errors import InvalidInput, StoreOwned, Unavailable
 from pacehound.model.codec import encode
-from pacehound.model.events import Changepoint, Cost, DeadLetter, Incident, Instant, IterationSample, Topology
+from pacehound.model.events import (
+    Changepoint,
+    Cost,
+    DeadLetter,
+    Incident,
+    Instant,
+    IterationSample,
+    Notification,
+    Topology,
+)
 from pacehound.model.routing import route
 from storage import schemas
 from storage.client import Store
 from storage.migrate import known_migrations, migrate
-from storage.notifications import NotificationLog
-from storage.read import ask, decisions, earlier_runs, incident_versions, incidents, last_attempt, query_names
-from storage.writer import Writer
+from storage.read import ask, decisions, earlier_runs, incident_versions, incidents, last_attempt, query_names, told
 from tests.fakes.events import SECOND_NS, START_NS, call_batch, finding, incident, one_of_each, operations
+from tests.fakes.stored import write as write_messages
 
 VIEWS = {table: table.removeprefix("stored_") for table in (schemas.CALLS, *schemas.ROW_TABLES)}
 
@@ -36,9 +44,15 @@ def messages_of(events):
 
 
 def write(store, events):
-    result = Writer(store, ManualClock(START_NS)).write(messages_of(events))
+    result = write_messages(store, messages_of(events), ManualClock(START_NS))
     assert result.dead_letters == ()
     return result
+
+
+def notification(state, after_ns, incident="i0"):
+    return Notification(
+        job="j", attempt=0, time_ns=START_NS + after_ns, incident=incident, state=state, idempotency_key="key"
+    )
 
 
 def counts(store):
@@ -274,7 +288,7 @@ def test_bytes_that_are_no_event_become_dead_letters_and_the_rest_is_written(sto
     half = encode(incident()) + encode(finding()).replace(b"pacehound.finding", b"pacehound.nothing")
     values = [bad, half, encode(incident(id="i9", opened_ns=1 << 70))]
     messages = [Message(topic="incidents", key="j", partition=1, offset=4 + i, value=v) for i, v in enumerate(values)]
-    result = Writer(store, ManualClock(START_NS)).write(messages)
+    result = write_messages(store, messages, ManualClock(START_NS))
     assert [(d.offset, d.error) for d in result.dead_letters] == [
         (4, "MalformedMessage"),
         (5, "UnknownSchema"),
@@ -295,7 +309,7 @@ def test_damaged_messages_are_stored_or_returned_and_never_stop_the_writer(store
     for _ in range(data.draw(st.integers(1, 4))):
         value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
     value = value[: data.draw(st.integers(0, len(value)))] if data.draw(st.booleans()) else value
-    result = Writer(store).write([Message(topic="calls", key="", partition=0, offset=0, value=bytes(value))])
+    result = write_messages(store, [Message(topic="calls", key="", partition=0, offset=0, value=bytes(value))])
     assert bool(result.dead_letters) + bool(result.rows) + bool(result.not_stored) == 1
     assert all(letter.payload == bytes(value) for letter in result.dead_letters)
 
@@ -306,7 +320,7 @@ def test_integers_of_any_size_in_a_message_are_a_dead_letter_and_nothing_else(st
         record = LogsData.FromString(message.value)
         body = record.resource_logs[0].scope_logs[0].log_records[0].body
         body.bytes_value = body.bytes_value.replace(field, field + b"9" * 40)
-        result = Writer(store).write([replace(message, value=record.SerializeToString())])
+        result = write_messages(store, [replace(message, value=record.SerializeToString())])
         assert [letter.error for letter in result.dead_letters] == ["InvalidEvent"], field
     assert incidents(store) == []
 
@@ -326,7 +340,7 @@ def test_two_dead_letters_of_one_offset_are_both_kept(store):
 )
 def test_any_text_and_number_in_an_incident_survives_the_store(store, text, number, real):
     said = incident(id="any", version=0, job=text, time_ns=number, closed_why=text, cost=Cost(excess_s=real))
-    result = Writer(store).write(messages_of([said]))
+    result = write_messages(store, messages_of([said]))
     if result.dead_letters:  # what cannot be said in UTF-8
         assert not text.isascii()
     else:
@@ -389,12 +403,9 @@ def test_a_path_that_is_a_file_is_bad_input(tmp_path):
 
 def test_what_was_told_is_remembered_by_incident_and_state(tmp_path):
     with Store.open(tmp_path) as store:
-        log = NotificationLog(store)
-        log.record("i0", "open", "key", START_NS)
-        log.record("i0", "open", "key", START_NS + 5)
-        log.record("i0", "closed", "other", START_NS + 9)
+        write(store, [notification("open", 0), notification("open", 5), notification("closed", 9)])
     with Store.open(tmp_path) as store:
-        assert NotificationLog(store).sent() == {("i0", "open"), ("i0", "closed")}
+        assert told(store) == {("i0", "open"), ("i0", "closed")}
         assert counts(store)["notifications"] == 2
 
 
@@ -408,7 +419,7 @@ def test_several_threads_write_and_ask_at_the_same_time(store):
     def work(thread):
         for ordinal in range(8):
             write(store, [call_batch(ordinal=ordinal, communicator=f"c{thread}")])
-            NotificationLog(store).record(f"i{thread}", str(ordinal), "key", START_NS)
+            write(store, [notification("open", 0, incident=f"i{thread}-{ordinal}")])
             counts(store)
 
     with ThreadPoolExecutor(3) as pool:

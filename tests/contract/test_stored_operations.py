@@ -25,12 +25,12 @@ from simulator.faults import SlowCompute
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO
 from storage.client import Store
-from storage.writer import Writer
 from streams.pipeline import Pipeline
 from streams.whatif.analysis import analyse, build
 from streams.whatif.live import live_trace
 from streams.whatif.price_watch import window_price
 from streams.whatif.tensor_groups import tensor_groups
+from tests.fakes.stored import write as write_messages
 
 SETTINGS = Settings.load({}, ["ops.every_steps=2", "ops.window_steps=4"])
 SPEC = JobSpec(
@@ -100,7 +100,7 @@ def write(store, events):
         Message(topic=route(e)[0].name, key=route(e)[1], partition=0, offset=i, value=encode(e))
         for i, e in enumerate(events)
     ]
-    result = Writer(store).write(messages)
+    result = write_messages(store, messages)
     assert result.dead_letters == ()
     return result
 

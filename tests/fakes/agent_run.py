@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from collector.agent.daemon import Agent
+from collector.agent.delivery import Delivery
+from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import RunFolder
 from pacehound.settings import Settings
-from tests.fakes.courier import DirectCourier, Door
 from tests.fakes.proc_tree import ProcTree
+from tests.fakes.receiver import FakeReceiver, ImmediateTasks
 from tests.fakes.ring_file import RingFile
 
 UNIX_NS = 1_700_000_000_000_000_000
@@ -26,19 +27,19 @@ class AgentRun:
         (path / "job.json").write_text(json.dumps({"job": "job-1", "host": "node-1", "clock": clock}))
         self.settings = Settings.load({}, list(overrides))
         self.proc = ProcTree(path / "proc")
-        self.door = Door()
+        self.receiver = FakeReceiver()
         self.now_ns = 1_000 * MS
         self.cpu_ns = 0
         self.start()
 
     def start(self) -> None:
         folder = RunFolder(self.path)
-        self.courier = DirectCourier(self.door)
+        self.delivery_tasks = ImmediateTasks()
         self.outbox = Outbox(folder.outbox, self.settings.agent.max_backlog_bytes)
         self.agent = Agent(
             folder,
             self.outbox,
-            self.courier,
+            Delivery(self.outbox, self.receiver, self.delivery_tasks),
             self.settings,
             proc=self.proc.root,
             cpu_ns=lambda: self.cpu_ns,
@@ -55,6 +56,12 @@ class AgentRun:
         self.proc.put(pid)
         return RingFile(self.path / "rings", rank=rank, pid=pid, tid=tid or pid, **head)
 
+    def joined(self, rank: int, *, tid: int = 0) -> RingFile:
+        """The ring of a rank that has joined the world of ranks 0 and 1."""
+        ring = self.ring(rank, tid=tid)
+        ring.group([0, 1])
+        return ring
+
     def step(self, after_ms: int = 50) -> None:
         self.now_ns += after_ms * MS
         self.agent.step(self.now_ns)
@@ -68,7 +75,7 @@ class AgentRun:
         (self.path / "ended.json").write_text(json.dumps({"exit_code": 0, "signal": None, "why": why}))
 
     def deliver(self) -> None:
-        self.door.is_away = False
+        self.receiver.is_away = False
         for _ in range(100):
             self.step(6_000)
             if self.agent.has_closed and self.agent.delivery.is_done:

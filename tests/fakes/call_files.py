@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+from pathlib import Path
+
+from collector.importers.recognise import read_call_files
 
 SECOND_NS = 10**9
+RECORDED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
+"""Files of real jobs, which are not in the repository."""
 
 
 def call(record_id, seq=1, *, group="0", desc="default_pg", name="all_reduce", state="completed", p2p=None, **more):
@@ -137,3 +143,13 @@ def kineto_trace(rank=0, world_size=2, calls=3, first_step=4, seq=None, args=Non
         ]  # fmt: skip
     return {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world_size},
             "baseTimeNanoseconds": 10**18, "traceEvents": events}  # fmt: skip
+
+
+def read_job(folder):
+    """The call files of a folder by rank; or, where none can be used, why."""
+    found = read_call_files(sorted(folder.iterdir()))
+    assert found.others == ()
+    if not found.sets:
+        return [one.reason for one in found.refused]
+    (calls,) = found.sets
+    return {file.ranks[0]: file for file in calls.files}

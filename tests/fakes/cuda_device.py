@@ -216,7 +216,7 @@ class ProcessGroupNCCL2:
     """Only its name counts."""
 
 
-class Group:
+class FakeProcessGroup:
     def __init__(self, backend=ProcessGroupNCCL2):
         self._backend = backend()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 
-from pacehound.model import codec
+from pacehound.errors import Unavailable
 from pacehound.model.events import Decision, HostSample, Incident, ProcessState, Topology
+from pacehound.runtime.event_loop import EventWorker
 from pacehound.runtime.head.parts import Parts
 
 _SIBLINGS = Path(__file__).resolve().parent / "siblings"
@@ -24,27 +24,32 @@ def stand_in(path):
     return module
 
 
-class MemoryStore:
+class MemoryStore(EventWorker):
+    """A store and who writes it; `fail_times` it does not answer."""
+
+    kinds = (object,)
+
     def __init__(self, incidents=()):
         self.messages = []
         self.fail_times = 0
-        self.poison = b""
         self.closed = False
+        self._taken = []
         self._known = list(incidents)
-        self._lock = threading.Lock()
 
-    def write(self, messages):
-        with self._lock:
-            if self.fail_times:
-                self.fail_times -= 1
-                raise OSError("no space left on device")
-            if self.poison and any(self.poison in m.value for m in messages):
-                raise ValueError("poison")
-            self.messages += messages
-        return ()
+    def on_event(self, event, message):
+        self._taken.append((event, message))
+        return []
+
+    def settle(self):
+        if self.fail_times:
+            self.fail_times -= 1
+            raise Unavailable("no space left on device")
+        self.messages += self._taken
+        self._taken = []
+        return []
 
     def events(self):
-        return [event for message in self.messages for event in codec.decode(message.value)]
+        return [event for event, _ in self.messages]
 
     def incidents(self, job=None):
         latest = {incident.id: incident for incident in self._known}
@@ -66,13 +71,14 @@ class MemoryStore:
         self.closed = True
 
 
-def parts(store=None, alert=None):
-    told = []
+def parts(store=None, alerts=None):
+    store = store or MemoryStore()
     return Parts(
         pipeline=stand_in("streams/pipeline.py").Pipeline(),
-        store=store or MemoryStore(),
-        decide=stand_in("actuators/app.py").Actuators().on_incident,
-        alert=alert or told.append,
+        store=store,
+        writer=store,
+        actuators=stand_in("actuators/worker.py").ActuatorWorker(lambda partition: ()),
+        alerts=alerts,
     )
 
 

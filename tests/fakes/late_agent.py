@@ -6,12 +6,13 @@ import json
 import time
 from pathlib import Path
 
-from collector.agent.daemon import Agent
+from collector.agent.delivery import Delivery
+from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import RunFolder
 from pacehound.model.routing import Event
 from pacehound.settings import Settings
-from tests.fakes.courier import DirectCourier, Door
+from tests.fakes.receiver import FakeReceiver, ImmediateTasks
 
 
 def late_agent(
@@ -22,23 +23,23 @@ def late_agent(
     unix_ahead_ns: int = 0,
     looks: int = 4,
     apart_ns: int = 2_000_000_000,
-) -> tuple[Agent, Door]:
-    """The agent of one host's run folder after so many looks, and the door that it has told everything."""
+) -> tuple[Agent, FakeReceiver]:
+    """The agent of one host's run folder after so many looks, and the receiver that it has told everything."""
     clock = {"monotonic_ns": 0, "unix_ns": unix_ahead_ns}
     (folder / "job.json").write_text(json.dumps({"job": job, "host": host, "clock": clock}))
-    run, settings, door = RunFolder(folder), Settings.load({}, []), Door()
+    run, settings, receiver = RunFolder(folder), Settings.load({}, []), FakeReceiver()
     outbox = Outbox(run.outbox, settings.agent.max_backlog_bytes)
-    agent = Agent(run, outbox, DirectCourier(door), settings)
+    agent = Agent(run, outbox, Delivery(outbox, receiver, ImmediateTasks()), settings)
     now_ns = time.monotonic_ns()
     for look in range(looks):
         agent.step(now_ns + look * apart_ns)
     agent.let_go()
     outbox.close()
-    return agent, door
+    return agent, receiver
 
 
 def told_of(folder: Path, job: str, host: str) -> list[Event]:
     """The events of a job that has ended, in their order."""
     (folder / "ended.json").write_text(json.dumps({"exit_code": 0, "signal": None, "why": "job ended"}))
-    _, door = late_agent(folder, job, host, unix_ahead_ns=10**18, looks=6)
-    return list(door.events)
+    _, receiver = late_agent(folder, job, host, unix_ahead_ns=10**18, looks=6)
+    return list(receiver.events)

@@ -5,12 +5,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from collector.host.rank_process import RankProcess
+
 # One line of /proc/<pid>/stat, or of a thread's; the command holds a space and brackets, as a process may name itself.
 STAT = (
     "{pid} (python (rank) 2) {state} 1191 1197 1191 0 -1 4194304 1211 0 0 0 {utime} 3 0 0 20 0 9 0 {start_ticks} "
     "21241856 1846 18446744073709551615 4194304 7241605 140722187263184 0 0 0 0 16781312 134217730 0 0 0 17 1 0 0 "
     "0 0 0 9662864 10123976 38449152 140722187266338 140722187266361 140722187266361 140722187268069 {wait_status}\n"
 )
+
+
+def process(rank: int) -> RankProcess:
+    """The process of a rank, as `ProcTree.put(100 + rank)` makes it."""
+    return RankProcess(attempt=0, rank=rank, pid=100 + rank, start_ticks=1000)
 
 
 class ProcTree:

@@ -23,22 +23,9 @@ def header_bytes(
     magic: int = rings.RING_MAGIC,
     version: int = rings.RING_VERSION,
 ) -> bytes:
-    head = struct.pack(
-        "<QIIIIIIQiiiiQ",
-        magic,
-        version,
-        rings.HEADER_BYTES,
-        rings.RECORD_BYTES,
-        capacity,
-        pid,
-        tid,
-        start_ticks,
-        rank,
-        rank,
-        world_size,
-        attempt,
-        0,
-    )
+    sizes = (rings.HEADER_BYTES, rings.RECORD_BYTES, capacity)
+    writer = (pid, tid, start_ticks, rank, rank, world_size, attempt, 0)
+    head = struct.pack("<QIIIIIIQiiiiQ", magic, version, *sizes, *writer)
     return head.ljust(rings.HEADER_BYTES, b"\0")
 
 
@@ -97,18 +84,9 @@ class RingFile:
         generation: int = 0,
         timeout_ms: int = 1_800_000,
     ) -> None:
-        body = struct.pack(
-            "<QiiiBBHI68s",
-            created_ns,
-            generation,
-            len(members) if world_size is None else world_size,
-            len(members),
-            is_world,
-            backend,
-            0,
-            timeout_ms,
-            name.encode(),
-        )
+        sizes = (len(members) if world_size is None else world_size, len(members))
+        kind = (is_world, backend, 0, timeout_ms, name.encode())
+        body = struct.pack("<QiiiBBHI68s", created_ns, generation, *sizes, *kind)
         self.raw(rings.GROUP, body, handle=handle)
         for start in range(0, len(members), 23):
             part = members[start : start + 23]
@@ -135,27 +113,8 @@ class RingFile:
         rank: int | None = None,
         steps: int = 4,
     ) -> None:
-        body = struct.pack(
-            "<BBBBBBHiIqqQQQQQqq",
-            op,
-            dtype,
-            redop,
-            direction,
-            flags,
-            source,
-            0,
-            peer,
-            algorithm,
-            seq,
-            count,
-            launch_ns,
-            start_ns,
-            end_ns,
-            0,
-            0,
-            -1,
-            -1,
-        )
+        what = (op, dtype, redop, direction, flags, source, 0, peer, algorithm, seq, count)
+        body = struct.pack("<BBBBBBHiIqqQQQQQqq", *what, launch_ns, start_ns, end_ns, 0, 0, -1, -1)
         self.raw(kind, body, handle=handle, rank=rank, steps=steps)
 
     def launch(self, seq: int, launch_ns: int, **fields: object) -> None:
@@ -163,6 +122,10 @@ class RingFile:
 
     def complete(self, seq: int, end_ns: int, **fields: object) -> None:
         self.call(rings.COMPLETE, seq, end_ns=end_ns, **fields)  # type: ignore[arg-type]
+
+    def done(self, seq: int, launch_ns: int, end_ns: int) -> None:
+        self.launch(seq, launch_ns)
+        self.complete(seq, end_ns)
 
     def marker(self, step: int, time_ns: int, *, marker: int = 0, ordinal: int = 0, handle: bytes = HANDLE) -> None:
         self.raw(rings.MARKER, struct.pack("<QqII", time_ns, step, marker, ordinal), handle=handle)

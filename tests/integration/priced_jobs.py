@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.rig import realjob
 from collector.calls.operations import operations_of
-from collector.calls.pending_records import Intake
+from collector.calls.pending_records import RingRecords
 from collector.calls.ring_set import Refused, RingSet
 from pacehound.clock import ClockPair
 from pacehound.instrument.launch import environment
@@ -124,14 +124,14 @@ class Seen:
     def __init__(self, run_dir: Path, results: Path) -> None:
         ring_set = RingSet(run_dir / "rings", {}, set())
         ring_set.discover()
-        intakes = []
+        records_by_ring = []
         for found in ring_set.read():
             assert not isinstance(found, Refused), found
             read = found.read
-            intakes.append(Intake(attempt=0, rank=found.header.rank, records=read.records, lost=read.lost))
+            records_by_ring.append(RingRecords(attempt=0, rank=found.header.rank, records=read.records, lost=read.lost))
         ring_set.close()
         clock = ClockPair(monotonic_ns=0, unix_ns=0)
-        (self.operations,) = operations_of(intakes, job="j", host="h", clock=clock)
+        (self.operations,) = operations_of(records_by_ring, job="j", host="h", clock=clock)
         self.step_s = step_times_s(results)
 
     def priced(self, level: int) -> Priced:

@@ -18,8 +18,8 @@ from pacehound.clock import ClockPair
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Progress
-from tests.fakes.courier import promises_hold
 from tests.fakes.head_node import HeadNode, head_node
+from tests.fakes.receiver import promises_hold
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.agent.background import ThreadErrands
+from collector.agent.background import ThreadTaskRunner
 from collector.host.evidence import kernel_view, pyspy
 from collector.host.evidence.collect import EvidenceCollector
 from collector.host.evidence.stall import Stall
@@ -124,8 +124,8 @@ def test_a_reader_that_does_not_answer_costs_its_time_and_nothing_else(tmp_path:
     assert time.monotonic() - began_s < 10
 
 
-def test_an_errand_that_hangs_keeps_nobody_waiting_and_one_that_fails_is_forgotten() -> None:
-    errands: ThreadErrands[int] = ThreadErrands("a test")
+def test_a_task_that_hangs_keeps_nobody_waiting_and_one_that_fails_is_forgotten() -> None:
+    tasks: ThreadTaskRunner[int] = ThreadTaskRunner("a test")
     hangs = threading.Event()
 
     def fails() -> int:
@@ -135,15 +135,15 @@ def test_an_errand_that_hangs_keeps_nobody_waiting_and_one_that_fails_is_forgott
         hangs.wait(60)
         return 7
 
-    errands.run(fails)
-    until("the next", errands.is_idle)
-    errands.run(waits)
-    assert not errands.is_idle()
-    assert errands.results() == []
+    tasks.run(fails)
+    until("the next", tasks.is_idle)
+    tasks.run(waits)
+    assert not tasks.is_idle()
+    assert tasks.results() == []
     hangs.set()
-    until("its result", errands.is_idle)
-    assert errands.results() == [7]
-    errands.close()
+    assert tasks.finished.wait(60)
+    until("its result", lambda: tasks.results() == [7])
+    tasks.close()
 
 
 def test_a_stopped_process_is_not_set_going(py_spy: str) -> None:

@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Iterator[FaultRun]:
 def test_one_fault_of_each_kind_and_a_third_worker_lose_nothing_and_double_nothing(run: FaultRun) -> None:
     """Killed: a worker, the writer, the broker; stopped for twelve seconds: the agent. Then three workers, and one."""
     run.start()
-    assert len(list(run.strikes(4))) == 4
+    assert len(list(run.inject_faults(4))) == 4
     for n in (3, 1):
         run.workers_become(n)
         run.pass_time(10)

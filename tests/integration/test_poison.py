@@ -44,10 +44,10 @@ from simulator.spec import JobSpec
 from storage import schemas
 from storage.client import Store
 from storage.process import STORED
-from storage.writer import Writer
 from streams.kafka.partition import MARKER, record_key
 from streams.kafka.worker import INPUTS, snapshot_partition
 from streams.pipeline import Pipeline
+from tests.fakes.stored import write as write_messages
 
 pytestmark = [
     pytest.mark.integration,
@@ -409,7 +409,8 @@ def test_the_writer_stores_what_is_good_once_and_the_dead_letters_too(kafka: Kaf
     }
     assert_set_aside(published, foreigner.letters)
     with Store.open(tmp_path / "alone") as alone:
-        Writer(alone).write([Message(topic="", key="", partition=0, offset=0, value=codec.encode(one)) for one in good])
+        written = [Message(topic="", key="", partition=0, offset=0, value=codec.encode(one)) for one in good]
+        write_messages(alone, written)
         expected = rows_by_table(alone)
     with Store.open(store_folder) as store:
         assert rows_by_table(store) == expected
@@ -423,10 +424,10 @@ def test_the_writer_stores_what_is_good_once_and_the_dead_letters_too(kafka: Kaf
 
 def read_letters(kafka: KafkaSettings) -> dict[Place, list[DeadLetter]]:
     """As `letters_on`, where poison lies on the topic of the letters."""
-    from pacehound.runtime.dead_letter_queue import kafka_letters
+    from pacehound.runtime.dead_letter_queue import kafka_dead_letters
 
     found: dict[Place, list[DeadLetter]] = {}
-    for letter in kafka_letters(kafka):
+    for letter in kafka_dead_letters(kafka):
         found.setdefault((letter.source_topic, letter.partition, letter.offset), []).append(letter)
     return found
 

@@ -16,7 +16,7 @@ from pacehound.settings import Settings
 from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
-from tests.fakes.sparing_agents import SparingAgents
+from tests.fakes.agents_over_budget import AgentsOverBudget
 
 # Agents, codec and streams together on minutes of simulated jobs: no unit.
 pytestmark = [pytest.mark.integration, pytest.mark.patient]
@@ -34,10 +34,10 @@ def _few_rows_count(monkeypatch: pytest.MonkeyPatch) -> None:
 def now_and_then(seed: int) -> Callable[[str, int], bool]:
     """Each host backs off by itself, in stretches of some seconds."""
 
-    def spares(host: str, time_ns: int) -> bool:
+    def is_over_budget(host: str, time_ns: int) -> bool:
         return random.Random(f"{seed} {host} {time_ns // 3_000_000_000}").random() < 0.5
 
-    return spares
+    return is_over_budget
 
 
 def always(host: str, time_ns: int) -> bool:
@@ -49,10 +49,10 @@ def events_of(*faults: object, iterations: int, **extra: object) -> list[Event]:
     return list(simulate(spec).events())
 
 
-def sent_sparingly(events: list[Event], spares: Callable[[str, int], bool]) -> list[Event]:
-    agents = SparingAgents(events, spares)
+def sent_over_budget(events: list[Event], is_over_budget: Callable[[str, int], bool]) -> list[Event]:
+    agents = AgentsOverBudget(events, is_over_budget)
     arrived = list(agents.send(events))
-    assert agents.sent < 0.8 * agents.told
+    assert agents.sent_rows < 0.8 * agents.all_rows
     return arrived
 
 
@@ -72,15 +72,17 @@ def said(events: list[Event]) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_clean_job_has_no_finding_and_no_call_counts_as_missing(seed: int) -> None:
     events = events_of(iterations=300, seed=seed, jitter=0.03, spike_probability=0.0005, spike_s=0.05)
-    pipeline, out = run(sent_sparingly(events, now_and_then(seed)))
+    pipeline, out = run(sent_over_budget(events, now_and_then(seed)))
     assert [e for e in out if isinstance(e, (Finding, Incident, Changepoint))] == []
     assert pipeline.all_counts() == {}
 
 
-@pytest.mark.parametrize(("culprit", "spares"), [(0, always), (6, now_and_then(7))], ids=["always", "now and then"])
-def test_a_slow_rank_is_named(culprit: int, spares: Callable[[str, int], bool]) -> None:
+@pytest.mark.parametrize(
+    ("culprit", "is_over_budget"), [(0, always), (6, now_and_then(7))], ids=["always", "now and then"]
+)
+def test_a_slow_rank_is_named(culprit: int, is_over_budget: Callable[[str, int], bool]) -> None:
     events = events_of(SlowCompute(ranks=(culprit,), factor=1.5, from_step=100), iterations=150, seed=culprit)
-    assert said(run(sent_sparingly(events, spares))[1]) == [("slow", "culprit", "S1", (culprit,), ())]
+    assert said(run(sent_over_budget(events, is_over_budget))[1]) == [("slow", "culprit", "S1", (culprit,), ())]
 
 
 @pytest.mark.parametrize(
@@ -94,12 +96,12 @@ def test_a_rank_that_is_late_for_every_small_call_by_less_than_is_averaged_is_na
     ends_ns = [event.time_ns for event in events if isinstance(event, Markers)]
     first_ns, last_ns = ends_ns[0], ends_ns[-1]
 
-    def spares(host: str, time_ns: int) -> bool:
+    def is_over_budget(host: str, time_ns: int) -> bool:
         return from_step <= 900 * (time_ns - first_ns) / (last_ns - first_ns) < to_step
 
-    agents = SparingAgents(events, spares)
+    agents = AgentsOverBudget(events, is_over_budget)
     (finding,) = said(run(list(agents.send(events)))[1])
-    assert agents.sent < agents.told
+    assert agents.sent_rows < agents.all_rows
     assert (finding[0], finding[3]) == ("slow", (3,))
 
 
@@ -116,8 +118,8 @@ def test_hangs_and_exits_are_told_as_if_every_row_had_come(fault: object) -> Non
     events = events_of(fault, iterations=150)
     expected = said(run(events)[1])
     assert expected
-    for spares in (always, now_and_then(3)):
-        assert said(run(sent_sparingly(events, spares))[1]) == expected
+    for is_over_budget in (always, now_and_then(3)):
+        assert said(run(sent_over_budget(events, is_over_budget))[1]) == expected
 
 
 def test_iterations_are_found_by_their_calls_where_no_optimizer_is_seen() -> None:
@@ -126,7 +128,7 @@ def test_iterations_are_found_by_their_calls_where_no_optimizer_is_seen() -> Non
         for event in events_of(iterations=600)
         if not isinstance(event, Markers)
     ]
-    sent = events, sent_sparingly(events, now_and_then(1))
+    sent = events, sent_over_budget(events, now_and_then(1))
     whole, spared = ([e for e in run(arrived)[1] if isinstance(e, IterationSample)] for arrived in sent)
     assert len(whole) > 100
     assert [sample.step for sample in spared] == [sample.step for sample in whole]

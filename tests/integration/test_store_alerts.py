@@ -1,17 +1,22 @@
-"""Alerts over a real store and a real webhook, also when the process is killed in between."""
+"""Alerts of a head over its real store and a real webhook, also when the process is killed in between."""
 
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from alerts.app import Alerts
-from alerts.sinks.webhook import Webhook
+from pacehound.model import codec
+from pacehound.model.routing import route
+from pacehound.runtime.embedded import open_parts
+from pacehound.runtime.head.node import Head
+from pacehound.runtime.telemetry import Telemetry
+from pacehound.settings import AlertSettings, Settings
 from storage.client import Store
-from storage.notifications import NotificationLog
+from storage.read import told
 from tests.fakes.events import incident
 from tests.fakes.webhook import FakeWebhook
 
@@ -19,29 +24,47 @@ pytestmark = [pytest.mark.integration, pytest.mark.patient]
 
 ROOT = Path(__file__).parents[2]
 
-# Tells of one open incident, says so, and waits to be killed.
+# Tells of one open incident, notes that it did, says so, and waits to be killed.
 TELL_AND_WAIT = """
 import sys, time
 from pathlib import Path
+from tests.integration.test_store_alerts import a_head, hear
 from tests.fakes.events import incident
-from alerts.app import Alerts
-from alerts.sinks.webhook import Webhook
-from storage.client import Store
-from storage.notifications import NotificationLog
 
-alerts = Alerts(Webhook(sys.argv[2]), NotificationLog(Store.open(Path(sys.argv[1]))))
-alerts.on_incident(incident())
-alerts.step()
+head = a_head(Path(sys.argv[1]), sys.argv[2])
+hear(head, incident())
+while head.query("SELECT count() AS n FROM notifications").column("n")[0].as_py() == 0:
+    time.sleep(0.05)
 print("told", flush=True)
 time.sleep(60)
 """
 
 
+def a_head(folder, url):
+    telemetry = Telemetry()
+    settings = Settings(alerts=AlertSettings(webhook_url=url))
+    head = Head(settings=settings, parts=open_parts(settings, folder, telemetry), telemetry=telemetry)
+    head.start()
+    return head
+
+
+def hear(head, *incidents):
+    """As if the pipeline had concluded them."""
+    for one in incidents:
+        head.bus.publish(*route(one), codec.encode(one))
+
+
+def told_of(folder):
+    with Store.open(folder) as store:
+        return told(store)
+
+
 def test_each_state_reaches_the_webhook_once_though_the_process_is_killed_in_between(tmp_path):
     with FakeWebhook() as webhook:
         command = [sys.executable, "-c", TELL_AND_WAIT, str(tmp_path), webhook.url]
+        places = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "fakes")])
         first = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}
+            command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": places}
         )
         try:
             assert first.stdout.readline() == "told\n"
@@ -49,33 +72,29 @@ def test_each_state_reaches_the_webhook_once_though_the_process_is_killed_in_bet
             first.send_signal(signal.SIGKILL)
             first.wait(timeout=10)
             first.stdout.close()
-        with Store.open(tmp_path) as store:
-            alerts = Alerts(Webhook(webhook.url), NotificationLog(store))
-            alerts.start()
-            alerts.catch_up([incident(version=1)])
-            alerts.on_incident(incident(version=1))
-            alerts.on_incident(incident(version=2, state="closed"))
-            assert alerts.close(timeout_s=10.0) == 0
-        assert webhook.delivered == [("i0", "open"), ("i0", "closed")]
+        head = a_head(tmp_path, webhook.url)
+        hear(head, incident(version=1))
+        assert webhook.wait_for(2)
+        assert head.stop()
+        assert webhook.delivered == [("i0", "open"), ("i0", "closed")]  # the next head closes what nobody watched
 
 
 def test_a_webhook_that_is_away_gets_every_notice_once_it_is_back(tmp_path):
-    with FakeWebhook(answers=[503, 200]) as webhook, Store.open(tmp_path) as store:
-        alerts = Alerts(Webhook(webhook.url), NotificationLog(store))
-        alerts.start()
-        alerts.on_incident(incident())
-        alerts.on_incident(incident(id="i1"))
+    with FakeWebhook(answers=[503, 200]) as webhook:
+        head = a_head(tmp_path, webhook.url)
+        hear(head, incident(), incident(id="i1"))
         assert webhook.wait_for(3)
-        assert alerts.close(timeout_s=10.0) == 0
-        assert webhook.delivered == [("i0", "open"), ("i1", "open")]
+        assert head.stop()
+        assert webhook.delivered[:2] == [("i0", "open"), ("i1", "open")]
         assert webhook.received[0].key == webhook.received[1].key  # the same notice, tried twice
-        assert NotificationLog(store).sent() == {("i0", "open"), ("i1", "open")}
+    assert {("i0", "open"), ("i1", "open")} <= told_of(tmp_path)
 
 
 def test_a_receiver_who_is_not_there_delays_the_end_by_no_more_than_was_allowed(tmp_path):
-    with Store.open(tmp_path) as store:
-        alerts = Alerts(Webhook("http://127.0.0.1:9/"), NotificationLog(store))
-        alerts.start()
-        alerts.on_incident(incident())
-        assert alerts.close(timeout_s=0.3) == 1
-        assert NotificationLog(store).sent() == set()
+    head = a_head(tmp_path, "http://127.0.0.1:9/")
+    hear(head, incident())
+    assert head.settle(10.0)
+    began_s = time.monotonic()
+    assert head.stop(timeout_s=4.0)
+    assert time.monotonic() - began_s < 8.0
+    assert told_of(tmp_path) == set()

@@ -12,8 +12,8 @@ from pacehound.bus import Message
 from pacehound.errors import StoreOwned
 from pacehound.model.codec import encode
 from storage.client import Store
-from storage.writer import Writer
 from tests.fakes.events import call_batch
+from tests.fakes.stored import write as write_messages
 
 pytestmark = [pytest.mark.integration, pytest.mark.patient]
 
@@ -28,13 +28,13 @@ from tests.fakes.events import call_batch
 from pacehound.bus import Message
 from pacehound.model.codec import encode
 from storage.client import Store
-from storage.writer import Writer
+from tests.fakes.stored import write as write_messages
 
-writer = Writer(Store.open(Path(sys.argv[1])))
+store = Store.open(Path(sys.argv[1]))
 ordinal = 0
 while True:
     batches = [call_batch(ordinal=ordinal + i) for i in range(50)]
-    writer.write([Message(topic="calls", key="c0", partition=0, offset=0, value=encode(b)) for b in batches])
+    write_messages(store, [Message(topic="calls", key="c0", partition=0, offset=0, value=encode(b)) for b in batches])
     ordinal += 50
     print(ordinal, flush=True)
 """
@@ -67,7 +67,7 @@ def test_nothing_that_was_written_is_lost_and_a_repeat_doubles_nothing_after_kil
         repeat = [encode(call_batch(ordinal=i)) for i in range(written + 50)]
         messages = [Message(topic="calls", key="c0", partition=0, offset=i, value=v) for i, v in enumerate(repeat)]
         for portion in (messages[:70], messages[70:]):
-            Writer(store).write(portion)
+            write_messages(store, portion)
         assert kept() == {"n": (written + 50) * CALLS_PER_BATCH, "unique": (written + 50) * CALLS_PER_BATCH}
 
 

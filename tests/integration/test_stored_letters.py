@@ -11,19 +11,18 @@ from click.testing import CliRunner
 from pacehound import cli
 from pacehound.bus import Message
 from pacehound.model import codec, topics
-from pacehound.runtime.embedded import SiblingStore
+from storage.client import Store
+from tests.fakes.stored import write
 
 pytestmark = [pytest.mark.integration, pytest.mark.patient]
 
 
 def test_letters_of_a_store_are_listed_and_shown_and_cannot_be_replayed(tmp_path: Path) -> None:
-    store = SiblingStore(tmp_path)
     bad = Message(topic="calls", key="c", partition=3, offset=8, value=b"\xff noise")
-    letters = store.write([bad])
-    encoded = [codec.encode(letter) for letter in letters]
     topic = topics.DEAD_LETTERS.name
-    store.write([Message(topic=topic, key="calls", partition=0, offset=n, value=v) for n, v in enumerate(encoded)])
-    store.close()
+    with Store.open(tmp_path) as store:
+        encoded = [codec.encode(letter) for letter in write(store, [bad]).dead_letters]
+        write(store, [Message(topic=topic, key="calls", partition=0, offset=n, value=v) for n, v in enumerate(encoded)])
 
     def pacehound(*arguments: str) -> str:
         result = CliRunner().invoke(cli.pacehound, ["dead-letters", *arguments])

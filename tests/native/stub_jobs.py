@@ -142,7 +142,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupRecord:
     handle: bytes
     name: str
     size: int
@@ -156,7 +156,7 @@ class Group:
 class Ring:
     """One ring, taken apart."""
 
-    groups: list[Group] = field(default_factory=list)
+    groups: list[GroupRecord] = field(default_factory=list)
     calls: list[dict[str, int]] = field(default_factory=list)
     completed: list[dict[str, int]] = field(default_factory=list)
     destroyed: list[bytes] = field(default_factory=list)
@@ -168,21 +168,9 @@ def read_rings(run_dir: Path, pid: int) -> list[Ring]:
 
 
 FIELDS = (
-    "op",
-    "dtype",
-    "redop",
-    "direction",
-    "flags",
-    "source",
-    "peer",
-    "seq",
-    "count",
-    "launch_ns",
-    "start_ns",
-    "end_ns",
-    "stream",
-    "group",
-)
+    "op", "dtype", "redop", "direction", "flags", "source", "peer", "seq", "count", "launch_ns", "start_ns", "end_ns",
+    "stream", "group",
+)  # fmt: skip
 
 
 def read_ring(path: Path) -> Ring:
@@ -199,16 +187,16 @@ def read_ring(path: Path) -> Ring:
             body = record.view(rings.GROUP_BODY)[0]
             name = bytes(body["name"]).split(b"\0", 1)[0].decode()
             ring.groups.append(
-                Group(handle, name, int(body["n_members"]), bool(body["is_world"]), int(prefix["rank"]), None, ())
+                GroupRecord(handle, name, int(body["n_members"]), bool(body["is_world"]), int(prefix["rank"]), None, ())
             )
         elif kind == rings.PLACE:
             last = ring.groups[-1]
             index = int(record.view(rings.PLACE_BODY)[0]["index"])
-            ring.groups[-1] = Group(handle, last.name, last.size, last.is_world, last.rank, index, ())
+            ring.groups[-1] = GroupRecord(handle, last.name, last.size, last.is_world, last.rank, index, ())
         elif kind == rings.MEMBERS:
             last, body = ring.groups[-1], record.view(rings.MEMBERS_BODY)[0]
             more = tuple(int(member) for member in body["members"][: int(body["n_members"])])
-            ring.groups[-1] = Group(
+            ring.groups[-1] = GroupRecord(
                 handle, last.name, last.size, last.is_world, last.rank, last.place, last.members + more
             )
         elif kind == rings.DESTROY:

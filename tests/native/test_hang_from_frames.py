@@ -64,10 +64,10 @@ def hung(plugin: Plugin, tmp_path: Path, api: int) -> Iterator[Path]:
 
 @pytest.mark.parametrize("api", [4, 5, 6])
 def test_the_dead_edge_of_a_ring_is_named_with_its_channel(hung: Path) -> None:
-    _, door = late_agent(hung, JOB, unix_ahead_ns=UNIX_AHEAD_NS, looks=400, apart_ns=SECOND_NS)
+    _, receiver = late_agent(hung, JOB, unix_ahead_ns=UNIX_AHEAD_NS, looks=400, apart_ns=SECOND_NS)
 
     pipeline = Pipeline(Settings.load({}, []))
-    found = [one for event in door.events for one in pipeline.on_event(event)]
+    found = [one for event in receiver.events for one in pipeline.on_event(event)]
     finding = [one for one in found if isinstance(one, Finding)][-1]
     assert (finding.kind, finding.verdict, finding.cause, finding.links) == ("hang", "suspected", "H3", ((1, 2),))
     words = " ".join(finding.evidence)

@@ -34,12 +34,12 @@ def test_two_ranks_end_to_end(plugin: Plugin, tmp_path: Path, api: int) -> None:
     n_calls = 20
     for rank in (0, 1):
         PluginJob(plugin, tmp_path, rank).play(script(rank, n_calls), api=api)
-    _, door = late_agent(tmp_path / "run", JOB, unix_ahead_ns=UNIX_AHEAD_NS)
+    _, receiver = late_agent(tmp_path / "run", JOB, unix_ahead_ns=UNIX_AHEAD_NS)
 
-    assert {(topology.members, topology.is_world, topology.backend) for topology in door.of(Topology)} == {
+    assert {(topology.members, topology.is_world, topology.backend) for topology in receiver.of(Topology)} == {
         ((0, 1), True, "nccl")
     }
-    batches = door.of(CallBatch)
+    batches = receiver.of(CallBatch)
     assert {(batch.source, batch.sees, batch.dropped) for batch in batches} == {("profiler", Sees.ALL, 0)}
     rows = [row for batch in batches for row in batch.rows.to_pylist()]
     reduced = [row for row in rows if row["op"] == "all_reduce"]
@@ -53,6 +53,6 @@ def test_two_ranks_end_to_end(plugin: Plugin, tmp_path: Path, api: int) -> None:
     pairs = [(row["rank"], row["op"], row["peer"], row["direction"], row["seq"]) for row in rows if row["peer"] >= 0]
     assert sorted(pairs) == [(0, "send", 1, "send", 0), (1, "recv", 0, "recv", 0)]
     assert all(np.isnan(row["send_rate"]) and row["send_count"] == -1 for row in rows if row["peer"] >= 0)
-    last = {progress.communicator: progress for progress in door.of(Progress)}
+    last = {progress.communicator: progress for progress in receiver.of(Progress)}
     assert all(progress.sees_completion and progress.dropped_total == 0 for progress in last.values())
     assert all(rank.last_completed == n_calls - 1 for progress in last.values() for rank in progress.ranks)

@@ -59,15 +59,8 @@ def test_a_collective_is_over_when_its_kernel_is_and_not_when_it_is_enqueued(
 def test_transfers_are_counted_by_direction_and_a_call_waits_for_them(new_plugin_job: NewPluginJob, api: int) -> None:
     job = new_plugin_job()
     script = [
-        INIT,
-        "group g c",
-        REDUCE,
-        "stop x",
-        "stop g",
-        "op s0 c x 0 1 8 1",
-        "op s1 c x 1 1 2 1",
-        "op r c x 0 1 3 0",
-    ]
+        INIT, "group g c", REDUCE, "stop x", "stop g", "op s0 c x 0 1 8 1", "op s1 c x 1 1 2 1", "op r c x 0 1 3 0",
+    ]  # fmt: skip
     for step in range(8):  # eight of them in two milliseconds: four in each
         script += [*(["sleep 3000"] if step == 4 else []), f"step t{step} c s0 {step}", f"stop t{step}"]
     script += ["kernel k0 c x 0 n", "kernel k1 c x 1 n", "kstop k0 n", "kstop k1 n", "stop s0"]

@@ -101,20 +101,9 @@ def test_nothing_but_libc_is_linked() -> None:
 
 # Both headers in one file: ours first, under other names.
 TAKEN = [
-    "ncclComm_t",
-    "ncclUniqueId",
-    "ncclConfig_t",
-    "ncclSimInfo_t",
-    "ncclResult_t",
-    "ncclDataType_t",
-    "ncclRedOp_t",
-    "cudaStream_t",
-    "ncclSuccess",
-    "ncclSystemError",
-    "ncclInvalidArgument",
-    "ncclInvalidUsage",
-    "ncclInProgress",
-]
+    "ncclComm_t", "ncclUniqueId", "ncclConfig_t", "ncclSimInfo_t", "ncclResult_t", "ncclDataType_t", "ncclRedOp_t",
+    "cudaStream_t", "ncclSuccess", "ncclSystemError", "ncclInvalidArgument", "ncclInvalidUsage", "ncclInProgress",
+]  # fmt: skip
 SAME = r"""
 #include <nccl.h>
 #define SAME(a, b) _Static_assert((a) == (b), #a)

@@ -21,19 +21,9 @@ NewJob = Callable[..., Job]
 
 # NCCL's numbers of types and reductions, as nccl.h has them.
 NCCL_TYPES = [
-    "int8",
-    "uint8",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "bfloat16",
-    "float8_e4m3",
+    "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8_e4m3",
     "float8_e5m2",
-]
+]  # fmt: skip
 NCCL_REDOPS = ["sum", "prod", "max", "min", "avg", "premul_sum"]
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter"]
 REDUCING, ROOTED = {"all_reduce", "reduce_scatter", "reduce"}, {"broadcast", "reduce", "gather", "scatter"}
@@ -66,9 +56,9 @@ class Program:
 
     def call(self, op: str, comm: str, count: int, dtype: int, redop: int, peer: int, stream: int) -> None:
         self.lines.append(line(op, comm, count, dtype, redop, peer, stream))
-        lane = (comm, op, peer) if op in ("send", "recv") else (comm,)
-        seq = self.next[lane]
-        self.next[lane] += 1
+        key = (comm, op, peer) if op in ("send", "recv") else (comm,)
+        seq = self.next[key]
+        self.next[key] += 1
         shown_peer = peer if op in ROOTED | {"send", "recv"} else -1
         shown_redop = NCCL_REDOPS[min(redop, 5)] if op in REDUCING else "unknown"
         self.expected.append((op, comm, count, NCCL_TYPES[dtype], shown_redop, shown_peer, stream, seq))
@@ -170,37 +160,23 @@ def test_what_is_made_in_a_group_or_without_blocking_is_known_when_it_is_there(n
 def test_threads_have_rings_of_their_own_and_share_the_numbers_of_a_communicator(new_job: NewJob) -> None:
     job = new_job(2)
     for rank in range(2):
-        main = [
-            f"init w 2 {rank}",
-            f"init v 2 {rank}",
-            f"touch made{rank}",
-            line("all_reduce", "w"),
-            "await second",
-        ]
+        main = [f"init w 2 {rank}", f"init v 2 {rank}", f"touch made{rank}", line("all_reduce", "w"), "await second"]
         second = ["await made0", "await made1", "repeat 100", line("all_gather", "v", stream=1), "again"]
         third = [
-            "await made0",
-            "await made1",
-            "repeat 100",
-            "group",
-            line("send", "w", peer=1 - rank, stream=2),
-            line("recv", "w", peer=1 - rank, stream=2),
-            "end",
-            "again",
-            "syncall",
-            "touch second",
-        ]
+            "await made0", "await made1", "repeat 100", "group", line("send", "w", peer=1 - rank, stream=2),
+            line("recv", "w", peer=1 - rank, stream=2), "end", "again", "syncall", "touch second",
+        ]  # fmt: skip
         job.start(rank, main, second, third)
     job.wait()
     for rank in range(2):
         main, *others = job.records(rank)
         assert len(others) == 2
-        lanes: dict[tuple[bytes, int, int], list[int]] = {}
+        numbers: dict[tuple[bytes, int, int], list[int]] = {}
         for ring in others:
             for call in ring.calls:
-                lanes.setdefault((call["handle"], call["direction"], call["peer"]), []).append(call["seq"])
-        assert sorted(map(len, lanes.values())) == [100, 100, 100]
-        assert all(seqs == list(range(100)) for seqs in lanes.values())
+                numbers.setdefault((call["handle"], call["direction"], call["peer"]), []).append(call["seq"])
+        assert sorted(map(len, numbers.values())) == [100, 100, 100]
+        assert all(seqs == list(range(100)) for seqs in numbers.values())
 
 
 def test_a_group_is_launched_at_its_end_and_only_then(new_job: NewJob) -> None:
@@ -208,16 +184,10 @@ def test_a_group_is_launched_at_its_end_and_only_then(new_job: NewJob) -> None:
     job.start(
         0,
         [
-            "init w 1 0",
-            "group",
-            line("all_reduce", "w"),
-            "touch in",
-            "await out",
-            line("all_gather", "w"),
-            "end",
+            "init w 1 0", "group", line("all_reduce", "w"), "touch in", "await out", line("all_gather", "w"), "end",
             "syncall",
         ],
-    )
+    )  # fmt: skip
     try:
         from tests.native.stub_jobs import until
 
@@ -250,14 +220,10 @@ def test_what_goes_into_a_graph_is_marked(new_job: NewJob) -> None:
     job.start(
         0,
         [
-            "init w 1 0",
-            "capture 3 1",
-            line("all_reduce", "w", stream=3),
-            line("all_reduce", "w", stream=0),
-            "capture 3 0",
-            line("all_reduce", "w", stream=3),
+            "init w 1 0", "capture 3 1", line("all_reduce", "w", stream=3), line("all_reduce", "w", stream=0),
+            "capture 3 0", line("all_reduce", "w", stream=3),
         ],
-    )
+    )  # fmt: skip
     job.wait()
     assert [bool(call["flags"] & 1) for call in job.records(0)[0].calls] == [True, False, False]
 

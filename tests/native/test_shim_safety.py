@@ -127,16 +127,9 @@ for _ in range(3):
 
 
 BUSY = [
-    "init w 1 0",
-    "touch going",
-    "repeat 20000",
-    line("all_reduce", "w"),
-    "group",
-    line("all_gather", "w"),
-    "end",
-    "again",
-    "syncall",
-]
+    "init w 1 0", "touch going", "repeat 20000", line("all_reduce", "w"), "group", line("all_gather", "w"), "end",
+    "again", "syncall",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -414,8 +414,8 @@ def test_timed_calls_become_rounds_with_their_times_and_the_others_stay_launches
     for rank in range(2):
         until("all ends are there", lambda rank=rank: len(completed(job, rank)) == len(expected))
     end(job)
-    agent, door = late_agent(job.run_dir, stub_jobs.JOB)
-    batches = door.of(CallBatch)
+    agent, receiver = late_agent(job.run_dir, stub_jobs.JOB)
+    batches = receiver.of(CallBatch)
     seen: dict[Sees, set[tuple[int, int]]] = {}
     for batch in batches:
         assert (batch.source, batch.dropped) == ("shim", 0)
@@ -428,12 +428,12 @@ def test_timed_calls_become_rounds_with_their_times_and_the_others_stay_launches
     everything = {(rank, seq) for rank in range(2) for seq in range(20)}
     assert seen[Sees.ALL] == {(rank, seq) for rank in range(2) for seq in expected}
     assert seen[Sees.LAUNCH] == everything - seen[Sees.ALL]
-    assert agent.ledger.counts.refused == agent.ledger.counts.unmatched == 0
-    (topology,) = door.of(Topology)
+    assert agent.assembler.counts.refused == agent.assembler.counts.unmatched == 0
+    (topology,) = receiver.of(Topology)
     operator = CommunicatorOperator(topology, lateness_ns=1)
     operator.on_topology(topology)
     closed = [event for batch in batches for event in operator.on_calls(batch)]
-    for progress in door.of(Progress):
+    for progress in receiver.of(Progress):
         closed += operator.on_progress(progress)
     starts = {
         int(seq): start.tolist()

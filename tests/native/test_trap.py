@@ -231,26 +231,17 @@ def test_work_that_does_not_end_is_never_said_to_have_drained(new_job: NewJob) -
     job.start(
         0,
         [
-            "init w 2 0",
-            "touch ready",
-            "await armed",
-            line("recv", "w", peer=1, stream=1),
-            line("all_reduce", "w"),
-            line("all_gather", "w"),
-            "syncall",
+            "init w 2 0", "touch ready", "await armed", line("recv", "w", peer=1, stream=1), line("all_reduce", "w"),
+            line("all_gather", "w"), "syncall",
         ],
-    )
+    )  # fmt: skip
     job.start(
         1,
         [
-            "init w 2 1",
-            "await armed",
-            line("all_reduce", "w"),
-            line("send", "w", peer=0, stream=1),
-            line("all_gather", "w"),
-            "syncall",
+            "init w 2 1", "await armed", line("all_reduce", "w"), line("send", "w", peer=0, stream=1),
+            line("all_gather", "w"), "syncall",
         ],
-    )
+    )  # fmt: skip
     until("the job is ready", (job.folder / "ready").exists)
     controller = Controller(blocks_of(job.run_dir, [process.pid for process in job.processes]))
     controller.arm(0)

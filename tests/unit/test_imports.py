@@ -63,6 +63,7 @@ CONFINED = {
     "cvxpy": ("actuators/",),
     "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
+    "prometheus_client": ("pacehound/runtime/",),
     "pynvml": ("collector/",),
     "chdb": ("storage/",),
     "clickhouse_connect": ("storage/",),
@@ -286,7 +287,19 @@ def test_importing_a_part_loads_no_library_that_its_host_may_lack():
     modules = [p.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p, _ in sources("collector")]
     loaded = {name.split(".")[0] for name in modules_loaded_by(modules)}
     assert (
-        loaded & {"torch", "pandas", "chdb", "clickhouse_connect", "faust", "cvxpy", "streams", "storage", "simulator"}
+        loaded
+        & {
+            "torch",
+            "pandas",
+            "chdb",
+            "clickhouse_connect",
+            "prometheus_client",
+            "faust",
+            "cvxpy",
+            "streams",
+            "storage",
+            "simulator",
+        }
         == set()
     )
 

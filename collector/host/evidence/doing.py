@@ -42,46 +42,14 @@ _LOCK = re.compile(
 )
 _BACKWARD = re.compile(r"_engine_run_backward|\bbackward \(.*torch/")
 
-_STORAGE_CALLS = frozenset(
-    (
-        "fsync",
-        "fdatasync",
-        "syncfs",
-        "open",
-        "openat",
-        "openat2",
-        "stat",
-        "lstat",
-        "fstat",
-        "newfstatat",
-        "statx",
-        "rename",
-        "renameat",
-        "renameat2",
-        "mkdir",
-        "mkdirat",
-        "unlink",
-        "unlinkat",
-        "getdents64",
-        "truncate",
-        "ftruncate",
-        "fallocate",
-        "copy_file_range",
-        "io_getevents",
-    )
-)
-_FILE_CALLS = frozenset(
-    (
-        "read",
-        "write",
-        "pread64",
-        "pwrite64",
-        "readv",
-        "writev",
-        "preadv",
-        "pwritev",
-    )
-)
+_STORAGE_CALLS = frozenset((
+    "fsync", "fdatasync", "syncfs", "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx",
+    "rename", "renameat", "renameat2", "mkdir", "mkdirat", "unlink", "unlinkat", "getdents64", "truncate",
+    "ftruncate", "fallocate", "copy_file_range", "io_getevents",
+))  # fmt: skip
+_FILE_CALLS = frozenset((
+    "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev",
+))  # fmt: skip
 _STORAGE_CHANNEL = re.compile(
     r"nfs|rpc_wait|ceph|lustre|ptlrpc|cl_sync_io|fuse|io_schedule|folio_wait|jbd2|blkdev|wait_on_page"
 )

@@ -7,37 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.host.evidence.syscalls import name_of
+from collector.host.kernel_files import text_of
 from collector.host.processes import PROC
 
 _STATE, _UTIME, _STIME = 0, 11, 12  # fields 3, 14 and 15 of a stat file, counted after the command's ')'
-_ON_A_FILE = frozenset(
-    (
-        "read",
-        "write",
-        "pread64",
-        "pwrite64",
-        "readv",
-        "writev",
-        "preadv",
-        "pwritev",
-        "fsync",
-        "fdatasync",
-        "flock",
-        "ftruncate",
-        "fallocate",
-        "fstat",
-        "getdents64",
-        "recvfrom",
-        "recvmsg",
-        "sendto",
-        "sendmsg",
-        "accept",
-        "accept4",
-        "connect",
-        "ioctl",
-        "syncfs",
-    )
-)
+_ON_A_FILE = frozenset((
+    "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "fsync", "fdatasync", "flock",
+    "ftruncate", "fallocate", "fstat", "getdents64", "recvfrom", "recvmsg", "sendto", "sendmsg", "accept", "accept4",
+    "connect", "ioctl", "syncfs",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +72,8 @@ def read(pid: int, proc: Path = PROC) -> Reading:
     folder = proc / str(pid)
     main = folder / "task" / str(pid)
     thread, process = _fields(main / "stat"), _fields(folder / "stat")
-    syscall, target = _syscall(_text(folder / "syscall"), folder)
-    wait_channel = _text(folder / "wchan")
+    syscall, target = _syscall(text_of(folder / "syscall"), folder)
+    wait_channel = text_of(folder / "wchan")
     return Reading(
         state=thread[_STATE] if thread else "",
         thread_ticks=_ticks(thread),
@@ -125,7 +103,7 @@ def put_together(first: Reading, second: Reading, window_s: float) -> KernelView
 
 def uses_gpu(pid: int, proc: Path = PROC) -> bool:
     """Whether it has a device of an NVIDIA driver mapped."""
-    return "/dev/nvidia" in _text(proc / str(pid) / "maps")
+    return "/dev/nvidia" in text_of(proc / str(pid) / "maps")
 
 
 def _syscall(line: str, folder: Path) -> tuple[str, str]:
@@ -143,16 +121,9 @@ def _syscall(line: str, folder: Path) -> tuple[str, str]:
 
 
 def _fields(path: Path) -> list[str]:
-    fields = _text(path).rpartition(")")[2].split()
+    fields = text_of(path).rpartition(")")[2].split()
     return fields if len(fields) > _STIME else []
 
 
 def _ticks(fields: list[str]) -> int:
     return int(fields[_UTIME]) + int(fields[_STIME]) if fields else 0
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

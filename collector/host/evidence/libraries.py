@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from collector.host.kernel_files import text_of
 from collector.host.processes import PROC
 
 # torch links NVSHMEM and loads it in every process; only a process that uses it loads a bootstrap or transport.
@@ -26,11 +27,7 @@ _NCCL_AT_WORK = re.compile(r"/dev/shm/nccl-\w+|.*/lib[nr]ccl-(net|tuner|profiler
 
 def unseen_libraries(pid: int, proc: Path = PROC) -> tuple[str, ...]:
     """Their names, sorted; nothing where the process does not let its map be read."""
-    try:
-        text = (proc / str(pid) / "maps").read_text(errors="replace")
-    except OSError:
-        return ()
-    return named(text)
+    return named(text_of(proc / str(pid) / "maps"))
 
 
 def at_work(pid: int, proc: Path = PROC) -> tuple[str, ...] | None:

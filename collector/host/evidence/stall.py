@@ -157,8 +157,8 @@ class StallWatch:
 
 def _made(rank: RankProgress) -> int:
     """How many calls a rank has launched and ended on a communicator; it grows whenever the rank goes on."""
-    lanes: list[RankProgress | PairProgress] = [rank, *rank.pairs]
-    return sum(lane.last_launched + lane.last_completed + 2 for lane in lanes)
+    sequences: list[RankProgress | PairProgress] = [rank, *rank.pairs]
+    return sum(sequence.last_launched + sequence.last_completed + 2 for sequence in sequences)
 
 
 def _why_waiting(one: _Waiting, now_ns: int) -> str:

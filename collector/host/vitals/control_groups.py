@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from collector.host.kernel_files import text_of
+
 
 def control_groups(pid: int, controller: str, proc: Path, groups: Path) -> list[Path]:
     """The folders under `groups` in which a controller tells of a process; nothing where /proc does not say.
 
     In version 1 a controller has a tree of its own, in version 2 all share one.
     """
-    try:
-        text = (proc / str(pid) / "cgroup").read_text(errors="replace")
-    except OSError:
-        return []
     folders = []
-    for line in text.splitlines():
+    for line in text_of(proc / str(pid) / "cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
         if controllers == "":

@@ -13,16 +13,9 @@ from pacehound.model.events import GpuReading
 # nvml.h, nvmlClocksEventReason…: bits of one number. An idle GPU and a clock that somebody asked for are no trouble,
 # but whoever reads should see them: a rank whose GPU idles waits.
 REASONS = (
-    "gpu_idle",
-    "applications_clocks_setting",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-    "display_clock_setting",
-)
+    "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
+    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+)  # fmt: skip
 
 _PCI = re.compile(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from collector.host.kernel_files import text_of
 from pacehound.model.events import NicReading
 
 SYS = Path("/sys")
@@ -12,20 +13,9 @@ _LOOPBACK = "lo"
 # Pieces of the counters' names that mean that something went wrong. What merely counts traffic is left out: it would
 # change with every look and say nothing.
 _TROUBLE = (
-    "err",
-    "drop",
-    "discard",
-    "carrier_down",
-    "fifo",
-    "overrun",
-    "link_downed",
-    "recovery",
-    "timeout",
-    "out_of_",
-    "retry",
-    "nak",
-    "seq_err",
-)
+    "err", "drop", "discard", "carrier_down", "fifo", "overrun", "link_downed", "recovery", "timeout", "out_of_",
+    "retry", "nak", "seq_err",
+)  # fmt: skip
 
 
 class Nics:
@@ -70,14 +60,14 @@ class Nics:
         for folder in with_hardware or folders:
             errors = _counters(folder / "statistics")
             errors["carrier_down_count"] = _number(folder / "carrier_down_count")
-            readings.append(NicReading(name=folder.name, state=_text(folder / "operstate"), errors=errors))
+            readings.append(NicReading(name=folder.name, state=text_of(folder / "operstate"), errors=errors))
         return readings
 
     def _infiniband(self) -> list[NicReading]:
         readings = []
         for device in _folders(self._sys / "class" / "infiniband"):
             for port in _folders(device / "ports"):
-                state = _text(port / "state").rpartition(":")[2].strip().lower()  # "4: ACTIVE"
+                state = text_of(port / "state").rpartition(":")[2].strip().lower()  # "4: ACTIVE"
                 errors = {**_counters(port / "counters"), **_counters(port / "hw_counters")}
                 readings.append(NicReading(name=f"{device.name}/{port.name}", state=state, errors=errors))
         return readings
@@ -98,13 +88,6 @@ def _folders(folder: Path) -> list[Path]:
         return []
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _number(path: Path) -> int:
-    text = _text(path)
+    text = text_of(path)
     return int(text) if text.isdigit() else 0

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from collector.host.kernel_files import text_of
 from collector.host.processes import PROC
 from collector.host.rank_process import RankProcess
 from collector.host.vitals.control_groups import control_groups
@@ -58,8 +59,5 @@ class OomKills:
 
 def _kills(path: Path) -> int:
     """The count in a file, -1 where it has none."""
-    try:
-        match = _OOM_KILL.search(path.read_text(errors="replace"))
-    except OSError:
-        return -1
+    match = _OOM_KILL.search(text_of(path))
     return int(match[1]) if match else -1

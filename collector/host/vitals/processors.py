@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from collector.host.kernel_files import text_of
 from collector.host.processes import PROC
 from collector.host.rank_process import RankProcess
 from collector.host.vitals.control_groups import control_groups
@@ -154,10 +155,7 @@ class _Quotas:
 
 
 def _throttled_ns(path: Path) -> int | None:
-    try:
-        text = path.read_text()
-    except OSError:
-        return None
+    text = text_of(path)
     if match := _THROTTLED_V2.search(text):
         return int(match[1]) * _US
     match = _THROTTLED_V1.search(text)

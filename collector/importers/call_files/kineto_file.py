@@ -45,7 +45,7 @@ class _Trace(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class TraceGroup:
     """A process group; `ranks` are empty where the trace shortens the list."""
 
     name: str
@@ -68,7 +68,7 @@ class Recording:
 
     rank: int
     world_size: int
-    described: Mapping[str, Group]
+    described: Mapping[str, TraceGroup]
     base_ns: int
     events: Sequence[Event]
 
@@ -123,7 +123,7 @@ def _world_size(info: Mapping[Any, Any]) -> int:
     return size
 
 
-def _described(info: Mapping[Any, Any]) -> dict[str, Group]:
+def _described(info: Mapping[Any, Any]) -> dict[str, TraceGroup]:
     """The groups that the trace describes, by name."""
     groups = {}
     left = _MAX_GROUP_RANKS
@@ -135,18 +135,18 @@ def _described(info: Mapping[Any, Any]) -> dict[str, Group]:
         listed = fields.get("ranks") or ()
         found = () if _is_shortened(listed) else ranks(listed, f"{where}.ranks", left)
         left -= len(found)
-        groups[name] = Group(name=name, desc=desc, ranks=found)
+        groups[name] = TraceGroup(name=name, desc=desc, ranks=found)
     return groups
 
 
-class GroupReader:
+class GroupTable:
     """Reads the arguments of events, and makes groups of them."""
 
-    def __init__(self, described: Mapping[str, Group]) -> None:
+    def __init__(self, described: Mapping[str, TraceGroup]) -> None:
         self._described = described
-        self._groups: dict[tuple[Any, ...], Group] = {}
+        self._groups: dict[tuple[Any, ...], TraceGroup] = {}
 
-    def group(self, args: Mapping[Any, Any], where: str) -> Group:
+    def group(self, args: Mapping[Any, Any], where: str) -> TraceGroup:
         name = text(args.get("Process Group Name", ""), f"{where}: Process Group Name")
         desc = text(args.get("Process Group Description", ""), f"{where}: Process Group Description")
         listed = args.get("Process Group Ranks", "")
@@ -156,7 +156,7 @@ class GroupReader:
         )
         key = (name, desc, listed if isinstance(listed, str) else repr(listed)[:10_000], numbers)
         if key not in self._groups:
-            self._groups[key] = Group(name=name, desc=desc, ranks=self._ranks(name, listed, numbers, where))
+            self._groups[key] = TraceGroup(name=name, desc=desc, ranks=self._ranks(name, listed, numbers, where))
         return self._groups[key]
 
     def _ranks(self, name: str, listed: object, numbers: tuple[int, ...], where: str) -> tuple[int, ...]:

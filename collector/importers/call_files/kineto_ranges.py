@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from collector.importers.call_files import kineto
+from collector.importers.call_files import kineto_calls
 from collector.importers.call_files.kineto_file import RUNTIME, Recording, args_of, recording_of, span
 from collector.importers.call_files.operations import operation
 from collector.importers.call_files.refusal import RefusedFile
@@ -132,7 +132,7 @@ def read_ranges(path: Path) -> RankRanges:
 
     """
     recorded = recording_of(path)
-    calls = kineto.calls_of(path, recorded)
+    calls = kineto_calls.calls_of(path, recorded)
     found = RankRanges(
         path=path,
         rank=recorded.rank,

@@ -22,31 +22,12 @@ _OPS = (
     ("recv", "recv"),
 )
 _DTYPES = {
-    "float": "float32",
-    "float32": "float32",
-    "half": "float16",
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "double": "float64",
-    "float64": "float64",
-    "long": "int64",
-    "int64": "int64",
-    "int": "int32",
-    "int32": "int32",
-    "short": "int16",
-    "int16": "int16",
-    "char": "int8",
-    "int8": "int8",
-    "byte": "uint8",
-    "uint8": "uint8",
-    "uint32": "uint32",
-    "uint64": "uint64",
-    "bool": "bool",
-    "complexfloat": "complex64",
-    "complexdouble": "complex128",
-    "float8e4m3fn": "float8_e4m3",
-    "float8e5m2": "float8_e5m2",
-}
+    "float": "float32", "float32": "float32", "half": "float16", "float16": "float16", "bfloat16": "bfloat16",
+    "double": "float64", "float64": "float64", "long": "int64", "int64": "int64", "int": "int32", "int32": "int32",
+    "short": "int16", "int16": "int16", "char": "int8", "int8": "int8", "byte": "uint8", "uint8": "uint8",
+    "uint32": "uint32", "uint64": "uint64", "bool": "bool", "complexfloat": "complex64",
+    "complexdouble": "complex128", "float8e4m3fn": "float8_e4m3", "float8e5m2": "float8_e5m2",
+}  # fmt: skip
 _NO_CALLS = ("split", "newwindow", "wait", "init", "shrink")
 
 

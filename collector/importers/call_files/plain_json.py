@@ -1,4 +1,4 @@
-"""JSON documents of strangers."""
+"""JSON documents that other tools wrote."""
 
 from __future__ import annotations
 

@@ -26,6 +26,8 @@ from pacehound.model.call_file import CallFile, FileEvent
 from pacehound.model.events import UNTOLD, HostSample, ProcessState, Progress, RankProgress, Topology
 
 FORMAT = "nccl_ras_json"
+ABOUT = "NCCL RAS answers (JSON or text)"
+SPEAKS_FOR_ALL = True
 ATTEMPT = 0
 MAX_BYTES = 128 << 20
 
@@ -86,7 +88,7 @@ def looks_like_one(head: bytes) -> bool:
     return b'"communicators_count"' in head or (b'"communicators"' in head and b'"nccl_version"' in head)
 
 
-def read_answer(path: Path) -> Answer:
+def read(path: Path) -> Answer:
     """Read a file of at most `MAX_BYTES`.
 
     Raises

@@ -22,6 +22,8 @@ from pacehound.model.call_file import CallFile, FileEvent
 from pacehound.model.events import UNTOLD, HostSample, ProcessState, Progress, RankProgress
 
 FORMAT = "nccl_ras_text"
+ABOUT = ""
+SPEAKS_FOR_ALL = True
 ATTEMPT = 0
 MAX_BYTES = 64 << 20
 
@@ -87,7 +89,7 @@ def looks_like_one(head: bytes) -> bool:
     return b"\nJob summary\n" in head.replace(b"\r", b"") or (b"Group     Comms     Nodes" in head)
 
 
-def read_answer(path: Path) -> Answer:
+def read(path: Path) -> Answer:
     """Read a file of at most `MAX_BYTES`."""
     lines = [printable(line) for line in whole_content(path, MAX_BYTES).decode("utf-8", "replace").splitlines()]
     answer = Answer(path=path, gpus=_gpus(lines), sizes={}, sections={}, hashes={})

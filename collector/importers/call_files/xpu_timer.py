@@ -19,6 +19,8 @@ from pacehound.model.call_file import CallFile
 from pacehound.model.events import HostSample, ProcessState
 
 FORMAT = "xpu_timer"
+ABOUT = "xpu_timer scrapes"
+SPEAKS_FOR_ALL = False
 ATTEMPT = 0
 MAX_BYTES = 64 << 20
 
@@ -64,7 +66,7 @@ def looks_like_one(head: bytes) -> bool:
     return b"\nXPU_TIMER_" in head or head.startswith(b"XPU_TIMER_") or b"# TYPE XPU_TIMER_" in head
 
 
-def read_scrape(path: Path) -> Scrape:
+def read(path: Path) -> Scrape:
     """Read a file of at most `MAX_BYTES`.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 
-from collector.importers.step_logs.rows import Rows, Trouble
+from collector.importers.step_logs.rows import Rows, SkippedLines
 from pacehound.model.step_log import StepLog
 
 _DELIMITERS = ",;\t"
@@ -36,7 +36,7 @@ class CsvReader:
         self._delimiter = ","
         self._missing: list[str] = []
         self._series: dict[int | None, Rows] = {}
-        self._trouble = Trouble()
+        self._skipped = SkippedLines()
         self.is_recognised = False
 
     def take(self, number: int, line: str) -> None:
@@ -69,11 +69,11 @@ class CsvReader:
             rows = self._series.setdefault(rank, Rows())
             rows.add(step, step_time_s, time_ns=whole(time_text) if time_text else 0, work=work)
         except (ValueError, IndexError, OverflowError, csv.Error):
-            self._trouble.count("a row could not be read", number)
+            self._skipped.count("a row could not be read", number)
 
     def logs(self, path: str) -> list[StepLog]:
         """One log per rank; one for the whole job where the table has no ranks."""
-        notes = self._trouble.notes()
+        notes = self._skipped.notes()
         ranks = sorted((rank for rank, rows in self._series.items() if len(rows)), key=lambda r: -1 if r is None else r)
         return [self._series[rank].log(path, self.format, rank=rank, notes=notes) for rank in ranks]
 

@@ -6,7 +6,7 @@ import datetime
 import re
 
 from collector.importers.step_logs.lines import label
-from collector.importers.step_logs.rows import Rows, Trouble, by_rank
+from collector.importers.step_logs.rows import Rows, SkippedLines, by_rank
 from pacehound.model.step_log import StepLog
 
 _ITERATION = re.compile(r"iteration\s+(\d+)\s*/\s*\d+")
@@ -45,7 +45,7 @@ class MegatronReader:
     def __init__(self) -> None:
         self._series: dict[int | None, Rows] = {}
         self._consumed: dict[int | None, tuple[int, int]] = {}
-        self._trouble = Trouble()
+        self._skipped = SkippedLines()
         self.is_recognised = False
         self._without_zone = False
 
@@ -58,7 +58,7 @@ class MegatronReader:
         iterations = list(_ITERATION.finditer(line, 0, elapsed.start())) if elapsed else []
         if elapsed is None or not iterations:
             if self.is_recognised:
-                self._trouble.count("an iteration could not be read", number)
+                self._skipped.count("an iteration could not be read", number)
             return
         # Two writers may have got into one line: the iteration that stands nearest is the one that is told.
         iteration = iterations[-1]
@@ -78,7 +78,7 @@ class MegatronReader:
                 work=work,
             )
         except ValueError:
-            self._trouble.count("an iteration could not be read", number)
+            self._skipped.count("an iteration could not be read", number)
 
     def _time_ns(self, before: str) -> int:
         """The last time stamp in what stands before an iteration."""
@@ -97,7 +97,7 @@ class MegatronReader:
 
     def logs(self, path: str) -> list[StepLog]:
         """One log, or one per rank where several have written."""
-        notes = self._trouble.notes()
+        notes = self._skipped.notes()
         if self._without_zone:
             notes = (*notes, "its time stamps name no zone; they are read as UTC")
         return [rows.log(path, self.format, rank=rank, notes=notes) for rank, rows in by_rank(self._series)]

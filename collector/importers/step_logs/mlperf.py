@@ -14,7 +14,7 @@ from collector.importers.step_logs.lines import label
 from collector.importers.step_logs.rows import (
     UNKNOWN,
     Rows,
-    Trouble,
+    SkippedLines,
     by_rank,
     finite_median,
     most_common_difference,
@@ -38,7 +38,7 @@ class _Stats:
 
 
 @dataclass(slots=True)
-class _Told:
+class _RankStats:
     """What one rank has written."""
 
     kinds: dict[tuple[str, ...], _Stats] = field(default_factory=dict)
@@ -74,10 +74,10 @@ class MlperfReader:
     about = "MLPerf (:::MLLOG)"
 
     def __init__(self) -> None:
-        self._told: dict[int | None, _Told] = {}
+        self._told: dict[int | None, _RankStats] = {}
         self._evaluations: list[list[float]] = []
         self._work: dict[str, list[tuple[float, float]]] = {}
-        self._trouble = Trouble()
+        self._skipped = SkippedLines()
         self.is_recognised = False
 
     def take(self, number: int, line: str) -> None:
@@ -104,7 +104,7 @@ class MlperfReader:
             elif key == "eval_stop":
                 self._end_evaluation(time_ms)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-            self._trouble.count("an event could not be read", number)
+            self._skipped.count("an event could not be read", number)
 
     def _take_stats(
         self, number: int, rank: int | None, time_ms: float, value: dict[str, Any], metadata: dict[str, Any]
@@ -113,7 +113,7 @@ class MlperfReader:
         which = "train_step_time" if "train_step_time" in value else "time" if "time" in value else ""
         if not which:
             return
-        told = self._told.setdefault(rank, _Told())
+        told = self._told.setdefault(rank, _RankStats())
         if "step" not in metadata:
             told.stepless += 1
             return
@@ -142,10 +142,10 @@ class MlperfReader:
         if len(found) == 1:
             notes[None] = next(notes[rank] for rank, rows in series.items() if len(rows))
         return [
-            rows.log(path, self.format, rank=rank, notes=(*self._trouble.notes(), *notes[rank])) for rank, rows in found
+            rows.log(path, self.format, rank=rank, notes=(*self._skipped.notes(), *notes[rank])) for rank, rows in found
         ]
 
-    def _rows(self, told: _Told) -> tuple[Rows, tuple[str, ...]]:
+    def _rows(self, told: _RankStats) -> tuple[Rows, tuple[str, ...]]:
         kind, stats = max(told.kinds.items(), key=lambda item: (len(item[1].step), -item[1].first_line))
         step, time_ms, value_s = (np.array(c, np.float64) for c in (stats.step, stats.time_ms, stats.value_s))
         notes = []

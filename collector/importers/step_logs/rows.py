@@ -16,13 +16,13 @@ UNKNOWN = 0
 _LARGEST = 2**62
 
 
-class Trouble:
+class SkippedLines:
     """Counts what could not be used, by reason, and where it was first seen.
 
-    >>> trouble = Trouble()
-    >>> trouble.count("could not be read", 17), trouble.count("could not be read", 90)
+    >>> skipped = SkippedLines()
+    >>> skipped.count("could not be read", 17), skipped.count("could not be read", 90)
     (None, None)
-    >>> trouble.notes()
+    >>> skipped.notes()
     ('could not be read: 2 lines (the first is line 17)',)
     """
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from collector.importers.step_logs.lines import label
-from collector.importers.step_logs.rows import Rows, Trouble, by_rank
+from collector.importers.step_logs.rows import Rows, SkippedLines, by_rank
 from pacehound.model.step_log import StepLog
 
 _STEP = re.compile(r"\bstep:(\d+)(?:/\d+)?\s")
@@ -43,7 +43,7 @@ class TrainTimeReader:
 
     def __init__(self) -> None:
         self._series: dict[int | None, _Series] = {}
-        self._trouble = Trouble()
+        self._skipped = SkippedLines()
         self.is_recognised = False
 
     def take(self, number: int, line: str) -> None:
@@ -53,7 +53,7 @@ class TrainTimeReader:
         step_match, clock = _STEP.search(line), _CLOCK.search(line)
         if step_match is None or clock is None:
             if self.is_recognised:  # before that it is as likely the script itself, which such logs begin with
-                self._trouble.count("a step could not be read", number)
+                self._skipped.count("a step could not be read", number)
             return
         self.is_recognised = True
         series = self._series.setdefault(label(line), _Series())
@@ -65,17 +65,17 @@ class TrainTimeReader:
         if before is None or step < before[0]:
             return
         if total_s < before[1]:
-            self._trouble.count("the clock was set back, so that the time of a step is not known; left out", number)
+            self._skipped.count("the clock was set back, so that the time of a step is not known; left out", number)
             return
         n_steps = step - before[0]
         try:
             series.rows.add(step, (total_s - before[1]) / n_steps, n_steps=n_steps)
         except ValueError:
-            self._trouble.count("a step could not be read", number)
+            self._skipped.count("a step could not be read", number)
 
     def logs(self, path: str) -> list[StepLog]:
         """One log, or one per rank where several have written."""
-        notes = self._trouble.notes()
+        notes = self._skipped.notes()
         series = by_rank({rank: series.rows for rank, series in self._series.items()})
         return [rows.log(path, self.format, rank=rank, notes=notes) for rank, rows in series]
 

@@ -10,27 +10,20 @@ from pacehound.model.identity import event_id
 NEVER = -1
 """The sequence number of a rank that has launched, or completed, nothing yet."""
 
-
 MAX_WORLD_RANKS = 1 << 20
 """No job has more; what is kept about a communicator grows with its largest rank."""
-
 
 UNKNOWN_MEMBER = -1
 """Stands among the members of a communicator where its host does not know whose place it is."""
 
-
 UNTOLD = -2
 """Stands where the source does not say how far a rank is: no number, and no less than any other."""
 
-
 OPTIMIZER_STEP = "optimizer_step"
-
 
 CHECKPOINT_BEGIN, CHECKPOINT_END = "checkpoint_begin", "checkpoint_end"
 
-
 EVALUATION_BEGIN, EVALUATION_END = "evaluation_begin", "evaluation_end"
-
 
 MARKER_NAMES = (OPTIMIZER_STEP, CHECKPOINT_BEGIN, CHECKPOINT_END, EVALUATION_BEGIN, EVALUATION_END)
 
@@ -74,9 +67,9 @@ class Topology:
             raise InvalidEvent(
                 f"communicator {self.name!r} has {len(self.members)} members in a world of {self.world_size} ranks"
             )
-        strangers = sorted(set(self.host_ranks) - set(known))
-        if strangers:
-            raise InvalidEvent(f"host {self.host!r} announces ranks {strangers} that are no members of {self.name!r}")
+        not_members = sorted(set(self.host_ranks) - set(known))
+        if not_members:
+            raise InvalidEvent(f"host {self.host!r} announces ranks {not_members} that are no members of {self.name!r}")
 
     @property
     def is_partial(self) -> bool:

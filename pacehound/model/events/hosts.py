@@ -8,8 +8,6 @@ from typing import Literal
 from pacehound.model.identity import event_id
 
 RunState = Literal["running", "stopped", "exited", "unknown"]
-
-
 StackState = Literal["in_call", "storage", "data_loading", "lock", "computing", "stopped", "unknown"]
 
 
@@ -199,8 +197,8 @@ class AgentCost:
     dropped_calls
         Calls that it had to drop since it began, for the receiver was away too long.
     told_by_others
-        Calls that another rank of the host told of (representative.py) since it began: flushing less often was
-        not enough.
+        Calls in which another rank of the host stood for theirs (representative.py) since it began: flushing less
+        often was not enough.
     shim_ns_per_call
         What the NCCL shim takes of the calling thread for a call, measured at every 256th; 0 where there is no shim.
 

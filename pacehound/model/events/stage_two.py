@@ -10,14 +10,8 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.identity import event_id
 
 FindingKind = Literal["slow", "hang", "exit", "intermittent", "change", "planned", "blind"]
-
-
 VerdictWord = Literal["culprit", "suspected", "unknown"]
-
-
 Cause = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
-
-
 IncidentState = Literal["open", "relieved", "closed"]
 
 

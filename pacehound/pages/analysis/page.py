@@ -15,7 +15,7 @@ from pacehound.pages.analysis.call_page import call_source_page
 from pacehound.pages.analysis.ranks import RankFinding
 from pacehound.pages.analysis.scale import time_words
 from pacehound.pages.analysis.strip import drawing
-from pacehound.pages.incidents import WIDTH, finding_block, headline, ranks_words, when_words
+from pacehound.pages.incidents import WIDTH, finding_block, headline, print_parts, ranks_words, when_words
 
 _MOST_REFUSED = 10
 _MOST_PLANNED = 10
@@ -23,20 +23,8 @@ _MOST_PLANNED = 10
 
 def print_analysis(console: Console, analysis: Analysis) -> None:
     """Every file, with a blank line between; then what could not be read."""
-    with console.capture() as captured:
-        pages = [call_source_page(source) for source in analysis.calls] + [source_page(s) for s in analysis.sources]
-        for number, page in enumerate(pages):
-            if number:
-                console.print()
-            console.print(page)
-        if analysis.refused:
-            if pages:
-                console.print()
-            console.print(_refused(analysis))
-    text = captured.get()
-    if not console.is_terminal:
-        text = "\n".join(line.rstrip() for line in text.split("\n"))
-    console.file.write(text)
+    pages = [call_source_page(source) for source in analysis.calls] + [source_page(s) for s in analysis.sources]
+    print_parts(console, [*pages, *([_refused(analysis)] if analysis.refused else [])])
 
 
 def source_page(source: Source) -> RenderableType:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from pacehound.model.whatif_result import MOST_DISCREPANCY, STRAGGLING, Blame, Pattern, Remedy, WhatIf
 from pacehound.pages.analysis.scale import time_words
+from pacehound.pages.incidents import print_parts
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,15 +34,7 @@ def print_whatif(console: Console, found: WhatIf) -> None:
     parts: list[RenderableType] = [_title(found), *_damage(found), _figures(found), _blames(found)]
     parts += [_heat_map(found, console.width), _strips(found, console.width), _slowest_steps(found)]
     parts += [_patterns(found), *_fixes(found)]
-    with console.capture() as captured:
-        for number, part in enumerate(parts):
-            if number:
-                console.print()
-            console.print(part)
-    text = captured.get()
-    if not console.is_terminal:
-        text = "\n".join(line.rstrip() for line in text.split("\n"))
-    console.file.write(text)
+    print_parts(console, parts)
 
 
 def _title(found: WhatIf) -> Text:

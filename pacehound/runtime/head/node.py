@@ -31,12 +31,14 @@ from pacehound.model.events import (
 )
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event, route
+from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question
 from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.known_topology import Introductions
 from pacehound.runtime.head.parts import Parts
-from pacehound.runtime.head.workers import AlertWorker, PipelineWorker, StoreWorker, Worker
+from pacehound.runtime.head.workers import STORED, HeadLoop, PipelineWorker
 from pacehound.runtime.metric_names import (
     BUS_BYTES,
     BUS_FULL,
@@ -45,6 +47,7 @@ from pacehound.runtime.metric_names import (
     RECORDS_ACCEPTED,
     RECORDS_REJECTED,
 )
+from pacehound.runtime.records import records_of
 from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -109,9 +112,12 @@ class Head:
             every_s=settings.stream.tick_s,
             grace_s=2 * settings.stream.lateness_s,
         )
-        self._pipeline_worker = PipelineWorker(self.bus, parts, self._silence, self._clock, self.telemetry, recording)
-        self._store_worker = StoreWorker(self.bus, parts.store, self.telemetry)
-        self._alert_worker = AlertWorker(self.bus, parts.alert, self.telemetry)
+        pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry)
+        self._pipeline = self._loop("pipeline", (topics.CALLS, topics.HOSTS, topics.OPS), pipeline, recording=recording)
+        self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators)
+        self._alerts = self._loop("alerts", (topics.INCIDENTS,), parts.alerts) if parts.alerts is not None else None
+        # Few, large inserts cost the training host least, and a sender can wait for so long.
+        self._store = self._loop("store", STORED, parts.writer, max_messages=2048, linger_s=0.3)
         self._introductions = introductions or Introductions()
         self._ingest_lock = threading.Lock()
         self._attempts = Attempts()
@@ -120,28 +126,35 @@ class Head:
         # Names dead letters of the door: unique over the lives of a store's owners.
         self._dead_letters = self._clock.now_ns()
         self.telemetry.observe(BUS_BYTES, lambda: float(self.bus.held_bytes))
-        self.telemetry.observe(
-            PIPELINE_LAG, lambda: float(self.bus.position - self._pipeline_worker.consumer.committed)
-        )
+        self.telemetry.observe(PIPELINE_LAG, lambda: float(self.bus.position - self._pipeline.committed))
+
+    def _loop(self, name: str, read: tuple[Topic, ...], worker: Worker, **how: Any) -> HeadLoop:
+        return HeadLoop(name, self.bus, read, worker, self.telemetry, self._clock, **how)
 
     def start(self) -> None:
-        """Close what a former head left open, then begin."""
+        """Tell what a former head could not tell, close what it left open, then begin."""
+        for incident in self.parts.untold:
+            self._publish(incident)
         self._interrupt()
-        for worker in self._workers():
-            worker.start()
+        for loop in self._loops():
+            loop.start()
 
     def stop(self, timeout_s: float = 10.0) -> bool:
-        """Finish what has arrived, close what is still open, and give the store back; False where it took too long."""
+        """Finish what has arrived, close what is still open, and give the store back; False where it took too long.
+
+        Whoever is still to be told of something has a part of that time; what is not told by then is told by the next
+        head.
+        """
         deadline_s = time.monotonic() + timeout_s
-        self._pipeline_worker.stop()
-        self._pipeline_worker.join(max(0.0, deadline_s - time.monotonic()))
-        self._wait_for((self._store_worker, self._alert_worker), deadline_s)
+        self._end((self._pipeline,), deadline_s)
+        self._wait_for((self._actuators, self._store), deadline_s)
         self._interrupt()
-        for worker in (self._store_worker, self._alert_worker):
-            worker.stop()
-            worker.join(max(0.1, deadline_s - time.monotonic()))
-        finished = not any(worker.is_alive() for worker in self._workers())
-        self.parts.close()
+        self._end((self._actuators,), deadline_s)
+        if self._alerts is not None:
+            self._wait_for((self._alerts,), min(deadline_s, time.monotonic() + timeout_s / 2))
+            self._end((self._alerts,), deadline_s)
+        self._end((self._store,), deadline_s)
+        finished = not any(loop.is_alive() for loop in self._loops() if loop is not self._alerts)
         self._introductions.close()
         if finished:
             self.parts.store.close()
@@ -163,21 +176,20 @@ class Head:
                 self.telemetry.add(BUS_FULL)
                 raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
             try:
-                records = codec.records_of(body)
+                records = records_of(Message(topic="otlp", key="", partition=0, offset=0, value=body))
             except RejectedMessage as error:
                 self._reject(body, error)
                 raise
             reasons: list[str] = []
-            for resource_logs, record in records:
-                try:
-                    event = codec.decode_record(resource_logs, record)
-                    if not isinstance(event, SENT_BY_HOSTS):
-                        raise MalformedMessage(f"{record.event_name} is concluded by a head and not taken from outside")
-                except RejectedMessage as error:
-                    reasons.append(f"{type(error).__name__}: {error}")
-                    self._reject(codec.single(resource_logs, record), error)
-                    continue
-                self._admit(event, body if len(records) == 1 else codec.single(resource_logs, record))
+            for record in records:
+                outcome = record.outcome(_from_a_host)
+                if isinstance(outcome.error, RejectedMessage):
+                    reasons.append(f"{type(outcome.error).__name__}: {outcome.error}")
+                    self._reject(outcome.payload(), outcome.error)
+                elif outcome.error is not None:
+                    raise outcome.error
+                elif outcome.result is not None:
+                    self._admit(outcome.result, outcome.payload(), is_decoded=True)
             return Receipt(accepted=len(records) - len(reasons), rejected=len(reasons), reason="; ".join(reasons[:3]))
 
     def publish(self, events: Sequence[Event]) -> None:
@@ -204,9 +216,7 @@ class Head:
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
         deadline_s = time.monotonic() + timeout_s
-        return self._wait_for((self._pipeline_worker,), deadline_s) and self._wait_for(
-            (self._store_worker, self._alert_worker), deadline_s
-        )
+        return all(self._wait_for((loop,), deadline_s) for loop in (self._pipeline, self._actuators, self._store))
 
     @property
     def arrived(self) -> int:
@@ -216,7 +226,7 @@ class Head:
     @property
     def stored(self) -> int:
         """Up to where the store has dealt with them: they are written, or given up and counted."""
-        return self._store_worker.consumer.committed
+        return self._store.committed
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident of the store."""
@@ -245,19 +255,30 @@ class Head:
         with self._attempts_lock:
             return self._attempts.attempt_for(question.job, question.host, self._clock.monotonic_s(), stored)
 
-    def _wait_for(self, workers: tuple[Worker, ...], deadline_s: float) -> bool:
+    def _wait_for(self, loops: tuple[HeadLoop, ...], deadline_s: float) -> bool:
         """Whether they dealt in time with everything that is on the bus now."""
         target = self.bus.position
-        while any(worker.consumer.committed < target for worker in workers):
-            if time.monotonic() >= deadline_s or not all(worker.is_alive() for worker in workers):
+        while any(loop.committed < target for loop in loops):
+            if time.monotonic() >= deadline_s or not all(loop.is_alive() for loop in loops):
                 return False
             time.sleep(_SETTLE_POLL_S)
         return True
 
-    def _workers(self) -> tuple[Worker, ...]:
-        return (self._pipeline_worker, self._store_worker, self._alert_worker)
+    def _end(self, loops: tuple[HeadLoop, ...], deadline_s: float) -> None:
+        for loop in loops:
+            loop.stop()
+            if loop.is_alive():
+                loop.join(max(0.1, deadline_s - time.monotonic()))
 
-    def _admit(self, event: Event, value: bytes) -> None:
+    def _loops(self) -> tuple[HeadLoop, ...]:
+        alerts = () if self._alerts is None else (self._alerts,)
+        return (self._pipeline, self._actuators, *alerts, self._store)
+
+    def _publish(self, event: Event) -> None:
+        self.bus.publish(*route(event), codec.encode(event))
+
+    def _admit(self, event: Event, value: bytes, *, is_decoded: bool = False) -> None:
+        """Put an event on the bus; what was decoded at the door is not decoded again by those who read it there."""
         topic, key = route(event)
         if isinstance(event, SENT_BY_HOSTS):
             self._note_attempt(event)
@@ -265,7 +286,7 @@ class Head:
             if introduction is not None:
                 self.bus.publish(topic, key, introduction)
             self._introductions.note(event, value)
-        self.bus.publish(topic, key, value)
+        self.bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value)
         self.telemetry.add(RECORDS_ACCEPTED)
@@ -295,14 +316,14 @@ class Head:
             return
         if runs:
             history = JobHistory(job=event.job, attempt=event.attempt, time_ns=self._clock.now_ns(), runs=tuple(runs))
-            self.bus.publish(*route(history), codec.encode(history))
+            self._publish(history)
 
     def _reject(self, payload: bytes, error: RejectedMessage) -> None:
         self._dead_letters += 1
         # It came through the door and stands nowhere: a number of ours is its place.
         refused = Message(topic="otlp", key="", partition=0, offset=self._dead_letters, value=payload)
         letter = letter_of(refused, error, self._clock.now_ns())
-        self.bus.publish(*route(letter), codec.encode(letter))
+        self._publish(letter)
         self.telemetry.add(RECORDS_REJECTED, error=type(error).__name__)
 
     def _interrupt(self) -> None:
@@ -313,4 +334,10 @@ class Head:
             return
         for incident in interrupted(still_open, self._clock.now_ns()):
             self.telemetry.add(INCIDENTS_INTERRUPTED)
-            self.bus.publish(*route(incident), codec.encode(incident))
+            self._publish(incident)
+
+
+def _from_a_host(event: Event) -> FromHost:
+    if not isinstance(event, SENT_BY_HOSTS):
+        raise MalformedMessage(f"a {type(event).__name__} is concluded by a head and not taken from outside")
+    return event

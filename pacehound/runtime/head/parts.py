@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from pacehound.bus import Message
-from pacehound.model.events import DeadLetter, Decision, EarlierRun, Incident
+from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.model.routing import Event
+from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.silence import OpenStream
 
 
@@ -27,11 +27,7 @@ class Pipeline(Protocol):
 
 
 class Store(Protocol):
-    """Where history is kept; only the worker that owns it writes."""
-
-    def write(self, messages: Sequence[Message]) -> Sequence[DeadLetter]:
-        """Take these messages and return what of them does not fit; writing one again changes nothing."""
-        ...
+    """Where history is asked for."""
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident."""
@@ -64,17 +60,20 @@ class Parts:
 
     Attributes
     ----------
-    decide
-        An incident in, decisions out (observe mode).
-    alert
-        Tells somebody about an incident; may take its time and may fail.
-    close
-        Called before the store is closed: whoever is still being told has a moment left.
+    pipeline
+        Calls and what hosts say in, findings and incidents out.
+    store, writer
+        Where history is asked for, and the worker that writes it.
+    actuators, alerts
+        The workers that read incidents; `alerts` is `None` where nobody is to be told.
+    untold
+        Incidents of former heads that somebody is still to be told of.
 
     """
 
     pipeline: Pipeline
     store: Store
-    decide: Callable[[Incident], list[Decision]]
-    alert: Callable[[Incident], object]
-    close: Callable[[], object] = lambda: None
+    writer: Worker
+    actuators: Worker
+    alerts: Worker | None = None
+    untold: Sequence[Incident] = ()

@@ -1,40 +1,28 @@
-"""The threads of a head: one runs the pipeline, one writes the store, one tells people.
+"""The loops of a head: the pipeline, the store, the actuators and the alerts, each on a thread of its own.
 
-Each reads the bus at its own pace and commits what it has dealt with. None of them ever stops on a bad message, and
-none can hold up another for longer than the bus has room.
+It is the same loop as on Kafka (`runtime.event_loop`), over the memory bus. None of them ever stops on a bad message,
+and none can hold up another for longer than the bus has room.
 """
 
 from __future__ import annotations
 
-import abc
 import logging
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Iterable
 
 from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus, MemoryConsumer
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock
-from pacehound.errors import BusFull, MalformedMessage, RejectedMessage, Unavailable
-from pacehound.model import codec, topics
-from pacehound.model.events import Incident, Tick
+from pacehound.model import topics
+from pacehound.model.events import Tick
 from pacehound.model.routing import Event, route
-from pacehound.runtime.dead_letter import letter_of
-from pacehound.runtime.head.parts import Parts, Pipeline, Store
-from pacehound.runtime.metric_names import (
-    ALERT_FAILURES,
-    EVENTS_IN,
-    EVENTS_OUT,
-    PIPELINE_FAILURES,
-    PIPELINE_REJECTED,
-    RECORDING_DROPPED,
-    STORE_DROPPED,
-    STORE_FAILURES,
-    STORE_MESSAGES,
-    TICKS,
-    WORKER_FAILURES,
-)
+from pacehound.model.topics import Topic
+from pacehound.runtime.event_loop import EventLoop, EventWorker, Worker
+from pacehound.runtime.head.parts import Pipeline
+from pacehound.runtime.liveness import Pulse
+from pacehound.runtime.metric_names import EVENTS_IN, EVENTS_OUT, RECORDING_DROPPED, TICKS
+from pacehound.runtime.phases import Stages
 from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 
@@ -45,220 +33,115 @@ STORED = tuple(topic for topic in topics.TOPICS.values() if topic is not topics.
 _POLL_S = 0.2
 
 
-class Worker(threading.Thread, abc.ABC):
-    """A thread that polls, deals with what it got, and commits, until it is told to stop."""
+class HeadLoop(threading.Thread):
+    """One worker on the memory bus, until it is told to stop; then it deals with what is left there."""
 
-    def __init__(self, name: str, consumer: MemoryConsumer, max_messages: int, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        name: str,
+        bus: MemoryBus,
+        read: Iterable[Topic],
+        worker: Worker,
+        telemetry: Telemetry,
+        clock: Clock,
+        *,
+        max_messages: int = 16,
+        linger_s: float = 0.0,
+        recording: RecordingWriter | None = None,
+    ) -> None:
         super().__init__(name=name, daemon=True)
-        self.consumer = consumer
-        self._telemetry = telemetry
-        self._max_messages = max_messages
+        consumer = bus.subscribe(read)
+        self._consumer = consumer if recording is None else RecordedConsumer(consumer, recording, telemetry)
+        self.loop = EventLoop(
+            name=name,
+            worker=worker,
+            subscribe=lambda on_revoked: self._consumer,
+            producer=bus,
+            telemetry=telemetry,
+            pulse=Pulse(clock),
+            clock=clock,
+            stages=Stages(telemetry, clock),
+            max_messages=max_messages,
+            poll_s=_POLL_S,
+            linger_s=linger_s,
+            drains=True,
+        )
         self._stopping = threading.Event()
 
+    @property
+    def committed(self) -> int:
+        """The position on the bus up to which everything is dealt with."""
+        return self._consumer.committed
+
     def run(self) -> None:
-        """Until `stop`, and then to the end of what is on the bus."""
-        while True:
-            stopping = self._stopping.is_set()
-            messages = self.consumer.poll(self._max_messages, 0.0 if stopping else _POLL_S)
-            try:
-                self.deal_with(messages)
-            except Exception:
-                # A fault of ours in what surrounds the parts: the watching goes on, and the count says that it was.
-                logger.exception("the %s worker failed on %d messages", self.name, len(messages))
-                self._telemetry.add(WORKER_FAILURES, worker=self.name)
-            self.consumer.commit()
-            if stopping and not messages:
-                self.finish()
-                return
-            self.rest(len(messages))
+        """Until `stop`."""
+        self.loop.run(self._stopping)
 
     def stop(self) -> None:
         """Finish what is on the bus, then end."""
         self._stopping.set()
 
-    @abc.abstractmethod
-    def deal_with(self, messages: list[Message]) -> None:
-        """Process the next messages (none: time has passed)."""
 
-    def rest(self, n_messages: int) -> None:
-        """Wait before the next messages, after so many."""
+class RecordedConsumer:
+    """A consumer of the memory bus that writes every message it hands out into a recording, in log order."""
 
-    def finish(self) -> None:
-        """The last thing before the thread ends."""
-
-
-class PipelineWorker(Worker):
-    """Feeds the pipeline in log order, records what it is fed, publishes what it concludes, and ticks."""
-
-    def __init__(
-        self,
-        bus: MemoryBus,
-        parts: Parts,
-        silence: Silence,
-        clock: Clock,
-        telemetry: Telemetry,
-        recording: RecordingWriter | None = None,
-    ) -> None:
-        super().__init__("pipeline", bus.subscribe([topics.CALLS, topics.HOSTS, topics.OPS]), 16, telemetry)
-        self._bus = bus
-        self._pipeline: Pipeline = parts.pipeline
-        self._decide = parts.decide
-        self._silence = silence
-        self._clock = clock
+    def __init__(self, consumer: MemoryConsumer, recording: RecordingWriter, telemetry: Telemetry) -> None:
+        self._consumer = consumer
         self._recording = recording
+        self._telemetry = telemetry
+        self.commit_to = consumer.commit_to
+        self.pause = consumer.pause
+        self.resume = consumer.resume
+        self.lag = consumer.lag
 
-    def deal_with(self, messages: list[Message]) -> None:
-        """Run each message through the pipeline, then tick what is silent."""
-        for message in messages:
-            self._record(message)
-            for event in self._results(message):
-                self._publish(event)
-        if not messages and self._recording is not None:
-            self._recording.flush()
-        if not self._stopping.is_set():
-            self._tick()
+    @property
+    def committed(self) -> int:
+        """As the consumer's."""
+        return self._consumer.committed
 
-    def finish(self) -> None:
-        """Close the recording."""
-        if self._recording is not None:
-            self._recording.close()
-
-    def _record(self, message: Message) -> None:
-        if self._recording is None:
-            return
+    def poll(self, max_messages: int, timeout_s: float = 0.0) -> list[Message]:
+        """Further messages; a recording that cannot be written is incomplete, and counted."""
+        messages = self._consumer.poll(max_messages, timeout_s)
         try:
-            self._recording.write(message)
+            for message in messages:
+                self._recording.write(message)
+            if not messages:
+                self._recording.flush()
         except OSError as error:
             if self._telemetry.value(RECORDING_DROPPED) == 0:
                 logger.warning("the recording is incomplete from here on", extra={"error": str(error)})
-            self._telemetry.add(RECORDING_DROPPED)
+            self._telemetry.add(RECORDING_DROPPED, len(messages))
+        return messages
 
-    def _results(self, message: Message) -> list[Event]:
-        results: list[Event] = []
-        try:
-            for event in codec.decode(message.value):
-                self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
-                results += self._pipeline.on_event(event)
-        except RejectedMessage as error:
-            self._telemetry.add(PIPELINE_REJECTED, error=type(error).__name__)
-            results.append(letter_of(message, error, self._clock.now_ns()))
-        except Exception as error:
-            # A fault of ours: it must neither stop the watching nor disappear.
-            logger.exception("the pipeline failed on a message", extra={"key": message.key, "offset": message.offset})
-            self._telemetry.add(PIPELINE_FAILURES)
-            results.append(letter_of(message, error, self._clock.now_ns()))
-        for incident in [event for event in results if isinstance(event, Incident)]:
-            results += self._decisions(incident)
-        for event in results:
-            self._telemetry.add(EVENTS_OUT, kind=type(event).__name__)
-        return results
+    def close(self) -> None:
+        """Leave the bus and close the recording."""
+        self._consumer.close()
+        self._recording.close()
 
-    def _decisions(self, incident: Incident) -> list[Event]:
-        try:
-            return list(self._decide(incident))
-        except Exception:
-            logger.exception("no decision could be made", extra={"incident": incident.id})
-            self._telemetry.add(PIPELINE_FAILURES)
-            return []
 
-    def _publish(self, event: Event) -> None:
-        topic, key = route(event)
-        if topic not in STORED:
-            return
-        try:
-            value = codec.encode(event)
-        except ValueError:
-            # A fault of the operator that concluded it; the other conclusions are none the worse.
-            logger.exception("a conclusion cannot be written", extra={"kind": type(event).__name__, "job": event.job})
-            self._telemetry.add(PIPELINE_FAILURES)
-            return
-        while True:
-            try:
-                self._bus.publish(topic, key, value)
-                return
-            except BusFull:
-                # The store is behind; it drops and counts in the end, so this wait is bounded.
-                time.sleep(0.05)
+class PipelineWorker(EventWorker):
+    """Feeds the pipeline in log order, and ticks the streams in which a host has fallen silent."""
 
-    def _tick(self) -> None:
+    kinds: tuple[type, ...] = (object,)
+
+    def __init__(self, pipeline: Pipeline, silence: Silence, clock: Clock, telemetry: Telemetry) -> None:
+        self._pipeline = pipeline
+        self._silence = silence
+        self._clock = clock
+        self._telemetry = telemetry
+
+    def on_event(self, event: Event, message: Message) -> list[Event]:
+        """What the pipeline concludes, as far as it is kept."""
+        self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
+        results = self._pipeline.on_event(event)
+        for result in results:
+            self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
+        return [result for result in results if route(result)[0] in STORED]
+
+    def on_turn(self) -> list[Event]:
+        """A tick for each stream in which a host is silent: only what stands in the log may close a silence."""
         streams = self._pipeline.streams()
-        for stream in self._silence.due(streams, self._clock.monotonic_s()):
-            opened = streams[stream]
-            tick = Tick(job=opened.job, attempt=opened.attempt, time_ns=self._clock.now_ns(), stream=stream)
-            topic, key = route(tick)
-            try:
-                self._bus.publish(topic, key, codec.encode(tick))
-                self._telemetry.add(TICKS)
-            except BusFull:
-                return  # a full bus is not a silent one
-
-
-class StoreWorker(Worker):
-    """Writes to the store in batches; gives a batch up after some tries, counts it, and goes on."""
-
-    def __init__(
-        self, bus: MemoryBus, store: Store, telemetry: Telemetry, tries: int = 4, first_pause_s: float = 0.25
-    ) -> None:
-        super().__init__("store", bus.subscribe(STORED), 2048, telemetry)
-        self._bus = bus
-        self._store = store
-        self._tries = tries
-        self._first_pause_s = first_pause_s
-
-    def deal_with(self, messages: list[Message]) -> None:
-        """Write them together; a batch that is refused is written one by one, so that one bad row takes no others."""
-        if messages and not self._written(messages):
-            for message in messages:
-                if len(messages) == 1 or not self._written([message], tries=1):
-                    self._telemetry.add(STORE_DROPPED)
-
-    def rest(self, n_messages: int) -> None:
-        """Few, large inserts cost the training host least, and a sender can wait for so long."""
-        if 0 < n_messages < 64:
-            self._stopping.wait(0.3)
-
-    def _written(self, messages: list[Message], tries: int | None = None) -> bool:
-        pause_s = self._first_pause_s
-        for left in reversed(range(tries or self._tries)):
-            try:
-                letters = self._store.write(messages)
-                self._telemetry.add(STORE_MESSAGES, len(messages))
-                for letter in letters:
-                    # A letter that does not fit itself is not worth another one.
-                    if letter.source_topic != topics.DEAD_LETTERS.name:
-                        self._bus.publish(*route(letter), codec.encode(letter))
-                return True
-            except RejectedMessage as error:
-                logger.warning("the store refused a batch", extra={"error": str(error)})
-                self._telemetry.add(STORE_FAILURES)
-                return False
-            except Exception as error:
-                logger.warning("a write to the store failed", extra={"error": repr(error), "tries_left": left})
-                self._telemetry.add(STORE_FAILURES)
-                if left:
-                    time.sleep(pause_s)
-                    pause_s *= 2
-        return False
-
-
-class AlertWorker(Worker):
-    """Hands every version of every incident to the alerts, which decide whom to tell."""
-
-    def __init__(self, bus: MemoryBus, alert: Callable[[Incident], object], telemetry: Telemetry) -> None:
-        super().__init__("alerts", bus.subscribe([topics.INCIDENTS]), 16, telemetry)
-        self._alert = alert
-
-    def deal_with(self, messages: list[Message]) -> None:
-        """One after the other; a failure is counted and logged, and the next version tries again."""
-        for message in messages:
-            for event in codec.decode(message.value):
-                if not isinstance(event, Incident):
-                    raise MalformedMessage(f"a {type(event).__name__} on the topic of incidents")
-                try:
-                    self._alert(event)
-                except Unavailable as error:
-                    logger.warning("an alert could not be delivered", extra={"error": str(error)})
-                    self._telemetry.add(ALERT_FAILURES)
-                except Exception:
-                    logger.exception("the alerts failed", extra={"incident": event.id})
-                    self._telemetry.add(ALERT_FAILURES)
+        due = self._silence.due(streams, self._clock.monotonic_s())
+        self._telemetry.add(TICKS, len(due))
+        now_ns = self._clock.now_ns()
+        return [Tick(job=streams[name].job, attempt=streams[name].attempt, time_ns=now_ns, stream=name) for name in due]

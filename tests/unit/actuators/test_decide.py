@@ -5,15 +5,26 @@ import random
 
 import pytest
 
-from actuators.app import Actuators
 from actuators.decide import candidates_for, decide, gravest
 from actuators.prices import HELPS
+from actuators.worker import ActuatorWorker
+from pacehound.bus import Message
 from pacehound.model.events import Cost, Instant
 from tests.fakes.events import SECOND_NS, START_NS, finding, incident
 
 
 def with_loss(excess_s, *findings, **changes):
     return incident(cost=Cost(excess_s=excess_s, ranks=4), findings=findings or (finding(),), **changes)
+
+
+class Actuators:
+    """A worker with one partition."""
+
+    def __init__(self, decided=()):
+        self._worker = ActuatorWorker(lambda _: decided)
+
+    def on_incident(self, one):
+        return self._worker.on_event(one, Message(topic="incidents", key=one.job, partition=0, offset=0, value=b""))
 
 
 def actions(said):

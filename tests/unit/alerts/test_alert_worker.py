@@ -7,14 +7,17 @@ from collections.abc import Iterable
 import pytest
 
 from alerts.notice import Delivery, Notice
+from alerts.rules import untold
+from alerts.service import sink_of
 from alerts.worker import GIVE_UP_AFTER_S, AlertWorker, NoticeGivenUp, NoticeRefused
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
-from pacehound.errors import Unavailable
+from pacehound.errors import InvalidSetting, Unavailable
 from pacehound.model.events import Incident, Notification
 from pacehound.model.routing import Event
 from pacehound.runtime.metric_names import NOTICES
 from pacehound.runtime.telemetry import Telemetry
+from pacehound.settings import AlertSettings
 from tests.fakes.events import incident
 
 
@@ -29,6 +32,9 @@ class FakeSink:
         self.keys.append(notice.idempotency_key)
         return Delivery(outcome=self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0])  # type: ignore[arg-type]
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 class World:
     """A worker and the log of what was told."""
@@ -41,8 +47,8 @@ class World:
         self.worker = self.another()
 
     def another(self) -> AlertWorker:
-        def told(partition: int) -> Iterable[Notification]:
-            return self.log.get(partition, [])
+        def told(partition: int) -> Iterable[tuple[str, str]]:
+            return [(note.incident, note.state) for note in self.log.get(partition, [])]
 
         return AlertWorker(self.sink, told, self.clock, self.telemetry)
 
@@ -94,7 +100,17 @@ def test_a_refusal_is_not_repeated_with_each_version_but_a_replay_of_the_refused
 
 
 def test_of_the_past_only_what_is_open_is_told() -> None:
-    world = World()
-    message = Message(topic="incidents", key="j", partition=0, offset=0, value=b"")
-    assert world.worker.on_past(incident(state="closed"), message) == []
-    assert len(world.worker.on_past(incident(id="i1"), message)) == 1
+    over, still_open, told_open = (
+        incident(state="closed"),
+        incident(id="i1", time_ns=5),
+        incident(id="i2", state="closed"),
+    )
+    assert untold([still_open, told_open, over], {("i2", "open")}) == [still_open, told_open]
+    assert untold([still_open], {("i1", "open")}) == []
+
+
+def test_without_a_receiver_nobody_is_told_and_a_wrong_one_is_refused_at_the_start() -> None:
+    with pytest.raises(InvalidSetting, match=r"alerts\.webhook_url"):
+        sink_of(AlertSettings())
+    with pytest.raises(InvalidSetting, match=r"alerts\.webhook_url"):
+        sink_of(AlertSettings(webhook_url="ftp://nowhere"))

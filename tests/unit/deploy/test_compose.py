@@ -204,6 +204,8 @@ def test_the_image_copies_what_is_there_and_installs_extras_that_are_there() -> 
             assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
     tops = {package.partition(".")[0] for package in PROJECT["tool"]["setuptools"]["packages"]}
     assert tops <= set(copied)
+    project = PROJECT["project"]
+    assert {"pyproject.toml", "setup.py", project["readme"], *project["license-files"]} <= set(copied)
 
 
 def test_what_is_installed_is_enough_for_every_process_of_the_engine() -> None:

@@ -8,19 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 MODULES = [
-    f"{folder}.{path.stem}".replace("/", ".")
-    for folder in (
-        "pacehound",
-        "pacehound/bus",
-        "pacehound/analysis",
-        "simulator",
-        "collector",
-        "collector/evidence",
-        "collector/importers/step_logs",
-        "collector/vitals",
-        "streams",
-    )
-    for path in sorted((ROOT / folder).glob("*.py"))
+    path.relative_to(ROOT).as_posix().removesuffix(".py").replace("/", ".")
+    for package in ("pacehound", "collector", "streams", "storage", "alerts", "actuators", "simulator", "bench")
+    for path in sorted((ROOT / package).rglob("*.py"))
     if path.stem != "__init__" and ">>>" in path.read_text(encoding="utf-8")
 ]
 

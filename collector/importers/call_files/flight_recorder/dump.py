@@ -40,7 +40,7 @@ _COUNTERS = ("last_enqueued_collective", "last_started_collective", "last_comple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class DumpGroup:
     """A process group that this rank has a communicator in; `ranks` are world ranks by their places in it.
 
     Where torch has not described it (gloo's groups) `ranks` is empty.
@@ -118,7 +118,7 @@ class Dump:
 
     path: Path
     version: str
-    groups: Mapping[str, Group]
+    groups: Mapping[str, DumpGroup]
     counters: Mapping[int, Counters]
     entries: tuple[Entry, ...]
     sees_starts: bool
@@ -134,7 +134,7 @@ def looks_like_one(head: bytes) -> bool:
     )
 
 
-def read_dump(path: Path) -> Dump:
+def read(path: Path) -> Dump:
     """Read a file of at most `MAX_BYTES`.
 
     Raises
@@ -186,7 +186,7 @@ def _version(fields: Mapping[Any, Any]) -> tuple[str, bool]:
     return f"{major}.{minor}", minor > _NEWEST_MINOR
 
 
-def _groups(config: Mapping[Any, Any]) -> dict[str, Group]:
+def _groups(config: Mapping[Any, Any]) -> dict[str, DumpGroup]:
     groups = {}
     left = MAX_GROUP_RANKS
     for key, value in config.items():
@@ -196,7 +196,7 @@ def _groups(config: Mapping[Any, Any]) -> dict[str, Group]:
         desc = text(fields.get("desc", UNDESCRIBED), f"{where}.desc")
         of_group = ranks(entry(fields, "ranks", where), f"{where}.ranks", left)
         left -= len(of_group)
-        groups[name] = Group(name=name, desc=desc, ranks=of_group)
+        groups[name] = DumpGroup(name=name, desc=desc, ranks=of_group)
     return groups
 
 
@@ -213,10 +213,10 @@ def _counters(status: Mapping[Any, Any]) -> dict[int, Counters]:
 class _EntryReader:
     """Reads entry after entry, and keeps count of what they need."""
 
-    def __init__(self, groups: Mapping[str, Group]) -> None:
+    def __init__(self, groups: Mapping[str, DumpGroup]) -> None:
         self._groups = groups
         self._dimensions = 0
-        self.undescribed: dict[str, Group] = {}
+        self.undescribed: dict[str, DumpGroup] = {}
         self.sees_starts = False
 
     def read(self, value: object, where: str) -> Entry | None:
@@ -228,7 +228,7 @@ class _EntryReader:
         if not is_call(name):
             return None
         if group not in self._groups and group not in self.undescribed:
-            self.undescribed[group] = Group(name=group, desc=desc, ranks=())
+            self.undescribed[group] = DumpGroup(name=group, desc=desc, ranks=())
         op = operation(name)
         is_p2p = truth(fields.get("is_p2p", op in ("send", "recv")), f"{where}.is_p2p")
         direction, own_place, peer_place = _peers(name, op, where)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collector.importers.call_files.flight_recorder.dump import UNDESCRIBED, Counters, Dump, Group
+from collector.importers.call_files.flight_recorder.dump import UNDESCRIBED, Counters, Dump, DumpGroup
 from collector.importers.call_files.groups import DEFAULT_GROUP, group_id, is_number, ordered, ordinals
 
-Alike = tuple[str, tuple[int, ...]]
+_Shared = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
+class GroupIds:
     """The groups of a job.
 
     Attributes
@@ -33,18 +33,18 @@ class Groups:
     with_pairs: frozenset[str]
 
 
-def matched(dumps: Sequence[Dump], job: str, attempt: int) -> Groups:
+def matched(dumps: Sequence[Dump], job: str, attempt: int) -> GroupIds:
     """Match the groups of a job's dumps."""
-    alike: dict[Alike, dict[int, list[str]]] = {}
+    matching: dict[_Shared, dict[int, list[str]]] = {}
     for place, dump in enumerate(dumps):
         for group in dump.groups.values():
-            alike.setdefault((group.desc, tuple(sorted(group.ranks))), {}).setdefault(place, []).append(group.name)
+            matching.setdefault((group.desc, tuple(sorted(group.ranks))), {}).setdefault(place, []).append(group.name)
     communicators = {}
-    for (desc, ranks), names in alike.items():
+    for (desc, ranks), names in matching.items():
         for place, of_dump in zip(names, ordinals(list(names.values())), strict=True):
             for name, ordinal in of_dump.items():
                 communicators[place, name] = group_id(job, attempt, desc, ranks, ordinal)
-    return Groups(communicators=communicators, with_pairs=_with_pairs(dumps))
+    return GroupIds(communicators=communicators, with_pairs=_with_pairs(dumps))
 
 
 def described(dumps: Sequence[tuple[int, Dump]]) -> list[tuple[int, Dump]]:
@@ -60,7 +60,7 @@ def described(dumps: Sequence[tuple[int, Dump]]) -> list[tuple[int, Dump]]:
                 callers.setdefault(group.name, set()).add(rank)
     everybody = tuple(sorted(rank for rank, _ in dumps))
 
-    def members(group: Group) -> Group:
+    def members(group: DumpGroup) -> DumpGroup:
         if group.ranks:
             return group
         return replace(group, ranks=everybody if is_default(group) else tuple(sorted(callers[group.name])))
@@ -71,7 +71,7 @@ def described(dumps: Sequence[tuple[int, Dump]]) -> list[tuple[int, Dump]]:
     ]
 
 
-def is_default(group: Group) -> bool:
+def is_default(group: DumpGroup) -> bool:
     """Whether it is the group of all ranks that `init_process_group` makes."""
     return group.desc == DEFAULT_GROUP or (group.desc in ("", UNDESCRIBED) and group.name == "0")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from collector.importers.call_files.flight_recorder import dump as one_dump
 from collector.importers.call_files.flight_recorder.batches import Settled, is_open, settled
 from collector.importers.call_files.flight_recorder.dump import Counters, Dump, Entry
 from collector.importers.call_files.flight_recorder.groups import (
-    Groups,
+    GroupIds,
     counters_by_name,
     described,
     is_default,
@@ -25,8 +26,12 @@ from pacehound.model.calls import Sees
 from pacehound.model.events import Progress, Topology
 
 FORMAT = "flight_recorder"
+ABOUT = "Flight Recorder dumps (pickle or JSON)"
+SPEAKS_FOR_ALL = False
 SOURCE = "flight_recorder"
 ATTEMPT = 0
+
+looks_like_one, read = one_dump.looks_like_one, one_dump.read
 
 CANNOT_KNOW = (
     "calls that the recorder's ring had overwritten, and whatever else the rank did: its stack, other libraries",
@@ -76,7 +81,7 @@ def _of_one_job(dumps: Sequence[Dump]) -> tuple[list[tuple[int, Dump]], list[Ref
     return sorted(by_rank.items(), key=lambda pair: pair[0]), refused
 
 
-def _call_file(place: int, rank: int, dump: Dump, groups: Groups, job: str, told: set[str]) -> CallFile:
+def _call_file(place: int, rank: int, dump: Dump, groups: GroupIds, job: str, told: set[str]) -> CallFile:
     of_group: dict[str, list[Entry]] = {name: [] for name in dump.groups}
     for one in dump.entries:
         of_group[one.group].append(one)
@@ -175,7 +180,7 @@ def _timeout_s(calls: Settled) -> float | None:
 
 
 def _notes(
-    dump: Dump, calls: dict[str, Settled], counters: dict[str, Counters], groups: Groups, twice: int, told: set[str]
+    dump: Dump, calls: dict[str, Settled], counters: dict[str, Counters], groups: GroupIds, twice: int, told: set[str]
 ) -> Iterator[str]:
     if not dump.entries:
         yield "no call is in it: all that it had launched had ended, or was overwritten"

@@ -17,18 +17,12 @@ Without entries there the counter stays untold.
 from __future__ import annotations
 
 from collector.importers.call_files.flight_recorder.batches import Settled, is_open
-from collector.importers.call_files.flight_recorder.dump import Counters, Entry, Group
+from collector.importers.call_files.flight_recorder.dump import Counters, DumpGroup, Entry
 from pacehound.model.events import NEVER, UNTOLD, OpenCall, PairProgress, RankProgress
 
 
 def rank_progress(
-    rank: int,
-    group: Group,
-    calls: Settled,
-    *,
-    counters: Counters | None,
-    has_pairs: bool,
-    sees_starts: bool,
+    rank: int, group: DumpGroup, calls: Settled, *, counters: Counters | None, has_pairs: bool, sees_starts: bool
 ) -> RankProgress:
     """The open calls of a rank on a group, all of them, and its counters.
 
@@ -97,6 +91,6 @@ def _collectives(calls: Settled, counters: Counters | None, *, has_pairs: bool) 
     return UNTOLD, UNTOLD
 
 
-def _peer(group: Group, one: Entry) -> int:
+def _peer(group: DumpGroup, one: Entry) -> int:
     places = group.ranks
     return places[one.peer_place] if 0 <= one.peer_place < len(places) else -1

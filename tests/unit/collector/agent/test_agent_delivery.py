@@ -17,7 +17,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Progress, Topology
 from pacehound.settings import Settings
 from tests.fakes.agent_run import MS, AgentRun
-from tests.fakes.courier import promises_hold
+from tests.fakes.receiver import promises_hold
 
 
 def busy(run: AgentRun, seconds: int, calls_per_second: int) -> None:
@@ -26,100 +26,94 @@ def busy(run: AgentRun, seconds: int, calls_per_second: int) -> None:
     seq = 0
     for _ in range(seconds):
         for _ in range(calls_per_second):
-            ring.launch(seq, run.now_ns)
-            ring.complete(seq, run.now_ns)
+            ring.done(seq, run.now_ns, run.now_ns)
             seq += 1
         run.step(1_100)
 
 
-def test_a_head_node_that_was_away_gets_everything_in_order(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.door.is_away = True
+def test_a_head_node_that_was_away_gets_everything_in_order(run: AgentRun) -> None:
+    run.receiver.is_away = True
     busy(run, 30, 10)
-    assert run.door.events == []
+    assert run.receiver.events == []
     run.end()
     run.deliver()
-    assert [r["seq"] for r in run.door.rows()] == list(range(300))
-    assert isinstance(run.door.events[0], Topology)
-    assert promises_hold(run.door.events)
+    assert [r["seq"] for r in run.receiver.rows()] == list(range(300))
+    assert isinstance(run.receiver.events[0], Topology)
+    assert promises_hold(run.receiver.events)
 
 
 def test_the_backlog_is_bounded_and_what_was_dropped_is_counted_in_the_data(tmp_path: Path) -> None:
     run = AgentRun(tmp_path, "agent.max_backlog_bytes=400000")
-    run.door.is_away = True
+    run.receiver.is_away = True
     busy(run, 40, 200)
     assert run.outbox.held_bytes <= 400_000
-    run.door.is_away = False
+    run.receiver.is_away = False
     run.flush()
     run.ring(0, tid=9).launch(40 * 200, run.now_ns)
     run.flush()
     run.end()
     run.deliver()
-    arrived = {r["seq"] for r in run.door.rows()}
+    arrived = {r["seq"] for r in run.receiver.rows()}
     lost = 40 * 200 + 1 - len(arrived)
     assert lost > 1000
-    assert run.door.of(Progress)[-1].dropped_total == lost
-    assert sum(batch.dropped for batch in run.door.of(CallBatch)) == lost
+    assert run.receiver.of(Progress)[-1].dropped_total == lost
+    assert sum(batch.dropped for batch in run.receiver.of(CallBatch)) == lost
     assert min(arrived) > 0  # the oldest went
-    assert promises_hold(run.door.events)
+    assert promises_hold(run.receiver.events)
     # What explains the data is all there.
-    assert len(run.door.of(Topology)) == 1
-    assert len(run.door.of(HostSample)) >= 40
+    assert len(run.receiver.of(Topology)) == 1
+    assert len(run.receiver.of(HostSample)) >= 40
 
 
 def test_a_kill_while_calls_are_dropped_loses_no_count(tmp_path: Path) -> None:
     run = AgentRun(tmp_path, "agent.max_backlog_bytes=300000")
-    run.door.is_away = True
+    run.receiver.is_away = True
     busy(run, 20, 200)
     run.kill()
     ring = run.ring(0, tid=9, capacity=8192)
     for seq in range(4000, 6000):
-        ring.launch(seq, run.now_ns)
-        ring.complete(seq, run.now_ns)
+        ring.done(seq, run.now_ns, run.now_ns)
     run.flush()
     run.kill()
     run.end()
     run.deliver()
-    arrived = {r["seq"] for r in run.door.rows()}
-    assert run.door.of(Progress)[-1].dropped_total == 6000 - len(arrived) > 0
+    arrived = {r["seq"] for r in run.receiver.rows()}
+    assert run.receiver.of(Progress)[-1].dropped_total == 6000 - len(arrived) > 0
 
 
-def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arrives(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.door.is_away = True
+def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arrives(run: AgentRun) -> None:
+    run.receiver.is_away = True
     busy(run, 5, 10)
     _, waiting = run.outbox.take(1 << 30)
     run.outbox.release()
     wrong = next(m for m in waiting if isinstance(codec.decode(m)[0], CallBatch))
-    run.door.refuses = {wrong}
+    run.receiver.refuses = {wrong}
     run.end()
     run.deliver()
     assert run.agent.delivery.counts.refused_messages == 1
-    assert len(run.door.rows()) == 40
-    assert wrong not in run.door.messages
+    assert len(run.receiver.rows()) == 40
+    assert wrong not in run.receiver.messages
 
 
-def test_a_killed_agent_repeats_the_same_bytes(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.courier.loses_answers = True
+def test_a_killed_agent_repeats_the_same_bytes(run: AgentRun) -> None:
+    run.delivery_tasks.loses_answers = True
     busy(run, 3, 10)
-    first = [m for request in run.door.requests for m in request]
-    run.door.requests.clear()
+    first = [m for request in run.receiver.requests for m in request]
+    run.receiver.requests.clear()
     run.kill()
     run.step(1)
-    again = [m for request in run.door.requests for m in request]
+    again = [m for request in run.receiver.requests for m in request]
     assert len(first) >= 3
     assert again[: len(first)] == first
 
 
 def test_a_damaged_outbox_costs_repetitions_never_rows_or_batch_numbers(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    run: AgentRun, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = AgentRun(tmp_path)
     busy(run, 3, 10)
     run.agent.let_go()
     run.outbox.close()
-    for path in tmp_path.glob("outbox.sqlite-*"):
+    for path in run.path.glob("outbox.sqlite-*"):
         path.unlink()
     run.outbox.path.write_bytes(b"damaged" * 1000)
     with caplog.at_level(logging.WARNING):
@@ -127,18 +121,17 @@ def test_a_damaged_outbox_costs_repetitions_never_rows_or_batch_numbers(
     assert "damaged" in caplog.text
     run.end()
     run.deliver()
-    assert {r["seq"] for r in run.door.rows()} == set(range(30))
-    batches = run.door.of(CallBatch)
+    assert {r["seq"] for r in run.receiver.rows()} == set(range(30))
+    batches = run.receiver.of(CallBatch)
     assert len({b.ordinal for b in batches}) == len(batches)
 
 
-def test_a_state_of_another_build_is_set_aside(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_state_of_another_build_is_set_aside(run: AgentRun) -> None:
     run.outbox.save([], b"\xc1 no such state", run.now_ns)
     run.kill()
-    run.ring(0).group([0, 1])
+    run.joined(0)
     run.flush()
-    assert len(run.door.of(Topology)) == 1
+    assert len(run.receiver.of(Topology)) == 1
 
 
 def test_two_agents_never_watch_one_folder(tmp_path: Path) -> None:
@@ -168,9 +161,8 @@ def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
         run_agent(tmp_path, "head:4318", {}, Settings())
 
 
-def test_a_quiet_agent_saves_once_a_second_and_not_more(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_a_quiet_agent_saves_once_a_second_and_not_more(run: AgentRun) -> None:
+    run.joined(0)
     run.flush()
     saved = []
     original = run.outbox.save
@@ -181,29 +173,26 @@ def test_a_quiet_agent_saves_once_a_second_and_not_more(tmp_path: Path) -> None:
     assert saved[1] - saved[0] == 1_000 * MS
 
 
-def test_rings_of_threads_that_left_are_let_go_and_never_read_again(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_rings_of_threads_that_left_are_let_go_and_never_read_again(run: AgentRun) -> None:
     main, thread = run.ring(0, tid=1), run.ring(0, tid=2)
     main.group([0, 1])
-    thread.launch(0, run.now_ns)
-    thread.complete(0, run.now_ns)
+    thread.done(0, run.now_ns, run.now_ns)
     thread.leave()
     run.flush()
     assert (main.path.name in run.agent._rings.positions, run.agent._rings.finished) == (True, [thread.path.name])
     thread.path.unlink()
     run.kill()
     run.flush()
-    assert [r["seq"] for r in run.door.rows()] == [0]
+    assert [r["seq"] for r in run.receiver.rows()] == [0]
     assert run.agent.counts.refused_rings == 0
 
 
-def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
-    folder = tmp_path / "rings"
+def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(run: AgentRun) -> None:
+    run.joined(0)
+    folder = run.path / "rings"
     changed_ns = folder.stat().st_mtime_ns
     run.step()
-    run.ring(1).group([0, 1])
+    run.joined(1)
     os.utime(folder, ns=(changed_ns, changed_ns))
     run.step()
     assert len(run.agent.processes.known) == 2

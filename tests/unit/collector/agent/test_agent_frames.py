@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from collector.calls.rings import LOCAL_PEER
@@ -29,12 +27,11 @@ def watched(run: AgentRun, rank: int = 0, *, members: tuple[int, ...] = (0, 1), 
 
 
 def open_calls(run: AgentRun, handle: bytes = HANDLE, rank: int = 0) -> tuple[OpenCall, ...]:
-    said = [progress for progress in run.door.of(Progress) if progress.communicator == handle.hex()][-1]
+    said = [progress for progress in run.receiver.of(Progress) if progress.communicator == handle.hex()][-1]
     return next(one.open for one in said.ranks if one.rank == rank)
 
 
-def test_a_running_call_tells_its_counts_at_once_and_its_channels_after_a_second(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_running_call_tells_its_counts_at_once_and_its_channels_after_a_second(run: AgentRun) -> None:
     watched(run, seqs=2)
     write_frame(run.path, block(0, {0: (3, 2), 1: (4, -1), 7: (-1, 1)}))
     run.step()
@@ -66,8 +63,7 @@ def test_a_running_call_tells_its_counts_at_once_and_its_channels_after_a_second
     )
 
 
-def test_ranks_and_communicators_are_not_mixed_up(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_ranks_and_communicators_are_not_mixed_up(run: AgentRun) -> None:
     for rank in (0, 1):
         ring = watched(run, rank)
         ring.group([0, 1], handle=OTHER, is_world=False, backend=2)
@@ -78,8 +74,7 @@ def test_ranks_and_communicators_are_not_mixed_up(tmp_path: Path) -> None:
     assert counts == {(HANDLE, 0): 0, (HANDLE, 1): 1, (OTHER, 0): 10, (OTHER, 1): 11}
 
 
-def test_the_peer_of_a_send_counts_within_its_communicator(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_the_peer_of_a_send_counts_within_its_communicator(run: AgentRun) -> None:
     ring = run.ring(2)
     ring.group([0, 1, 2, 3], backend=2)
     ring.group([2, 3], handle=OTHER, is_world=False, world_size=4, backend=2)
@@ -94,9 +89,8 @@ def test_the_peer_of_a_send_counts_within_its_communicator(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("damage", [b"", b"\xff" * 1184, b"\0" * 5000])
 def test_a_corrupt_frame_is_refused_and_everything_else_goes_on(
-    tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
+    run: AgentRun, damage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = AgentRun(tmp_path)
     for rank in (0, 1):
         watched(run, rank)
         path = write_frame(run.path, block(0, {0: (5, 5)}), rank=rank)
@@ -109,20 +103,18 @@ def test_a_corrupt_frame_is_refused_and_everything_else_goes_on(
     assert [open_calls(run, rank=rank)[0].send_count for rank in (0, 1)] == [5, -1]
 
 
-def test_the_row_of_a_call_that_a_dead_rank_was_in_says_how_far_it_had_come(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_the_row_of_a_call_that_a_dead_rank_was_in_says_how_far_it_had_come(run: AgentRun) -> None:
     watched(run, seqs=2)
     write_frame(run.path, block(0, {0: (3, 2), 1: (4, -1)}))
     run.flush()
     write_frame(run.path, block(0, {0: (8, 2), 1: (4, -1)}))
     run.proc.remove(100)
     run.flush()
-    rows = {row["seq"]: (row["end_ns"], row["send_count"], row["recv_count"]) for row in run.door.rows()}
+    rows = {row["seq"]: (row["end_ns"], row["send_count"], row["recv_count"]) for row in run.receiver.rows()}
     assert rows == {0: (0, 12, 2), 1: (0, -1, -1)}
 
 
-def test_an_agent_that_starts_again_finds_the_counts_again(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_an_agent_that_starts_again_finds_the_counts_again(run: AgentRun) -> None:
     watched(run)
     write_frame(run.path, block(0, {0: (3, 2)}))
     run.flush()
@@ -132,8 +124,7 @@ def test_an_agent_that_starts_again_finds_the_counts_again(tmp_path: Path) -> No
     assert (call.send_count, [one.send_rate for one in call.channels]) == (3, [0.0])
 
 
-def test_calls_beyond_eight_at_once_are_said_and_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    run = AgentRun(tmp_path)
+def test_calls_beyond_eight_at_once_are_said_and_once(run: AgentRun, caplog: pytest.LogCaptureFixture) -> None:
     watched(run)
     for unkept in (1, 2):
         write_frame(run.path, *(block(n, {}) for n in range(8)), unkept=unkept)

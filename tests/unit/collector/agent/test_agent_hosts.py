@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pacehound.model.events import HostSample, ProcessState, Progress
@@ -11,19 +9,18 @@ from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 
 
 def last(run: AgentRun) -> ProcessState:
-    return run.door.of(HostSample)[-1].processes[0]
+    return run.receiver.of(HostSample)[-1].processes[0]
 
 
-def test_a_stop_is_said_at_once_and_so_is_its_end(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_a_stop_is_said_at_once_and_so_is_its_end(run: AgentRun) -> None:
+    run.joined(0)
     run.step(1_100)
     assert (last(run).rank, last(run).pid, last(run).state) == (0, 100, "running")
-    said = len(run.door.of(HostSample))
+    said = len(run.receiver.of(HostSample))
     run.proc.put(100, state="T")
     run.step(250)
     stopped_ns = run.now_ns
-    assert len(run.door.of(HostSample)) == said + 1
+    assert len(run.receiver.of(HostSample)) == said + 1
     run.step(1_100)
     assert (last(run).state, last(run).since_ns) == ("stopped", UNIX_NS + stopped_ns)
     run.proc.put(100, state="t")
@@ -34,8 +31,7 @@ def test_a_stop_is_said_at_once_and_so_is_its_end(tmp_path: Path) -> None:
     assert last(run).state == "running"
 
 
-def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_up(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_up(run: AgentRun) -> None:
     first, second = run.ring(0), run.ring(1)
     for ring in (first, second):
         ring.group([0, 1])
@@ -45,21 +41,19 @@ def test_a_rank_that_left_is_said_with_its_signal_and_its_open_calls_are_given_u
     run.proc.put(100, state="Z", wait_status=9)
     run.step(250)
     assert (last(run).state, last(run).signal, last(run).exit_code) == ("exited", 9, None)
-    assert [(r["rank"], r["seq"], r["end_ns"]) for r in run.door.rows()] == [(0, 0, 0), (0, 1, 0)]
-    progress = run.door.of(Progress)[-1]
+    assert [(r["rank"], r["seq"], r["end_ns"]) for r in run.receiver.rows()] == [(0, 0, 0), (0, 1, 0)]
+    progress = run.receiver.of(Progress)[-1]
     assert [(r.rank, r.last_launched, len(r.open)) for r in progress.ranks] == [(0, 1, 0), (1, 0, 1)]
     assert not progress.closed
     run.proc.remove(100)
     run.kill()
     run.flush()
     assert (last(run).state, last(run).signal) == ("exited", 9)  # known for good, reaped or not
-    assert len(run.door.rows()) == 2
+    assert len(run.receiver.rows()) == 2
 
 
-def test_a_process_that_says_why_it_leaves_is_quoted(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_process_that_says_why_it_leaves_is_quoted(run: AgentRun) -> None:
+    ring = run.joined(0)
     run.step(1_100)
     ring.exit(run.now_ns, failed=True, text="RuntimeError: out of memory")
     run.step(50)
@@ -69,18 +63,16 @@ def test_a_process_that_says_why_it_leaves_is_quoted(tmp_path: Path) -> None:
     assert (last(run).exit_code, last(run).detail) == (1, "RuntimeError: out of memory")
 
 
-def test_a_pid_that_was_used_again_is_another_process(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_a_pid_that_was_used_again_is_another_process(run: AgentRun) -> None:
+    run.joined(0)
     run.step(1_100)
     run.proc.put(100, start_ticks=2000)
     run.step(250)
     assert (last(run).state, last(run).exit_code, last(run).signal) == ("exited", None, None)
 
 
-def test_an_attempt_that_was_replaced_is_closed_once(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_an_attempt_that_was_replaced_is_closed_once(run: AgentRun) -> None:
+    run.joined(0)
     run.step(1_100)
     run.proc.remove(100)
     run.step(1_100)
@@ -90,38 +82,34 @@ def test_an_attempt_that_was_replaced_is_closed_once(tmp_path: Path) -> None:
     run.flush()
     run.kill()
     run.flush()
-    samples = run.door.of(HostSample)
+    samples = run.receiver.of(HostSample)
     assert [(s.attempt, s.closed_why) for s in samples if s.closed] == [(0, "job ended")]
     assert samples[-1].attempt == 1
     assert not samples[-1].closed
 
 
-def test_the_end_of_the_job_is_the_last_thing_said(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    run.ring(0).group([0, 1])
+def test_the_end_of_the_job_is_the_last_thing_said(run: AgentRun) -> None:
+    run.joined(0)
     run.flush()
     run.end("job killed")
     run.deliver()
     run.flush()
-    last_event = run.door.events[-1]
+    last_event = run.receiver.events[-1]
     assert isinstance(last_event, HostSample)
     assert (last_event.closed, last_event.closed_why) == (True, "job killed")
 
 
-def test_a_job_without_ranks_ends_too(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_job_without_ranks_ends_too(run: AgentRun) -> None:
     run.flush()
-    assert run.door.events == []
+    assert run.receiver.events == []
     run.end()
     run.deliver()
-    assert [(e.attempt, e.closed) for e in run.door.of(HostSample)] == [(0, True)]
+    assert [(e.attempt, e.closed) for e in run.receiver.of(HostSample)] == [(0, True)]
 
 
 @pytest.mark.parametrize(("failed", "code"), [(False, 0), (True, 1)])
-def test_where_nobody_can_tell_its_own_last_word_stands(tmp_path: Path, failed: bool, code: int) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_where_nobody_can_tell_its_own_last_word_stands(run: AgentRun, failed: bool, code: int) -> None:
+    ring = run.joined(0)
     run.step(1_100)
     ring.exit(run.now_ns, failed=failed)
     run.proc.remove(100)  # reaped before the agent looked
@@ -129,10 +117,8 @@ def test_where_nobody_can_tell_its_own_last_word_stands(tmp_path: Path, failed: 
     assert (last(run).state, last(run).exit_code) == ("exited", code)
 
 
-def test_a_status_that_was_seen_beats_its_own_word(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_status_that_was_seen_beats_its_own_word(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.exit(run.now_ns, failed=False)
     run.step(1_100)
     run.proc.put(100, state="Z", wait_status=11)
@@ -140,12 +126,10 @@ def test_a_status_that_was_seen_beats_its_own_word(tmp_path: Path) -> None:
     assert (last(run).exit_code, last(run).signal) == (None, 11)
 
 
-def test_a_process_that_cannot_be_looked_at_is_unknown_not_gone(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+def test_a_process_that_cannot_be_looked_at_is_unknown_not_gone(run: AgentRun) -> None:
+    ring = run.joined(0)
     ring.launch(0, 100 * MS)
     (run.proc.root / "100" / "stat").write_text("")
     run.flush()
     assert last(run).state == "unknown"
-    assert run.door.rows() == []  # its call is still open
+    assert run.receiver.rows() == []  # its call is still open

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 from collector.calls import rings
 from pacehound.model.events import HostSample
@@ -18,12 +17,11 @@ def operation(ring: RingFile, step: int, optype: str, start_ns: int, end_ns: int
 
 
 def rows(run: AgentRun) -> list[dict[str, int]]:
-    return [row for event in run.door.of(Operations) for row in event.rows.to_pylist()]
+    return [row for event in run.receiver.of(Operations) for row in event.rows.to_pylist()]
 
 
-def test_operations_are_sent_once_with_unix_times_and_before_time_goes_on(tmp_path: Path) -> None:
+def test_operations_are_sent_once_with_unix_times_and_before_time_goes_on(run: AgentRun) -> None:
     """A head that hears the host's sample knows everything that the host has done before."""
-    run = AgentRun(tmp_path)
     ring = run.ring(5)
     ring.group([4, 5])
     operation(ring, 16, "forward-compute", 100 * MS, 110 * MS)
@@ -44,13 +42,12 @@ def test_operations_are_sent_once_with_unix_times_and_before_time_goes_on(tmp_pa
         "start_ns": UNIX_NS + 100 * MS,
         "end_ns": UNIX_NS + 110 * MS,
     }
-    events = run.door.events
+    events = run.receiver.events
     first = next(at for at, event in enumerate(events) if isinstance(event, Operations))
     assert any(isinstance(event, HostSample) for event in events[first:])
 
 
-def test_operations_that_cannot_be_true_are_left_out(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_operations_that_cannot_be_true_are_left_out(run: AgentRun) -> None:
     ring = run.ring(5)
     operation(ring, 16, "no such type", 100 * MS, 110 * MS)
     operation(ring, 16, "forward-compute", 110 * MS, 100 * MS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from pathlib import Path
 
 import pytest
 
@@ -24,78 +23,73 @@ def place(ring: RingFile, index: int, size: int, created_ns: int = 1) -> None:
     ring.raw(rings.PLACE, struct.pack("<ii", size, index), handle=PAIR)
 
 
-def test_peers_are_named_by_their_places_until_their_ranks_have_said_theirs(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_peers_are_named_by_their_places_until_their_ranks_have_said_theirs(run: AgentRun) -> None:
     first, second = run.ring(3), run.ring(1)
     place(first, 0, 2)  # world rank 3 is rank 0 of the communicator
     local = rings.LOCAL_PEER | rings.ASYNC
     first.call(rings.LAUNCH, 0, launch_ns=MS, handle=PAIR, op=10, direction=1, peer=1, flags=local, source=SHIM)
     first.call(rings.LAUNCH, 0, launch_ns=MS, handle=PAIR, op=4, peer=0, flags=local, source=SHIM)
     run.flush()
-    assert [topology.members for topology in run.door.of(Topology)] == [(3, UNKNOWN_MEMBER)]
+    assert [topology.members for topology in run.receiver.of(Topology)] == [(3, UNKNOWN_MEMBER)]
     run.kill()  # what is known of it is remembered
     place(second, 1, 2)
     first.call(rings.LAUNCH, 1, launch_ns=2 * MS, handle=PAIR, op=10, direction=1, peer=1, flags=local, source=SHIM)
     second.call(rings.LAUNCH, 0, launch_ns=2 * MS, handle=PAIR, op=11, direction=2, peer=0, flags=local, source=SHIM)
     run.flush()
-    assert run.door.of(Topology)[-1].members == (3, 1)
-    rows = {(row["rank"], row["op"], row["peer"], row["direction"], row["seq"]) for row in run.door.rows()}
+    assert run.receiver.of(Topology)[-1].members == (3, 1)
+    rows = {(row["rank"], row["op"], row["peer"], row["direction"], row["seq"]) for row in run.receiver.rows()}
     assert rows == {
         (3, "send", FIRST_PLACE - 1, "send", 0),
         (3, "broadcast", 3, "none", 0),
         (3, "send", 1, "send", 1),
         (1, "recv", 3, "recv", 0),
     }
-    assert {(batch.source, batch.sees) for batch in run.door.of(CallBatch)} == {("shim", Sees.LAUNCH)}
-    last = [progress for progress in run.door.of(Progress) if progress.communicator == PAIR.hex()][-1]
+    assert {(batch.source, batch.sees) for batch in run.receiver.of(CallBatch)} == {("shim", Sees.LAUNCH)}
+    last = [progress for progress in run.receiver.of(Progress) if progress.communicator == PAIR.hex()][-1]
     counted = {(theirs.rank, pair.peer, pair.last_launched) for theirs in last.ranks for pair in theirs.pairs}
     assert counted == {(3, 1, 1), (1, 3, 0)}
-    assert run.agent.ledger.counts.refused == 0
+    assert run.agent.assembler.counts.refused == 0
 
 
-def test_a_peer_that_the_communicator_does_not_have_is_refused(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_peer_that_the_communicator_does_not_have_is_refused(run: AgentRun) -> None:
     ring = run.ring(0)
     place(ring, 0, 1)
     flags = rings.LOCAL_PEER
     ring.call(rings.LAUNCH, 0, launch_ns=MS, handle=PAIR, op=10, direction=1, peer=5, flags=flags, source=SHIM)
     ring.launch(0, MS, handle=PAIR, source=SHIM)
     run.flush()
-    assert [row["op"] for row in run.door.rows()] == ["all_reduce"]
-    assert run.agent.ledger.counts.refused == 1
+    assert [row["op"] for row in run.receiver.rows()] == ["all_reduce"]
+    assert run.agent.assembler.counts.refused == 1
 
 
-def test_who_claims_a_place_that_is_taken_has_not_joined(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_who_claims_a_place_that_is_taken_has_not_joined(run: AgentRun) -> None:
     for rank in (0, 1):
         place(run.ring(rank), 0, 2)
     run.flush()
-    assert {(topology.host_ranks, topology.members) for topology in run.door.of(Topology)} == {((0,), (0, -1))}
-    assert "rank 1 says 0707" in run.agent.ledger.counts.reasons[0]
+    assert {(topology.host_ranks, topology.members) for topology in run.receiver.of(Topology)} == {((0,), (0, -1))}
+    assert "rank 1 says 0707" in run.agent.assembler.counts.reasons[0]
 
 
-def test_a_rank_with_a_place_outside_of_its_communicator_has_not_joined(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_rank_with_a_place_outside_of_its_communicator_has_not_joined(run: AgentRun) -> None:
     place(run.ring(0), 2, 2)
     run.flush()
-    assert run.door.of(Topology) == []
-    assert "place 2 in a communicator of 2" in run.agent.ledger.counts.reasons[0]
+    assert run.receiver.of(Topology) == []
+    assert "place 2 in a communicator of 2" in run.agent.assembler.counts.reasons[0]
 
 
-def test_a_communicator_that_spans_hosts_is_told_with_the_places_of_this_one(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_a_communicator_that_spans_hosts_is_told_with_the_places_of_this_one(run: AgentRun) -> None:
     ring = run.ring(2)
     place(ring, 1, 4)
     ring.launch(0, MS, handle=PAIR, source=SHIM)
     run.flush()
-    (told,) = run.door.of(Topology)
+    (told,) = run.receiver.of(Topology)
     assert (told.members, told.host_ranks, told.is_partial) == ((-1, 2, -1, -1), (2,), True)
-    assert [(row["rank"], row["seq"], row["peer"]) for row in run.door.rows()] == [(2, 0, -1)]
+    assert [(row["rank"], row["seq"], row["peer"]) for row in run.receiver.rows()] == [(2, 0, -1)]
     ring.raw(rings.DESTROY, b"", handle=PAIR)
     run.flush()
     run.flush()
-    assert [p for p in run.door.of(Progress) if p.communicator == PAIR.hex()][-1].closed
-    assert run.agent.ledger.state().pending == {}
+    assert [p for p in run.receiver.of(Progress) if p.communicator == PAIR.hex()][-1].closed
+    assert run.agent.assembler.state().pending_groups == {}
 
 
 def random_record(rng: random.Random) -> tuple[int, bytes]:
@@ -107,9 +101,8 @@ def random_record(rng: random.Random) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_records_that_make_no_sense_do_not_end_the_agent(tmp_path: Path, seed: int) -> None:
+def test_records_that_make_no_sense_do_not_end_the_agent(run: AgentRun, seed: int) -> None:
     rng = random.Random(seed)
-    run = AgentRun(tmp_path)
     rings_of = [run.ring(rank, capacity=256) for rank in range(3)]
     for ring in rings_of:
         place(ring, ring.rank, 3, created_ns=1)
@@ -126,5 +119,5 @@ def test_records_that_make_no_sense_do_not_end_the_agent(tmp_path: Path, seed: i
         ring.group([0, 1, 2], handle=sound, is_world=False)
         ring.launch(7, MS, handle=sound, source=SHIM)
     run.flush()
-    rows = [row for row in run.door.rows() if row["communicator"] == sound.hex()]
+    rows = [row for row in run.receiver.rows() if row["communicator"] == sound.hex()]
     assert [(row["rank"], row["seq"]) for row in rows] == [(0, 7), (1, 7), (2, 7)]

@@ -66,8 +66,7 @@ def test_one_that_is_heard_of_later_is_not_said_any_more_and_a_new_process_start
     assert not watch.look([RANK], dict, 400 * SECOND_NS)
 
 
-def test_the_agent_says_it_with_the_process(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_the_agent_says_it_with_the_process(run: AgentRun) -> None:
     for rank in (0, 1):
         ring = run.ring(rank)
         ring.group([0, 1])
@@ -75,7 +74,9 @@ def test_the_agent_says_it_with_the_process(tmp_path: Path) -> None:
     ring.launch(0, MS)  # rank 1's gloo; nothing of its NCCL
     for _ in range(130):
         run.step(1_000)
-    last = run.door.of(HostSample)[-1]
+    last = run.receiver.of(HostSample)[-1]
     assert [(process.rank, process.unseen) for process in last.processes] == [(0, ("nccl",)), (1, ("nccl",))]
-    first = next(sample for sample in run.door.of(HostSample) if any(process.unseen for process in sample.processes))
-    assert first.time_ns - run.door.of(HostSample)[0].time_ns < 120 * SECOND_NS
+    first = next(
+        sample for sample in run.receiver.of(HostSample) if any(process.unseen for process in sample.processes)
+    )
+    assert first.time_ns - run.receiver.of(HostSample)[0].time_ns < 120 * SECOND_NS

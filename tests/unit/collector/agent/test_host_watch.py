@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from collector.agent.host_watch import VITALS_EVERY_NS, Witness
+from collector.agent.host_watch import VITALS_EVERY_NS, HostWatch
 from collector.agent.outbox import Lost, Outbox, Outgoing
 from collector.host.evidence.stall import Stall
 from collector.host.rank_process import RankProcess
@@ -17,8 +17,8 @@ from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 ResultT = TypeVar("ResultT")
 
 
-class DirectErrands(Generic[ResultT]):
-    """Runs an errand when the test says so."""
+class ManualTasks(Generic[ResultT]):
+    """Runs its tasks when the test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], ResultT]] = []
@@ -27,52 +27,50 @@ class DirectErrands(Generic[ResultT]):
     def is_idle(self) -> bool:
         return not self.waiting
 
-    def run(self, errand: Callable[[], ResultT]) -> None:
-        self.waiting.append(errand)
+    def run(self, task: Callable[[], ResultT]) -> None:
+        self.waiting.append(task)
 
     def finish(self) -> None:
-        self._results += [errand() for errand in self.waiting]
+        self._results += [task() for task in self.waiting]
         self.waiting.clear()
 
     def results(self) -> list[ResultT]:
         found, self._results = self._results, []
         return found
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 0.0) -> None:
         self.waiting.clear()
 
 
-class Looker:
-    """Sees nothing in particular, and says whom it was asked about."""
-
-    def look(self, attempt: int, ranks: Sequence[RankProcess], now_unix_ns: int) -> HostVitals:
-        return HostVitals(job="job-1", attempt=attempt, time_ns=now_unix_ns, host="node-1", oom_kills=len(ranks))
-
-    def collect(self, stall: Stall, processes: Sequence[RankProcess], now_unix_ns: int) -> HostEvidence:
-        return HostEvidence(job="job-1", attempt=stall.attempt, time_ns=now_unix_ns, host="node-1", reason=stall.reason)
+def vitals(attempt: int, ranks: Sequence[RankProcess], now_unix_ns: int) -> HostVitals:
+    return HostVitals(job="job-1", attempt=attempt, time_ns=now_unix_ns, host="node-1", oom_kills=len(ranks))
 
 
-class WitnessedRun(AgentRun):
+def evidence(stall: Stall, processes: Sequence[RankProcess], now_unix_ns: int) -> HostEvidence:
+    return HostEvidence(job="job-1", attempt=stall.attempt, time_ns=now_unix_ns, host="node-1", reason=stall.reason)
+
+
+class WatchedRun(AgentRun):
     def start(self) -> None:
         super().start()
-        self.vitals: DirectErrands[HostVitals] = DirectErrands()
-        self.evidence: DirectErrands[HostEvidence] = DirectErrands()
-        self.agent._witness = Witness(
-            Looker(),
-            Looker(),
-            vitals_errands=self.vitals,
-            evidence_errands=self.evidence,
+        self.vitals: ManualTasks[HostVitals] = ManualTasks()
+        self.evidence: ManualTasks[HostEvidence] = ManualTasks()
+        self.agent._host_watch = HostWatch(
+            vitals,
+            evidence,
+            vitals_tasks=self.vitals,
+            evidence_tasks=self.evidence,
             suspect_after_s=self.settings.hang.suspect_after_s,
             clock_ns=lambda: UNIX_NS + self.now_ns,
         )
 
 
 def test_vitals_are_read_every_five_seconds_and_never_twice_at_once(tmp_path: Path) -> None:
-    run = WitnessedRun(tmp_path)
+    run = WatchedRun(tmp_path)
     run.flush()
     assert run.vitals.waiting == []  # no rank yet
-    run.ring(0).group([0, 1])
-    run.ring(1).group([0, 1])
+    run.joined(0)
+    run.joined(1)
     for _ in range(100):
         run.step(100)
     assert len(run.vitals.waiting) == 1  # it has not come back
@@ -83,7 +81,7 @@ def test_vitals_are_read_every_five_seconds_and_never_twice_at_once(tmp_path: Pa
             looked.append(run.now_ns)
             run.vitals.finish()
     run.flush()
-    said = run.door.of(HostVitals)
+    said = run.receiver.of(HostVitals)
     assert [vitals.time_ns for vitals in said] == [UNIX_NS + at for at in looked]
     # The first one took long, so the second was due at once.
     assert [later - earlier for earlier, later in itertools.pairwise(looked)][1:] == [VITALS_EVERY_NS] * 2
@@ -91,20 +89,19 @@ def test_vitals_are_read_every_five_seconds_and_never_twice_at_once(tmp_path: Pa
 
 
 def test_what_was_seen_goes_out_before_the_sample_that_lets_time_go_on(tmp_path: Path) -> None:
-    run = WitnessedRun(tmp_path)
-    run.ring(0).group([0, 1])
+    run = WatchedRun(tmp_path)
+    run.joined(0)
     run.flush()
     run.vitals.finish()
     run.flush()
-    kinds = [type(event) for event in run.door.events if isinstance(event, (HostVitals, HostSample, Progress))]
+    kinds = [type(event) for event in run.receiver.events if isinstance(event, (HostVitals, HostSample, Progress))]
     at = kinds.index(HostVitals)
     assert kinds[at - 1 : at + 2] == [Progress, HostVitals, HostSample]
 
 
 def test_a_call_that_stays_open_brings_evidence_without_holding_the_agent_up(tmp_path: Path) -> None:
-    run = WitnessedRun(tmp_path, "hang.suspect_after_s=10")
-    ring = run.ring(0)
-    ring.group([0, 1])
+    run = WatchedRun(tmp_path, "hang.suspect_after_s=10")
+    ring = run.joined(0)
     ring.launch(0, run.now_ns)
     for _ in range(20):
         run.step(500)
@@ -112,47 +109,45 @@ def test_a_call_that_stays_open_brings_evidence_without_holding_the_agent_up(tmp
     for _ in range(4):
         run.step(500)
     assert len(run.evidence.waiting) == 1
-    said = len(run.door.of(Progress))
+    said = len(run.receiver.of(Progress))
     for _ in range(10):
         run.step(500)
-    assert len(run.door.of(Progress)) == said + 5  # it goes on while somebody looks
+    assert len(run.receiver.of(Progress)) == said + 5  # it goes on while somebody looks
     run.evidence.finish()
     run.flush()
-    (evidence,) = run.door.of(HostEvidence)
+    (evidence,) = run.receiver.of(HostEvidence)
     assert evidence.reason == "rank 0 has been in all_reduce 0 on communicator 000102030405 for 10 s"
 
 
 def test_nothing_is_looked_at_after_the_end(tmp_path: Path) -> None:
-    run = WitnessedRun(tmp_path)
-    run.ring(0).group([0, 1])
+    run = WatchedRun(tmp_path)
+    run.joined(0)
     run.flush()
     run.vitals.finish()
     run.end()
     run.deliver()
-    assert len(run.door.of(HostVitals)) == 1
-    last = run.door.events[-1]
+    assert len(run.receiver.of(HostVitals)) == 1
+    last = run.receiver.events[-1]
     assert isinstance(last, HostSample)
     assert last.closed
     assert run.vitals.waiting == []
 
 
 def test_what_cannot_be_said_does_not_take_the_calls_with_it(tmp_path: Path) -> None:
-    run = WitnessedRun(tmp_path)
-    ring = run.ring(0)
-    ring.group([0, 1])
+    run = WatchedRun(tmp_path)
+    ring = run.joined(0)
     run.flush()
     run.vitals.waiting = [lambda: HostVitals(job="\udcff", attempt=0, time_ns=1, host="h")]
     run.vitals.finish()
-    ring.launch(0, run.now_ns)
-    ring.complete(0, run.now_ns)
+    ring.done(0, run.now_ns, run.now_ns)
     run.flush()
-    assert len(run.door.rows()) == 1
-    assert run.door.of(HostVitals) == []
+    assert len(run.receiver.rows()) == 1
+    assert run.receiver.of(HostVitals) == []
 
 
 def test_when_room_is_needed_what_explains_goes_before_what_it_explains(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "o.sqlite", 100)
-    kinds = ("calls", "witness", "host", "witness", "calls")
+    kinds = ("calls", "diagnostics", "host", "diagnostics", "calls")
     outbox.save([Outgoing(kind=kind, stream="c", calls=1, payload=bytes(20)) for kind in kinds], b"", 0)  # type: ignore[arg-type]
     assert outbox.make_room(40) == {}
     assert (len(outbox), outbox.held_bytes) == (3, 60)
@@ -160,7 +155,7 @@ def test_when_room_is_needed_what_explains_goes_before_what_it_explains(tmp_path
 
 
 def test_vitals_tell_what_the_agent_and_the_shim_take(tmp_path: Path) -> None:
-    run = WitnessedRun(tmp_path)
+    run = WatchedRun(tmp_path)
     run.ring(0).group([0])
     for rank, calls, took_ns in ((1, 4, 100), (2, 1, 80)):
         run.ring(rank).measured(calls, took_ns)
@@ -168,7 +163,7 @@ def test_vitals_tell_what_the_agent_and_the_shim_take(tmp_path: Path) -> None:
         run.cpu_ns += 150 * MS
         run.step(1_000)
         run.vitals.finish()
-    first, *_, last = [vitals.agent for vitals in run.door.of(HostVitals)]
+    first, *_, last = [vitals.agent for vitals in run.receiver.of(HostVitals)]
     assert first is not None
     assert last is not None
     assert (first.cpu_cores, last.cpu_cores) == (0.0, 0.15)

@@ -55,19 +55,15 @@ def test_room_is_made_of_stale_progress_then_of_the_oldest_calls(tmp_path: Path)
     outbox = Outbox(tmp_path / "o.sqlite", 100)
     outbox.save(
         [
-            message("keep", "topology"),
-            message("calls", "calls-0", calls=5, stream="x"),
-            message("progress", "p0", stream="x"),
-            message("host", "host"),
-            message("calls", "calls-1", calls=7, stream="y"),
-            message("progress", "p1", stream="x"),
-            message("calls", "calls-2", calls=9, stream="x"),
-            message("markers", "markers"),
+            message("keep", "topology"), message("calls", "calls-0", calls=5, stream="x"),
+            message("progress", "p0", stream="x"), message("host", "host"),
+            message("calls", "calls-1", calls=7, stream="y"), message("progress", "p1", stream="x"),
+            message("calls", "calls-2", calls=9, stream="x"), message("markers", "markers"),
             message("keep", "closing", stream="x"),
         ],
         b"",
         0,
-    )
+    )  # fmt: skip
     assert outbox.make_room(10) == {}
     assert outbox.make_room(20) == {}
     assert "p0" not in names(outbox)

@@ -15,29 +15,29 @@ SECOND_NS = 1_000_000_000
 
 
 def after(cores: list[float], **settings: float) -> tuple[list[float], list[bool], list[str]]:
-    """How often it flushes after each window in which it took so many cores, if it spares rows, and what it says."""
+    """Seconds between flushes after windows that took so many cores, whether it uses representatives, and its words."""
     cost = OwnCost(**({"flush_s": 1.0, "longest_flush_s": 2.5, "budget_cores": 0.2} | settings))
     cost.look(0, 0)
-    flush_s, spares, said, cpu_ns = [], [], [], 0
+    flush_s, represents, said, cpu_ns = [], [], [], 0
     for number, share in enumerate(cores):
         cpu_ns += round(share * 10 * SECOND_NS)
         said.append(cost.look((number + 1) * 10 * SECOND_NS, cpu_ns))
         flush_s.append(cost.flush_s)
-        spares.append(cost.spares_rows)
+        represents.append(cost.uses_representatives)
         assert cost.cpu_cores == pytest.approx(share)
-    return flush_s, spares, said
+    return flush_s, represents, said
 
 
 def test_it_slows_down_above_the_budget_and_back_far_below_it():
-    flush_s, spares, said = after([0.1, 0.3, 0.3, 0.15, 0.04, 0.04, 0.04])
+    flush_s, represents, said = after([0.1, 0.3, 0.3, 0.15, 0.04, 0.04, 0.04])
     assert flush_s == [1.0, 2.0, 2.5, 2.5, 1.25, 1.0, 1.0]
     assert [bool(sentence) for sentence in said] == [False, True, True, False, False, False, False]
-    assert not any(spares)
+    assert not any(represents)
 
 
-def test_it_spares_rows_only_where_longer_flushes_do_not_suffice_and_stops_that_first():
-    flush_s, spares, said = after([0.3, 0.3, 0.3, 0.3, 0.15, 0.04, 0.04, 0.04])
-    assert spares == [False, False, True, True, True, False, False, False]
+def test_it_uses_representatives_only_where_longer_flushes_do_not_suffice_and_stops_that_first():
+    flush_s, represents, said = after([0.3, 0.3, 0.3, 0.3, 0.15, 0.04, 0.04, 0.04])
+    assert represents == [False, False, True, True, True, False, False, False]
     assert flush_s == [2.0, 2.5, 2.5, 2.5, 2.5, 2.5, 1.25, 1.0]
     assert [bool(sentence) for sentence in said] == [True, True, True, False, False, False, False, False]
 
@@ -46,16 +46,15 @@ def test_it_is_never_quicker_than_asked_nor_slower_than_a_host_may_be_silent():
     assert after([0.0, 0.9, 0.9], flush_s=8.0)[0] == [8.0, 8.0, 8.0]
 
 
-def test_an_agent_above_its_budget_says_less_often_where_its_host_stands(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path)
+def test_an_agent_above_its_budget_says_less_often_where_its_host_stands(run: AgentRun) -> None:
     run.ring(0).group([0])
 
     def samples(n_seconds: int, cores: float) -> int:
-        before = len(run.door.of(HostSample))
+        before = len(run.receiver.of(HostSample))
         for _ in range(20 * n_seconds):
             run.cpu_ns += round(cores * 50 * MS)
             run.step(50)
-        return len(run.door.of(HostSample)) - before
+        return len(run.receiver.of(HostSample)) - before
 
     cheap = samples(20, 0.1)
     samples(25, 0.5)
@@ -74,18 +73,17 @@ def test_an_agent_above_its_budget_sends_one_row_for_a_round_and_its_reader_has_
     def work(n_seconds: int, cores: float) -> int:
         """Each rank makes a hundred calls a second, alike to within 20 us; the bytes that this takes."""
         nonlocal seq
-        before = sum(map(len, run.door.messages))
+        before = sum(map(len, run.receiver.messages))
         for _ in range(20 * n_seconds):
             run.cpu_ns += round(cores * 50 * MS)
             for number in range(5):
                 launch_ns = run.now_ns + number * 8 * MS
                 for rank, ring in enumerate(rings):
                     late_ns = 1_000 * (7 * seq + 5 * rank) % 20_000
-                    ring.launch(seq, launch_ns + late_ns)
-                    ring.complete(seq, launch_ns + 40_000)
+                    ring.done(seq, launch_ns + late_ns, launch_ns + 40_000)
                 seq += 1
             run.step(50)
-        return sum(map(len, run.door.messages)) - before
+        return sum(map(len, run.receiver.messages)) - before
 
     full = work(10, 0.1)
     work(15, 0.5)
@@ -95,12 +93,12 @@ def test_an_agent_above_its_budget_sends_one_row_for_a_round_and_its_reader_has_
     run.end()
     run.step(1_000)
     run.step(1_000)
-    rows = run.door.rows()
+    rows = run.receiver.rows()
     assert sorted((row["rank"], row["seq"]) for row in rows) == [(rank, n) for rank in range(4) for n in range(seq)]
-    assert sum(batch.dropped for batch in run.door.of(CallBatch)) == 0
-    last = run.door.of(Progress)[-1]
+    assert sum(batch.dropped for batch in run.receiver.of(CallBatch)) == 0
+    last = run.receiver.of(Progress)[-1]
     assert [(p.last_launched, p.last_completed) for p in last.ranks] == [(seq - 1, seq - 1)] * 4
-    assert max(batch.within_ns for batch in run.door.of(CallBatch)) <= 20_000
+    assert max(batch.within_ns for batch in run.receiver.of(CallBatch)) <= 20_000
 
 
 def test_memory_is_what_the_kernel_says():

@@ -32,7 +32,7 @@ def started(path: Path) -> AgentRun:
 
 
 def lost(run: AgentRun) -> int:
-    return run.door.of(Progress)[-1].dropped_total
+    return run.receiver.of(Progress)[-1].dropped_total
 
 
 def test_they_are_counted_as_lost_calls_of_the_world_once(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_an_agent_that_starts_again_says_why_only_when_there_are_more(tmp_path: 
     run = started(tmp_path)
     put(run, 100, 7)
     run.flush()
-    assert any("rank 0 calls NCCL on communicators" in reason for reason in run.agent.ledger.counts.reasons)
+    assert any("rank 0 calls NCCL on communicators" in reason for reason in run.agent.assembler.counts.reasons)
     run.kill()
     run.flush()
-    assert run.agent.ledger.counts.unnamed == 0
+    assert run.agent.assembler.counts.unnamed == 0
 
 
 @pytest.mark.parametrize("what", ["none", "another process", "another version", "cut short", "garbage", "a folder"])

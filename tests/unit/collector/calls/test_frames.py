@@ -121,10 +121,10 @@ def test_a_name_that_says_not_whose_it_is_is_refused(tmp_path: Path, name: str) 
 
 def test_a_frame_that_is_cut_short_or_gone_is_refused_once_and_the_others_are_read(tmp_path: Path) -> None:
     kept, cut = (write_frame(tmp_path, block(7, {}), rank=rank) for rank in (0, 1))
-    (tmp_path / "frames" / "stray.frame").mkdir()
+    (tmp_path / "frames" / "folder.frame").mkdir()
     found = FrameSet(tmp_path / "frames")
     looks, refused = found.look()
-    assert ([look.rank for look in looks], [file.name for file in refused]) == ([0, 1], ["stray.frame"])
+    assert ([look.rank for look in looks], [file.name for file in refused]) == ([0, 1], ["folder.frame"])
     cut.write_bytes(b"short")
     looks, refused = found.look()
     assert ([look.rank for look in looks], [file.name for file in refused]) == ([0], [cut.name])

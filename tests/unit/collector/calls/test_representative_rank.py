@@ -1,4 +1,4 @@
-"""One rank tells of small calls for its host: nobody's calls, their order or the time in them change."""
+"""One rank represents its host in small calls: nobody's calls, their order or the time in them change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collector.calls import representative_rank as module
 from collector.calls import rings
 from collector.calls import rows as call_rows
 from collector.calls.communicators import BACKENDS, Communicator
-from collector.calls.representative_rank import ALIKE_NS, MIN_SAVED_ROWS, SMALL_BYTES, told_by_one
+from collector.calls.representative_rank import MAX_SPREAD_NS, MIN_SAVED_ROWS, SMALL_BYTES, choose_representatives
 from collector.calls.rings import CALL, Records
 from pacehound.clock import ClockPair
 from pacehound.model import codec
@@ -66,9 +66,9 @@ def arrived(
 ) -> tuple[list[CallBatch], int]:
     """The batches at the other end, and how many rows were sent."""
     numbers = np.zeros(len(rows), np.int64) if numbers is None else numbers
-    told = told_by_one(rows, numbers, known, before_ns)
+    chosen = choose_representatives(rows, numbers, known, before_ns)
     clock = ClockPair(monotonic_ns=0, unix_ns=0)
-    sent = list(call_rows.batches(rows, numbers, known, job="j", host="h", clock=clock, told=told))
+    sent = list(call_rows.batches(rows, numbers, known, job="j", host="h", clock=clock, representatives=chosen))
     read = [event for batch in sent for event in codec.decode(codec.encode(batch)) if isinstance(event, CallBatch)]
     return read, sum(map(len, sent))
 
@@ -80,7 +80,7 @@ def by_call(batches: list[CallBatch]) -> dict[tuple[Any, ...], tuple[int, ...]]:
 
 
 def plain(rows: Records, known: list[Communicator], numbers: np.ndarray | None = None) -> dict[Any, tuple[int, ...]]:
-    """What is sent by an agent that spares nothing."""
+    """What is sent by an agent without representatives."""
     numbers = np.zeros(len(rows), np.int64) if numbers is None else numbers
     clock = ClockPair(monotonic_ns=0, unix_ns=0)
     return by_call(list(call_rows.batches(rows, numbers, known, job="j", host="h", clock=clock)))
@@ -91,7 +91,7 @@ def test_one_row_of_eight_is_sent_where_all_ranks_do_the_same():
     read, n_sent = arrived(rows, known)
     assert n_sent == 300
     assert by_call(read).keys() == plain(rows, known).keys()
-    assert all(0 < batch.within_ns <= ALIKE_NS for batch in read)
+    assert all(0 < batch.within_ns <= MAX_SPREAD_NS for batch in read)
 
 
 @settings(deadline=None, max_examples=60)
@@ -107,7 +107,7 @@ def test_calls_sums_and_order_are_what_they_were_whatever_the_ranks_do(data):
             seed=data.draw(st.integers(0, 1_000)),
             jitter_ns=data.draw(st.sampled_from([0, 10_000, 300_000, 2_000_000])),
             every_ns=data.draw(st.sampled_from([30_000, 250_000, 1_000_000])),
-            end_jitter_ns=data.draw(st.sampled_from([2_000, ALIKE_NS])),
+            end_jitter_ns=data.draw(st.sampled_from([2_000, MAX_SPREAD_NS])),
         )
         late = data.draw(st.integers(0, n_ranks - 1))
         by_ns = data.draw(st.sampled_from([0, 50_000, 400_000, 900_000]))
@@ -128,7 +128,7 @@ def test_calls_sums_and_order_are_what_they_were_whatever_the_ranks_do(data):
     calls = sorted(truth)
     true_ns = np.array([truth[call] for call in calls])
     said_ns = np.array([found[call] for call in calls])
-    assert np.abs(true_ns - said_ns).max() <= within_ns <= ALIKE_NS
+    assert np.abs(true_ns - said_ns).max() <= within_ns <= MAX_SPREAD_NS
     assert (np.diff(said_ns, axis=1) >= 0).all()
     lines = [call[:2] for call in calls]
     for line in set(lines):
@@ -143,7 +143,7 @@ def test_calls_sums_and_order_are_what_they_were_whatever_the_ranks_do(data):
             ).all()
 
 
-def test_no_time_is_off_by_more_than_ranks_that_are_alike_may_be_apart():
+def test_no_time_is_off_by_more_than_ranks_that_are_represented_may_be_apart():
     """Rank 0 mostly ends 0.4 ms before the other, and now and then 0.4 ms after it: far from its average."""
     rows = rounds(400, 2, jitter_ns=0, every_ns=2_000_000)
     launch_ns = rows["launch_ns"].reshape(400, 2)
@@ -157,9 +157,9 @@ def test_no_time_is_off_by_more_than_ranks_that_are_alike_may_be_apart():
 
 
 def exact_rounds(rows: Records, known: list[Communicator], before_ns: int = LATER_NS) -> set[int]:
-    """Rounds of which every rank has told."""
-    told = told_by_one(rows, np.zeros(len(rows), np.int64), known, before_ns)
-    return set(rows["seq"].tolist()) - set(rows["seq"][told.is_left_out].tolist())
+    """Rounds of which every rank has a row."""
+    chosen = choose_representatives(rows, np.zeros(len(rows), np.int64), known, before_ns)
+    return set(rows["seq"].tolist()) - set(rows["seq"][chosen.is_represented].tolist())
 
 
 def changed(rows: Records, seq: int, rank: int, **fields: int) -> Records:
@@ -195,13 +195,13 @@ def changed(rows: Records, seq: int, rank: int, **fields: int) -> Records:
         "given up",
     ],
 )
-def test_a_round_in_which_one_rank_differs_is_told_by_all(fields):
+def test_a_round_in_which_one_rank_differs_is_sent_by_all_ranks(fields):
     rows, known = rounds(300, 4), [communicator(4)]
     assert exact_rounds(rows, known) == set()
     assert exact_rounds(changed(rows, 150, 2, **fields), known) == {150}
 
 
-def test_large_messages_and_pairs_are_told_by_all():
+def test_large_messages_and_pairs_are_sent_by_all_ranks():
     rows, known = rounds(300, 4), [communicator(4)]
     large, pairs = rows.copy(), rows.copy()
     large["count"] = SMALL_BYTES // 4 + 1
@@ -209,13 +209,13 @@ def test_large_messages_and_pairs_are_told_by_all():
     assert exact_rounds(large, known) == exact_rounds(pairs, known) == set(range(300))
 
 
-def test_a_round_that_lacks_a_rank_of_this_host_is_told_by_all_and_ranks_of_others_are_not_waited_for():
+def test_a_round_that_lacks_a_rank_of_this_host_is_sent_by_all_ranks_and_ranks_of_others_are_not_waited_for():
     rows = rounds(300, 4)
     kept = rows[(rows["seq"] != 150) | (rows["rank"] != 2)]
     assert exact_rounds(kept, [communicator(4, n_members=16)]) == {150}
 
 
-def test_what_was_launched_after_a_call_that_is_still_open_is_told_by_all():
+def test_what_was_launched_after_a_call_that_is_still_open_is_sent_by_all_ranks():
     rows, known = rounds(300, 4), [communicator(4)]
     before_ns = int(rows["launch_ns"][rows["seq"] == 150].min())
     assert exact_rounds(rows, known, before_ns) == set(range(150, 300))
@@ -226,7 +226,7 @@ def test_where_few_rows_are_saved_none_is():
     assert exact_rounds(rounds(n_rounds, 4), [communicator(4)]) == set(range(n_rounds))
 
 
-def test_a_source_that_sees_launches_alone_spares_rows_too():
+def test_a_source_that_sees_launches_alone_has_representatives_too():
     rows, known = rounds(300, 4), [communicator(4, backend="nccl")]
     rows["start_ns"] = rows["end_ns"] = 0
     read, n_sent = arrived(rows, known)
@@ -234,9 +234,9 @@ def test_a_source_that_sees_launches_alone_spares_rows_too():
     assert {times[1:] for times in by_call(read).values()} == {(0, 0)}
 
 
-def test_the_rank_that_came_last_tells():
+def test_the_rank_that_came_last_is_the_representative():
     """The transfer begins when it does, and the others have waited for it."""
     rows = rounds(300, 4)
-    told = told_by_one(rows, np.zeros(len(rows), np.int64), [communicator(4)], LATER_NS)
+    chosen = choose_representatives(rows, np.zeros(len(rows), np.int64), [communicator(4)], LATER_NS)
     starts = rows["start_ns"].reshape(300, 4)
-    assert (rows["rank"][told.tells] == starts.argmax(axis=1)).all()
+    assert (rows["rank"][chosen.is_representative] == starts.argmax(axis=1)).all()

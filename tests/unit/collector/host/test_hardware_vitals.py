@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from collector.host.kernel_log import MAX_LINES, SLACK_US, KernelLog
-from collector.host.rank_process import RankProcess
 from collector.host.vitals.gpus import Gpus
 from collector.host.vitals.nics import Nics
 from collector.host.vitals.oom import OomKills
 from pacehound.model.events import NicReading
-from tests.fakes.proc_tree import ProcTree
+from tests.fakes.proc_tree import ProcTree, process
 
 
 def write(root: Path, **files: str) -> None:
@@ -23,10 +22,6 @@ def write(root: Path, **files: str) -> None:
         path = root / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-
-
-def process(rank: int) -> RankProcess:
-    return RankProcess(attempt=0, rank=rank, pid=100 + rank, start_ticks=1000)
 
 
 # Interfaces.

@@ -12,7 +12,7 @@ from collector.host.processes import read_stat
 from collector.host.rank_process import RankProcess
 from collector.host.vitals.processors import SWEEP_EVERY, Processors, are_waits_counted
 from pacehound.model.events import HostProcessors, RankProcessors
-from tests.fakes.proc_tree import ProcTree
+from tests.fakes.proc_tree import ProcTree, process
 
 STAT = """cpu  {user} 5 20 900 30 1 2 {steal} 0 0
 cpu0 1 2 3 4 5 6 7 8 0 0
@@ -21,10 +21,6 @@ cpuidle 9
 ctxt 123
 """
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-
-
-def rank(number: int) -> RankProcess:
-    return RankProcess(attempt=0, rank=number, pid=100 + number, start_ticks=1000)
 
 
 def threads(tree: ProcTree, pid: int, **counts: str) -> None:
@@ -61,12 +57,12 @@ def test_a_rank_has_what_all_its_threads_had_those_that_left_too(tree: ProcTree,
     tree.put(101)
     threads(tree, 101, t101="1000 10", t102="500 5")
     processors = Processors(tree.root, tmp_path / "sys")
-    assert processors.look([rank(1)]) == (RankProcessors(rank=1, pid=101, ran_ns=1500, waited_ns=15),)
+    assert processors.look([process(1)]) == (RankProcessors(rank=1, pid=101, ran_ns=1500, waited_ns=15),)
     (tree.root / "101" / "task" / "102" / "schedstat").unlink()
     threads(tree, 101, t101="1800 30", t103="50 100")
-    assert processors.look([rank(1)]) == (RankProcessors(rank=1, pid=101, ran_ns=2350, waited_ns=135),)
+    assert processors.look([process(1)]) == (RankProcessors(rank=1, pid=101, ran_ns=2350, waited_ns=135),)
     threads(tree, 101, t103="40 90")  # another thread, with the same number
-    (reading,) = processors.look([rank(1)])
+    (reading,) = processors.look([process(1)])
     assert (reading.ran_ns, reading.waited_ns) == (2350, 135)  # never less
 
 
@@ -79,7 +75,7 @@ def test_threads_that_do_nothing_are_seldom_read_and_nothing_of_theirs_is_lost(t
         threads(tree, 101, t101=f"{1000 * (number + 1)} 10")
         if number == 2 * SWEEP_EVERY:
             threads(tree, 101, t102="900 5")
-        (reading,) = processors.look([rank(1)])
+        (reading,) = processors.look([process(1)])
         ran_ns.append(reading.ran_ns - 1000 * (number + 1))
     assert set(ran_ns) == {500, 900}
     assert 500 in ran_ns[2 * SWEEP_EVERY :]  # it was idle, and not read at once
@@ -90,7 +86,7 @@ def test_threads_that_do_nothing_are_seldom_read_and_nothing_of_theirs_is_lost(t
 def test_a_kernel_that_does_not_count_and_a_process_that_is_gone_tell_nothing(tree: ProcTree, tmp_path: Path) -> None:
     tree.put(101)
     threads(tree, 101, t101="0 0")
-    assert Processors(tree.root, tmp_path / "sys").look([rank(1), rank(2)]) == ()
+    assert Processors(tree.root, tmp_path / "sys").look([process(1), process(2)]) == ()
     assert not are_waits_counted(tree.root)
 
 
@@ -112,9 +108,9 @@ def test_quotas_are_used_up_since_the_first_look_in_the_group_or_above_it(
     path.parent.mkdir(parents=True)
     path.write_text(text.format(70))
     processors = Processors(tree.root, tmp_path / "sys")
-    assert [one.throttled_ns for one in processors.look([rank(1)])] == [0]
+    assert [one.throttled_ns for one in processors.look([process(1)])] == [0]
     path.write_text(text.format(95))
-    assert [one.throttled_ns for one in processors.look([rank(1)])] == [25 * unit_ns]
+    assert [one.throttled_ns for one in processors.look([process(1)])] == [25 * unit_ns]
 
 
 def test_this_kernel_counts_what_this_process_runs() -> None:

@@ -14,7 +14,7 @@ from collector.host.rank_process import RankProcess
 from collector.host.vitals import tcp_info
 from collector.host.vitals.sockets import MAX_SOCKETS, Sockets
 from collector.host.vitals.tcp_info import TcpConnection
-from tests.fakes.proc_tree import ProcTree
+from tests.fakes.proc_tree import ProcTree, process
 
 # One message as Linux 6.18 answered: 1,000 bytes and 10 bytes went over loopback.
 RECORDED = bytes.fromhex(
@@ -92,10 +92,6 @@ class Kernel:
 
     def move(self, at: int, **changes: int) -> None:
         self.connections[at] = replace(self.connections[at], **changes)
-
-
-def process(rank: int) -> RankProcess:
-    return RankProcess(attempt=0, rank=rank, pid=100 + rank, start_ticks=1000)
 
 
 @pytest.fixture

@@ -29,13 +29,7 @@ class Host:
 
     def look(self, at_s: float, *ranks: RankProgress, sees: bool = True, gone: int = -1) -> Stall | None:
         said = Progress(
-            job="j",
-            attempt=0,
-            time_ns=0,
-            host="h",
-            communicator="c0ffee",
-            ranks=ranks,
-            sees_completion=sees,
+            job="j", attempt=0, time_ns=0, host="h", communicator="c0ffee", ranks=ranks, sees_completion=sees
         )
         alive = {(0, rank.rank) for rank in ranks if rank.rank != gone}
         return self.watch.look([said], alive, START + round(at_s * SECOND))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -12,15 +10,13 @@ from collector.importers.call_files import kineto, xpu_timer
 from collector.importers.recognise import read_call_files
 from pacehound.model.calls import OPS, CallBatch, Sees
 from pacehound.model.events import UNTOLD, HostSample, Markers, Progress, Topology
+from tests.fakes.call_files import RECORDED
 
-SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[5] / "shared"))
-DATA = SHARED / "data"
-
-pytestmark = pytest.mark.skipif(not (DATA / "fr").is_dir(), reason=f"the recordings are not at {DATA}")
+pytestmark = pytest.mark.skipif(not (RECORDED / "fr").is_dir(), reason=f"the recordings are not at {RECORDED}")
 
 
 def dumps(name):
-    found = read_call_files(sorted((DATA / "fr" / name).iterdir()))
+    found = read_call_files(sorted((RECORDED / "fr" / name).iterdir()))
     assert found.refused == ()
     assert [path.name for path in found.others] == ["fault_injection.log", "nvrx_reference.txt"]
     (calls,) = found.sets
@@ -94,7 +90,7 @@ def test_the_ranks_without_any_call_are_behind_their_peers_and_say_so():
     ],
 )
 def test_traces_with_collective_arguments(name, ops, steps):
-    (file,) = kineto.joined([kineto.read_trace(DATA / "kineto" / name)], "job").files
+    (file,) = kineto.joined([kineto.read(RECORDED / "kineto" / name)], "job").files
     assert file.ranks == (0,)
     (batch,) = [one for one in file.events if isinstance(one, CallBatch)]
     assert Counter(OPS[code] for code in batch.codes("op")) == ops
@@ -109,7 +105,7 @@ def test_traces_with_collective_arguments(name, ops, steps):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_traces_without_collective_arguments_still_have_steps(rank):
-    trace = kineto.read_trace(DATA / "kineto" / f"hta_sampled_rank-{rank}.json.gz")
+    trace = kineto.read(RECORDED / "kineto" / f"hta_sampled_rank-{rank}.json.gz")
     (file,) = kineto.joined([trace], "job").files
     assert (file.ranks, file.world_size) == ((rank,), 128)
     assert not any(isinstance(one, CallBatch) for one in file.events)
@@ -118,7 +114,7 @@ def test_traces_without_collective_arguments_still_have_steps(rank):
 
 @pytest.mark.parametrize(("name", "hang"), [("normal_0.prom", ()), ("hang_all.prom", tuple(range(8)))])
 def test_scrapes(name, hang):
-    (file,) = xpu_timer.joined([xpu_timer.read_scrape(DATA / "xpu_timer" / name)], "job").files
+    (file,) = xpu_timer.joined([xpu_timer.read(RECORDED / "xpu_timer" / name)], "job").files
     assert file.ranks == tuple(range(8))
     (sample,) = [one for one in file.events if isinstance(one, HostSample)]
     assert sample.host == "aistudio-z1y0p6pq-edljob-worker-0"

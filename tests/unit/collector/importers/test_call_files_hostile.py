@@ -6,21 +6,20 @@ import bz2
 import copy
 import gzip
 import json
-import os
 import pickle
 import random
 import resource
 import time
-from pathlib import Path
 
 import pytest
 
 from collector.importers import recognise
-from collector.importers.call_files import content, inspector, kineto_file, ras_json, ras_text, xpu_timer
+from collector.importers.call_files import content, inspector_log, kineto_file, ras_json, ras_text, xpu_timer
 from collector.importers.call_files.flight_recorder import dump as fr_dump
 from collector.importers.recognise import CALL_FORMATS, read_call_files
 from pacehound.model.call_file import CallFile
 from tests.fakes.call_files import (
+    RECORDED,
     as_json,
     call,
     dump,
@@ -88,7 +87,7 @@ def survives(folder, contents):
     path.write_bytes(contents)
     for kind in CALL_FORMATS:
         try:
-            joined = kind.join([kind.read(path)], "job")
+            joined = kind.joined([kind.read(path)], "job")
         except recognise.RefusedFile as error:
             said = str(error)
             assert 0 < len(said) < 600
@@ -137,9 +136,6 @@ def test_any_byte_may_be_any_other(tmp_path, name):
             if not damaged:
                 break
         survives(tmp_path, bytes(damaged))
-
-
-RECORDED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[5] / "shared")) / "data"
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"the recordings are not at {RECORDED}")
@@ -201,7 +197,7 @@ def test_nesting_and_repetition_are_refused_at_once(tmp_path, contents):
         (kineto_file, b'{"traceEvents": [], "x": "', "MAX_BYTES"),
         (ras_json, b'{"communicators_count": 0, "x": "', "MAX_BYTES"),
         (ras_text, b"\nJob summary\n", "MAX_BYTES"),
-        (inspector, b'{"inspector_output_format_version": "', "MAX_BYTES"),
+        (inspector_log, b'{"inspector_output_format_version": "', "MAX_BYTES"),
         (xpu_timer, b"XPU_TIMER_", "MAX_BYTES"),
     ],
 )

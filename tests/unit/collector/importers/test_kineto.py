@@ -10,7 +10,7 @@ import pytest
 from collector.importers.recognise import read_call_files
 from pacehound.model.calls import OPS, CallBatch, Sees
 from pacehound.model.events import OPTIMIZER_STEP, Markers, Topology
-from tests.fakes.call_files import kineto_trace
+from tests.fakes.call_files import kineto_trace, read_job
 
 BASE_NS = 10**18
 
@@ -19,12 +19,7 @@ def read(folder, traces):
     for name, trace in traces.items():
         content = json.dumps(trace).encode()
         (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    found = read_call_files(sorted(folder.iterdir()))
-    assert found.others == ()
-    if not found.sets:
-        return [one.reason for one in found.refused]
-    (calls,) = found.sets
-    return {file.ranks[0]: file for file in calls.files}
+    return read_job(folder)
 
 
 def only(file, kind):
@@ -73,14 +68,8 @@ def test_a_kernel_without_arguments_is_found_through_its_launch(tmp_path):
     carried = {key: value for key, value in kernel["args"].items() if key not in ("correlation", "stream")}
     kernel["args"] = {"correlation": 0, "stream": 20}
     operation = {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": "record_param_comms",
-        "tid": 1,
-        "ts": 90.0,
-        "dur": 50.0,
-        "args": carried,
-    }
+        "ph": "X", "cat": "cpu_op", "name": "record_param_comms", "tid": 1, "ts": 90.0, "dur": 50.0, "args": carried,
+    }  # fmt: skip
     second = {**kernel, "ts": 600.0, "dur": 10.0}
     trace["traceEvents"] += [operation, second]
     batch = only(read(tmp_path, {"a.json": trace})[0], CallBatch)

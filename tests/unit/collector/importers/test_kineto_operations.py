@@ -110,12 +110,7 @@ def launched(kernel, correlation, launch_us, start_us, us, tid=2, **args):
 
 def test_on_a_device_a_range_lasts_as_its_kernels_do_whoever_launched_them(tmp_path):
     """Backward kernels are launched by a thread of autograd's; NCCL's are no computing; the host is far ahead."""
-    reduction = {
-        "Collective name": "allreduce",
-        "Process Group Ranks": "[0, 1]",
-        "dtype": "Float",
-        "In msg nelems": 64,
-    }
+    reduction = {"Collective name": "allreduce", "Process Group Ranks": "[0, 1]", "dtype": "Float", "In msg nelems": 64}
     events = [
         *marked_events(0, [ranged("pacehound:forward-send stage=0 mb=0", 105, 4)]),
         *launched("gemm", 1, 12, 1_000, 30),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from collector.importers.recognise import read_call_files
 from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.events import UNTOLD, Progress, Topology
-from tests.fakes.call_files import inspector_call, inspector_context, lines
+from tests.fakes.call_files import inspector_call, inspector_context, lines, read_job
 
 
 def self_contained(rank, size, calls, **context):
@@ -22,12 +21,7 @@ def marker_stream(rank, size, calls, **context):
 def read(folder, contents):
     for rank, content in contents.items():
         (folder / f"node-pid{100 + rank}.log").write_text(content)
-    found = read_call_files(sorted(folder.iterdir()))
-    assert found.others == ()
-    if not found.sets:
-        return [one.reason for one in found.refused]
-    (calls,) = found.sets
-    return {file.ranks[0]: file for file in calls.files}
+    return read_job(folder)
 
 
 def rows(file):

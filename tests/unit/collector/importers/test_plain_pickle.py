@@ -1,4 +1,4 @@
-"""Pickles of strangers: plain values come out as Unpickler makes them, anything else is refused and nothing is run."""
+"""Foreign pickles: plain values come out as Unpickler makes them, anything else is refused and nothing is run."""
 
 from __future__ import annotations
 

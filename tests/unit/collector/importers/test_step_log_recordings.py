@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from collector.importers.step_logs.recognise import read_step_logs
+from tests.fakes.call_files import RECORDED
 
-SHARED = Path(os.environ.get("PACEHOUND_SHARED", Path(__file__).resolve().parents[5] / "shared"))
-RECORDINGS = SHARED / "data" / "iter"
+RECORDINGS = RECORDED / "iter"
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason=f"the recordings are not at {RECORDINGS}")
 

@@ -9,59 +9,36 @@ import pytest
 
 from pacehound.instrument import cuda_times, torch_ops
 from pacehound.instrument.cuda_times import CudaClock
-from pacehound.instrument.torch_ops import (
+from pacehound.instrument.recorded_steps import (
     BACKWARD,
     BACKWARD_RECV,
     FORWARD,
     FORWARD_RECV,
     FORWARD_SEND,
     GRADS_SCATTER,
-    MOST_WAITING,
     OPTIMIZER,
     PARAMS_GATHER,
-    StepOperations,
 )
-from tests.fakes.cuda_device import MS, US, Device, Group, Machine, Work
+from pacehound.instrument.torch_ops import MOST_WAITING, StepOperations
+from tests.fakes.cuda_device import MS, US, Device, FakeProcessGroup, Machine, Work
+from tests.fakes.step_recorder import StepRecorder, optimizer_hooks
 
 DEVICE = Device()
 TOLERANCE_NS = 20 * US
 """What an idle device takes for a launch, and what clocks and events are rounded to."""
 
 
-class Recorder:
-    def __init__(self):
-        self.rank, self.is_on = 3, True
-        self.rows, self.notes = [], []
-
-    def write(self, record, kind, handle, *fields):
-        record.pack(kind, self.rank, handle, *fields)
-        self.rows.append(fields)
-
-    def note(self, text):
-        self.notes.append(text)
-
-    def times(self, step=1):
-        """(start, end) by type and micro-batch."""
-        return {(row[3], row[6]): (row[0], row[1]) for row in self.rows if row[2] == step}
-
-
 class Job:
     """A script whose kernels take 10 ms forward, 20 ms backward and 3 ms in the optimizer, and the host 1 ms each."""
 
     def __init__(self, machine, every=1, device=DEVICE, host_takes_ns=MS):
-        self.machine, self.recorder, self.host_takes_ns = machine, Recorder(), host_takes_ns
+        self.machine, self.recorder, self.host_takes_ns = machine, StepRecorder(), host_takes_ns
         self.operations = StepOperations(
             self.recorder, every, lambda device: CudaClock(machine.cuda, device, machine.host_ns)
         )
         self.param_groups = [{"params": [SimpleNamespace(device=device)]}]
         self.truth = {}
-        hooks = []
-        self.operations.optimizers(
-            SimpleNamespace(
-                register_optimizer_step_pre_hook=hooks.append, register_optimizer_step_post_hook=hooks.append
-            )
-        )
-        self.before, self.after = hooks
+        self.before, self.after = optimizer_hooks(self.operations)
         self.autograd = SimpleNamespace(backward=lambda mb: self._pass(BACKWARD, mb, 20 * MS))
         self.operations.autograd(self.autograd)
 
@@ -266,7 +243,7 @@ class Pipeline(Job):
 
     def __init__(self, machine, backend=None):
         super().__init__(machine)
-        self.group = Group(backend) if backend else Group()
+        self.group = FakeProcessGroup(backend) if backend else FakeProcessGroup()
         self.nccl = machine.cuda.Stream()
         self.works = []
         self.arrives_ns = 0

@@ -7,34 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pacehound.instrument import layout
-from pacehound.instrument.torch_ops import (
-    BACKWARD,
-    FORWARD,
-    FORWARD_SEND,
-    GRADS_SCATTER,
-    OPTIMIZER,
-    PARAMS_GATHER,
-    StepOperations,
-)
+from pacehound.instrument.recorded_steps import BACKWARD, FORWARD, FORWARD_SEND, GRADS_SCATTER, OPTIMIZER, PARAMS_GATHER
+from pacehound.instrument.torch_ops import StepOperations
+from tests.fakes.step_recorder import StepRecorder, optimizer_hooks
 
 Device = namedtuple("Device", "type index")
-
-
-class Recorder:
-    """Keeps what would be written."""
-
-    def __init__(self):
-        self.rank, self.is_on = 3, True
-        self.rows, self.notes = [], []
-
-    def write(self, record, kind, handle, *fields):
-        record.pack(kind, self.rank, handle, *fields)
-        assert kind == layout.OPERATION
-        self.rows.append(fields)
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 class Optimizer:
@@ -47,16 +24,10 @@ class Script:
     """A process with our functions in place of torch's."""
 
     def __init__(self, every=2, optimizer=None):
-        self.recorder = Recorder()
+        self.recorder = StepRecorder()
         self.operations = StepOperations(self.recorder, every)
         self.optimizer = optimizer or Optimizer()
-        hooks = []
-        self.operations.optimizers(
-            SimpleNamespace(
-                register_optimizer_step_pre_hook=hooks.append, register_optimizer_step_post_hook=hooks.append
-            )
-        )
-        self.before, self.after = hooks
+        self.before, self.after = optimizer_hooks(self.operations)
         self.autograd = SimpleNamespace(backward=lambda *tensors: "gradients")
         self.operations.autograd(self.autograd)
         self.schedules = SimpleNamespace(

@@ -47,14 +47,7 @@ def specimens():
         id="f", job="j", attempt=0, kind="slow", verdict="culprit", cause="S1", culprits=(1,), onset=instant
     )
     steps = Markers(
-        job="j",
-        attempt=0,
-        host="h",
-        communicator="c",
-        ranks=(0,),
-        names=("optimizer_step",),
-        steps=(0,),
-        times_ns=(1,),
+        job="j", attempt=0, host="h", communicator="c", ranks=(0,), names=("optimizer_step",), steps=(0,), times_ns=(1,)
     )
     return {
         "calls": encode(calls),

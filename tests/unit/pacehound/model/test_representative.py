@@ -8,23 +8,16 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
-from pacehound.model.representative import MAX_APART_NS, MAX_ROWS, Alike
+from pacehound.model.representative import MAX_APART_NS, MAX_ROWS, RepresentedRank
 
-THREE = (Alike(0, -30, -20, 5), Alike(4, 0, 0, 0), Alike(7, -10, -1, 2))
+THREE = (RepresentedRank(0, -30, -20, 5), RepresentedRank(4, 0, 0, 0), RepresentedRank(7, -10, -1, 2))
 
 
-def batch(alike: tuple[Alike, ...] = THREE, **columns: list[int]) -> CallBatch:
+def batch(represented: tuple[RepresentedRank, ...] = THREE, **columns: list[int]) -> CallBatch:
     return CallBatch.from_columns(
         {
-            "rank": [4, 7],
-            "seq": [9, 10],
-            "op": [1, 1],
-            "count": [8, 8],
-            "dtype": [10, 10],
-            "launch_ns": [1_000, 2_000],
-            "start_ns": [1_100, 2_100],
-            "end_ns": [1_200, 0],
-            "stream": [55, 66],
+            "rank": [4, 7], "seq": [9, 10], "op": [1, 1], "count": [8, 8], "dtype": [10, 10],
+            "launch_ns": [1_000, 2_000], "start_ns": [1_100, 2_100], "end_ns": [1_200, 0], "stream": [55, 66],
             "group": [1, 2],
         }
         | columns,
@@ -34,8 +27,8 @@ def batch(alike: tuple[Alike, ...] = THREE, **columns: list[int]) -> CallBatch:
         communicator="c",
         source="c10d",
         within_ns=400,
-        alike=alike,
-    )
+        represented=represented,
+    )  # fmt: skip
 
 
 def read(sent: CallBatch) -> CallBatch:
@@ -46,7 +39,7 @@ def read(sent: CallBatch) -> CallBatch:
 
 def test_who_reads_it_gets_a_row_for_every_rank_its_own_exact_and_the_others_shifted():
     found = read(batch())
-    assert (len(found), found.n_calls, found.alike, found.within_ns) == (6, 6, (), 400)
+    assert (len(found), found.n_calls, found.represented, found.within_ns) == (6, 6, (), 400)
     columns = ("rank", "seq", "launch_ns", "start_ns", "end_ns")
     assert [tuple(row[name] for name in columns) for row in found.rows.to_pylist()] == [
         (0, 9, 970, 1_080, 1_205),
@@ -83,19 +76,19 @@ def test_what_has_been_read_can_be_sent_on():
 
 
 @pytest.mark.parametrize(
-    ("alike", "what"),
+    ("represented", "what"),
     [
         (THREE[:2], "not among them"),
         ((*THREE, THREE[0]), "there twice"),
-        ((*THREE, Alike(-1)), "cannot be"),
-        ((*THREE, Alike(8, end_ns=MAX_APART_NS + 1)), "cannot be"),
-        (tuple(Alike(rank) for rank in range(MAX_ROWS)), "at most"),
+        ((*THREE, RepresentedRank(-1)), "cannot be"),
+        ((*THREE, RepresentedRank(8, end_ns=MAX_APART_NS + 1)), "cannot be"),
+        (tuple(RepresentedRank(rank) for rank in range(MAX_ROWS)), "at most"),
     ],
-    ids=["a stranger's row", "a rank twice", "no rank", "far apart", "more rows than memory"],
+    ids=["a row of another rank", "a rank twice", "no rank", "far apart", "more rows than memory"],
 )
-def test_a_batch_that_cannot_be_is_refused(alike, what):
+def test_a_batch_that_cannot_be_is_refused(represented, what):
     with pytest.raises(InvalidEvent, match=what):
-        batch(alike).whole()
+        batch(represented).whole()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +97,7 @@ def test_a_batch_that_cannot_be_is_refused(alike, what):
 def test_an_attribute_that_says_nothing_is_refused_with_its_message(text):
     data = LogsData.FromString(codec.encode(batch()))
     for attribute in data.resource_logs[0].scope_logs[0].log_records[0].attributes:
-        if attribute.key == "pacehound.model.representative":
+        if attribute.key == "pacehound.alike":
             attribute.value.string_value = text
     with pytest.raises((MalformedMessage, InvalidEvent)):
         codec.decode(data.SerializeToString())

@@ -14,7 +14,7 @@ from pacehound.model import codec, topics
 from pacehound.model.events import DeadLetter
 from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import LARGEST_PAYLOAD_BYTES, LONGEST_REASON, letter_of
-from pacehound.runtime.dead_letter_queue import chosen, listed, preview, replay, stored_letters
+from pacehound.runtime.dead_letter_queue import matching, preview, replay, stored_dead_letters, summaries
 
 
 def letter(offset: int = 0, payload: bytes = b"x", **changes: object) -> DeadLetter:
@@ -41,20 +41,20 @@ class FakeProducer:
 
 
 def test_a_message_that_two_consumers_set_aside_is_listed_once_and_two_records_of_it_twice() -> None:
-    found = listed([letter(1), letter(0), replace(letter(1), reason="another"), letter(1, b"y")])
+    found = summaries([letter(1), letter(0), replace(letter(1), reason="another"), letter(1, b"y")])
     assert [(one.offset, one.reason, one.payload_bytes) for one in found] == [(0, "r", 1), (1, "r", 1), (1, "r", 1)]
 
 
 def test_the_beginning_of_an_id_is_enough_where_it_is_clear() -> None:
     log = [letter(offset) for offset in range(40)]
-    assert chosen(lambda: log, log[7].identity()[:16]) == [log[7]]
+    assert matching(lambda: log, log[7].identity()[:16]) == [log[7]]
     with pytest.raises(InvalidInput, match="there is no dead letter 'nonsense'"):
-        chosen(lambda: log, "nonsense")
+        matching(lambda: log, "nonsense")
     with pytest.raises(InvalidInput, match="there is no dead letter ''"):
-        chosen(lambda: log, "")
+        matching(lambda: log, "")
     common = next(c for c in "0123456789abcdef" if sum(one.identity().startswith(c) for one in log) > 1)
     with pytest.raises(InvalidInput, match="write more of it"):
-        chosen(lambda: log, common)
+        matching(lambda: log, common)
 
 
 def test_all_are_replayed_once_in_order_and_one_by_name_again() -> None:
@@ -63,7 +63,7 @@ def test_all_are_replayed_once_in_order_and_one_by_name_again() -> None:
     done = replay(lambda: list(log), [], True, producer, now_ns=77)
     assert producer.put == [("calls", 3, b"c", b"a"), ("calls", 3, b"c", b"b")]
     assert [one.replayed_ns for one in done] == [77, 77]
-    assert {one.replayed_ns for one in listed(log)} == {77}
+    assert {one.replayed_ns for one in summaries(log)} == {77}
     assert replay(lambda: list(log), [], True, producer, now_ns=78) == []
     assert len(replay(lambda: list(log), [log[1].identity()], False, producer, now_ns=79)) == 1
     assert producer.put[-1][-1] == b"b"
@@ -93,7 +93,7 @@ def test_a_reason_of_any_length_and_bytes_makes_a_letter_that_can_be_written() -
 def test_the_rows_of_a_store_are_letters_too() -> None:
     columns = {"source_topic": ["calls"], "partition": [3], "offset": [4], "job": [""], "error": ["E"]}
     rows = pa.table(columns | {"reason": ["r"], "time_ns": [4], "payload_hex": ["FF00"]})
-    assert stored_letters(rows) == [letter(4, b"\xff\x00", key="")]
+    assert stored_dead_letters(rows) == [letter(4, b"\xff\x00", key="")]
 
 
 def test_a_letter_fits_its_topic_whatever_a_foreign_producer_has_sent() -> None:

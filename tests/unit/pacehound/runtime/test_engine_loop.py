@@ -16,12 +16,11 @@ from pacehound.model import codec, topics
 from pacehound.model.events import DeadLetter, Decision, Incident
 from pacehound.model.routing import Event
 from pacehound.model.topics import Topic
-from pacehound.runtime.event_loop import EventLoop
+from pacehound.runtime.event_loop import EventLoop, EventWorker
 from pacehound.runtime.liveness import Pulse
 from pacehound.runtime.metric_names import (
     COMMIT_FAILURES,
     DEAD_LETTERED,
-    LAG,
     LAST_BATCH,
     MESSAGES,
     RETRIES,
@@ -84,7 +83,7 @@ class FakeProducer:
             raise Unavailable("away")
 
 
-class FakeWorker:
+class FakeWorker(EventWorker):
     """Makes a decision of each incident; `moods` are raised first."""
 
     kinds: tuple[type, ...] = (Incident,)
@@ -187,7 +186,7 @@ def test_what_is_away_is_tried_again_later_in_order_and_meanwhile_nothing_is_fet
     world.loop.turn()
     assert world.consumer.is_paused
     assert len(world.worker.moods) == 1
-    assert world.telemetry.value(LAG) == 2
+    assert world.loop.lag == 2
     world.clock.advance_s(1.1)
     world.loop.turn()
     world.clock.advance_s(1.1)

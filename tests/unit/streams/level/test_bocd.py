@@ -179,3 +179,12 @@ def test_an_observation_that_is_no_number_is_refused(bad):
 def test_impossible_priors_are_refused(wrong):
     with pytest.raises(ValueError, match="noise > 0"):
         RunLengthPosterior(**PRIOR | wrong)
+
+
+def test_a_long_series_without_noise_keeps_a_finite_posterior():
+    posterior = RunLengthPosterior(level=0.0, level_spread=0.4, noise=0.01)
+    for _ in range(5_000):
+        posterior.update(0.0)
+    assert posterior.most_likely_run == MAX_RUN
+    posterior.update(0.5)
+    assert np.isfinite(posterior.probabilities()).all()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from head_parts import MemoryStore, an_incident, parts, sample, topology
 
 from pacehound.bus.recording import Recording, RecordingWriter
 from pacehound.clock import ManualClock
-from pacehound.errors import BusFull, MalformedMessage
+from pacehound.errors import BusFull, MalformedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import DeadLetter, Decision, Incident, Progress, Tick, Topology
 from pacehound.runtime import metric_names
+from pacehound.runtime.event_loop import EventWorker
 from pacehound.runtime.head.known_topology import Introductions
 from pacehound.runtime.head.node import Head
-from pacehound.runtime.head.workers import STORED, StoreWorker
+from pacehound.runtime.head.workers import STORED
 from pacehound.settings import Settings
 
 
@@ -68,7 +71,7 @@ def test_what_only_a_head_concludes_is_not_taken_from_outside(head, store):
 def test_topology_is_on_its_own_topic_too(head, store):
     head.ingest(codec.encode(topology()))
     assert head.settle(5.0)
-    topics = sorted(m.topic for m in store.messages if isinstance(codec.decode(m.value)[0], Topology))
+    topics = sorted(message.topic for event, message in store.messages if isinstance(event, Topology))
     assert topics == ["calls", "topology"]
 
 
@@ -78,7 +81,7 @@ def test_what_the_pipeline_refuses_or_trips_over_is_a_dead_letter_and_it_goes_on
     letters = [event for event in store.events() if isinstance(event, DeadLetter)]
     assert sorted(letter.error for letter in letters) == ["InvalidEvent", "RuntimeError"]
     assert len(head.incidents()) == 1
-    assert head.telemetry.value(metric_names.PIPELINE_FAILURES) == 1
+    assert head.telemetry.value(metric_names.WORKER_FAILURES, worker="pipeline") == 1
 
 
 def test_a_full_bus_takes_all_of_a_request_or_nothing():
@@ -113,17 +116,50 @@ def test_incidents_still_open_when_a_head_ends_are_closed_by_it(store):
     assert (incident.state, incident.closed_why) == ("closed", "watching was interrupted")
 
 
-def test_alerts_that_fail_are_counted_and_hold_nothing_up(store):
-    def alert(incident):
-        raise RuntimeError("webhook is down")
+class Alerts(EventWorker):
+    kinds = (Incident,)
 
-    head = Head(settings=Settings(), parts=parts(store, alert), clock=ManualClock(0))
+    def __init__(self, *moods):
+        self.moods = list(moods)
+        self.heard = []
+
+    def on_event(self, event, message):
+        if self.moods:
+            raise self.moods.pop(0)
+        self.heard.append((event.id, event.state))
+        return []
+
+
+def test_alerts_that_fail_are_counted_and_hold_nothing_up(store):
+    head = Head(settings=Settings(), parts=parts(store, Alerts(RuntimeError("a fault of ours"))), clock=ManualClock(0))
     head.start()
     head.publish([sample(stopped=(1,))])
     assert head.settle(5.0)
     assert len(head.incidents()) == 1
-    assert head.telemetry.value(metric_names.ALERT_FAILURES) == 1
     head.stop()
+    assert head.telemetry.value(metric_names.WORKER_FAILURES, worker="alerts") == 1
+    assert "RuntimeError" in [event.error for event in store.events() if isinstance(event, DeadLetter)]
+
+
+def test_a_receiver_that_is_away_holds_up_neither_the_store_nor_the_room_on_the_bus(store):
+    head = Head(settings=Settings(), parts=parts(store, Alerts(*[Unavailable("away")] * 100)), clock=ManualClock(0))
+    head.start()
+    head.publish([sample(stopped=(1,))])
+    assert head.settle(5.0)
+    held = head.bus.held_bytes
+    head.publish([sample(time_ns=2_000 + i) for i in range(50)])
+    assert head.settle(5.0)
+    assert head.bus.held_bytes == held, "only the incident that somebody is still to be told of"
+    assert head.stop(timeout_s=2.0)
+
+
+def test_what_a_former_head_could_not_tell_is_told_by_the_next(store):
+    alerts = Alerts()
+    subject = replace(parts(store, alerts), untold=(an_incident(),))
+    head = Head(settings=Settings(), parts=subject, clock=ManualClock(5_000))
+    head.start()
+    assert head.stop()
+    assert alerts.heard == [("i1", "open"), ("i1", "closed")]
 
 
 def test_a_silent_stream_gets_a_tick_in_the_log_and_in_the_recording(store, tmp_path):
@@ -132,36 +168,38 @@ def test_a_silent_stream_gets_a_tick_in_the_log_and_in_the_recording(store, tmp_
     subject = parts(store)
     head = Head(settings=Settings(), parts=subject, clock=clock, recording=RecordingWriter(path))
     head.publish([topology()])
-    head._pipeline_worker.deal_with(head._pipeline_worker.consumer.poll(16))
+    turn = head._pipeline.loop.turn
+    turn()
     clock.advance_s(20.0)
     for _ in range(3):
-        head._pipeline_worker.deal_with(head._pipeline_worker.consumer.poll(16))
+        turn()
     assert [type(event) for event in subject.pipeline.seen] == [Topology, Tick]
-    head._pipeline_worker.finish()
+    head._pipeline._consumer.close()
     recorded = [codec.decode(message.value)[0] for message in Recording(path)]
     assert recorded == subject.pipeline.seen
 
 
-def test_a_store_that_fails_for_a_while_loses_nothing(store):
-    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+def test_a_store_that_does_not_answer_for_a_while_loses_nothing_and_confirms_nothing(store):
+    clock = ManualClock(0)
+    head = Head(settings=Settings(), parts=parts(store), clock=clock)
     store.fail_times = 2
-    worker = StoreWorker(head.bus, store, head.telemetry, tries=3, first_pause_s=0.0)
     head.publish([sample()])
-    worker.stop()
-    worker.deal_with(worker.consumer.poll(10))
+    for _ in range(3):
+        assert (head.stored, store.messages) == (0, [])
+        head._store.loop.turn()
+        clock.advance_s(60.0)
     assert len(store.messages) == 1
-    assert head.telemetry.value(metric_names.STORE_DROPPED) == 0
+    assert head.stored == head.bus.position
 
 
-def test_one_message_that_the_store_cannot_take_costs_only_itself_and_is_counted(store):
-    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
-    store.poison = b"poisoned-job"
-    worker = StoreWorker(head.bus, store, head.telemetry, tries=2, first_pause_s=0.0)
-    head.publish([sample(), sample(job="poisoned-job"), sample()])
-    worker.stop()
-    worker.deal_with(worker.consumer.poll(10))
-    assert len(store.messages) == 2
-    assert head.telemetry.value(metric_names.STORE_DROPPED) == 1
+def test_what_is_decoded_at_the_door_is_decoded_once(head, store, monkeypatch):
+    decoded = []
+    decode_record = codec.decode_record
+    monkeypatch.setattr(codec, "decode_record", lambda *one: decoded.append(one) or decode_record(*one))
+    head.ingest(codec.encode(sample()))
+    assert head.settle(5.0)
+    assert len(store.messages) == 1
+    assert len(decoded) == 1
 
 
 def test_decisions_are_made_for_each_version_of_an_incident(head):

@@ -1,4 +1,4 @@
-"""A simulated job as agents above their budget send it: of small calls that a host made alike, one rank tells."""
+"""A simulated job as agents above their budget send it: one rank represents its host in small calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from collector.calls import rows as call_rows
 from collector.calls.communicators import BACKENDS, Communicator
-from collector.calls.representative_rank import told_by_one
+from collector.calls.representative_rank import choose_representatives
 from collector.calls.rings import CALL, Records
 from pacehound.clock import ClockPair
 from pacehound.model import codec
@@ -34,13 +34,13 @@ def records_of(batch: CallBatch) -> Records:
     return records
 
 
-class SparingAgents:
-    """The agents of a job; `spares(host, time_ns)` says which of their looks spare rows."""
+class AgentsOverBudget:
+    """The agents of a job; `is_over_budget(host, time_ns)` says at which of their looks."""
 
-    def __init__(self, events: Sequence[Event], spares: Callable[[str, int], bool]) -> None:
-        self.sent = 0
-        self.told = 0
-        self._spares = spares
+    def __init__(self, events: Sequence[Event], is_over_budget: Callable[[str, int], bool]) -> None:
+        self.sent_rows = 0
+        self.all_rows = 0
+        self._is_over_budget = is_over_budget
         self._known: dict[tuple[str, str], Communicator] = {}
         self._looks_ns: dict[str, list[int]] = defaultdict(list)
         self._batches: dict[tuple[str, int], list[CallBatch]] = defaultdict(list)
@@ -63,8 +63,8 @@ class SparingAgents:
             if isinstance(event, CallBatch):
                 made = self._look(event.host, self._look_ns(event)).pop(event.communicator, [])
                 for batch in made:
-                    self.sent += len(batch)
-                    self.told += batch.n_calls
+                    self.sent_rows += len(batch)
+                    self.all_rows += batch.n_calls
                     yield from codec.decode(codec.encode(batch))
             else:
                 yield event
@@ -104,10 +104,14 @@ class SparingAgents:
             numbers = np.repeat([number[batch.communicator] for batch in batches], [len(batch) for batch in batches])
             launch_ns, end_ns = self._open[host]
             before_ns = int(launch_ns[(launch_ns <= look_ns) & (end_ns > look_ns)].min(initial=look_ns))
-            told = told_by_one(rows, numbers, known, before_ns) if self._spares(host, look_ns) else None
+            chosen = (
+                choose_representatives(rows, numbers, known, before_ns) if self._is_over_budget(host, look_ns) else None
+            )
             job = batches[0].job
             made: dict[str, list[CallBatch]] = {}
-            for batch in call_rows.batches(rows, numbers, known, job=job, host=host, clock=CLOCK, told=told):
+            for batch in call_rows.batches(
+                rows, numbers, known, job=job, host=host, clock=CLOCK, representatives=chosen
+            ):
                 assert batch.sees == Sees.ALL
                 made.setdefault(batch.communicator, []).append(batch)
             self._made[host, look_ns] = made

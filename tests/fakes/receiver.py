@@ -1,10 +1,10 @@
-"""A head node and a way to it, without sockets: what arrives can be delayed, refused or lost on the way back."""
+"""A head node without sockets: what arrives can be delayed, refused or lost on the way back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from collector.agent.delivery import Outcome, attempt
+from collector.agent.delivery import Outcome
 from pacehound.bus.otlp import Receipt
 from pacehound.errors import RejectedMessage, Unavailable
 from pacehound.model import codec
@@ -13,7 +13,7 @@ from pacehound.model.events import Progress
 from pacehound.model.routing import Event
 
 
-class Door:
+class FakeReceiver:
     """Takes messages as a head node does: the same bytes twice count once."""
 
     def __init__(self) -> None:
@@ -46,27 +46,26 @@ class Door:
         return [row for batch in self.of(CallBatch) for row in batch.rows.to_pylist()]
 
 
-class DirectCourier:
-    """Carries at once; the answer is there at the next question, unless `loses_answers`."""
+class ImmediateTasks:
+    """Runs a task at once; its result is there at the next question, unless `loses_answers`."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self) -> None:
         self.loses_answers = False
-        self._outcome: Outcome | None = None
+        self._results: list[Outcome] = []
 
     def is_idle(self) -> bool:
-        return self._outcome is None
+        return not self._results
 
-    def carry(self, last: int, messages: Sequence[bytes]) -> None:
-        self._outcome = attempt(self.door, last, messages)
+    def run(self, task: Callable[[], Outcome]) -> None:
+        self._results.append(task())
 
-    def outcome(self) -> Outcome | None:
+    def results(self) -> list[Outcome]:
         if self.loses_answers:
-            return None
-        outcome, self._outcome = self._outcome, None
-        return outcome
+            return []
+        found, self._results = self._results, []
+        return found
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 0.0) -> None:
         pass
 
 

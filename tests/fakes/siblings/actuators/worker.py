@@ -1,11 +1,14 @@
-from pacehound.model.events import Decision
+from pacehound.model.events import Decision, Incident
+from pacehound.runtime.event_loop import EventWorker
 
 
-class Actuators:
-    def __init__(self, *args, **kwargs):
+class ActuatorWorker(EventWorker):
+    kinds = (Incident,)
+
+    def __init__(self, decided):
         pass
 
-    def on_incident(self, incident):
+    def on_event(self, incident, message):
         return [
             Decision(
                 job=incident.job,

@@ -7,7 +7,7 @@ import pytest
 
 from pacehound.bus.kafka import message_of
 from pacehound.bus.kafka_address import is_kafka, kafka_servers
-from pacehound.bus.kafka_sender import JOINED_BYTES, joined, places
+from pacehound.bus.kafka_sender import JOINED_BYTES, joined, routed
 from pacehound.errors import InvalidSetting, MalformedMessage
 from pacehound.model import codec
 from pacehound.model.events import HostEvidence, HostVitals, Topology
@@ -22,17 +22,17 @@ from tests.fakes.events import finding
 @pytest.fixture(scope="module")
 def events() -> list[Event]:
     common = {"job": "jöb", "attempt": 1, "time_ns": 5, "host": "h/1"}
-    witness: list[Event] = [HostVitals(**common), HostEvidence(**common, reason="it waits")]
+    of_host: list[Event] = [HostVitals(**common), HostEvidence(**common, reason="it waits")]
     rows = pa.RecordBatch.from_pydict({field.name: [0] for field in OPERATION_SCHEMA}, schema=OPERATION_SCHEMA)
-    witness.append(Operations(job="jöb", attempt=1, host="h/1", rows=rows))
-    return [*simulate(JobSpec(layout=Layout(tp=2, dp=2), iterations=5)).events(), *witness]
+    of_host.append(Operations(job="jöb", attempt=1, host="h/1", rows=rows))
+    return [*simulate(JobSpec(layout=Layout(tp=2, dp=2), iterations=5)).events(), *of_host]
 
 
 def test_every_event_of_an_agent_goes_where_its_decoded_form_is_routed(events: list[Event]) -> None:
     kinds = set()
     for event in events:
         message = codec.encode(event)
-        ((topics, key, payload),) = places(message)
+        ((topics, key, payload),) = routed(message)
         expected = route(event)
         assert (topics[0], key, payload) == (*expected, message)
         assert topics[1:] == ((TOPOLOGY,) if isinstance(event, Topology) else ())
@@ -43,9 +43,9 @@ def test_every_event_of_an_agent_goes_where_its_decoded_form_is_routed(events: l
 
 def test_several_events_in_one_message_part_again(events: list[Event]) -> None:
     few = events[:20]
-    placed = places(b"".join(codec.encode(event) for event in few))
-    assert [payload for _, _, payload in placed] == [codec.encode(event) for event in few]
-    assert [(topics[0], key) for topics, key, _ in placed] == [route(event) for event in few]
+    routes = routed(b"".join(codec.encode(event) for event in few))
+    assert [payload for _, _, payload in routes] == [codec.encode(event) for event in few]
+    assert [(topics[0], key) for topics, key, _ in routes] == [route(event) for event in few]
 
 
 def test_what_has_one_key_travels_together_and_in_order(events: list[Event]) -> None:
@@ -69,9 +69,9 @@ def test_a_message_is_not_joined_beyond_what_every_broker_takes() -> None:
 
 def test_what_no_agent_sends_is_refused_with_the_reason() -> None:
     with pytest.raises(MalformedMessage, match="not an OTLP logs message"):
-        places(b"\xff\xff")
+        routed(b"\xff\xff")
     with pytest.raises(MalformedMessage, match=r"'pacehound\.finding' is none that an agent sends"):
-        places(codec.encode(finding()))
+        routed(codec.encode(finding()))
 
 
 def test_an_endpoint_of_kafka_names_its_brokers() -> None:

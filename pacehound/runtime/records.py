@@ -1,0 +1,145 @@
+"""A message record by record: decoded, worked on, or refused with the bytes that a dead letter keeps.
+
+Every consumer reads messages through here, whatever brought them: the memory bus, confluent's consumer, Faust. A bad
+record takes no good one with it; a fault of ours is refused like a bad record, and says that it was one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
+
+from pacehound.bus import Message
+from pacehound.errors import RejectedMessage, Unavailable
+from pacehound.model import codec
+from pacehound.model.routing import Event
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[T]):
+    """What became of one record.
+
+    Attributes
+    ----------
+    event
+        What it said; `None` where it could not be read.
+    result
+        What `work` returned; `None` where the record was refused.
+    error
+        Why it was refused; `None` where it was not.
+    payload
+        Gives the bytes of the record, as a message of its own.
+
+    """
+
+    event: Event | None = None
+    result: T | None = None
+    error: Exception | None = None
+    payload: Callable[[], bytes]
+
+    @property
+    def is_fault(self) -> bool:
+        """The record was good, as far as we know, and we failed on it."""
+        return self.error is not None and not isinstance(self.error, RejectedMessage)
+
+
+class Record:
+    """One record of a message: an event, decoded already or still to be, and its bytes."""
+
+    __slots__ = ("_encoded", "_event", "_is_alone", "_message")
+
+    def __init__(
+        self,
+        message: Message,
+        *,
+        event: Event | None = None,
+        encoded: tuple[ResourceLogs, LogRecord] | None = None,
+        is_alone: bool = True,
+    ) -> None:
+        self._message = message
+        self._event = event
+        self._encoded = encoded
+        self._is_alone = is_alone
+
+    def event(self) -> Event:
+        """What it says; errors as in `codec.decode`."""
+        if self._event is None:
+            assert self._encoded is not None
+            self._event = codec.decode_record(*self._encoded)
+        return self._event
+
+    def payload(self) -> bytes:
+        """Its bytes, as a message of its own."""
+        if self._is_alone or self._encoded is None:
+            return self._message.value
+        return codec.single(*self._encoded)
+
+    def outcome(self, work: Callable[[Event], T]) -> Outcome[T]:
+        """What comes of handing it to `work`; `Unavailable` reaches the caller."""
+        event = None
+        try:
+            event = self.event()
+            return Outcome(event=event, result=work(event), payload=self.payload)
+        except Unavailable:
+            raise
+        except Exception as error:
+            if not isinstance(error, RejectedMessage):
+                # It must neither stop the partition nor disappear.
+                where = (self._message.topic, self._message.partition, self._message.offset)
+                logger.exception("failed on %s/%d at %d", *where)
+            return Outcome(event=event, error=error, payload=self.payload)
+
+
+def records_of(message: Message) -> list[Record]:
+    """The records of a message, in order.
+
+    Where it holds its events decoded already (a head decodes what it is sent once), they are not read again.
+
+    Raises
+    ------
+    RejectedMessage
+        The bytes are no message at all.
+
+    """
+    if message.events is not None:
+        return [Record(message, event=event) for event in message.events]
+    encoded = codec.records_of(message.value)
+    return [Record(message, encoded=one, is_alone=len(encoded) == 1) for one in encoded]
+
+
+def worked(message: Message, work: Callable[[Event], T], begin: int = 0) -> Iterator[Outcome[T]]:
+    """Hand each record of a message to `work`, in order, and say what became of it.
+
+    It goes on only as far as it is asked to: who sends results on before the next record does so between two of them.
+
+    Parameters
+    ----------
+    message
+        From any bus.
+    work
+        What is done with an event. `RejectedMessage`, or any fault, refuses the record.
+    begin
+        So many records have been dealt with before.
+
+    Raises
+    ------
+    Unavailable
+        `work` cannot take this record now; the records before it have been dealt with.
+
+    """
+    try:
+        records = records_of(message)
+    except RejectedMessage as error:
+        if begin == 0:
+            yield Outcome(error=error, payload=lambda: message.value)
+        return
+    for record in records[begin:]:
+        yield record.outcome(work)

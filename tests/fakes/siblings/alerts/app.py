@@ -1,2 +1,0 @@
-def make_alerts(settings, ledger, clock=None):
-    return None

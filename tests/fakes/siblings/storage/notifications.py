@@ -1,3 +1,0 @@
-class NotificationLog:
-    def __init__(self, store):
-        pass
