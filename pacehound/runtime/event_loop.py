@@ -270,7 +270,9 @@ class EventLoop:
         self._is_stopping = True
         self._work_again.reset()
         self._settle_again.reset()
-        while (self._consumer.lag() or self._waiting or self._results) and not (self._work_again.is_later or self._settle_again.is_later):
+        while self._consumer.lag() or self._waiting or self._results:
+            if self._work_again.is_later or self._settle_again.is_later:
+                return
             self.turn()
 
     def _because_time_passes(self) -> list[tuple[Topic, str, bytes]]:
