@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.suites.step_times import Noise
+from simulator.suites.step_noise import Noise
 from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
 from streams.level.level_series import SERIES
 

@@ -18,12 +18,12 @@ from pacehound.settings import Settings
 from streams.hang.hang_watch import HangWatch
 from streams.rounds.clocks import ClockOffsets, HostClocks
 from streams.slow.attribution.attribute import attribute
-from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.critical_path import RoundIndex, Stretch, TransferKey
-from streams.slow.rates import RateBook
+from streams.slow.rates import RateTracker
 from streams.slow.slow_rounds import SlowRounds
-from streams.slow.transfer_times import TransferBook
+from streams.slow.transfer_times import TransferTracker
 
 LAYOUTS = (Layout(tp=2, dp=4, pp=2), Layout(tp=8, dp=64, pp=8), Layout(tp=8, dp=256, pp=8))
 REPEATS = 7
@@ -54,14 +54,14 @@ def _of_layout(layout: Layout) -> list[dict[str, Any]]:
     offsets = _clocks(ranks)
     index = RoundIndex(blocks, offsets)
     slow, quiet, keys = _records(index, stretch)
-    scene = Scene(communicators={b.communicator: (b.communicator, b.ranks) for b in blocks}, outliers=list)
-    if attribute(slow, quiet, keys, scene).culprits != (ranks - 1,):
+    observed = Observations(communicators={b.communicator: (b.communicator, b.ranks) for b in blocks}, outliers=list)
+    if attribute(slow, quiet, keys, observed).culprits != (ranks - 1,):
         raise RuntimeError("the slow rank was not found: its time would say nothing")
     look, fresh = _hang(layout)
     if not look(fresh()):
         raise RuntimeError("the hang was not found: its time would say nothing")
     figures = {
-        "locate a slow rank": (1e3 * _seconds(lambda: attribute(slow, quiet, keys, scene)), "ms"),
+        "locate a slow rank": (1e3 * _seconds(lambda: attribute(slow, quiet, keys, observed)), "ms"),
         "locate a hang": (1e3 * _seconds(look, fresh), "ms"),
         "arrange the rounds of an iteration": (1e3 * _seconds(lambda: RoundIndex(blocks, offsets)), "ms"),
         "own time of all ranks": (1e3 * _seconds(lambda: index.own_time(stretch)), "ms"),
@@ -201,7 +201,7 @@ def _following(blocks: list[Rounds]) -> float:
     """Seconds for everything that takes in each round of an iteration."""
 
     def follow() -> None:
-        watchers = (HostClocks(), TransferBook(), RateBook(), SlowRounds("bench", 0))
+        watchers = (HostClocks(), TransferTracker(), RateTracker(), SlowRounds("bench", 0))
         for block in blocks:
             for watcher in watchers:
                 watcher.add(block)

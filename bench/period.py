@@ -14,7 +14,8 @@ from pacehound.model.topology import Layout
 from pacehound.settings import Settings
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
-from streams.rounds.period import PeriodTracker, token
+from streams.rounds.call_codes import token
+from streams.rounds.period import PeriodTracker
 from streams.rounds.recurring import RecurringIterations
 
 PERIODS = (8, 500, 5_000, 50_000)

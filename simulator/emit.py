@@ -22,7 +22,7 @@ from pacehound.model.events import (
 from pacehound.model.routing import Event, host_stream
 from simulator.groups import Communicator, communicators
 from simulator.host_calls import CommunicatorCalls
-from simulator.host_reports import FIRST_PID, Witness
+from simulator.host_reports import FIRST_PID, HostMonitor
 from simulator.host_stream import SECOND_NS, CallStream
 from simulator.observed import Observed, StateChange
 from simulator.source import DUMPED_AFTER
@@ -153,7 +153,7 @@ class _Host:
             )
             for rank in ranks
         }
-        self._witness = Witness(spec, timeline, observed, self._name, ranks, self._clock_ns)
+        self._monitor = HostMonitor(spec, timeline, observed, self._name, ranks, self._clock_ns)
 
     def topology(self) -> Iterator[Event]:
         """Who is in each communicator, and which of them are here."""
@@ -186,7 +186,7 @@ class _Host:
             is_world = stream.communicator.kind == "world"
             yield stream.progress(second, now_ns, self._announced if is_world else (), is_last)
         if self._has_agent:
-            yield from self._witness.second(now_ns)
+            yield from self._monitor.second(now_ns)
         yield from self._samples(now_ns, is_last)
 
     def silence(self, second: int) -> Iterator[Event]:

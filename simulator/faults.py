@@ -144,28 +144,21 @@ class SilentHost:
     is_gone: bool
 
 
+WrongKind = Literal["op", "larger", "smaller", "skip", "order"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongCall:
-    """A rank that departs from the common order of calls in one step, which nobody gets out of.
-
-    Attributes
-    ----------
-    what
-        `op`: another operation; `larger`, `smaller`: another size; `skip`: it leaves the call out and goes on;
-        `order`: it makes the last call of `kind` in this step only after the world's, which all others make behind
-        it. (The order matters only between groups that share more than one rank.)
-    kind
-        On which of its communicators.
-    nth
-        Which of its calls there in this step, counted from 0; -1 is the last one.
-
-    """
+    """A rank that departs from the common order of calls in one step, which nobody gets out of."""
 
     rank: int
     step: int
-    what: Literal["op", "larger", "smaller", "skip", "order"]
-    kind: CommunicatorKind
-    nth: int = -1
+    # `op`: another operation; `larger`, `smaller`: another size; `skip`: it leaves the call out and goes on; `order`:
+    # it makes the last call of `kind` in this step only after the world's, which all others make behind it. (The
+    # order matters only between groups that share more than one rank.)
+    what: WrongKind
+    kind: CommunicatorKind  # on which of its communicators
+    nth: int = -1  # which of its calls there in this step, counted from 0; -1 is the last one
 
     def __post_init__(self) -> None:
         if self.what == "order" and self.nth != -1:
@@ -217,35 +210,24 @@ Fault = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFinding:
-    """One finding that a perfect observer would report.
+    """One finding that a perfect observer would report."""
 
-    Attributes
-    ----------
-    kind, cause, culprits, links, victims
-        As in `pacehound.model.events.Finding`. A slow or dead link has no culprit rank; an exit has no cause, for the
-        state of the process says it all.
-    onset, relief
-        The first step that was affected and the first that was not any more (`None`: it lasts). A finding of
-        recurring pauses begins with the first of them. Times are true times, without the clock offset of any host.
-    magnitude
-        Mean step time while it lasted over mean step time of the quiet steps, minus 1; `None` for a hang or exit.
-    excess_s
-        Step time beyond that of the quiet steps, summed while it lasted; 0 for a hang that never ends.
-    pages
-        Would wake somebody. Planned pauses and what recurs by itself would not.
-
-    """
-
+    # as in `pacehound.model.events.Finding`. A slow or dead link has no culprit rank; an exit has no cause, for the
+    # state of the process says it all
     kind: FindingKind
     cause: Cause | None
     culprits: tuple[int, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
     victims: tuple[int, ...] = ()
+    # the first step that was affected and the first that was not any more (`None`: it lasts). A finding of recurring
+    # pauses begins with the first of them. Times are true times, without the clock offset of any host
     onset: Instant
     relief: Instant | None = None
+    # mean step time while it lasted over mean step time of the quiet steps, minus 1; `None` for a hang or exit
     magnitude: float | None = None
+    # step time beyond that of the quiet steps, summed while it lasted; 0 for a hang that never ends
     excess_s: float = 0.0
-    pages: bool = True
+    pages: bool = True  # would wake somebody. Planned pauses and what recurs by itself would not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

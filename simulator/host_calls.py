@@ -81,7 +81,7 @@ class CommunicatorCalls:
         self._rates: list[dict[bool, dict[int, tuple[float, float]]]] = []
         self._open: dict[int, OpenCounts] = {}
         if spec.source.has_rates:
-            self._slow = self._slow_spells()
+            self._slow = self._slow_stretches()
             self._rates = [
                 {
                     is_tree: rates(spec, communicator, factors, is_tree=is_tree)
@@ -140,15 +140,15 @@ class CommunicatorCalls:
         tp_index, dp_index, stage = self._spec.layout.position(rank)
         program = self._timeline.programs[stage]
         n_steps = self._n_steps
-        per_channel: dict[tuple[int, str], int] = {}
-        position, channel_length, rows = [], [], []
+        calls_in: dict[tuple[int, str], int] = {}
+        position, sequences, rows = [], [], []
         for index in slots:
             slot = program.slots[index]
             is_p2p = slot.peer_offset != 0
-            channel = (slot.peer_offset, slot.op if is_p2p else "")
-            position.append(per_channel.get(channel, 0))
-            per_channel[channel] = position[-1] + 1
-            channel_length.append(channel)
+            sequence = (slot.peer_offset, slot.op if is_p2p else "")
+            position.append(calls_in.get(sequence, 0))
+            calls_in[sequence] = position[-1] + 1
+            sequences.append(sequence)
             rows.append(
                 {
                     "op": OP_CODE[slot.op],
@@ -159,8 +159,8 @@ class CommunicatorCalls:
                     "direction": {"send": SEND, "recv": RECV}.get(slot.op, NO_DIRECTION),
                 }
             )
-        # The k-th call of a channel in an iteration has the number iteration * (calls of the channel) + k.
-        lengths = np.array([per_channel[channel] for channel in channel_length], np.int64)
+        # The k-th call of a sequence in an iteration has the number iteration * (calls of the sequence) + k.
+        lengths = np.array([calls_in[sequence] for sequence in sequences], np.int64)
         seq = np.arange(n_steps)[:, None] * lengths + np.array(position, np.int64)
         columns: dict[str, npt.NDArray[np.generic]] = {
             name: np.tile(np.array([row[name] for row in rows], np.int64), n_steps)
@@ -195,7 +195,7 @@ class CommunicatorCalls:
         elif fault.what == "smaller":
             count[row] = max(1, count[row] // 2)
 
-    def _slow_spells(self) -> list[tuple[npt.NDArray[np.bool_], dict[frozenset[int], float]]]:
+    def _slow_stretches(self) -> list[tuple[npt.NDArray[np.bool_], dict[frozenset[int], float]]]:
         """Steps during which the same links were slow, and how slow."""
         links = [fault for fault in self._spec.faults if isinstance(fault, SlowLink) and fault.bandwidth_factor > 0]
         by_set: dict[tuple[SlowLink, ...], npt.NDArray[np.bool_]] = {}

@@ -31,14 +31,10 @@ _FRAMES: dict[StackState, tuple[str, ...]] = {
 _LIBRARIES = {"ep": "DeepEP", "tp": "custom all-reduce"}
 
 
-class Witness:
+class HostMonitor:
     """The readings and stacks of one host.
 
-    Parameters
-    ----------
-    clock_ns
-        True seconds since the job's start to the host's clock.
-
+    `clock_ns` turns true seconds since the start of the job into the time on the clock of the host.
     """
 
     def __init__(

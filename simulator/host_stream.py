@@ -29,25 +29,9 @@ Int64Array = npt.NDArray[np.int64]
 class CallStream:
     """What an agent publishes about one communicator.
 
-    Parameters
-    ----------
-    ranks
-        The host's members of the communicator.
-    epoch_ns
-        What the host's clock shows at the start of the job.
-    finish_s
-        When the job ends, in true time.
-    algorithm
-        Of its collectives; empty where the source does not tell.
-    dumped_s
-        When the ranks write their dumps, in true time, for a source that has nothing else.
-    mute
-        Ranks that write none: their processes are stopped or gone.
-    n_seconds
-        Seconds are counted from 0 at the job's start in true time, up to this number (excluded).
-    rng
-        Chooses the rows that get lost.
-
+    Its clock shows `epoch_ns` at the start of the job; seconds are counted from there in true time, up to `n_seconds`
+    (excluded). A source that has nothing but dumps writes them at `dumped_s`; the ranks that are `mute` (stopped or
+    gone) write none. `algorithm` is empty where the source does not tell. `rng` chooses the rows that get lost.
     """
 
     def __init__(

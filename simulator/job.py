@@ -29,24 +29,14 @@ __all__ = ["JobSpec", "Simulation", "simulate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """A job that has been simulated.
-
-    Attributes
-    ----------
-    truth
-        What a perfect observer would find.
-    iteration_times_s
-        Time from the end of each iteration to the end of the next (the first: from the start), over all ranks,
-        pauses included; shape `(n_completed_steps,)`. Entry `i` belongs to the optimizer-step marker of step `i`.
-    timeline
-        When everything happened, in true time.
-
-    """
+    """A job that has been simulated."""
 
     spec: JobSpec
-    truth: Truth
+    truth: Truth  # what a perfect observer would find
+    # time from the end of each iteration to the end of the next (the first: from the start), over all ranks, pauses
+    # included; shape `(n_completed_steps,)`. Entry `i` belongs to the optimizer-step marker of step `i`
     iteration_times_s: npt.NDArray[np.float64]
-    timeline: Timeline = field(repr=False)
+    timeline: Timeline = field(repr=False)  # when everything happened, in true time
     observed: Observed = field(repr=False)
 
     def events(self) -> Iterator[Event]:

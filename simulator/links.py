@@ -45,24 +45,15 @@ def expert_groups(layout: Layout, ep: int) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class TransferTimes:
-    """Seconds per byte of the slowest link of every group, for the steps during which the same links are slow.
+    """Seconds per byte of the slowest link of every group, for the steps during which the same links are slow."""
 
-    Attributes
-    ----------
-    tp, dp, ep
-        Per byte over the ring (or tree) of each group; shapes `(pp, dp)`, `(pp, tp)` and `(pp, dp / ep, tp)`.
-    forward
-        Per byte from each rank to its peer in the next stage, shape `(pp - 1, dp, tp)`; the same backwards.
-    world
-        Per byte over the ring of all ranks.
-
-    """
-
+    # per byte over the ring (or tree) of each group; shapes `(pp, dp)`, `(pp, tp)` and `(pp, dp / ep, tp)`
     tp: FloatArray
     dp: FloatArray
     ep: FloatArray
+    # per byte from each rank to its peer in the next stage, shape `(pp - 1, dp, tp)`; the same backwards
     forward: FloatArray
-    world: float
+    world: float  # per byte over the ring of all ranks
     latency_s: float
 
     def ring_s(self, op: str, size_bytes: int, ranks: int, s_per_byte: FloatArray | float) -> FloatArray:

@@ -35,36 +35,19 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The calls of a job as its hosts see them, in seconds of true time since its start.
+    """The calls of a job as its hosts see them, in seconds of true time since its start."""
 
-    Attributes
-    ----------
-    launch_s, start_s, end_s
-        Per stage, shape `(n_steps, n_slots, dp, tp)`; infinite where it never happened.
-    given_up_s
-        When a rank's open calls are given up, shape `(world_size,)`: at its exit, or when the job is killed.
-    finish_s
-        When the job ended, or was killed.
-    stuck_s
-        When a hang began that nobody got out of; infinite where there was none.
-    silent_s
-        When each host's agent fell silent, shape `(n_hosts,)`; infinite where it never did.
-    was_killed
-        The job did not come to its end.
-    changes
-        States of processes, in order of time, besides `running` at the start.
-
-    """
-
+    # per stage, shape `(n_steps, n_slots, dp, tp)`; infinite where it never happened
     launch_s: list[FloatArray]
     start_s: list[FloatArray]
     end_s: list[FloatArray]
+    # when a rank's open calls are given up, shape `(world_size,)`: at its exit, or when the job is killed
     given_up_s: FloatArray
-    finish_s: float
-    stuck_s: float
-    silent_s: FloatArray
-    was_killed: bool
-    changes: tuple[StateChange, ...]
+    finish_s: float  # when the job ended, or was killed
+    stuck_s: float  # when a hang began that nobody got out of; infinite where there was none
+    silent_s: FloatArray  # when each host's agent fell silent, shape `(n_hosts,)`; infinite where it never did
+    was_killed: bool  # the job did not come to its end
+    changes: tuple[StateChange, ...]  # states of processes, in order of time, besides `running` at the start
 
 
 def observe(spec: JobSpec, timeline: Timeline) -> Observed:

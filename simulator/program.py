@@ -43,30 +43,15 @@ class Slot:
 
 @dataclass(slots=True)
 class StageProgram:
-    """Slots and computations of one stage.
+    """Slots and computations of one stage."""
 
-    Attributes
-    ----------
-    slots
-        The calls, in order.
-    compute_s
-        Duration of each computation, without jitter.
-    slot_after
-        For each computation, the index of the next call behind it.
-    is_expert
-        For each computation, whether it takes longer where the experts of a rank have more to do.
-    last_backward
-        Index of the first computation of the last backward pass.
-    tail
-        The data-parallel calls behind the pipeline's end; the last slot is the small all_reduce over the world.
-
-    """
-
-    slots: list[Slot] = field(default_factory=list)
-    compute_s: list[float] = field(default_factory=list)
-    slot_after: list[int] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)  # the calls, in order
+    compute_s: list[float] = field(default_factory=list)  # duration of each computation, without jitter
+    slot_after: list[int] = field(default_factory=list)  # for each computation, the index of the next call behind it
+    # for each computation, whether it takes longer where the experts of a rank have more to do
     is_expert: list[bool] = field(default_factory=list)
-    last_backward: int = 0
+    last_backward: int = 0  # index of the first computation of the last backward pass
+    # the data-parallel calls behind the pipeline's end; the last slot is the small all_reduce over the world
     tail: list[int] = field(default_factory=list)
 
 

@@ -20,43 +20,26 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What one kind of source can see.
+    """What one kind of source can see."""
 
-    Attributes
-    ----------
-    name
-        For people; rows carry the source `simulator`.
-    sees
-        Which instants its rows hold; the others are 0.
-    run_ahead_calls
-        How many calls the host may have launched beyond what its device has finished; 0 where the host is the
-        device (gloo), so that a call is launched when its operands are ready.
-    rows
-        `all`: each call, once it is final. `incomplete`: only calls that never completed, when the job ends (what
-        a Flight Recorder dump is read for). `none`: counters alone.
-    has_rates
-        Rows hold the rates of transfers, and open calls their counts, on network connections.
-    replayed
-        Kinds of communicators whose calls are captured into a CUDA graph in the first step: later ones are not seen.
-    unseen
-        Kinds of communicators that belong to a library whose calls are not seen at all.
-    dumps
-        Nothing is known of a rank before its dump, which it writes in a hang, `DUMPED_AFTER` of the way to the end;
-        there is no agent beside it that knows of processes.
-    counts_launched, counts_completed
-        Whether `Progress` holds `last_launched`, and `last_completed` with the open calls. A source that sees no
-        end cannot tell an open call from a completed one.
-
-    """
-
-    name: str
-    sees: Sees
+    name: str  # for people; rows carry the source `simulator`
+    sees: Sees  # which instants its rows hold; the others are 0
+    # how many calls the host may have launched beyond what its device has finished; 0 where the host is the device
+    # (gloo), so that a call is launched when its operands are ready
     run_ahead_calls: int = 0
+    # `all`: each call, once it is final. `incomplete`: only calls that never completed, when the job ends (what a
+    # Flight Recorder dump is read for). `none`: counters alone
     rows: Literal["all", "incomplete", "none"] = "all"
-    has_rates: bool = False
+    has_rates: bool = False  # rows hold the rates of transfers, and open calls their counts, on network connections
+    # kinds of communicators whose calls are captured into a CUDA graph in the first step: later ones are not seen
     replayed: tuple[CommunicatorKind, ...] = ()
+    # kinds of communicators that belong to a library whose calls are not seen at all
     unseen: tuple[CommunicatorKind, ...] = ()
+    # nothing is known of a rank before its dump, which it writes in a hang, `DUMPED_AFTER` of the way to the end;
+    # there is no agent beside it that knows of processes
     dumps: bool = False
+    # whether `Progress` holds `last_launched`, and `last_completed` with the open calls. A source that sees no end
+    # cannot tell an open call from a completed one
     counts_launched: bool = True
     counts_completed: bool = True
 
@@ -91,21 +74,9 @@ def launch_times(
 
         launch[j] = max(begin + (j + 1) o, launch[j - 1] + o, end[j - k] + o),  at most arrival[j]
 
-    Parameters
-    ----------
-    source
-        How far the host may run ahead.
-    arrival_s, end_s
-        When the device reached and finished each call; shape `(n_slots, ...)`, infinite where it never did.
-    begin_s
-        Shape `(...)`.
-    held_until_s
-        Earliest launch of each call because the process was stopped, shape `(n_slots, ...)`; `None`: it was not.
-
-    Returns
-    -------
-    Shape `(n_slots, ...)`; infinite where the host never launched.
-
+    `arrival_s` and `end_s`, when the device reached and finished each call, have shape `(n_slots, ...)`, infinite where
+    it never did; so have the launches, and `held_until_s`, the earliest launch because the process was stopped (`None`:
+    it was not).
     """
     if source.run_ahead_calls == 0:
         return arrival_s

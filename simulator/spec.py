@@ -34,78 +34,47 @@ STACKS_AFTER_S = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A hybrid-parallel training job, laid out as Megatron does, and what befalls it.
-
-    Attributes
-    ----------
-    forward_s
-        Computation of one micro-batch on one stage; backward takes twice as long.
-    tp_calls
-        Tensor-parallel all_reduces in each forward and each backward pass of a stage.
-    tp_bytes, pp_bytes, dp_bytes
-        Per rank: one tensor-parallel all_reduce, one activation sent to the next stage, all gradients.
-    is_sharded
-        Gradients are reduce-scattered and parameters gathered, instead of all-reduced.
-    overlaps
-        Gradients are exchanged while the last backward pass still computes.
-    algorithm
-        Of the data-parallel all_reduces: all other calls go round a ring.
-    ep, ep_bytes, expert_s
-        So many neighbours of a data-parallel group share their experts (1: there are none); what a rank sends them
-        in one exchange of tokens, and what its experts compute in a forward pass, where the load is even.
-    jitter
-        Relative standard deviation of every computation.
-    spike_probability, spike_s
-        Per rank and step: the chance to lose so much time for no reason.
-    clock_offsets_ms
-        How far each host's clock is ahead of true time; hosts beyond the end of it have none.
-    dropped_fraction
-        Rows that the agent loses; they are counted, and missing in the data.
-    has_vitals
-        Agents read their GPUs: a slow one says that it is too hot, a dead one has an XID.
-    has_stacks
-        Agents look at the stacks of their ranks when nothing has moved for `STACKS_AFTER_S`.
-    hang_s
-        How long event time goes on after a hang or an exit, until the job is killed.
-    start_unix_ns
-        True time of the job's start, a whole second.
-
-    """
+    """A hybrid-parallel training job, laid out as Megatron does, and what befalls it."""
 
     layout: Layout = field(default_factory=lambda: Layout(tp=2, dp=2, pp=2))
     iterations: int = 100
     micro_batches: int = 8
     seed: int = 0
     ranks_per_host: int = 8
-    forward_s: float = 0.004
+    forward_s: float = 0.004  # computation of one micro-batch on one stage; backward takes twice as long
     optimizer_s: float = 0.006
-    tp_calls: int = 2
+    tp_calls: int = 2  # tensor-parallel all_reduces in each forward and each backward pass of a stage
+    # per rank: one tensor-parallel all_reduce, one activation sent to the next stage, all gradients
     tp_bytes: int = 8 << 20
     pp_bytes: int = 8 << 20
     dp_bytes: int = 256 << 20
     dp_buckets: int = 4
-    is_sharded: bool = False
-    overlaps: bool = False
-    algorithm: Literal["ring", "tree"] = "ring"
+    is_sharded: bool = False  # gradients are reduce-scattered and parameters gathered, instead of all-reduced
+    overlaps: bool = False  # gradients are exchanged while the last backward pass still computes
+    algorithm: Literal["ring", "tree"] = "ring"  # of the data-parallel all_reduces: all other calls go round a ring
+    # so many neighbours of a data-parallel group share their experts (1: there are none); what a rank sends them in
+    # one exchange of tokens, and what its experts compute in a forward pass, where the load is even
     ep: int = 1
     ep_bytes: int = 4 << 20
     expert_s: float = 0.002
     within_host_bytes_per_s: float = 200e9
     between_hosts_bytes_per_s: float = 25e9
     latency_s: float = 10e-6
-    jitter: float = 0.01
+    jitter: float = 0.01  # relative standard deviation of every computation
+    # per rank and step: the chance to lose so much time for no reason
     spike_probability: float = 0.0
     spike_s: float = 0.0
     faults: tuple[Fault, ...] = ()
     source: Source = C10D_GLOO
+    # how far each host's clock is ahead of true time; hosts beyond the end of it have none
     clock_offsets_ms: tuple[float, ...] = ()
-    dropped_fraction: float = 0.0
-    has_vitals: bool = False
-    has_stacks: bool = False
-    hang_s: float = 30.0
+    dropped_fraction: float = 0.0  # rows that the agent loses; they are counted, and missing in the data
+    has_vitals: bool = False  # agents read their GPUs: a slow one says that it is too hot, a dead one has an XID
+    has_stacks: bool = False  # agents look at the stacks of their ranks when nothing has moved for `STACKS_AFTER_S`
+    hang_s: float = 30.0  # how long event time goes on after a hang or an exit, until the job is killed
     job: str = "simulated"
     attempt: int = 0
-    start_unix_ns: int = 1_767_225_600_000_000_000
+    start_unix_ns: int = 1_767_225_600_000_000_000  # true time of the job's start, a whole second
 
     def __post_init__(self) -> None:
         for name in ("iterations", "micro_batches", "ranks_per_host", "tp_calls", "dp_buckets"):

@@ -66,17 +66,8 @@ def slot_of(program: StageProgram, kind: CommunicatorKind, nth: int) -> int:
 class Play:
     """One step, rank by rank; `run` fills `arrival` and `end`.
 
-    Parameters
-    ----------
-    spec, programs, steps, fault
-        The job, its stages' programs and their order, and what goes wrong.
-    now
-        When each rank begins, shape `(pp, dp, tp)`.
-    compute, transfer_s
-        Durations per stage, of shapes `(n_computations, dp, tp)` and `(n_slots, dp, tp)`.
-    arrival, end
-        Per stage of shape `(n_slots, dp, tp)`, written to; what never happens stays infinite.
-
+    Ranks begin at `now`, shape `(pp, dp, tp)`. `compute`, `transfer_s`, `arrival` and `end` are lists by stage, of
+    shapes `(n_computations, dp, tp)` and `(n_slots, dp, tp)`; what never happens stays infinite.
     """
 
     def __init__(

@@ -58,25 +58,16 @@ class PlannedPause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The truth about a job, in seconds since its start; what never happened is infinite.
-
-    Attributes
-    ----------
-    arrival_s, end_s
-        Per stage, shape `(n_steps, n_slots, dp, tp)`: when a rank was ready for a call, and when the call ended.
-    begin_s, step_end_s
-        Shape `(n_steps, world_size)`: when a rank began an iteration, and when its optimizer step was done.
-    load
-        What the experts of each rank had to do, 1 on average; shape `(n_steps, world_size)`.
-
-    """
+    """The truth about a job, in seconds since its start; what never happened is infinite."""
 
     programs: list[StageProgram]
+    # per stage, shape `(n_steps, n_slots, dp, tp)`: when a rank was ready for a call, and when the call ended
     arrival_s: list[FloatArray]
     end_s: list[FloatArray]
+    # shape `(n_steps, world_size)`: when a rank began an iteration, and when its optimizer step was done
     begin_s: FloatArray
     step_end_s: FloatArray
-    load: FloatArray
+    load: FloatArray  # what the experts of each rank had to do, 1 on average; shape `(n_steps, world_size)`
     pauses: list[PlannedPause]
     holds: list[Hold]
 

@@ -41,7 +41,6 @@ class Pipeline:
         ------
         InvalidEvent
             The event cannot be true, or belongs to nothing that is known; it has changed nothing.
-
         """
         job = self._jobs.get(event.job)
         if job is not None and job.has_ended(event.attempt):
@@ -49,14 +48,14 @@ class Pipeline:
             return []
         _, key = route(event)
         stage_one = self._keys.get(key) or StageOne(self._settings)
-        told = stage_one.on_event(event)
+        results = stage_one.on_event(event)
         if stage_one.communicator is not None:
             self._keys[key] = stage_one
         out: list[Event] = []
-        for one in told:
-            if isinstance(one, (Rounds, Watermark)):
-                out.append(one)
-            out += self._job(event.job).on_event(one)
+        for result in results:
+            if isinstance(result, (Rounds, Watermark)):
+                out.append(result)
+            out += self._job(event.job).on_event(result)
         self._finish(event.job, event.attempt)
         return out
 
@@ -97,7 +96,6 @@ class Pipeline:
         ------
         ValueError
             Another version wrote the snapshot. Replay, or start anew and say so; never go on with half a state.
-
         """
         version, settings, state = pickle.loads(snapshot)
         if version != __version__:

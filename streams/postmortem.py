@@ -12,10 +12,12 @@ from pacehound.model.call_file import CallFile, FileEvent
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import CallSignature, Finding, HostSample, HostVitals, Instant, Progress, Topology
 from pacehound.model.identity import event_id
-from streams.hang.host_reports import Witnesses
-from streams.hang.rank_progress import Standings
-from streams.hang.root_cause import HangScene, describe, root_cause
+from streams.hang.host_reports import HostReports
+from streams.hang.observations import HangObservations
+from streams.hang.rank_progress import ProgressTable
+from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import wait_graph
+from streams.hang.wording import describe
 from streams.rounds.signatures import packed_signatures, unpacked
 from streams.slow.imbalance import uneven_ranks
 
@@ -24,12 +26,12 @@ from streams.slow.imbalance import uneven_ranks
 class _Job:
     """What all files of a job say together."""
 
-    standings: Standings = field(default_factory=Standings)
-    witnesses: Witnesses = field(default_factory=Witnesses)
+    table: ProgressTable = field(default_factory=ProgressTable)
+    host_reports: HostReports = field(default_factory=HostReports)
     called: dict[tuple[str, int], dict[int, CallSignature]] = field(default_factory=dict)
     batches: list[CallBatch] = field(default_factory=list)
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    heard: set[int] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
     name: str = ""
     attempt: int = 0
     last_ns: int = 0
@@ -37,7 +39,7 @@ class _Job:
     @property
     def missing(self) -> tuple[int, ...]:
         """Ranks that have left no file."""
-        return tuple(sorted({rank for group in self.members.values() for rank in group} - self.heard))
+        return tuple(sorted({rank for group in self.members.values() for rank in group} - self.seen))
 
 
 FEW_MISSING = 0.25
@@ -47,26 +49,19 @@ FEW_MISSING = 0.25
 def findings_of(files: Sequence[CallFile]) -> list[Finding]:
     """What is wrong with the job that these files are about.
 
-    Parameters
-    ----------
-    files
-        Of one job and one kind of source, one per rank or for several ranks.
-
-    Returns
-    -------
-    Findings, the hang first; none where every call that was seen has ended and none took too long.
-
+    The files are of one job and one kind of source. The hang comes first; there is no finding where every call that was
+    seen has ended and none took too long.
     """
     job = _Job()
     for file in files:
-        job.heard.update(file.ranks)
+        job.seen.update(file.ranks)
         for event in file.events:
             _take(job, event)
     unseen = tuple(dict.fromkeys(words for file in files for words in file.cannot_know))
     if job.missing:
         shown = ", ".join(map(str, job.missing[:16])) + (" …" if len(job.missing) > 16 else "")
         unseen = (f"ranks {shown} have left no file: what they did is not known", *unseen)
-    found = _hang(job) or _said_to_hang(job, files) or _unwell(job) or _slow(job)
+    found = _hang(job) or _hang_by_source(job, files) or _failed_processes(job) or _slow(job)
     return [] if found is None else [replace(found, unseen=(*found.unseen, *unseen))]
 
 
@@ -97,33 +92,33 @@ def _slow(job: _Job) -> Finding | None:
     )
 
 
-def _unwell(job: _Job) -> Finding | None:
+def _failed_processes(job: _Job) -> Finding | None:
     """Processes of which a source knows nothing good: they did not answer it, or a call of theirs has failed.
 
     Whether that is the cause, or comes of waiting for one, it has not seen: they are candidates and no more.
     """
     by_detail: dict[str, list[int]] = {}
-    for rank, process in sorted(job.witnesses.processes.items()):
+    for rank, process in sorted(job.host_reports.processes.items()):
         if process.detail:
             by_detail.setdefault(process.detail, []).append(rank)
     if not by_detail:
         return None
     ranks = tuple(sorted(rank for of_detail in by_detail.values() for rank in of_detail))
     evidence = tuple(f"ranks {', '.join(map(str, of[:16]))}: {detail}" for detail, of in by_detail.items())
-    return _by_hearsay(job, "unwell", ranks, evidence)
+    return _reported_hang(job, "unwell", ranks, evidence)
 
 
-def _said_to_hang(job: _Job, files: Sequence[CallFile]) -> Finding | None:
+def _hang_by_source(job: _Job, files: Sequence[CallFile]) -> Finding | None:
     """A hang that the source reports by itself: everybody it names may be the one, or wait for somebody else."""
-    said = [file for file in files if file.says_hang]
-    if not said:
+    hanging = [file for file in files if file.says_hang]
+    if not hanging:
         return None
-    ranks = tuple(sorted({rank for file in said for rank in file.says_hang}))
-    return _by_hearsay(job, "said", ranks, (f"{said[0].format} says of {len(ranks)} ranks that they hang",))
+    ranks = tuple(sorted({rank for file in hanging for rank in file.says_hang}))
+    return _reported_hang(job, "said", ranks, (f"{hanging[0].format} says of {len(ranks)} ranks that they hang",))
 
 
-def _by_hearsay(job: _Job, how: str, ranks: tuple[int, ...], evidence: tuple[str, ...]) -> Finding:
-    """A hang of which somebody else has told."""
+def _reported_hang(job: _Job, how: str, ranks: tuple[int, ...], evidence: tuple[str, ...]) -> Finding:
+    """A hang of which nothing is known but what the source reports."""
     return Finding(
         id=event_id("hang", job.name, job.attempt, how, ranks[0], None),
         job=job.name,
@@ -142,21 +137,21 @@ def _take(job: _Job, event: FileEvent) -> None:
     job.name, job.attempt = event.job, event.attempt
     match event:
         case Topology():
-            job.standings.on_topology(event)
+            job.table.on_topology(event)
             job.members[event.communicator] = event.members
             for rank in event.host_ranks:
-                job.witnesses.host_of[rank] = event.host
+                job.host_reports.host_of[rank] = event.host
         case Progress():
-            job.standings.on_progress(event)
-            job.witnesses.dropped[event.host] = max(job.witnesses.dropped.get(event.host, 0), event.dropped_total)
+            job.table.on_progress(event)
+            job.host_reports.dropped[event.host] = max(job.host_reports.dropped.get(event.host, 0), event.dropped_total)
             job.last_ns = max(job.last_ns, event.time_ns)
         case CallBatch():
             job.batches.append(event)
             _note_signatures(job, event)
         case HostSample():
-            job.witnesses.on_sample(event)
+            job.host_reports.on_sample(event)
         case HostVitals():
-            job.witnesses.on_vitals(event)
+            job.host_reports.on_vitals(event)
         case _:
             pass
 
@@ -175,29 +170,29 @@ def _note_signatures(job: _Job, batch: CallBatch) -> None:
 
 
 def _hang(job: _Job) -> Finding | None:
-    standings = job.standings
+    table = job.table
     world_size = len({rank for group in job.members.values() for rank in group})
     is_partial = len(job.missing) > FEW_MISSING * world_size
-    graph = wait_graph(standings, 0, unheard=frozenset(job.missing) if is_partial else frozenset())
-    has_stopped = any(process.state in ("stopped", "exited") for process in job.witnesses.processes.values())
-    if not graph and not has_stopped and not standings.launch_only:
+    graph = wait_graph(table, 0, unheard=frozenset(job.missing) if is_partial else frozenset())
+    has_stopped = any(process.state in ("stopped", "exited") for process in job.host_reports.processes.values())
+    if not graph and not has_stopped and not table.launch_only:
         return None
     stuck = graph.keys()
     found = root_cause(
-        HangScene(
+        HangObservations(
             graph=graph,
-            standings=standings,
-            witnesses=job.witnesses,
+            table=table,
+            host_reports=job.host_reports,
             mismatches={key: called for key, called in job.called.items() if key in stuck},
         )
     )
     if not graph and not found.culprits:
         return None  # counters alone, and all of them agree
     oldest = graph.oldest()
-    where = "" if oldest is None else standings.channels[oldest.channel].communicator
+    where = "" if oldest is None else table.sequences[oldest.sequence].communicator
     evidence = found.evidence
     if oldest is not None:
-        words = f"{len(graph.standing)} ranks wait, the longest in {describe(oldest, standings)}"
+        words = f"{len(graph.standing)} ranks wait, the longest in {describe(oldest, table)}"
         evidence = (words, *evidence)
     culprits = set(found.culprits)
     is_missing = bool(culprits & set(job.missing))

@@ -10,7 +10,6 @@ def warm_up(*, prices: bool = True) -> None:
     ----------
     prices
         The what-if analysis, too.
-
     """
     from streams.level import level_series
     from streams.rounds import communicator

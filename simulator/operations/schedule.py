@@ -30,7 +30,6 @@ def order_of(schedule: Schedule, stage: int, n_stages: int, n_chunks: int, n_mic
     >>> words = [("F" if c.is_forward else "B") + str(c.micro_batch) for c in order_of("1f1b", 0, 2, 1, 3)]
     >>> " ".join(words)
     'F0 F1 B0 F2 B1 B2'
-
     """
     if schedule != "interleaved":
         if n_chunks != 1:

@@ -13,18 +13,9 @@ LEAST_ITERATIONS = 120
 def demo_job(number: int, *, name: str, ranks: int, iterations: int, start_unix_ns: int) -> JobSpec:
     """The job of a number: a slow rank, a slow link, nothing at all, and so on.
 
-    Parameters
-    ----------
-    number
-        From 0; also the seed.
-    name
-        What the job is called.
-    ranks
-        A multiple of 4: two for each tensor-parallel group, two pipeline stages.
-    iterations
-        At least `LEAST_ITERATIONS`; the fault lasts for the middle third.
-    start_unix_ns
-        A whole second.
+    `number` counts from 0 and is the seed. `ranks` is a multiple of 4 (two per tensor-parallel group, two pipeline
+    stages), `iterations` at least `LEAST_ITERATIONS`; the fault lasts for the middle third. `start_unix_ns` is a whole
+    second.
 
     Raises
     ------
@@ -37,7 +28,6 @@ def demo_job(number: int, *, name: str, ranks: int, iterations: int, start_unix_
     (SlowCompute(ranks=(2,), factor=1.5, from_step=100, to_step=200),)
     >>> demo_job(2, name="demo", ranks=8, iterations=300, start_unix_ns=0).faults
     ()
-
     """
     if ranks < 8 or ranks % 4:
         raise ValueError(f"a simulated job of {ranks} ranks does not fit; take a multiple of 4, 8 at least")

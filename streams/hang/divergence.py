@@ -16,26 +16,18 @@ from pacehound.model.codes import DTYPE_BYTES, DTYPES
 from pacehound.model.events import CallSignature
 from pacehound.model.rounds import Rounds
 
-Line = tuple[str, tuple[int, int] | None]
-"""A line of calls: a communicator, and the pair for calls from one rank to another."""
+SequenceKey = tuple[str, tuple[int, int] | None]
+"""A sequence of calls: a communicator, and the pair for calls from one rank to another."""
 
 _WIDTH = dict(zip(DTYPES, DTYPE_BYTES, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastIterations:
-    """The rounds of the iteration that is going on and of the one before.
+    """The rounds of the iteration that is going on and of the one before."""
 
-    Attributes
-    ----------
-    rounds
-        Of both.
-    begins_ns, previous_begins_ns
-        By rank, when this iteration began and when the one before did.
-
-    """
-
-    rounds: Sequence[Rounds]
+    rounds: Sequence[Rounds]  # of both
+    # by rank, when this iteration began and when the one before did
     begins_ns: Mapping[int, int]
     previous_begins_ns: Mapping[int, int]
 
@@ -45,9 +37,9 @@ class LastIterations:
         The place is found by counting: an iteration has as many rounds on this communicator as the one before had.
         Where the round next to it does not repeat either, the count is not to be trusted.
         """
-        line: Line = (communicator, None)
-        blocks = self._lines().get(line, [])
-        span = self._previous_span(line) if blocks else None
+        sequence: SequenceKey = (communicator, None)
+        blocks = self._sequences().get(sequence, [])
+        span = self._previous_span(sequence) if blocks else None
         if span is None:
             return None
         known: dict[int, tuple[str, int]] = {}
@@ -62,7 +54,7 @@ class LastIterations:
             return None
         return known.get(seq - in_previous)
 
-    def strangers(self, communicator: str, seq: int, signatures: Mapping[int, CallSignature]) -> tuple[int, ...] | None:
+    def diverging(self, communicator: str, seq: int, signatures: Mapping[int, CallSignature]) -> tuple[int, ...] | None:
         """Ranks that call something else than one iteration before; `None` where that is not known.
 
         Where all of them do the work itself has changed, and nothing follows.
@@ -73,44 +65,42 @@ class LastIterations:
         strange = tuple(rank for rank in sorted(signatures) if not _is_like(signatures[rank], *expected))
         return None if len(strange) == len(signatures) else strange
 
-    def out_of_order(self, launched: Mapping[int, Mapping[Line, int]]) -> dict[int, str]:
+    def out_of_order(self, launched: Mapping[int, Mapping[SequenceKey, int]]) -> dict[int, str]:
         """Ranks that have passed over a call which they made before, one iteration earlier, and how.
 
-        Parameters
-        ----------
-        launched
-            By rank, the last sequence number that it has launched on each line of calls.
-
+        `launched` holds, by rank, the last sequence number that it has launched on each sequence of calls.
         """
-        iterations = {line: span for line in self._lines() if (span := self._previous_span(line)) is not None}
-        departed: dict[int, str] = {}
+        iterations = {
+            sequence: span for sequence in self._sequences() if (span := self._previous_span(sequence)) is not None
+        }
+        diverged: dict[int, str] = {}
         for rank in sorted(launched):
             order = self._previous_order(rank, iterations)
             # In the order of the iteration before: has the call in this place been made in this one?
-            made = [launched[rank].get(line, -1) >= iterations[line][1] + place for line, place in order]
+            made = [launched[rank].get(sequence, -1) >= iterations[sequence][1] + place for sequence, place in order]
             if True not in made:
                 continue
             last = len(made) - 1 - made[::-1].index(True)
             if False in made[:last]:
                 (skipped, _), (entered, _) = order[made.index(False)], order[last]
-                departed[rank] = (
+                diverged[rank] = (
                     f"it has entered a call on {_name(entered)} before one on {_name(skipped)} that came first in the "
                     "iteration before"
                 )
-        return departed
+        return diverged
 
-    def _lines(self) -> dict[Line, list[Rounds]]:
-        lines: dict[Line, list[Rounds]] = {}
+    def _sequences(self) -> dict[SequenceKey, list[Rounds]]:
+        sequences: dict[SequenceKey, list[Rounds]] = {}
         for block in self.rounds:
             if len(block):
                 pair = (block.ranks[0], block.ranks[1]) if block.is_pair else None
-                lines.setdefault((block.communicator, pair), []).append(block)
-        return lines
+                sequences.setdefault((block.communicator, pair), []).append(block)
+        return sequences
 
-    def _previous_span(self, line: Line) -> tuple[int, int] | None:
-        """First round of the iteration before on a line, and the first that belongs to this one."""
+    def _previous_span(self, sequence: SequenceKey) -> tuple[int, int] | None:
+        """First round of the iteration before on a sequence, and the first that belongs to this one."""
         inside: list[int] = []
-        for block in self._lines()[line]:
+        for block in self._sequences()[sequence]:
             begin_ns = np.array([self.previous_begins_ns.get(r, 0) for r in block.ranks], np.int64)
             end_ns = np.array([self.begins_ns.get(r, 0) for r in block.ranks], np.int64)
             is_seen = block.arrival_ns > 0
@@ -118,27 +108,29 @@ class LastIterations:
             inside += block.seq[2 * is_previous.sum(axis=1) > is_seen.sum(axis=1)].tolist()
         return (min(inside), max(inside) + 1) if inside else None
 
-    def _previous_order(self, rank: int, iterations: Mapping[Line, tuple[int, int]]) -> list[tuple[Line, int]]:
-        """Its calls of the iteration before as (line, place on the line), in the order in which it made them."""
-        entered: list[tuple[int, Line, int]] = []
-        for line, blocks in self._lines().items():
-            if line not in iterations:
+    def _previous_order(
+        self, rank: int, iterations: Mapping[SequenceKey, tuple[int, int]]
+    ) -> list[tuple[SequenceKey, int]]:
+        """Its calls of the iteration before as (sequence, place on it), in the order in which it made them."""
+        entered: list[tuple[int, SequenceKey, int]] = []
+        for sequence, blocks in self._sequences().items():
+            if sequence not in iterations:
                 continue
-            first, after = iterations[line]
+            first, after = iterations[sequence]
             for block in blocks:
                 if rank not in block.ranks:
                     continue
                 arrival = block.arrival_ns[:, block.ranks.index(rank)]
                 chosen = (arrival > 0) & (block.seq >= first) & (block.seq < after)
                 entered += [
-                    (time_ns, line, seq - first)
+                    (time_ns, sequence, seq - first)
                     for time_ns, seq in zip(arrival[chosen].tolist(), block.seq[chosen].tolist(), strict=True)
                 ]
-        return [(line, place) for _, line, place in sorted(entered, key=lambda entry: entry[0])]
+        return [(sequence, place) for _, sequence, place in sorted(entered, key=lambda entry: entry[0])]
 
 
-def _name(line: Line) -> str:
-    communicator, pair = line
+def _name(sequence: SequenceKey) -> str:
+    communicator, pair = sequence
     return communicator if pair is None else f"{communicator} from rank {pair[0]} to rank {pair[1]}"
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
 from pacehound.model.identity import event_id
-from streams.hang.root_cause import RootCause
+from streams.hang.observations import RootCause
 
 SETTLE_NS = 2_000_000_000
 """After a first exit the others are watched for this long before it is said who it was."""
@@ -40,7 +40,7 @@ class ExitWatch:
         self._attempt = attempt
         self._processes: dict[int, ProcessState] = {}
         self._hosts: dict[int, str] = {}  # by rank
-        self._said: Finding | None = None  # while somebody's mistake may still explain it
+        self._finding: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
 
     def on_host(self, sample: HostSample) -> None:
@@ -62,24 +62,12 @@ class ExitWatch:
     ) -> list[Finding]:
         """A finding when the first disorderly exit has settled, and once more when its cause comes to light later.
 
-        Parameters
-        ----------
-        now_ns, step
-            Event time and the last finished iteration.
-        is_hung
-            A hang is going on: who leaves now leaves because of it.
-        disagreement
-            What follows from calls that did not match up to a time, if anything does.
-        standstill
-            What held the job up when the first rank left, if anything did.
-        unheard
-            Ranks of hosts that have fallen silent.
-        is_end
-            The job has ended; there is nothing more to wait for.
-
+        `disagreement` tells what follows from calls that did not match up to a time, `standstill` what held the job up
+        when the first rank left, if anything did. `unheard` are ranks of hosts that have fallen silent. Who leaves
+        while `is_hung` leaves because of the hang.
         """
-        if self._said is not None:
-            return self._look_again(self._said, disagreement)
+        if self._finding is not None:
+            return self._look_again(self._finding, disagreement)
         left = [process for process in self._processes.values() if _is_disorderly(process)]
         if self._is_decided or not left:
             return []
@@ -128,26 +116,24 @@ class ExitWatch:
         held_up = standstill()
         if held_up is not None:
             finding = _explained(finding, held_up)
-        self._said = finding
+        self._finding = finding
         return [replace(found, version=0) for found in self._look_again(finding, disagreement)] or [finding]
 
-    def _look_again(self, said: Finding, disagreement: Callable[[int], RootCause | None]) -> list[Finding]:
+    def _look_again(self, finding: Finding, disagreement: Callable[[int], RootCause | None]) -> list[Finding]:
         """The finding anew where calls that did not match made the ranks leave; their rows come in late."""
-        assert said.onset is not None
-        found = disagreement(said.onset.time_ns) if said.cause is None else None
+        assert finding.onset is not None
+        found = disagreement(finding.onset.time_ns) if finding.cause is None else None
         if found is None:
             return []
-        self._said = replace(
-            said,
-            version=said.version + 1,
+        self._finding = finding.next_version(
             verdict=found.verdict,
             cause=found.cause,
             culprits=found.culprits,
             candidates=found.candidates,
-            evidence=(*found.evidence, *said.evidence),
+            evidence=(*found.evidence, *finding.evidence),
             unseen=found.unseen,
         )
-        return [self._said]
+        return [self._finding]
 
     def _was_killed_whole(self, first_ns: int, unheard: frozenset[int]) -> bool:
         """Every rank was struck by a signal of the same kind within the settling time: from outside.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pacehound.model.events import HostVitals, NicReading
-from streams.hang.host_reports import Witnesses
+from streams.hang.host_reports import HostReports
 
 SHOWN_RANKS = 4
 SHOWN_FRAMES = 6
@@ -14,52 +14,43 @@ _UP = ("up", "unknown", "active", "4: active")  # loopback and tunnels say unkno
 
 
 def case_notes(
-    witnesses: Witnesses, named: Sequence[int], waiting: Sequence[int], *, checkpoint_age_s: float | None
+    host_reports: HostReports, named: Sequence[int], waiting: Sequence[int], *, checkpoint_age_s: float | None
 ) -> tuple[str, ...]:
     """Sentences about the ranks that a finding names.
 
-    Parameters
-    ----------
-    witnesses
-        What their hosts have said.
-    named
-        Culprits, or the ends of a link.
-    waiting
-        Healthy ranks that wait: one of their stacks is shown for comparison.
-    checkpoint_age_s
-        Since the last checkpoint ended; `None` where none was seen.
-
+    `named` are culprits, or the ends of a link; of the healthy ranks that are `waiting` one stack is shown for
+    comparison.
     """
     notes = []
     for rank in named[:SHOWN_RANKS]:
-        notes.append(_where(witnesses, rank))
-        stack = witnesses.stacks.get(rank)
+        notes.append(_where(host_reports, rank))
+        stack = host_reports.stacks.get(rank)
         if stack is not None and stack.frames:
             notes.append(f"stack of rank {rank} ({stack.taken_by}): {' < '.join(stack.frames[:SHOWN_FRAMES])}")
-    peer = next((r for r in waiting if r not in named and r in witnesses.stacks), None)
-    if named and peer is not None and witnesses.stacks[peer].frames:
-        frames = " < ".join(witnesses.stacks[peer].frames[:SHOWN_FRAMES])
+    peer = next((r for r in waiting if r not in named and r in host_reports.stacks), None)
+    if named and peer is not None and host_reports.stacks[peer].frames:
+        frames = " < ".join(host_reports.stacks[peer].frames[:SHOWN_FRAMES])
         notes.append(f"a healthy rank, {peer}, for comparison: {frames}")
-    hosts = tuple(dict.fromkeys(witnesses.host_of[rank] for rank in named if rank in witnesses.host_of))
+    hosts = tuple(dict.fromkeys(host_reports.host_of[rank] for rank in named if rank in host_reports.host_of))
     for host in hosts[:SHOWN_RANKS]:
-        vitals = witnesses.vitals.get(host)
+        vitals = host_reports.vitals.get(host)
         notes += [] if vitals is None else _machine(host, vitals)
-        notes += [f"kernel log of {host}: {line}" for line in witnesses.kernel_log.get(host, ())[:SHOWN_LINES]]
+        notes += [f"kernel log of {host}: {line}" for line in host_reports.kernel_log.get(host, ())[:SHOWN_LINES]]
     if checkpoint_age_s is not None and named:
         notes.append(f"the last checkpoint is {checkpoint_age_s:.0f} s old")
     return tuple(note for note in notes if note)
 
 
-def drain_proposal(witnesses: Witnesses, culprits: Sequence[int]) -> str:
+def drain_proposal(host_reports: HostReports, culprits: Sequence[int]) -> str:
     """What to take out of service, where a rank is named: its host, or nothing where that is not known."""
-    hosts = tuple(dict.fromkeys(witnesses.host_of[rank] for rank in culprits if rank in witnesses.host_of))
+    hosts = tuple(dict.fromkeys(host_reports.host_of[rank] for rank in culprits if rank in host_reports.host_of))
     return f"to drain: {', '.join(hosts)}" if hosts else ""
 
 
-def _where(witnesses: Witnesses, rank: int) -> str:
-    host = witnesses.host_of.get(rank)
-    process = witnesses.processes.get(rank)
-    gpu = witnesses.gpu_of(rank)
+def _where(host_reports: HostReports, rank: int) -> str:
+    host = host_reports.host_of.get(rank)
+    process = host_reports.processes.get(rank)
+    gpu = host_reports.gpu_of(rank)
     parts = [f"host {host}"] if host else []
     parts += [f"pid {process.pid}"] if process else []
     if gpu is not None:

@@ -1,7 +1,7 @@
 """Hangs of one job: calls that do not end, or a job that does not go on; when it is said, and for how long it lasts.
 
 The evidence is progress: open calls with their age, and the time since each rank's counters last moved. Whose fault it
-is is decided in `rootcause`, again and again while the hang lasts, for evidence comes in late: a stack, an exit code.
+is is decided in `root_cause`, again and again while the hang lasts, for evidence comes in late: a stack, an exit code.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ from pacehound.model.identity import event_id
 from pacehound.settings import HangSettings
 from streams.hang.divergence import LastIterations
 from streams.hang.finding_notes import case_notes, drain_proposal
-from streams.hang.host_reports import Witnesses
-from streams.hang.rank_progress import Standings
-from streams.hang.root_cause import HangScene, RootCause, describe, mismatch, root_cause
+from streams.hang.host_reports import HostReports
+from streams.hang.mismatch import mismatch
+from streams.hang.observations import HangObservations, RootCause
+from streams.hang.rank_progress import ProgressTable
+from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import WaitGraph, wait_graph
+from streams.hang.wording import describe
+from streams.rounds.signatures import some_of
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -72,23 +76,14 @@ class _Standstill:
 
 
 class HangWatch:
-    """Follows the progress of one job.
-
-    Parameters
-    ----------
-    job, attempt
-        Whose.
-    settings
-        When a stall is suspected, and when it wakes somebody.
-
-    """
+    """Follows the progress of one job."""
 
     def __init__(self, job: str, attempt: int, settings: HangSettings) -> None:
         self._job = job
         self._attempt = attempt
         self._settings = settings
         self._timeout_s: float | None = None
-        self._standings = Standings()
+        self._table = ProgressTable()
         self._counters = np.zeros(0, np.int64)  # by rank: how often it has moved, and when it last did
         self._advanced_ns = np.zeros(0, np.int64)
         self._mismatches: dict[str, dict[int, SignatureMismatch]] = {}
@@ -97,7 +92,7 @@ class HangWatch:
         self._has_closed = False  # a rank has left the world communicator: the job comes to its end
         self._hang: _Hang | None = None
         self._standstill: _Standstill | None = None
-        self.witnesses = Witnesses()
+        self.host_reports = HostReports()
         self.checkpoint_ns: int | None = None  # when the last one ended
 
     @property
@@ -113,18 +108,18 @@ class HangWatch:
 
     def replaying_ranks(self) -> frozenset[int]:
         """Ranks that share a communicator whose calls went into a CUDA graph."""
-        if not self._standings.blind:
+        if not self._table.blind:
             return frozenset()
-        channels = (c for c in self._standings.channels if c.communicator in self._standings.blind)
-        return frozenset(rank for channel in channels if len(channel.ranks) > 1 for rank in channel.ranks)
+        sequences = (c for c in self._table.sequences if c.communicator in self._table.blind)
+        return frozenset(rank for sequence in sequences if len(sequence.ranks) > 1 for rank in sequence.ranks)
 
     def on_topology(self, topology: Topology) -> None:
         """A communicator of the job."""
-        self._standings.on_topology(topology)
+        self._table.on_topology(topology)
         if topology.is_world:
             self._world, self._has_closed = topology.communicator, False
         for rank in topology.host_ranks:
-            self.witnesses.host_of[rank] = topology.host
+            self.host_reports.host_of[rank] = topology.host
         if topology.timeout_s is not None:
             self._timeout_s = min(topology.timeout_s, self._timeout_s or topology.timeout_s)
 
@@ -132,11 +127,11 @@ class HangWatch:
         """What a host says of its processes, its hardware, or the stacks of its ranks."""
         match event:
             case HostSample():
-                self.witnesses.on_sample(event)
+                self.host_reports.on_sample(event)
             case HostVitals():
-                self.witnesses.on_vitals(event)
+                self.host_reports.on_vitals(event)
             case HostEvidence():
-                self.witnesses.on_evidence(event)
+                self.host_reports.on_evidence(event)
 
     def on_mismatch(self, met: SignatureMismatch) -> None:
         """Ranks have met with different calls."""
@@ -157,11 +152,11 @@ class HangWatch:
 
     def on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
         """How far the ranks of one host are on one communicator; a hang ends when somebody who waited moves on."""
-        self.witnesses.dropped[progress.host] = max(
-            self.witnesses.dropped.get(progress.host, 0), progress.dropped_total
+        self.host_reports.dropped[progress.host] = max(
+            self.host_reports.dropped.get(progress.host, 0), progress.dropped_total
         )
         self._has_closed |= progress.closed and progress.communicator == self._world
-        moved = self._standings.on_progress(progress)
+        moved = self._table.on_progress(progress)
         if moved:
             self._reserve(max(moved))
             self._counters[moved] += 1
@@ -173,14 +168,13 @@ class HangWatch:
         if not went_on:
             return []
         self._hang = None
-        self.witnesses.forget_stacks()
+        self.host_reports.forget_stacks()
         relief = Instant(step=step, time_ns=progress.time_ns)
         lasted_s = (progress.time_ns - hang.finding.onset.time_ns) / 1e9 if hang.finding.onset else 0.0
         if hang.finding.verdict == "unknown":
             self._survived_s = max(self._survived_s, lasted_s)
-        sentence = f"ranks {_list(went_on)} moved on after {lasted_s:.1f} s"
-        finding = hang.finding
-        return [replace(finding, relief=relief, version=finding.version + 1, evidence=(*finding.evidence, sentence))]
+        sentence = f"ranks {some_of(went_on)} moved on after {lasted_s:.1f} s"
+        return [hang.finding.next_version(sentence, relief=relief)]
 
     def on_tick(
         self,
@@ -197,27 +191,10 @@ class HangWatch:
     ) -> list[Finding]:
         """Look at the open calls at a fixed multiple of event time.
 
-        Parameters
-        ----------
-        now_ns
-            Event time.
-        step
-            The last iteration that was finished; `None` before the first.
-        step_time_s
-            What an iteration takes; 0 when unknown.
-        is_setup
-            The job has yet to find its pace: limits are longer.
-        planned
-            A checkpoint or an evaluation is going on: limits are those of setup.
-        unseen
-            What could not be seen of the job so far.
-        iterations
-            The last rounds, where iterations are known.
-        is_host_late
-            A host has not spoken for a while and is not silent for good: what it last said may be out of date.
-        finished_ns
-            When the first rank ended the last iteration that all have ended: what was said before is out of date.
-
+        Limits are longer until the first step has finished, while the job `is_setup` (it has yet to find its pace) and
+        while a pause is `planned`. `is_host_late`: a host has not reported for a while and is not silent for good, so
+        that its last report may be out of date. `finished_ns`: when the first rank ended the last iteration that all
+        have ended; older reports are out of date.
         """
         limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
         if step is None or is_setup or planned:
@@ -231,8 +208,8 @@ class HangWatch:
         before_ns = now_ns - open_for_ns
         graph = self._graph(open_for_ns)
         stuck = self._stuck(graph, before_ns, finished_ns)
-        n_exited = len(self.witnesses.exited(None))
-        if 2 * n_exited > len(self.witnesses.processes) or is_host_late:
+        n_exited = len(self.host_reports.exited(None))
+        if 2 * n_exited > len(self.host_reports.processes) or is_host_late:
             return []  # a job that is being ended has nobody left to wait for
         has_moved = self._advanced_ns > 0
         quiet = bool(has_moved.any()) and max(int(self._advanced_ns.max()), finished_ns) <= before_ns
@@ -258,7 +235,7 @@ class HangWatch:
             return None
         moved = np.array(known.ranks)[self._counters[known.ranks] > known.counters]
         # Whose call has timed out gives it up: that is no progress.
-        return known.found if set(moved.tolist()) <= set(self.witnesses.exited(None)) else None
+        return known.found if set(moved.tolist()) <= set(self.host_reports.exited(None)) else None
 
     def disagreement(self, iterations: LastIterations | None, until_ns: int) -> RootCause | None:
         """What follows from calls that did not match shortly before a time, if there were any."""
@@ -266,10 +243,10 @@ class HangWatch:
         if not recent:
             return None
         return mismatch(
-            HangScene(
+            HangObservations(
                 graph=self._graph(),
-                standings=self._standings,
-                witnesses=self.witnesses,
+                table=self._table,
+                host_reports=self.host_reports,
                 mismatches=recent,
                 iterations=iterations,
             )
@@ -285,15 +262,15 @@ class HangWatch:
             return ()
         standing = np.array(graph.standing)
         self._reserve(int(standing.max()))
-        told_ns = np.zeros(len(self._counters), np.int64)
-        ranks = self._standings.column("rank")
-        is_known = ranks < len(told_ns)
-        np.maximum.at(told_ns, ranks[is_known], self._standings.column("told_ns")[is_known])
+        reported_ns = np.zeros(len(self._counters), np.int64)
+        ranks = self._table.column("rank")
+        is_known = ranks < len(reported_ns)
+        np.maximum.at(reported_ns, ranks[is_known], self._table.column("reported_ns")[is_known])
         goes_on = graph.leads_to(self._advanced_ns > before_ns)[standing]
-        return tuple(standing[~goes_on & (told_ns[standing] >= finished_ns)].tolist())
+        return tuple(standing[~goes_on & (reported_ns[standing] >= finished_ns)].tolist())
 
     def _note_standstill(self, now_ns: int, for_s: float, finished_ns: int, iterations: LastIterations | None) -> None:
-        if self.witnesses.exited(None):
+        if self.host_reports.exited(None):
             return  # evidence freezes at the first exit
         known = self._standstill
         if known is not None:
@@ -308,7 +285,7 @@ class HangWatch:
             self._standstill = _Standstill(found, list(stuck), self._counters[list(stuck)])
 
     def _graph(self, open_for_ns: int = 0) -> WaitGraph:
-        return wait_graph(self._standings, open_for_ns, unheard=self.witnesses.unheard())
+        return wait_graph(self._table, open_for_ns, unheard=self.host_reports.unheard())
 
     def _reserve(self, rank: int) -> None:
         missing = rank + 1 - len(self._counters)
@@ -331,17 +308,17 @@ class HangWatch:
                 new, id=old.id, onset=old.onset, detected=old.detected, version=old.version + 1, pages=pages
             )
         elif pages != old.pages:
-            hang.finding = replace(old, version=old.version + 1, pages=pages)
+            hang.finding = old.next_version(pages=pages)
         else:
             return []
         return [hang.finding]
 
     def _root_cause(self, graph: WaitGraph, iterations: LastIterations | None, *, frozen_ns: int | None) -> RootCause:
         return root_cause(
-            HangScene(
+            HangObservations(
                 graph=graph,
-                standings=self._standings,
-                witnesses=self.witnesses,
+                table=self._table,
+                host_reports=self.host_reports,
                 mismatches=self.mismatches(),
                 iterations=iterations,
                 frozen_ns=frozen_ns,
@@ -357,10 +334,10 @@ class HangWatch:
             evidence: tuple[str, ...] = (f"no rank has launched a call for {(now_ns - onset_ns) / 1e9:.1f} s",)
         else:
             onset_ns = oldest.since_ns
-            identity = (self._standings.channels[oldest.channel].communicator, oldest.seq)
+            identity = (self._table.sequences[oldest.sequence].communicator, oldest.seq)
             evidence = (
-                f"ranks {_list(graph.standing)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
-                f"in {describe(oldest, self._standings)}",
+                f"ranks {some_of(graph.standing)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
+                f"in {describe(oldest, self._table)}",
             )
         culprits = set(found.culprits)
         waiting = [rank for rank in graph.standing if rank not in culprits]
@@ -388,8 +365,8 @@ class HangWatch:
         """The finding with what its hosts say of the ranks it names, and what to drain."""
         named = finding.culprits or tuple(dict.fromkeys(rank for link in finding.links for rank in link))
         age_s = None if self.checkpoint_ns is None else max(0, now_ns - self.checkpoint_ns) / 1e9
-        notes = case_notes(self.witnesses, named, finding.victims, checkpoint_age_s=age_s)
-        proposal = drain_proposal(self.witnesses, finding.culprits) if finding.verdict == "culprit" else ""
+        notes = case_notes(self.host_reports, named, finding.victims, checkpoint_age_s=age_s)
+        proposal = drain_proposal(self.host_reports, finding.culprits) if finding.verdict == "culprit" else ""
         added = tuple(words for words in (*notes, proposal) if words and words not in finding.evidence)
         return replace(finding, evidence=(*finding.evidence, *added))
 
@@ -413,8 +390,3 @@ def _says_more(new: RootCause, old: RootCause) -> bool:
         return new != old and new.candidates == old.candidates
     # One host's stacks come in later than another's: candidates become culprits beside those that are.
     return set(old.culprits) < set(new.culprits) <= {*old.culprits, *old.candidates}
-
-
-def _list(numbers: list[int] | tuple[int, ...]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:8])
-    return shown if len(numbers) <= 8 else f"{shown} and {len(numbers) - 8} more"

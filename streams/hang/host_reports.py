@@ -15,33 +15,17 @@ _FATAL_XIDS = frozenset({31, 43, 46, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95,
 
 
 @dataclass(slots=True)
-class Witnesses:
-    """The latest word of every host.
+class HostReports:
+    """The latest word of every host."""
 
-    Attributes
-    ----------
-    processes, stacks
-        By world rank.
-    vitals
-        By host.
-    host_of
-        By world rank.
-    silent
-        Hosts that have not been heard of for longer than is usual.
-    kernel_log
-        By host, lines that name an error.
-    dropped
-        By host, calls that were lost before they could be read.
-
-    """
-
+    # by world rank
     processes: dict[int, ProcessState] = field(default_factory=dict)
     stacks: dict[int, RankStack] = field(default_factory=dict)
-    vitals: dict[str, HostVitals] = field(default_factory=dict)
-    host_of: dict[int, str] = field(default_factory=dict)
-    silent: frozenset[str] = frozenset()
-    kernel_log: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)
+    vitals: dict[str, HostVitals] = field(default_factory=dict)  # by host
+    host_of: dict[int, str] = field(default_factory=dict)  # by world rank
+    silent: frozenset[str] = frozenset()  # hosts that have not been heard of for longer than is usual
+    kernel_log: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by host, lines that name an error
+    dropped: dict[str, int] = field(default_factory=dict)  # by host, calls that were lost before they could be read
     _halted: dict[int, str] = field(default_factory=dict)
     _first_ecc: dict[str, int] = field(default_factory=dict)
 

@@ -1,8 +1,8 @@
-"""How far every rank is on every channel of a job, as columns.
+"""How far every rank is on every sequence of a job, as columns.
 
-A channel is a line of calls in which a sequence number names the same operation on all its ranks: the collectives of
+A sequence is a line of calls in which a sequence number names the same operation on all its ranks: the collectives of
 a communicator, or the calls from one rank to another on it (those are numbered apart, per pair and direction). Each
-channel owns a stretch of neighbouring slots, one per rank, so that a question about thousands of ranks is a few array
+sequence owns a stretch of neighbouring slots, one per rank, so that a question about thousands of ranks is a few array
 operations.
 """
 
@@ -20,36 +20,27 @@ from streams.rounds.signatures import packed, signature_of
 Int64Array = npt.NDArray[np.int64]
 
 NOT_OPEN = -1
-"""In `open_seq`: the rank has no open call on this channel."""
+"""In `open_seq`: the rank has no open call on this sequence."""
 
-_COLUMNS = ("rank", "channel", "launched", "completed", "open_seq", "open_ns", "signature", "told_ns")
+_COLUMNS = ("rank", "sequence", "launched", "completed", "open_seq", "open_ns", "signature", "reported_ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Channel:
-    """A line of calls.
-
-    Attributes
-    ----------
-    ranks
-        World ranks, in the order of their slots; of a pair the sender and the receiver.
-    first_slot
-        Where its slots begin.
-
-    """
+class CallSequence:
+    """A line of calls."""
 
     communicator: str
-    ranks: tuple[int, ...]
-    first_slot: int
+    ranks: tuple[int, ...]  # world ranks, in the order of their slots; of a pair the sender and the receiver
+    first_slot: int  # where its slots begin
     is_pair: bool
 
 
-class Standings:
+class ProgressTable:
     """The latest progress of every rank of a job.
 
     Attributes
     ----------
-    channels
+    sequences
         All lines of calls, by number.
     names
         Names of communicators.
@@ -57,17 +48,16 @@ class Standings:
         Communicators whose calls are not all seen (captured into graphs): nothing follows from their counters.
     launch_only
         Communicators of which no completion is seen.
-
     """
 
     def __init__(self) -> None:
-        self.channels: list[Channel] = []
+        self.sequences: list[CallSequence] = []
         self.names: dict[str, str] = {}
         self.blind: set[str] = set()
         self.launch_only: set[str] = set()
-        self._collective: dict[str, int] = {}  # channel of a communicator's collectives
+        self._collective: dict[str, int] = {}  # sequence of a communicator's collectives
         self._pair: dict[tuple[str, int, int], int] = {}
-        self._slot: dict[tuple[int, int], int] = {}  # (channel, rank)
+        self._slot: dict[tuple[int, int], int] = {}  # (sequence, rank)
         self._open: dict[int, tuple[OpenCall, ...]] = {}  # by slot, oldest first
         self._paired: dict[tuple[str, int], set[int]] = {}  # slots of a rank's pairs on a communicator
         self._early: dict[str, dict[str, Progress]] = {}  # by communicator and host: of members not known yet
@@ -80,30 +70,30 @@ class Standings:
     def column(self, name: str) -> Int64Array:
         """One column, shape `(n_slots,)`.
 
-        `rank`, `channel`, `launched`, `completed`; of the oldest open call `open_seq`, when it was launched (`open_ns`)
-        and its packed `signature` (0 for pairs); `told_ns`, when its host last spoke of it.
+        `rank`, `sequence`, `launched`, `completed`; of the oldest open call its number `open_seq`, launch
+        `open_ns` and packed `signature` (0 for pairs); `reported_ns`, when its host last reported it.
         """
         return self._columns[name][: self._length]
 
     def open_calls(self, slot: int) -> tuple[OpenCall, ...]:
-        """The open calls of a slot that were told, oldest first."""
+        """The open calls of a slot that its host has reported, oldest first."""
         return self._open.get(slot, ())
 
-    def open_call(self, channel: int, rank: int, seq: int) -> OpenCall | None:
-        """A rank's open call with this number on a channel, where it was told."""
-        slot = self._slot.get((channel, rank))
+    def open_call(self, sequence: int, rank: int, seq: int) -> OpenCall | None:
+        """A rank's open call with this number on a sequence where its host has reported it."""
+        slot = self._slot.get((sequence, rank))
         calls = () if slot is None else self._open.get(slot, ())
         return next((call for call in calls if call.seq == seq), None)
 
-    def name_of(self, channel: int) -> str:
-        """The name of a channel's communicator."""
-        communicator = self.channels[channel].communicator
+    def name_of(self, sequence: int) -> str:
+        """The name of a sequence's communicator."""
+        communicator = self.sequences[sequence].communicator
         return self.names.get(communicator, communicator)
 
     def on_topology(self, topology: Topology) -> None:
         """A communicator exists: every member owes its calls, also those that have not been heard of."""
         self.names[topology.communicator] = topology.name
-        self._collective_channel(topology.communicator, topology.members)
+        self._collective_sequence(topology.communicator, topology.members)
         for progress in self._early.pop(topology.communicator, {}).values():
             self.on_progress(progress)
 
@@ -119,14 +109,14 @@ class Standings:
             self.launch_only.discard(progress.communicator)
         else:
             self.launch_only.add(progress.communicator)
-        channel = self._collective.get(progress.communicator)
-        if channel is None:
+        sequence = self._collective.get(progress.communicator)
+        if sequence is None:
             self._early.setdefault(progress.communicator, {})[progress.host] = progress
             return []
-        return [theirs.rank for theirs in progress.ranks if self._take(channel, theirs, progress)]
+        return [theirs.rank for theirs in progress.ranks if self._take(sequence, theirs, progress)]
 
-    def _take(self, channel: int, theirs: RankProgress, progress: Progress) -> bool:
-        slot = self._slot.get((channel, theirs.rank))
+    def _take(self, sequence: int, theirs: RankProgress, progress: Progress) -> bool:
+        slot = self._slot.get((sequence, theirs.rank))
         if slot is None:
             return False  # no member: stage one refuses such progress
         communicator = progress.communicator
@@ -134,18 +124,18 @@ class Standings:
         collectives = tuple(call for call in open_calls if call.direction == "none")
         has_moved = self._set(slot, theirs.last_launched, theirs.last_completed, collectives)
         known = self._paired.setdefault((communicator, theirs.rank), set())
-        told: set[int] = set()
+        reported: set[int] = set()
         for pair in _pairs(theirs.pairs, open_calls):
             ends = (theirs.rank, pair.peer) if pair.direction == "send" else (pair.peer, theirs.rank)
-            pair_slot = self._slot[self._pair_channel(communicator, *ends), theirs.rank]
+            pair_slot = self._slot[self._pair_sequence(communicator, *ends), theirs.rank]
             calls = tuple(c for c in open_calls if c.direction == pair.direction and c.peer == pair.peer)
             has_moved |= self._set(pair_slot, pair.last_launched, pair.last_completed, calls)
-            told.add(pair_slot)
-        for forgotten in known - told:  # a source that tells of open calls alone: it has none there any more
+            reported.add(pair_slot)
+        for forgotten in known - reported:  # a source that reports open calls alone: it has none there any more
             launched, completed = self._columns["launched"][forgotten], self._columns["completed"][forgotten]
             has_moved |= self._set(forgotten, int(launched), int(completed), ())
-        known |= told
-        self._columns["told_ns"][[slot, *known]] = progress.time_ns
+        known |= reported
+        self._columns["reported_ns"][[slot, *known]] = progress.time_ns
         return has_moved
 
     def _set(self, slot: int, launched: int, completed: int, calls: tuple[OpenCall, ...]) -> bool:
@@ -164,13 +154,13 @@ class Standings:
             self._open.pop(slot, None)
         return has_moved
 
-    def _collective_channel(self, communicator: str, members: tuple[int, ...]) -> int:
+    def _collective_sequence(self, communicator: str, members: tuple[int, ...]) -> int:
         number = self._collective.get(communicator)
         if number is None:
             number = self._collective[communicator] = self._add(communicator, members, is_pair=False)
         return number
 
-    def _pair_channel(self, communicator: str, source: int, destination: int) -> int:
+    def _pair_sequence(self, communicator: str, source: int, destination: int) -> int:
         key = (communicator, source, destination)
         number = self._pair.get(key)
         if number is None:
@@ -178,15 +168,15 @@ class Standings:
         return number
 
     def _add(self, communicator: str, ranks: tuple[int, ...], *, is_pair: bool) -> int:
-        number, first = len(self.channels), self._length
-        self.channels.append(Channel(communicator=communicator, ranks=ranks, first_slot=first, is_pair=is_pair))
+        number, first = len(self.sequences), self._length
+        self.sequences.append(CallSequence(communicator=communicator, ranks=ranks, first_slot=first, is_pair=is_pair))
         self._length += len(ranks)
         if self._length > len(self._columns["rank"]):
             for name, values in self._columns.items():
                 self._columns[name] = np.concatenate([values, np.zeros(max(len(values), len(ranks)), np.int64)])
         slots = slice(first, self._length)
         self._columns["rank"][slots] = ranks
-        self._columns["channel"][slots] = number
+        self._columns["sequence"][slots] = number
         self._columns["launched"][slots] = NEVER
         self._columns["completed"][slots] = NEVER
         self._columns["open_seq"][slots] = NOT_OPEN

@@ -9,23 +9,22 @@ evidence fits several, nobody is named and they are candidates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.events import UNTOLD, CallSignature, Cause, VerdictWord
-from streams.hang.divergence import LastIterations, Line
-from streams.hang.host_reports import Witnesses
-from streams.hang.rank_progress import Standings
+from pacehound.model.events import UNTOLD
+from streams.hang.divergence import SequenceKey
+from streams.hang.mismatch import mismatch
+from streams.hang.observations import HangObservations, RootCause
 from streams.hang.stuck_links import stuck_link
-from streams.hang.wait_graph import StuckCall, WaitGraph, launch_graph, wait_graph
-from streams.rounds.signatures import Disagreement, disagreement, signature_of
+from streams.hang.wait_graph import StuckCall, launch_graph, wait_graph
+from streams.hang.wording import SHOWN, describe, have, shown_ranks
 
 Int64Array = npt.NDArray[np.int64]
 
-SHOWN = 8
 MIN_LACK = 0.5
 """A rank that lacks less than this share of the launches that the slowest one lacks was stopped by that one."""
 
@@ -33,144 +32,56 @@ _ONE_SIDED = frozenset({"broadcast", "reduce", "gather", "scatter", "send", "rec
 """Operations that may end on some ranks although others never receive: their end there proves nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HangScene:
-    """Everything that is known when a hang is looked at.
-
-    Attributes
-    ----------
-    graph
-        Who waits for whom.
-    mismatches
-        By communicator and sequence number, what ranks called in a round in which they met with different calls.
-    iterations
-        The last rounds, where iterations are known.
-    frozen_ns
-        When the hang was first said: whoever leaves later is not guilty; `None` when it has not been said.
-
-    """
-
-    graph: WaitGraph
-    standings: Standings
-    witnesses: Witnesses
-    mismatches: Mapping[tuple[str, int], Mapping[int, CallSignature]] = field(default_factory=dict)
-    iterations: LastIterations | None = None
-    frozen_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RootCause:
-    """What was concluded, and from what."""
-
-    verdict: VerdictWord
-    cause: Cause | None
-    culprits: tuple[int, ...] = ()
-    candidates: tuple[int, ...] = ()
-    links: tuple[tuple[int, int], ...] = ()
-    evidence: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
-
-
-def root_cause(scene: HangScene) -> RootCause:
+def root_cause(observed: HangObservations) -> RootCause:
     """Name the cause of a hang, the strongest evidence first."""
     for look in (_halted, mismatch, _behind, _absent, _cycle, _joint, _launched_less):
-        found = look(scene)
+        found = look(observed)
         if found is not None:
             return found
-    return _stall(scene)
+    return _stall(observed)
 
 
-def _halted(scene: HangScene) -> RootCause | None:
+def _halted(observed: HangObservations) -> RootCause | None:
     """Processes that are stopped or gone, and GPUs that have failed, where anybody waits for them."""
-    witnesses, graph = scene.witnesses, scene.graph
+    host_reports, graph = observed.host_reports, observed.graph
     # Whoever has left and is waited for by nobody may have ended; whoever is stopped, or has lost its GPU, has not.
-    left = witnesses.exited(scene.frozen_ns) & {*graph.absent, *graph.idle, *graph.standing}
-    halted = witnesses.stopped(scene.frozen_ns) | left
-    failed = witnesses.failed_hardware()
+    left = host_reports.exited(observed.frozen_ns) & {*graph.absent, *graph.idle, *graph.standing}
+    halted = host_reports.stopped(observed.frozen_ns) | left
+    failed = host_reports.failed_hardware()
     culprits = tuple(sorted({*halted, *failed}))
     if not culprits:
         return None
     is_inside = bool(failed) or any(rank in graph.standing for rank in culprits)
     evidence = [f"rank {rank} has not entered" for rank in culprits if rank in (*graph.absent, *graph.idle)]
-    evidence += [witnesses.process_sentence(rank) for rank in sorted(halted)] + list(failed.values())
+    evidence += [host_reports.process_sentence(rank) for rank in sorted(halted)] + list(failed.values())
     return RootCause(verdict="culprit", cause="H3" if is_inside else "H1", culprits=culprits, evidence=tuple(evidence))
 
 
-def mismatch(scene: HangScene) -> RootCause | None:
-    """Ranks that met in one round with different calls."""
-    found = _first_disagreement(scene)
-    if found is None:
-        return None
-    communicator, seq, sides = found
-    name = scene.standings.names.get(communicator, communicator)
-    evidence = [f"in round {seq} of {name!r} {sides.sentence()}"]
-    strange = None
-    if scene.iterations is not None:
-        signatures = {rank: signature for signature, ranks in sides.sides for rank in ranks}
-        strange = scene.iterations.strangers(communicator, seq, signatures)
-    minority = sides.minority
-    if strange and (not minority or set(strange) == set(minority)):
-        evidence.append(f"{_ranks(strange)} called something else there than in the iteration before")
-        return RootCause(verdict="culprit", cause="H2", culprits=strange, evidence=tuple(evidence))
-    if minority and strange is None:
-        evidence.append(f"{_ranks(minority)} differ from all others")
-        unseen = ("what these ranks called one iteration before",)
-        return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
-    unseen = ("which side went astray: no side has a majority that its own earlier calls bear out",)
-    return RootCause(verdict="unknown", cause="H2", candidates=sides.ranks, evidence=tuple(evidence), unseen=unseen)
-
-
-def _first_disagreement(scene: HangScene) -> tuple[str, int, Disagreement] | None:
-    """The earliest round of which the calls differ: what comes after it is shifted."""
-    met: dict[tuple[str, int], dict[int, CallSignature]] = {
-        key: dict(signatures) for key, signatures in scene.mismatches.items()
-    }
-    since: dict[tuple[str, int], int] = dict.fromkeys(met, 0)
-    # Where somebody has left a round with another call those that are in it may agree.
-    indices = range(scene.graph.n_calls) if met else scene.graph.disagreeing()
-    for index in indices:
-        call = scene.graph.call(index)
-        channel = scene.standings.channels[call.channel]
-        key = (channel.communicator, call.seq)
-        if channel.is_pair:
-            continue
-        for rank in channel.ranks:
-            told = scene.standings.open_call(call.channel, rank, call.seq)
-            if told is not None:
-                met.setdefault(key, {})[rank] = signature_of(told)
-        since.setdefault(key, call.since_ns)
-    for key in sorted(met, key=lambda key: (since[key], key[1], key[0])):
-        sides = disagreement(met[key])
-        if sides is not None:
-            return (*key, sides)
-    return None
-
-
-def _behind(scene: HangScene) -> RootCause | None:
+def _behind(observed: HangObservations) -> RootCause | None:
     """Ranks in a call that everybody else has completed.
 
     A collective ends on one rank only when it has that rank's data, so that a peer which has completed a *later* call
     of the same communicator proves that this rank's device had done this one: what does not end is its own.
     """
-    standings, witnesses = scene.standings, scene.witnesses
+    table, host_reports = observed.table, observed.host_reports
     proven: list[int] = []
     likely: list[int] = []
     evidence = []
-    for index, ranks in sorted(scene.graph.behind.items()):
-        call = scene.graph.call(index)
+    for index, ranks in sorted(observed.graph.behind.items()):
+        call = observed.graph.call(index)
         if call.op in _ONE_SIDED:
             continue
-        is_proof = bool(call.later_done) and not any(witnesses.has_lost_calls(rank) for rank in ranks)
+        is_proof = bool(call.later_done) and not any(host_reports.has_lost_calls(rank) for rank in ranks)
         (proven if is_proof else likely).extend(ranks)
-        later = f", and {_ranks(call.later_done)} a later one too" if call.later_done else ""
+        later = f", and {shown_ranks(call.later_done)} a later one too" if call.later_done else ""
         evidence.append(
-            f"{_ranks(ranks)} {_have(ranks)} not finished {describe(call, standings)}: "
-            f"{_ranks(call.done)} {_have(call.done)}{later}"
+            f"{shown_ranks(ranks)} {have(ranks)} not finished {describe(call, table)}: "
+            f"{shown_ranks(call.done)} {have(call.done)}{later}"
         )
     if not proven and not likely:
         return None
     culprits = tuple(sorted(set(proven or likely)))
-    others = tuple(sorted({*likely, *scene.graph.absent} - set(culprits)))
+    others = tuple(sorted({*likely, *observed.graph.absent} - set(culprits)))
     unseen = () if proven else ("whether a link into these ranks or their own devices do not move",)
     return RootCause(
         verdict="culprit" if proven else "suspected",
@@ -182,63 +93,67 @@ def _behind(scene: HangScene) -> RootCause | None:
     )
 
 
-def _absent(scene: HangScene) -> RootCause | None:
+def _absent(observed: HangObservations) -> RootCause | None:
     """Ranks that somebody waits for and that stand in no call, and those that stand nowhere beside them."""
-    witnesses = scene.witnesses
-    if not scene.graph.absent:
+    host_reports = observed.host_reports
+    if not observed.graph.absent:
         return None
-    absent = tuple(sorted((*scene.graph.absent, *scene.graph.idle)))
-    outside = {rank: words for rank in absent if (words := witnesses.outside_of_calls(rank))}
-    if outside and 2 * len(outside) <= len(absent) + len(scene.graph.waiting):
+    absent = tuple(sorted((*observed.graph.absent, *observed.graph.idle)))
+    outside = {rank: words for rank in absent if (words := host_reports.outside_of_calls(rank))}
+    if outside and 2 * len(outside) <= len(absent) + len(observed.graph.waiting):
         others = tuple(rank for rank in absent if rank not in outside)
-        evidence = (f"{_ranks(tuple(outside))} {_have(tuple(outside))} not entered", *outside.values())
+        evidence = (f"{shown_ranks(tuple(outside))} {have(tuple(outside))} not entered", *outside.values())
         return RootCause(verdict="culprit", cause="H1", culprits=tuple(outside), candidates=others, evidence=evidence)
-    hidden = tuple(rank for rank in absent if witnesses.is_in_unseen_call(rank) or _may_replay(scene, rank))
+    hidden = tuple(rank for rank in absent if host_reports.is_in_unseen_call(rank) or _may_replay(observed, rank))
     named = tuple(rank for rank in absent if rank not in hidden)
-    evidence_of_hidden = (f"{_ranks(hidden)} may wait in calls that are not seen",) if hidden else ()
-    if hidden or 2 * len(named) > len(absent) + len(scene.graph.waiting):
-        reason = evidence_of_hidden or (f"{_ranks(named)} have not entered: more than wait for them",)
+    evidence_of_hidden = (f"{shown_ranks(hidden)} may wait in calls that are not seen",) if hidden else ()
+    if hidden or 2 * len(named) > len(absent) + len(observed.graph.waiting):
+        reason = evidence_of_hidden or (f"{shown_ranks(named)} have not entered: more than wait for them",)
         return RootCause(
-            verdict="unknown", cause=None if hidden else "H1", candidates=absent, evidence=reason, unseen=_dark(scene)
+            verdict="unknown",
+            cause=None if hidden else "H1",
+            candidates=absent,
+            evidence=reason,
+            unseen=_dark(observed),
         )
-    reasons = [f"{_ranks(named)} {_have(named)} not entered and wait in no call that can be seen"]
-    silent = tuple(rank for rank in named if witnesses.is_silent(rank))
+    reasons = [f"{shown_ranks(named)} {have(named)} not entered and wait in no call that can be seen"]
+    silent = tuple(rank for rank in named if host_reports.is_silent(rank))
     if silent:
-        hosts = sorted({witnesses.host_of[rank] for rank in silent})
+        hosts = sorted({host_reports.host_of[rank] for rank in silent})
         reasons.append(f"nothing has been heard from {', '.join(hosts)}: its agent or the machine is gone")
-    running = [sentence for rank in named if rank not in silent and (sentence := witnesses.process_sentence(rank))]
+    running = [sentence for rank in named if rank not in silent and (sentence := host_reports.process_sentence(rank))]
     reasons += running[:SHOWN]
-    unseen = [f"what these ranks do instead: {_missing_stack(scene, named)}"]
+    unseen = [f"what these ranks do instead: {_missing_stack(observed, named)}"]
     if len(running) + len(silent) < len(named):
         unseen.append("the state of their processes: their host has not reported it")
-    if any(witnesses.has_lost_calls(rank) for rank in named):
+    if any(host_reports.has_lost_calls(rank) for rank in named):
         unseen.append("calls of their hosts were lost: they may have entered")
     return RootCause(verdict="suspected", cause="H1", culprits=named, evidence=tuple(reasons), unseen=tuple(unseen))
 
 
-def _cycle(scene: HangScene) -> RootCause | None:
+def _cycle(observed: HangObservations) -> RootCause | None:
     """Ranks that wait for each other: their calls are in different orders."""
-    cycle = scene.graph.cycle
+    cycle = observed.graph.cycle
     if not cycle:
         return None
-    evidence = [f"{_ranks(cycle)} wait for each other: their calls are in a different order"]
-    for index in sorted({scene.graph.stands_in(rank) for rank in cycle})[:SHOWN]:
-        call = scene.graph.call(index)
+    evidence = [f"{shown_ranks(cycle)} wait for each other: their calls are in a different order"]
+    for index in sorted({observed.graph.stands_in(rank) for rank in cycle})[:SHOWN]:
+        call = observed.graph.call(index)
         there = tuple(rank for rank in call.standing if rank in cycle)
         waits = "wait" if len(there) > 1 else "waits"
-        evidence.append(f"{_ranks(there)} {waits} in {describe(call, scene.standings)}")
-    departed: dict[int, str] = {}
-    if scene.iterations is not None:
-        departed = scene.iterations.out_of_order(_launched(scene, cycle))
-    if departed and len(departed) < len(cycle):
-        evidence += [f"rank {rank}: {words}" for rank, words in departed.items()]
-        return RootCause(verdict="culprit", cause="H2", culprits=tuple(departed), evidence=tuple(evidence))
-    if not departed and (released := _without_sends(scene)) is not None:
+        evidence.append(f"{shown_ranks(there)} {waits} in {describe(call, observed.table)}")
+    diverged: dict[int, str] = {}
+    if observed.iterations is not None:
+        diverged = observed.iterations.out_of_order(_launched(observed, cycle))
+    if diverged and len(diverged) < len(cycle):
+        evidence += [f"rank {rank}: {words}" for rank, words in diverged.items()]
+        return RootCause(verdict="culprit", cause="H2", culprits=tuple(diverged), evidence=tuple(evidence))
+    if not diverged and (released := _without_sends(observed)) is not None:
         return released
-    minority = _cycle_minority(scene)
-    if minority and not departed:
+    minority = _cycle_minority(observed)
+    if minority and not diverged:
         evidence.append(
-            f"{_ranks(minority)} entered two calls the other way round than most of those who wait for them"
+            f"{shown_ranks(minority)} entered two calls the other way round than most of those who wait for them"
         )
         unseen = ("what these ranks did one iteration before",)
         return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
@@ -246,20 +161,20 @@ def _cycle(scene: HangScene) -> RootCause | None:
     return RootCause(verdict="unknown", cause="H2", candidates=cycle, evidence=tuple(evidence), unseen=unseen)
 
 
-def _without_sends(scene: HangScene) -> RootCause | None:
+def _without_sends(observed: HangObservations) -> RootCause | None:
     """The same question for ranks that do not wait for what they have sent.
 
     A pipeline posts its sends and goes on. A rank that has stopped behind such a send seems to wait for the receiver,
     which waits for that rank elsewhere. Where somebody is missing once sends hold nobody, that one is suspected.
     """
-    graph = wait_graph(scene.standings, 0, unheard=scene.witnesses.unheard(), skipping=frozenset({"send"}))
+    graph = wait_graph(observed.table, 0, unheard=observed.host_reports.unheard(), skipping=frozenset({"send"}))
     if graph.cycle or not graph:
         return None
-    released = replace(scene, graph=graph)
+    released = replace(observed, graph=graph)
     found = _behind(released) or _absent(released)
     if found is None or not found.culprits:
         return None
-    words = f"{_ranks(found.culprits)} {_have(found.culprits)} sends open, which need not hold anybody"
+    words = f"{shown_ranks(found.culprits)} {have(found.culprits)} sends open, which need not hold anybody"
     return replace(
         found,
         verdict="culprit" if found.verdict == "culprit" else "suspected",
@@ -267,16 +182,16 @@ def _without_sends(scene: HangScene) -> RootCause | None:
     )
 
 
-def _cycle_minority(scene: HangScene) -> tuple[int, ...]:
+def _cycle_minority(observed: HangObservations) -> tuple[int, ...]:
     """Of ranks that wait for each other, those whom more of their peers contradict than follow.
 
     Such a rank has entered one call before another; of those who wait for it in the other one, more than are missing
     there have not entered the first: they have the two the other way round.
     """
-    graph, cycle = scene.graph, set(scene.graph.cycle)
+    graph, cycle = observed.graph, set(observed.graph.cycle)
     minority = []
     for index in sorted({graph.stands_in(rank) for rank in cycle}):
-        missing = graph.owed_by(index)
+        missing = graph.waited_for_in(index)
         standing = set(graph.call(index).standing)
         if len(missing) >= len(standing):
             continue
@@ -286,29 +201,29 @@ def _cycle_minority(scene: HangScene) -> tuple[int, ...]:
     return tuple(sorted(set(minority)))
 
 
-def _joint(scene: HangScene) -> RootCause | None:
+def _joint(observed: HangObservations) -> RootCause | None:
     """Calls in which everybody stands: nobody is missing, and they do not move."""
-    one_sided = (index for index in scene.graph.behind if scene.graph.call(index).op in _ONE_SIDED)
-    calls = [scene.graph.call(index) for index in (*scene.graph.joint, *one_sided)]
+    one_sided = (index for index in observed.graph.behind if observed.graph.call(index).op in _ONE_SIDED)
+    calls = [observed.graph.call(index) for index in (*observed.graph.joint, *one_sided)]
     if not calls:
         return None
-    collectives = [call for call in calls if not scene.standings.channels[call.channel].is_pair]
+    collectives = [call for call in calls if not observed.table.sequences[call.sequence].is_pair]
     calls = collectives or calls  # a send or receive may be posted long before its turn comes
-    calls.sort(key=lambda call: (call.since_ns, call.channel))
+    calls.sort(key=lambda call: (call.since_ns, call.sequence))
     evidence = [
-        f"{_ranks(call.standing)} stand in {describe(call, scene.standings)}, which everybody has entered"
+        f"{shown_ranks(call.standing)} stand in {describe(call, observed.table)}, which everybody has entered"
         for call in calls[:SHOWN]
     ]
-    idle_devices = _not_begun(scene, calls)
+    idle_devices = _not_begun(observed, calls)
     if idle_devices:
-        words = f"the devices of {_ranks(idle_devices)} have not begun what those of the others have"
+        words = f"the devices of {shown_ranks(idle_devices)} have not begun what those of the others have"
         unseen = ("what occupies these devices",)
         return RootCause(
             verdict="suspected", cause="H1", culprits=idle_devices, evidence=(*evidence, words), unseen=unseen
         )
     links: list[tuple[int, int]] = []
     for call in calls:
-        link, words = stuck_link(scene.standings, call, scene.witnesses.host_of)
+        link, words = stuck_link(observed.table, call, observed.host_reports.host_of)
         if link is not None:
             links.append(link)
         if words:
@@ -335,16 +250,16 @@ def _joint(scene: HangScene) -> RootCause | None:
     )
 
 
-def _not_begun(scene: HangScene, calls: Sequence[StuckCall]) -> tuple[int, ...]:
+def _not_begun(observed: HangObservations, calls: Sequence[StuckCall]) -> tuple[int, ...]:
     """Ranks that have launched a call and whose device is still busy with something else, where most have begun it.
 
     Only where the source tells for everybody: a kernel that has begun waits for those that have not.
     """
     late: set[int] = set()
     for call in calls:
-        told = {rank: scene.standings.open_call(call.channel, rank, call.seq) for rank in call.standing}
-        begun = {rank: one.has_started for rank, one in told.items() if one is not None}
-        if None in begun.values() or len(begun) < len(told):
+        open_calls = {rank: observed.table.open_call(call.sequence, rank, call.seq) for rank in call.standing}
+        begun = {rank: one.has_started for rank, one in open_calls.items() if one is not None}
+        if None in begun.values() or len(begun) < len(open_calls):
             continue
         mine = {rank for rank, has_begun in begun.items() if not has_begun}
         if 2 * len(mine) < len(begun) or (len(begun) == 2 and len(mine) == 1):
@@ -352,22 +267,22 @@ def _not_begun(scene: HangScene, calls: Sequence[StuckCall]) -> tuple[int, ...]:
     return tuple(sorted(late))
 
 
-def _launched_less(scene: HangScene) -> RootCause | None:
+def _launched_less(observed: HangObservations) -> RootCause | None:
     """All that launches alone can tell: the host that stopped first has launched the fewest calls."""
-    lacks = launch_graph(scene.standings)
+    lacks = launch_graph(observed.table)
     if not lacks:
         return None
     most = max(lacks.values())
     named = tuple(rank for rank in sorted(lacks) if lacks[rank] >= MIN_LACK * most)
     others = tuple(rank for rank in sorted(lacks) if rank not in named)
-    witnesses = scene.witnesses
+    host_reports = observed.host_reports
     evidence = [
         f"rank {rank} has launched {lacks[rank]} calls fewer than a peer and is ahead of nobody"
         for rank in named[:SHOWN]
     ]
-    outside = tuple(rank for rank in named if witnesses.outside_of_calls(rank))
+    outside = tuple(rank for rank in named if host_reports.outside_of_calls(rank))
     if outside:
-        evidence += [witnesses.outside_of_calls(rank) for rank in outside]
+        evidence += [host_reports.outside_of_calls(rank) for rank in outside]
         return RootCause(
             verdict="culprit",
             cause="H1",
@@ -375,96 +290,81 @@ def _launched_less(scene: HangScene) -> RootCause | None:
             candidates=tuple(rank for rank in named if rank not in outside),
             evidence=tuple(evidence),
         )
-    unseen = ("when calls end: only their launches are seen", f"what it does: {_missing_stack(scene, named)}")
-    if any(witnesses.is_in_unseen_call(rank) or _may_replay(scene, rank) for rank in named):
+    unseen = ("when calls end: only their launches are seen", f"what it does: {_missing_stack(observed, named)}")
+    if any(host_reports.is_in_unseen_call(rank) or _may_replay(observed, rank) for rank in named):
         return RootCause(verdict="unknown", cause=None, candidates=named, evidence=tuple(evidence), unseen=unseen)
     return RootCause(
         verdict="suspected", cause="H1", culprits=named, candidates=others, evidence=tuple(evidence), unseen=unseen
     )
 
 
-def _stall(scene: HangScene) -> RootCause:
+def _stall(observed: HangObservations) -> RootCause:
     """Nobody waits in a call that can be seen."""
-    witnesses, standings = scene.witnesses, scene.standings
+    host_reports, table = observed.host_reports, observed.table
     outside = "what the ranks do outside of calls (data loading, storage, a lock)"
-    slots = standings.column("channel")
-    if len(standings):
-        most = np.full(len(standings.channels), np.iinfo(np.int64).min)
-        np.maximum.at(most, slots, standings.column("launched"))
-        launched = standings.column("launched")
+    slots = table.column("sequence")
+    if len(table):
+        most = np.full(len(table.sequences), np.iinfo(np.int64).min)
+        np.maximum.at(most, slots, table.column("launched"))
+        launched = table.column("launched")
         is_less = (launched < most[slots]) & (launched != UNTOLD)
-        is_seen = np.array([c.communicator not in standings.blind for c in standings.channels], np.bool_)[slots]
-        behind = tuple(np.unique(standings.column("rank")[is_less & is_seen]).tolist())
+        is_seen = np.array([c.communicator not in table.blind for c in table.sequences], np.bool_)[slots]
+        behind = tuple(np.unique(table.column("rank")[is_less & is_seen]).tolist())
         if len(behind) == 1:
             sentence = f"rank {behind[0]} has launched fewer calls than the other members of its communicators"
             return RootCause(
-                verdict="suspected", cause="H1", culprits=behind, evidence=(sentence,), unseen=(outside, *_dark(scene))
+                verdict="suspected",
+                cause="H1",
+                culprits=behind,
+                evidence=(sentence,),
+                unseen=(outside, *_dark(observed)),
             )
-    seen = tuple(words for rank in sorted(witnesses.stacks) if (words := witnesses.outside_of_calls(rank)))
-    everybody = tuple(sorted(witnesses.processes))
+    seen = tuple(words for rank in sorted(host_reports.stacks) if (words := host_reports.outside_of_calls(rank)))
+    everybody = tuple(sorted(host_reports.processes))
     return RootCause(
-        verdict="unknown", cause=None, candidates=everybody, evidence=seen[:SHOWN], unseen=(outside, *_dark(scene))
+        verdict="unknown", cause=None, candidates=everybody, evidence=seen[:SHOWN], unseen=(outside, *_dark(observed))
     )
 
 
-def _may_replay(scene: HangScene, rank: int) -> bool:
+def _may_replay(observed: HangObservations, rank: int) -> bool:
     """It is in a communicator whose calls were captured into a graph, and no stack shows that it waits elsewhere."""
-    blind = scene.standings.blind
-    stack = scene.witnesses.stacks.get(rank)
+    blind = observed.table.blind
+    stack = observed.host_reports.stacks.get(rank)
     if not blind or (stack is not None and stack.doing not in ("in_call", "unknown")):
         return False
     return any(
-        channel.communicator in blind and len(channel.ranks) > 1 and rank in channel.ranks
-        for channel in scene.standings.channels
+        sequence.communicator in blind and len(sequence.ranks) > 1 and rank in sequence.ranks
+        for sequence in observed.table.sequences
     )
 
 
-def _dark(scene: HangScene) -> tuple[str, ...]:
+def _dark(observed: HangObservations) -> tuple[str, ...]:
     """What kinds of calls are not seen in this job."""
     sentences = []
-    if scene.standings.blind:
-        names = sorted(scene.standings.names.get(c, c) for c in scene.standings.blind)
+    if observed.table.blind:
+        names = sorted(observed.table.names.get(c, c) for c in observed.table.blind)
         sentences.append(f"replays of the calls captured on {', '.join(map(repr, names[:SHOWN]))}")
-    libraries = sorted({name for stack in scene.witnesses.stacks.values() for name in stack.libraries})
+    libraries = sorted({name for stack in observed.host_reports.stacks.values() for name in stack.libraries})
     if libraries:
         sentences.append(f"calls of {', '.join(libraries)}")
     return tuple(sentences)
 
 
-def _missing_stack(scene: HangScene, ranks: Sequence[int]) -> str:
-    libraries = sorted({name for rank in ranks for name in scene.witnesses.unseen_libraries(rank)})
+def _missing_stack(observed: HangObservations, ranks: Sequence[int]) -> str:
+    libraries = sorted({name for rank in ranks for name in observed.host_reports.unseen_libraries(rank)})
     if libraries:
         return f"they have {', '.join(libraries)} loaded, whose calls are not seen"
-    if any(rank in scene.witnesses.stacks for rank in ranks):
+    if any(rank in observed.host_reports.stacks for rank in ranks):
         return "their stacks do not tell"
     return "their stacks, and calls of libraries that are not seen"
 
 
-def _launched(scene: HangScene, ranks: Sequence[int]) -> dict[int, dict[Line, int]]:
-    launched: dict[int, dict[Line, int]] = {rank: {} for rank in ranks}
-    standings = scene.standings
-    slot_ranks, channels = standings.column("rank"), standings.column("channel")
+def _launched(observed: HangObservations, ranks: Sequence[int]) -> dict[int, dict[SequenceKey, int]]:
+    launched: dict[int, dict[SequenceKey, int]] = {rank: {} for rank in ranks}
+    table = observed.table
+    slot_ranks, sequences = table.column("rank"), table.column("sequence")
     for slot in np.flatnonzero(np.isin(slot_ranks, ranks)).tolist():
-        channel = standings.channels[int(channels[slot])]
-        line: Line = (channel.communicator, (channel.ranks[0], channel.ranks[1]) if channel.is_pair else None)
-        launched[int(slot_ranks[slot])][line] = int(standings.column("launched")[slot])
+        sequence = table.sequences[int(sequences[slot])]
+        key: SequenceKey = (sequence.communicator, (sequence.ranks[0], sequence.ranks[1]) if sequence.is_pair else None)
+        launched[int(slot_ranks[slot])][key] = int(table.column("launched")[slot])
     return launched
-
-
-def describe(call: StuckCall, standings: Standings) -> str:
-    """A call in words."""
-    name = standings.name_of(call.channel)
-    channel = standings.channels[call.channel]
-    if channel.is_pair:  # pairs are numbered apart, by some sources only from where the file begins
-        return f"the {call.op} from rank {channel.ranks[0]} to rank {channel.ranks[1]} on {name!r}"
-    return f"{call.op} {call.seq} of {name!r}"
-
-
-def _have(ranks: Sequence[int]) -> str:
-    return "have" if len(ranks) > 1 else "has"
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:SHOWN])
-    more = f" and {len(ranks) - SHOWN} more" if len(ranks) > SHOWN else ""
-    return f"rank{'s' if len(ranks) != 1 else ''} {shown}{more}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
 
-SAID_AFTER_NS = 10_000_000_000
+REPORT_AFTER_NS = 10_000_000_000
 """Silence beyond the usual lateness that is worth a word: an agent that is started anew is back before."""
 
 
@@ -18,7 +17,7 @@ class SilenceWatch:
     def __init__(self, job: str, attempt: int) -> None:
         self._job = job
         self._attempt = attempt
-        self._said: dict[str, Finding] = {}
+        self._findings: dict[str, Finding] = {}
 
     def on_tick(
         self,
@@ -29,32 +28,16 @@ class SilenceWatch:
     ) -> list[Finding]:
         """A finding when a host has been silent for too long, and a new version of it when it speaks again.
 
-        Parameters
-        ----------
-        now_ns, step
-            Event time and the last finished iteration.
-        silent_since_ns
-            By host, the last word of those that are silent now.
-        ranks_of
-            World ranks of each host.
-
+        `silent_since_ns` holds, by host, the last report of those that are silent now.
         """
         findings = []
-        for host in sorted(self._said.keys() - silent_since_ns.keys()):
-            said = self._said.pop(host)
-            words = f"{host} is heard again"
-            findings.append(
-                replace(
-                    said,
-                    version=said.version + 1,
-                    relief=Instant(step=step, time_ns=now_ns),
-                    evidence=(*said.evidence, words),
-                )
-            )
+        for host in sorted(self._findings.keys() - silent_since_ns.keys()):
+            relief = Instant(step=step, time_ns=now_ns)
+            findings.append(self._findings.pop(host).next_version(f"{host} is heard again", relief=relief))
         for host, since_ns in sorted(silent_since_ns.items()):
-            if host in self._said or now_ns - since_ns < SAID_AFTER_NS:
+            if host in self._findings or now_ns - since_ns < REPORT_AFTER_NS:
                 continue
-            self._said[host] = Finding(
+            self._findings[host] = Finding(
                 id=event_id("blind", self._job, self._attempt, host, since_ns),
                 job=self._job,
                 attempt=self._attempt,
@@ -67,5 +50,5 @@ class SilenceWatch:
                 evidence=(f"nothing has been heard from {host} for {(now_ns - since_ns) / 1e9:.0f} s",),
                 unseen=(f"what the ranks of {host} do: its agent, its network or the machine is gone",),
             )
-            findings.append(self._said[host])
+            findings.append(self._findings[host])
         return findings

@@ -8,37 +8,28 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import OpenCall
-from streams.hang.rank_progress import Standings
+from streams.hang.rank_progress import ProgressTable
 from streams.hang.wait_graph import StuckCall
 
 Int64Array = npt.NDArray[np.int64]
 
 
-def stuck_link(standings: Standings, call: StuckCall, host_of: Mapping[int, str]) -> tuple[tuple[int, int] | None, str]:
+def stuck_link(table: ProgressTable, call: StuckCall, host_of: Mapping[int, str]) -> tuple[tuple[int, int] | None, str]:
     """The edge over which a call does not move: the only one there is, or the one that its counts point to.
 
-    Parameters
-    ----------
-    standings, call
-        A call that everybody has entered and nobody finishes.
-    host_of
-        Host of each rank, where known.
-
-    Returns
-    -------
-    The edge, or `None` where nothing singles one out, and why.
-
+    Of a call that everybody has entered and nobody finishes: the edge, or `None` where nothing singles one out, and
+    why.
     """
-    ranks = standings.channels[call.channel].ranks
-    told = [standings.open_call(call.channel, rank, call.seq) for rank in ranks]
-    sent = np.array([-1 if one is None else one.send_count for one in told])
-    received = np.array([-1 if one is None else one.recv_count for one in told])
-    algorithms = {one.algorithm for one in told if one is not None}
+    ranks = table.sequences[call.sequence].ranks
+    open_calls = [table.open_call(call.sequence, rank, call.seq) for rank in ranks]
+    sent = np.array([-1 if one is None else one.send_count for one in open_calls])
+    received = np.array([-1 if one is None else one.recv_count for one in open_calls])
+    algorithms = {one.algorithm for one in open_calls if one is not None}
     link, words = None, ""
     if "tree" in algorithms:
         link, words = _tree_link(ranks, sent, received, host_of)
     elif algorithms <= {"", "ring"}:  # of others it is not known who sends to whom
-        calls = {rank: one for rank, one in zip(ranks, told, strict=True) if one is not None}
+        calls = {rank: one for rank, one in zip(ranks, open_calls, strict=True) if one is not None}
         has_channels = any(one.channels for one in calls.values())
         link, words = _channel_link(calls) if has_channels else _ring_link(ranks, sent, received)
     return ((ranks[0], ranks[1]) if len(ranks) == 2 else link), words
@@ -49,7 +40,7 @@ def _channel_link(calls: Mapping[int, OpenCall]) -> tuple[tuple[int, int] | None
 
     Each channel is a ring of its own, which need not go through the ranks in their order, nor over the network between
     all of them: only ranks that have a part in it are compared. Of a channel that has finished nothing is left, so
-    that channels which are added up are told right, too.
+    that channels which are added up count right, too.
     """
     links: dict[tuple[int, int], list[int]] = {}
     for number in sorted({channel.channel for call in calls.values() for channel in call.channels}):
@@ -124,10 +115,10 @@ def _tree_link(
             place.setdefault(((at + 1).bit_length(), len(children), crossing), []).append(at)
     total = sent + received
     odd = []
-    for alike in place.values():
-        moved = total[alike]
-        if len(alike) > 1 and (moved == moved.min()).sum() == 1 and moved.min() < np.median(moved):
-            odd.append(alike[int(moved.argmin())])
+    for same_place in place.values():
+        moved = total[same_place]
+        if len(same_place) > 1 and (moved == moved.min()).sum() == 1 and moved.min() < np.median(moved):
+            odd.append(same_place[int(moved.argmin())])
     if not odd:
         return None, ""
     at = max(odd)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pacehound.model.events import Finding, HostSample, Instant
 from pacehound.model.identity import event_id
 
@@ -14,46 +12,32 @@ class UnseenCalls:
     def __init__(self, job: str, attempt: int) -> None:
         self._job = job
         self._attempt = attempt
-        self._now: dict[str, tuple[int, dict[int, tuple[str, ...]]]] = {}
-        self._said: dict[str, Finding] = {}
+        self._latest: dict[str, tuple[int, dict[int, tuple[str, ...]]]] = {}
+        self._findings: dict[str, Finding] = {}
 
     def on_host(self, sample: HostSample) -> None:
         """The processes of one host."""
         unseen = {process.rank: process.unseen for process in sample.processes if process.unseen}
-        self._now[sample.host] = (sample.time_ns, unseen)
+        self._latest[sample.host] = (sample.time_ns, unseen)
 
     def on_tick(self, now_ns: int, step: int | None) -> list[Finding]:
-        """A finding where calls of a host are not seen, and a new version of it when they are or it is about others.
-
-        Parameters
-        ----------
-        now_ns, step
-            Event time and the last finished iteration.
-
-        """
+        """A finding where calls of a host are not seen, and a new version of it when they are or it is about others."""
         findings = []
-        for host, (time_ns, unseen) in sorted(self._now.items()):
-            said, ranks = self._said.get(host), tuple(sorted(unseen))
-            if said is None and ranks:
+        for host, (time_ns, unseen) in sorted(self._latest.items()):
+            known, ranks = self._findings.get(host), tuple(sorted(unseen))
+            if known is None and ranks:
                 names = sorted({name for some in unseen.values() for name in some})
                 finding = self._finding(host, ranks, names, Instant(step=step, time_ns=time_ns), now_ns)
-            elif said is not None and not ranks:
-                del self._said[host]
-                relief = Instant(step=step, time_ns=now_ns)
-                findings.append(
-                    replace(
-                        said,
-                        version=said.version + 1,
-                        relief=relief,
-                        evidence=(*said.evidence, f"the calls of {host} are seen now, or their processes have left"),
-                    )
-                )
+            elif known is not None and not ranks:
+                del self._findings[host]
+                words = f"the calls of {host} are seen now, or their processes have left"
+                findings.append(known.next_version(words, relief=Instant(step=step, time_ns=now_ns)))
                 continue
-            elif said is not None and ranks != said.candidates:
-                finding = replace(said, version=said.version + 1, candidates=ranks)
+            elif known is not None and ranks != known.candidates:
+                finding = known.next_version(candidates=ranks)
             else:
                 continue
-            self._said[host] = finding
+            self._findings[host] = finding
             findings.append(finding)
         return findings
 

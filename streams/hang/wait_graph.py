@@ -10,7 +10,7 @@ waited for that have not launched it, and those that have but stand in an older 
 
 Where no completion is seen a rank waits for those that have launched fewer calls than itself (`launch_graph`).
 
-Everything is array work over the slots of `Standings`, in proportion to their number.
+Everything is array work over the slots of `ProgressTable`, in proportion to their number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import UNTOLD
-from streams.hang.rank_progress import NOT_OPEN, Standings
+from streams.hang.rank_progress import NOT_OPEN, ProgressTable
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -32,37 +32,24 @@ _NEVER_NS = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckCall:
-    """A call in which ranks stand.
+    """A call in which ranks stand."""
 
-    Attributes
-    ----------
-    channel, seq
-        Which one; the number of a channel in `Standings`.
-    op
-        What the first of those that stand in it called.
-    since_ns
-        When the first of them launched it.
-    standing, done
-        Ranks that stand in it, and ranks that have completed it.
-    later_done
-        Of `done`, those that have completed a later call of the same channel too.
-
-    """
-
-    channel: int
+    # which one; the number of a sequence in `ProgressTable`
+    sequence: int
     seq: int
-    op: str
-    since_ns: int
+    op: str  # what the first of those that stand in it called
+    since_ns: int  # when the first of them launched it
+    # ranks that stand in it, and ranks that have completed it
     standing: tuple[int, ...]
     done: tuple[int, ...]
-    later_done: tuple[int, ...]
+    later_done: tuple[int, ...]  # of `done`, those that have completed a later call of the same sequence too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stuck:
     """All stuck calls as columns, and their slots: those of call `i` are `first_slot[i]:first_slot[i + 1]`."""
 
-    channel: Int64Array
+    sequence: Int64Array
     seq: Int64Array
     first_slot: Int64Array
     rank: Int64Array  # of each slot
@@ -81,17 +68,6 @@ class _Stuck:
 class WaitGraph:
     """Who waits in what, and where it ends; ranks are world ranks, in order.
 
-    Parameters
-    ----------
-    standings
-        What it is made of.
-    position
-        For each rank the index of the call in which it stands, or `NOWHERE`.
-    stuck
-        The calls.
-    idle
-        Ranks that have no open call at all, and are waited for by nobody yet.
-
     Attributes
     ----------
     standing
@@ -108,21 +84,20 @@ class WaitGraph:
         Indices of the calls in which everybody stands.
     cycle
         Ranks that wait for each other and for nobody else's absence.
-
     """
 
-    def __init__(self, standings: Standings, position: Int64Array, stuck: _Stuck, idle: BoolArray) -> None:
-        self._standings = standings
+    def __init__(self, table: ProgressTable, position: Int64Array, stuck: _Stuck, idle: BoolArray) -> None:
+        self._table = table
         self._position = position
         self._stuck = stuck
         call_of = stuck.call_of
-        owes = ~stuck.is_done & ~stuck.is_standing
-        self._edge_call, self._edge_rank = call_of[owes], stuck.rank[owes]
+        is_missing = ~stuck.is_done & ~stuck.is_standing
+        self._edge_call, self._edge_rank = call_of[is_missing], stuck.rank[is_missing]
         n_calls = len(stuck.seq)
-        n_owed = np.bincount(self._edge_call, minlength=n_calls)
+        n_missing = np.bincount(self._edge_call, minlength=n_calls)
         n_done = np.bincount(call_of[stuck.is_done], minlength=n_calls)
-        is_behind = (n_owed == 0) & (n_done > 0)
-        self._is_settled = n_owed == 0
+        is_behind = (n_missing == 0) & (n_done > 0)
+        self._is_settled = n_missing == 0
         self.behind = {index: self.call(index).standing for index in np.flatnonzero(is_behind).tolist()}
         self.joint: tuple[int, ...] = tuple(np.flatnonzero(self._is_settled & ~is_behind).tolist())
         stands = position != NOWHERE
@@ -130,11 +105,11 @@ class WaitGraph:
         is_waiting[stands] = ~is_behind[position[stands]]
         self.standing: tuple[int, ...] = tuple(np.flatnonzero(stands).tolist())
         self.waiting: tuple[int, ...] = tuple(np.flatnonzero(is_waiting).tolist())
-        owed = np.zeros(len(position), np.bool_)
-        owed[self._edge_rank] = True
-        self._is_absent = owed & ~stands
+        is_waited_for = np.zeros(len(position), np.bool_)
+        is_waited_for[self._edge_rank] = True
+        self._is_absent = is_waited_for & ~stands
         self.absent: tuple[int, ...] = tuple(np.flatnonzero(self._is_absent).tolist())
-        self.idle: tuple[int, ...] = tuple(np.flatnonzero(idle & ~owed).tolist())
+        self.idle: tuple[int, ...] = tuple(np.flatnonzero(idle & ~is_waited_for).tolist())
         self.cycle = self._cycle()
 
     def __bool__(self) -> bool:
@@ -150,13 +125,13 @@ class WaitGraph:
         stuck = self._stuck
         slots = slice(int(stuck.first_slot[index]), int(stuck.first_slot[index + 1]))
         ranks = stuck.rank[slots]
-        channel, seq = int(stuck.channel[index]), int(stuck.seq[index])
+        sequence, seq = int(stuck.sequence[index]), int(stuck.seq[index])
         standing = np.sort(ranks[stuck.is_standing[slots]])
-        told = self._standings.open_call(channel, int(standing[0]), seq)
+        first = self._table.open_call(sequence, int(standing[0]), seq)
         return StuckCall(
-            channel=channel,
+            sequence=sequence,
             seq=seq,
-            op=told.op if told is not None else "call",
+            op=first.op if first is not None else "call",
             since_ns=int(stuck.open_ns[slots].min()),
             standing=tuple(standing.tolist()),
             done=tuple(np.sort(ranks[stuck.is_done[slots]]).tolist()),
@@ -168,13 +143,13 @@ class WaitGraph:
         if not self.n_calls:
             return None
         since_ns = np.minimum.reduceat(self._stuck.open_ns, self._stuck.first_slot[:-1])
-        return self.call(int(np.lexsort((self._stuck.seq, self._stuck.channel, since_ns))[0]))
+        return self.call(int(np.lexsort((self._stuck.seq, self._stuck.sequence, since_ns))[0]))
 
     def keys(self) -> set[tuple[str, int]]:
         """Communicator and sequence number of every call in which somebody stands, pairs left out."""
-        channels = self._standings.channels
-        pairs = zip(self._stuck.channel.tolist(), self._stuck.seq.tolist(), strict=True)
-        return {(channels[channel].communicator, seq) for channel, seq in pairs if not channels[channel].is_pair}
+        sequences = self._table.sequences
+        pairs = zip(self._stuck.sequence.tolist(), self._stuck.seq.tolist(), strict=True)
+        return {(sequences[sequence].communicator, seq) for sequence, seq in pairs if not sequences[sequence].is_pair}
 
     def disagreeing(self) -> tuple[int, ...]:
         """Indices of the calls that ranks have open with different signatures."""
@@ -190,13 +165,13 @@ class WaitGraph:
         """Index of the call in which a rank stands; `NOWHERE`."""
         return int(self._position[rank]) if rank < len(self._position) else NOWHERE
 
-    def owed_by(self, index: int) -> tuple[int, ...]:
+    def waited_for_in(self, index: int) -> tuple[int, ...]:
         """Who is waited for in one of the calls."""
         return tuple(np.unique(self._edge_rank[self._edge_call == index]).tolist())
 
     def waits_for(self, rank: int) -> tuple[int, ...]:
         """Whom a rank waits for directly."""
-        return self.owed_by(self.stands_in(rank))
+        return self.waited_for_in(self.stands_in(rank))
 
     def leads_to(self, targets: BoolArray) -> BoolArray:
         """Which ranks wait for one of `targets`, directly or through others; masks over world ranks.
@@ -227,15 +202,15 @@ class WaitGraph:
             inner[position[endless]] = True
             is_needed = np.zeros(len(position), np.bool_)
             is_needed[self._edge_rank[inner[self._edge_call]]] = True
-            kept = endless & is_needed
-            if (kept == endless).all():
+            in_cycle = endless & is_needed
+            if (in_cycle == endless).all():
                 break
-            endless = kept
+            endless = in_cycle
         return tuple(np.flatnonzero(endless).tolist())
 
 
 def wait_graph(
-    standings: Standings,
+    table: ProgressTable,
     open_for_ns: int,
     *,
     unheard: frozenset[int] = frozenset(),
@@ -243,45 +218,37 @@ def wait_graph(
 ) -> WaitGraph:
     """Build the graph from how far everybody is.
 
-    Parameters
-    ----------
-    standings
-        The latest progress.
-    open_for_ns
-        A rank counts as standing in a call only when its host has said that it was open for so long.
-    unheard
-        Ranks of hosts that have fallen silent: where they stood then says nothing of where they are.
-    skipping
-        Operations that hold nobody: `send`, where ranks do not wait for what they have sent.
-
+    A rank counts as standing in a call once its host has reported it open for `open_for_ns`. Ranks that are `unheard`,
+    of silent hosts, are left out: where they stood then says nothing of where they are. Operations in `skipping` hold
+    nobody: `send`, where ranks do not wait for what they have sent.
     """
-    rank, channel = standings.column("rank"), standings.column("channel")
-    open_seq, open_ns = standings.column("open_seq"), standings.column("open_ns")
+    rank, sequence = table.column("rank"), table.column("sequence")
+    open_seq, open_ns = table.column("open_seq"), table.column("open_ns")
     n_ranks = int(rank.max(initial=-1)) + 1
-    is_open = (open_seq != NOT_OPEN) & (open_ns + open_for_ns <= standings.column("told_ns"))
-    if standings.blind:
-        is_blind = np.array([c.communicator in standings.blind for c in standings.channels], np.bool_)
-        is_open &= ~is_blind[channel]
+    is_open = (open_seq != NOT_OPEN) & (open_ns + open_for_ns <= table.column("reported_ns"))
+    if table.blind:
+        is_blind = np.array([c.communicator in table.blind for c in table.sequences], np.bool_)
+        is_open &= ~is_blind[sequence]
     if unheard:
         is_open &= ~np.isin(rank, list(unheard))
     slots = np.flatnonzero(is_open)
     if skipping:
-        holds = [not any(call.op in skipping for call in standings.open_calls(slot)[:1]) for slot in slots.tolist()]
+        holds = [not any(call.op in skipping for call in table.open_calls(slot)[:1]) for slot in slots.tolist()]
         slots = slots[np.array(holds, np.bool_)]
-    position, calls = _positions(rank, channel, open_seq, open_ns, slots, n_ranks)
+    position, calls = _positions(rank, sequence, open_seq, open_ns, slots, n_ranks)
     # Every slot of every stuck call.
-    first = np.array([standings.channels[c].first_slot for c in calls[0].tolist()], np.int64)
-    width = np.array([len(standings.channels[c].ranks) for c in calls[0].tolist()], np.int64)
+    first = np.array([table.sequences[c].first_slot for c in calls[0].tolist()], np.int64)
+    width = np.array([len(table.sequences[c].ranks) for c in calls[0].tolist()], np.int64)
     first_slot = np.concatenate(([0], np.cumsum(width)))
     call_of = np.repeat(np.arange(len(width)), width)
     at = np.arange(len(call_of)) - np.repeat(first_slot[:-1] - first, width)
     seq = calls[1][call_of]
     is_standing = position[rank[at]] == call_of
     has_open = open_seq[at] == seq
-    completed = standings.column("completed")[at]
+    completed = table.column("completed")[at]
     is_done = (completed >= seq) & ~is_standing & ~has_open  # calls may end out of order
     stuck = _Stuck(
-        channel=calls[0],
+        sequence=calls[0],
         seq=calls[1],
         first_slot=first_slot,
         rank=rank[at],
@@ -289,51 +256,51 @@ def wait_graph(
         is_done=is_done,
         is_past=is_done & (completed > seq),
         open_ns=np.where(has_open, open_ns[at], _NEVER_NS),
-        signature=np.where(has_open, standings.column("signature")[at], 0),
+        signature=np.where(has_open, table.column("signature")[at], 0),
     )
     is_idle = np.zeros(n_ranks, np.bool_)
     is_idle[rank] = len(slots) > 0
     is_idle[rank[open_seq != NOT_OPEN]] = False
     is_idle[[r for r in unheard if r < n_ranks]] = False
-    return WaitGraph(standings, position, stuck, is_idle)
+    return WaitGraph(table, position, stuck, is_idle)
 
 
-def launch_graph(standings: Standings) -> dict[int, int]:
+def launch_graph(table: ProgressTable) -> dict[int, int]:
     """Ranks that others are ahead of and that are ahead of nobody, with how many calls they lack at most.
 
     For sources that see launches alone. The hosts of all others run ahead until their queues are full, so the rank that
     stopped first lacks the most; where everybody has launched as much as the others nothing is said.
     """
-    counts = standings.launch_only - standings.blind
+    counts = table.launch_only - table.blind
     if not counts:
         return {}
-    is_counted = np.array([channel.communicator in counts for channel in standings.channels], np.bool_)
-    chosen = is_counted[standings.column("channel")]
-    chosen &= standings.column("launched") != UNTOLD  # not less than others: nobody knows
+    is_counted = np.array([sequence.communicator in counts for sequence in table.sequences], np.bool_)
+    chosen = is_counted[table.column("sequence")]
+    chosen &= table.column("launched") != UNTOLD  # not less than others: nobody knows
     if not chosen.any():
         return {}
-    rank, channel = standings.column("rank")[chosen], standings.column("channel")[chosen]
-    launched = standings.column("launched")[chosen]
-    most = np.full(len(standings.channels), np.iinfo(np.int64).min)
-    least = np.full(len(standings.channels), np.iinfo(np.int64).max)
-    np.maximum.at(most, channel, launched)
-    np.minimum.at(least, channel, launched)
+    rank, sequence = table.column("rank")[chosen], table.column("sequence")[chosen]
+    launched = table.column("launched")[chosen]
+    most = np.full(len(table.sequences), np.iinfo(np.int64).min)
+    least = np.full(len(table.sequences), np.iinfo(np.int64).max)
+    np.maximum.at(most, sequence, launched)
+    np.minimum.at(least, sequence, launched)
     is_ahead = np.zeros(int(rank.max()) + 1, np.bool_)
-    is_ahead[rank[launched > least[channel]]] = True
+    is_ahead[rank[launched > least[sequence]]] = True
     lacks = np.zeros(len(is_ahead), np.int64)
-    np.maximum.at(lacks, rank, most[channel] - launched)
+    np.maximum.at(lacks, rank, most[sequence] - launched)
     return {int(r): int(lacks[r]) for r in np.flatnonzero((lacks > 0) & ~is_ahead)}
 
 
 def _positions(
-    rank: Int64Array, channel: Int64Array, open_seq: Int64Array, open_ns: Int64Array, slots: Int64Array, n_ranks: int
+    rank: Int64Array, sequence: Int64Array, open_seq: Int64Array, open_ns: Int64Array, slots: Int64Array, n_ranks: int
 ) -> tuple[Int64Array, tuple[Int64Array, Int64Array]]:
-    """The call in which each rank stands: its oldest open one; and channel and number of those calls, each once."""
-    # Of two that were launched at once the channel decides.
-    order = slots[np.lexsort((open_seq[slots], channel[slots], open_ns[slots], rank[slots]))]
+    """The call in which each rank stands: its oldest open one; and sequence and number of those calls, each once."""
+    # Of two that were launched at once the sequence decides.
+    order = slots[np.lexsort((open_seq[slots], sequence[slots], open_ns[slots], rank[slots]))]
     standing = order[np.flatnonzero(np.diff(rank[order], prepend=-1))]
-    by_call = standing[np.lexsort((open_seq[standing], channel[standing]))]
-    is_new = (np.diff(channel[by_call], prepend=-1) != 0) | (np.diff(open_seq[by_call], prepend=-1) != 0)
+    by_call = standing[np.lexsort((open_seq[standing], sequence[standing]))]
+    is_new = (np.diff(sequence[by_call], prepend=-1) != 0) | (np.diff(open_seq[by_call], prepend=-1) != 0)
     position = np.full(n_ranks, NOWHERE, np.int64)
     position[rank[by_call]] = np.cumsum(is_new) - 1
-    return position, (channel[by_call][is_new], open_seq[by_call][is_new])
+    return position, (sequence[by_call][is_new], open_seq[by_call][is_new])

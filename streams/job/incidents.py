@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pacehound.model.events import Cost, Finding, Incident, WhatIfPrice
+from pacehound.model.events import Cost, Finding, Incident, IncidentState, WhatIfPrice
 from pacehound.model.identity import event_id
 
 QUIET_NS = 10_000_000_000
@@ -29,7 +29,7 @@ class _Open:
         return sum(self.excess_s.values())
 
 
-class IncidentBook:
+class IncidentTracker:
     """The incidents of one job.
 
     A finding joins the open incident that shares a culprit with it, or of whose stall or exit it is the next
@@ -45,15 +45,7 @@ class IncidentBook:
     def on_finding(self, finding: Finding, now_ns: int, excess_s: float) -> list[Incident]:
         """A new finding, or a new version of one.
 
-        Parameters
-        ----------
-        finding
-            What was found.
-        now_ns
-            Event time.
-        excess_s
-            What the finding has cost the job so far, in seconds.
-
+        `excess_s` is what the finding has cost the job so far.
         """
         entry = self._of(finding)
         if entry is None:
@@ -96,14 +88,14 @@ class IncidentBook:
         return incidents
 
     def on_price(self, price: WhatIfPrice) -> list[Incident]:
-        """What the job's stragglers cost in the last window of recorded steps: open slowdowns are told with it."""
-        told = []
+        """What the job's stragglers cost in the last window of recorded steps: open slowdowns carry it."""
+        updated = []
         for entry in self._open:
             is_slow = any(finding.kind == "slow" for finding in entry.incident.findings)
             if is_slow and entry.relieved_ns is None:
                 entry.price = price
-                told.append(self._next(entry, price.time_ns, "open", entry.incident.findings))
-        return told
+                updated.append(self._next(entry, price.time_ns, "open", entry.incident.findings))
+        return updated
 
     def on_end(self, now_ns: int, why: str, ongoing_s: Mapping[str, float]) -> list[Incident]:
         """The job has ended: nothing stays open."""
@@ -122,16 +114,12 @@ class IncidentBook:
                     return entry
         return None
 
-    def _next(self, entry: _Open, now_ns: int, state: str, findings: tuple[Finding, ...]) -> Incident:
-        old = entry.incident
-        entry.incident = Incident(
-            id=old.id,
-            version=old.version + 1,
-            job=old.job,
-            attempt=old.attempt,
+    def _next(self, entry: _Open, now_ns: int, state: IncidentState, findings: tuple[Finding, ...]) -> Incident:
+        entry.incident = replace(
+            entry.incident,
+            version=entry.incident.version + 1,
             time_ns=now_ns,
-            state="relieved" if state == "relieved" else "open",
-            opened_ns=old.opened_ns,
+            state=state,
             findings=findings,
             cost=self._cost(entry.total_s, entry.price),
         )
@@ -139,20 +127,8 @@ class IncidentBook:
 
     def _close(self, entry: _Open, now_ns: int, why: str) -> Incident:
         self._open.remove(entry)
-        old = entry.incident
-        return Incident(
-            id=old.id,
-            version=old.version + 1,
-            job=old.job,
-            attempt=old.attempt,
-            time_ns=now_ns,
-            state="closed",
-            opened_ns=old.opened_ns,
-            closed_ns=now_ns,
-            closed_why=why,
-            findings=old.findings,
-            cost=self._cost(entry.total_s, entry.price),
-        )
+        closed = self._next(entry, now_ns, "closed", entry.incident.findings)
+        return replace(closed, closed_ns=now_ns, closed_why=why)
 
     def _cost(self, excess_s: float, price: WhatIfPrice | None = None) -> Cost:
         return Cost(excess_s=excess_s, ranks=self.ranks, gpu_hours=excess_s * self.ranks / 3600.0, what_if=price)

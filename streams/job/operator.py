@@ -33,24 +33,23 @@ from pacehound.settings import Settings
 from streams.hang.divergence import LastIterations
 from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import MIN_ITERATIONS, HangWatch
-from streams.hang.root_cause import RootCause
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
-from streams.job.incidents import IncidentBook
+from streams.job.incidents import IncidentTracker
 from streams.job.repeats import Repeats
 from streams.rounds.clocks import HostClocks
 from streams.rounds.communicator import StageOneEvent
 from streams.rounds.merge import CLOSED_NS, Merge
 from streams.rounds.recurring import RecurringIterations
-from streams.slow.attribution.observations import Scene
-from streams.slow.connections import ConnectionBook
+from streams.slow.attribution.observations import Observations
+from streams.slow.connections import ConnectionTracker
 from streams.slow.critical_path import RoundIndex
 from streams.slow.gpu_state import GpuStates
-from streams.slow.processors import ProcessorBook
-from streams.slow.rates import RateBook
+from streams.slow.processors import ProcessorTracker
+from streams.slow.rates import RateTracker
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.slow_watch import SlowWatch
-from streams.slow.transfer_times import TransferBook
+from streams.slow.transfer_times import TransferTracker
 from streams.whatif.price_watch import PriceWatch
 
 _Merged = (
@@ -103,7 +102,7 @@ class JobOperator:
         self._recent: list[Rounds] = []  # of the iteration that is going on
         self._rounds_before: list[Rounds] = []  # and those from which these were left when it began
         self._communicators: dict[str, tuple[str, tuple[int, ...]]] = {}
-        self._heard_ns: dict[str, int] = {}
+        self._last_report_ns: dict[str, int] = {}
         self._repeats = Repeats()
         self._hosts: set[str] = set()
         self._host_ranks: dict[str, tuple[int, ...]] = {}
@@ -114,13 +113,13 @@ class JobOperator:
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
         self._recurring_since_ns = 0
-        self._transfers = TransferBook()
+        self._transfers = TransferTracker()
         self._clocks = HostClocks()
-        self._rates = RateBook()
+        self._rates = RateTracker()
         self._slow_rounds = SlowRounds(job, attempt)
-        self._connections = ConnectionBook()
+        self._connections = ConnectionTracker()
         self._gpus = GpuStates()
-        self._processors = ProcessorBook()
+        self._processors = ProcessorTracker()
         self._host_of: dict[int, str] = {}
         self._iteration_count = 0
         self._planned_count = 0
@@ -137,7 +136,7 @@ class JobOperator:
         self._exits = ExitWatch(job, attempt)
         self._operation_ids: deque[str] = deque(maxlen=_REMEMBERED_IDS)
         self._prices = PriceWatch(job, attempt, settings.ops.window_steps)
-        self._book = IncidentBook(job, attempt)
+        self._incidents = IncidentTracker(job, attempt)
         self.ended = False
 
     @property
@@ -178,7 +177,7 @@ class JobOperator:
         self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)
         return self._work()
 
-    def on_witness(self, event: HostVitals | HostEvidence) -> None:
+    def on_host_report(self, event: HostVitals | HostEvidence) -> None:
         """What a host has to say besides its calls and processes; no time passes with it."""
         if not self._repeats.is_one(event):
             self._merge.push(host_stream(self.job, event.host), event)
@@ -255,15 +254,15 @@ class JobOperator:
                     self._communicators[event.communicator] = (event.name, event.members)
                     self._clocks.on_topology(event)
                     self._host_of.update(dict.fromkeys(event.host_ranks, event.host))
-                    self._book.ranks = max(self._book.ranks, self._world_size)
+                    self._incidents.ranks = max(self._incidents.ranks, self._world_size)
                 case Progress():
-                    self._heard_ns[event.host] = event.time_ns
+                    self._last_report_ns[event.host] = event.time_ns
                     if event.marks_iterations:
                         self._recurring = None
                     self._dropped[event.host, event.communicator] = event.dropped_total
                     events += self._note(self._hang.on_progress(event, self._step), event.time_ns)
                 case HostSample():
-                    self._heard_ns[event.host] = event.time_ns
+                    self._last_report_ns[event.host] = event.time_ns
                     if event.closed:
                         self._closed_hosts[event.host] = event.closed_why
                     self._hang.on_host(event)
@@ -291,7 +290,7 @@ class JobOperator:
         ended, self._ended = self._ended, []
         events += self._note(ended, until_ns)
         silent = self._silent_hosts(until_ns)
-        self._hang.witnesses.silent = frozenset(silent)
+        self._hang.host_reports.silent = frozenset(silent)
         findings = self._silence.on_tick(until_ns, self._step, silent, self._host_ranks)
         findings += self._unseen_calls.on_tick(until_ns, self._step)
         findings += self._hang.on_tick(
@@ -303,28 +302,21 @@ class JobOperator:
             unseen=self._unseen(until_ns),
             iterations=self._last_iterations(),
             is_host_late=any(
-                until_ns - heard_ns > _LATE_NS
-                for host, heard_ns in self._heard_ns.items()
+                until_ns - last_report_ns > _LATE_NS
+                for host, last_report_ns in self._last_report_ns.items()
                 if host not in silent and host not in self._closed_hosts
             ),
             finished_ns=min(self._previous.ends_ns) if self._previous is not None else 0,
         )
-        findings += self._exits.on_tick(
-            until_ns,
-            self._step,
-            is_hung=self._hang.is_hung,
-            disagreement=self._disagreement,
-            standstill=self._hang.standstill,
-            unheard=self._hang.witnesses.unheard(),
-        )
+        findings += self._exits_until(until_ns)
         findings += self._slow_rounds.on_tick(until_ns, self._communicators, has_iterations=self._iteration_count > 0)
         events += self._note(findings, until_ns)
         self._was_hung = self._was_hung or self._hang.is_hung
         for rounds in arrived:  # after the operations: the very first of them say that rounds are to be kept
             self._prices.on_rounds(rounds)
         for price in self._prices.on_tick(until_ns, self._world_size):
-            events += [price, *self._book.on_price(price)]
-        return [*events, *self._book.on_tick(until_ns, self._ongoing_s(until_ns))]
+            events += [price, *self._incidents.on_price(price)]
+        return [*events, *self._incidents.on_tick(until_ns, self._ongoing_s(until_ns))]
 
     def _on_pauses(self, markers: Markers) -> None:
         for rank, name, time_ns in zip(markers.ranks, markers.names, markers.times_ns, strict=True):
@@ -370,7 +362,7 @@ class JobOperator:
         if is_planned or was_hung:
             return []  # a pause that is accounted for elsewhere says nothing about the level
         record = self._slow.measured(previous, sample, index)
-        scene = Scene(
+        observed = Observations(
             communicators=self._communicators,
             outliers=lambda: self._transfers.outliers(self.job, self.attempt, sample.time_ns),
             unseen=self._unseen(sample.time_ns),
@@ -378,12 +370,12 @@ class JobOperator:
             hosts=self._host_of,
             slow_edges=self._rates.slow_edges,
             connections=self._connections.slow_links,
-            ailing=self._gpus.ails,
+            gpu_problems=self._gpus.problems,
             shortages=self._processors.shortages,
-            slow_rounds=self._slow_rounds.said_of,
+            slow_rounds=self._slow_rounds.sentence_about,
             replaying=self._hang.replaying_ranks(),
         )
-        found = self._slow.on_iteration(sample, record, scene)
+        found = self._slow.on_iteration(sample, record, observed)
         findings = [event for event in found if isinstance(event, Finding)]
         others = [event for event in found if not isinstance(event, Finding)]
         return [*others, *self._note(findings, sample.time_ns)]
@@ -397,7 +389,7 @@ class JobOperator:
             if finding.kind == "hang" and finding.onset is not None:
                 until_ns = finding.relief.time_ns if finding.relief is not None else now_ns
                 excess_s = (until_ns - finding.onset.time_ns) / 1e9
-            events += [finding, *self._book.on_finding(finding, now_ns, excess_s)]
+            events += [finding, *self._incidents.on_finding(finding, now_ns, excess_s)]
         return events
 
     def _ongoing_s(self, now_ns: int) -> dict[str, float]:
@@ -407,16 +399,19 @@ class JobOperator:
         self.ended = True
         reasons = set(self._closed_hosts.values())
         why = "job killed" if "job killed" in reasons else "job ended"
-        left = self._exits.on_tick(
+        left = self._exits_until(now_ns, is_end=True)
+        return self._note(left, now_ns) + list(self._incidents.on_end(now_ns, why, self._ongoing_s(now_ns)))
+
+    def _exits_until(self, now_ns: int, *, is_end: bool = False) -> list[Finding]:
+        return self._exits.on_tick(
             now_ns,
             self._step,
             is_hung=self._hang.is_hung,
-            disagreement=self._disagreement,
+            disagreement=lambda until_ns: self._hang.disagreement(self._last_iterations(), until_ns),
             standstill=self._hang.standstill,
-            unheard=self._hang.witnesses.unheard(),
-            is_end=True,
+            unheard=self._hang.host_reports.unheard(),
+            is_end=is_end,
         )
-        return self._note(left, now_ns) + list(self._book.on_end(now_ns, why, self._ongoing_s(now_ns)))
 
     def _forget_rounds(self) -> None:
         """Keep the rounds of the iteration that is going on, however long it is; before the first, of a minute."""
@@ -425,9 +420,6 @@ class JobOperator:
         else:
             keep_ns = max((rounds.time_ns for rounds in self._recent), default=0) - _BEFORE_FIRST_NS
         self._recent = [rounds for rounds in self._recent if rounds.time_ns > keep_ns]
-
-    def _disagreement(self, until_ns: int) -> RootCause | None:
-        return self._hang.disagreement(self._last_iterations(), until_ns)
 
     def _last_iterations(self) -> LastIterations | None:
         """The calls of this iteration and of the one before; looked at only when something hangs."""
@@ -456,9 +448,9 @@ class JobOperator:
     def _silent_hosts(self, now_ns: int) -> dict[str, int]:
         """Hosts that have not been heard of for longer than is usual, with their last word."""
         return {
-            host: self._heard_ns[host]
+            host: self._last_report_ns[host]
             for host in self._hosts
-            if host in self._heard_ns
+            if host in self._last_report_ns
             and host not in self._closed_hosts
-            and now_ns - self._heard_ns[host] > self._lateness_ns
+            and now_ns - self._last_report_ns[host] > self._lateness_ns
         }

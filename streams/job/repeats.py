@@ -24,7 +24,6 @@ class Repeats:
     >>> repeats = Repeats()
     >>> [repeats.is_one(sample) for sample in [*samples, *samples]]
     [False, False, True, True]
-
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,6 @@ class StageTwo:
     []
     >>> list(stage.attempts)
     [0]
-
     """
 
     def __init__(self, job: str, settings: Settings) -> None:
@@ -72,7 +71,6 @@ class StageTwo:
         ------
         InvalidEvent
             It is no event that stage one makes.
-
         """
         if event.attempt in self._ended:
             self.late += 1
@@ -84,7 +82,7 @@ class StageTwo:
                 return self._finish(event.attempt, self._attempt(event.attempt).on_host(event))
             case HostVitals() | HostEvidence():
                 if event.attempt in self.attempts:
-                    self.attempts[event.attempt].on_witness(event)
+                    self.attempts[event.attempt].on_host_report(event)
                 return []
             case Operations():
                 if event.attempt in self.attempts:

@@ -1,6 +1,6 @@
-"""Intermittent slowness: single slow steps and short spells that come again and again while the level stays.
+"""Intermittent slowness: single slow steps and short bursts that come again and again while the level stays.
 
-A level does not see them: they are trimmed away, as they must be. They are counted instead. A spell is a run of steps
+A level does not see them: they are trimmed away, as they must be. They are counted instead. A burst is a run of steps
 at least 15 % (and eight sigmas) above the healthy level, gaps of up to three steps included. Some are planned: those
 that recur at a fixed distance (an evaluation every 2,450 steps) are told by it, four in a row or more. The others are
 intermittent slowness when there are at least five within 256 rows, they cost at least 1 % of the time, and, where more
@@ -19,13 +19,13 @@ from typing import Literal
 import numpy as np
 
 WINDOW = 256
-MIN_SPELLS = 5
+MIN_BURSTS = 5
 MIN_LOSS = 0.01
 MIN_EXCESS = math.log(1.15)
 SIGMAS = 8.0
-SCATTER_ROWS = 64
+NOISE_ROWS = 64
 MAX_GAP = 3
-MAX_EXCESS = 1.0  # more than so many step times lost counts as so many: one pause of x50 is no spell of slowness
+MAX_EXCESS = 1.0  # more than so many step times lost counts as so many: one pause of x50 is no burst of slowness
 KEPT = 128
 REPEATS = 3
 MAX_REPEATS = 12
@@ -33,11 +33,11 @@ BY_CHANCE = 0.05
 ESTABLISHED = 1000
 CHANCE = 1e-4
 FORGET = 2000.0
-REMAINING = 1  # spells within the window at which it is over
+REMAINING = 1  # bursts within the window at which it is over
 
 
 @dataclass(slots=True)
-class Spell:
+class Burst:
     """A run of slow rows: its first row, step and time, its last row, and the step times lost in it."""
 
     row: int
@@ -49,60 +49,59 @@ class Spell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpellChange:
-    """Intermittent slowness begins or ends; `first` and `last` are the spells it is told by.
+class BurstChange:
+    """Intermittent slowness begins or ends; `first` and `last` are the bursts it is told by.
 
-    `n` spells within the last rows cost the share `loss` of the time; `period` is the distance, in rows, at which
+    `n` bursts within the last rows cost the share `loss` of the time; `period` is the distance, in rows, at which
     they recur where that is why they are no longer counted, else 0.
     """
 
     kind: Literal["begins", "ends"]
-    first: Spell
-    last: Spell
+    first: Burst
+    last: Burst
     n: int
     loss: float
     period: int = 0
 
 
-class SpellWatch:
-    """Counts the spells of one series whose level is followed elsewhere.
+class BurstWatch:
+    """Counts the bursts of one series whose level is followed elsewhere.
 
     Examples
     --------
-    >>> watch = SpellWatch()
+    >>> watch = BurstWatch()
     >>> slow = {100, 131, 177, 190, 240, 251, 290}
     >>> found = [watch.update(row, row, 0, 0.7 if row in slow else 0.0) for row in range(900)]
     >>> [(change.kind, change.first.step, change.last.step) for change in found if change]
     [('begins', 100, 240), ('ends', 100, 290)]
-
     """
 
     def __init__(self) -> None:
-        self._spells: deque[Spell] = deque(maxlen=KEPT)
+        self._bursts: deque[Burst] = deque(maxlen=KEPT)
         self._periods: dict[int, int] = {}  # distance in rows -> how often it was seen
-        self._scatter: deque[float] = deque(maxlen=SCATTER_ROWS)
-        self._rate = 0.0  # spells per row, forgotten over FORGET rows
+        self._excesses: deque[float] = deque(maxlen=NOISE_ROWS)
+        self._rate = 0.0  # bursts per row, forgotten over FORGET rows
         self._rows = 0
-        self._first: Spell | None = None
+        self._first: Burst | None = None
 
     @property
     def recurrent(self) -> tuple[int, ...]:
-        """Distances, in rows, at which spells recur; the most frequent first."""
+        """Distances, in rows, at which bursts recur; the most frequent first."""
         return tuple(sorted(self._periods, key=lambda period: (-self._periods[period], period)))
 
-    def update(self, row: int, step: int, time_ns: int, excess: float) -> SpellChange | None:
+    def update(self, row: int, step: int, time_ns: int, excess: float) -> BurstChange | None:
         """Take a row: `excess` is how far it lies above the healthy level, as a logarithm."""
         self._rows += 1
         self._rate *= 1.0 - 1.0 / FORGET
-        self._scatter.append(excess)
+        self._excesses.append(excess)
         if excess >= MIN_EXCESS and excess >= SIGMAS * self._noise():
             loss = min(math.expm1(min(excess, 5.0)), MAX_EXCESS)
-            if self._spells and row - self._spells[-1].last_row <= MAX_GAP:
-                self._spells[-1].last_row = row
-                self._spells[-1].loss += loss
+            if self._bursts and row - self._bursts[-1].last_row <= MAX_GAP:
+                self._bursts[-1].last_row = row
+                self._bursts[-1].loss += loss
             else:
                 period = self._recurs(row)
-                self._spells.append(Spell(row, step, time_ns, row, loss, period > 0))
+                self._bursts.append(Burst(row, step, time_ns, row, loss, period > 0))
                 if period:
                     self._periods[period] = self._periods.get(period, 0) + 1
                 self._rate += 1.0 / min(self._rows, FORGET)
@@ -110,17 +109,17 @@ class SpellWatch:
         return self._ends(row) if self._first is not None else None
 
     def _noise(self) -> float:
-        """1.48 times the median distance from the median, of the last rows: spells do not count for noise."""
-        median = statistics.median(self._scatter)
-        return 1.4826 * statistics.median(abs(excess - median) for excess in self._scatter)
+        """1.48 times the median distance from the median, of the last rows: bursts do not count for noise."""
+        median = statistics.median(self._excesses)
+        return 1.4826 * statistics.median(abs(excess - median) for excess in self._excesses)
 
     def _recurs(self, row: int) -> int:
-        """The distance at which spells lie before `row`, so often that it is no chance; 0 if there is none.
+        """The distance at which bursts lie before `row`, so often that it is no chance; 0 if there is none.
 
-        Where spells are frequent, one lies at any distance. The probability of that is multiplied up over the
+        Where bursts are frequent, one lies at any distance. The probability of that is multiplied up over the
         repeats, times the number of distances that are tried, until it is small.
         """
-        rows = np.array([spell.row for spell in self._spells])
+        rows = np.array([burst.row for burst in self._bursts])
         if not len(rows):
             return 0
         rate = len(rows) / max(row - int(rows[0]), 1)
@@ -137,33 +136,33 @@ class SpellWatch:
                     return int(period)
         return 0
 
-    def _within(self, row: int) -> list[Spell]:
-        return [spell for spell in self._spells if spell.last_row > row - WINDOW and not spell.is_recurrent]
+    def _within(self, row: int) -> list[Burst]:
+        return [burst for burst in self._bursts if burst.last_row > row - WINDOW and not burst.is_recurrent]
 
-    def _begins(self, row: int) -> SpellChange | None:
-        spells = self._within(row)
+    def _begins(self, row: int) -> BurstChange | None:
+        bursts = self._within(row)
         rows = min(self._rows, WINDOW)
-        loss = sum(spell.loss for spell in spells) / rows
-        if len(spells) < MIN_SPELLS or loss < MIN_LOSS:
+        loss = sum(burst.loss for burst in bursts) / rows
+        if len(bursts) < MIN_BURSTS or loss < MIN_LOSS:
             return None
         if self._rows > ESTABLISHED:
-            # The usual rate, without the spells in question.
-            usual = max(self._rate * min(self._rows, FORGET) - len(spells), 0.5) / (min(self._rows, FORGET) - WINDOW)
-            if _poisson_tail(len(spells), usual * WINDOW) > CHANCE:
+            # The usual rate, without the bursts in question.
+            usual = max(self._rate * min(self._rows, FORGET) - len(bursts), 0.5) / (min(self._rows, FORGET) - WINDOW)
+            if _poisson_tail(len(bursts), usual * WINDOW) > CHANCE:
                 return None
-        self._first = spells[0]
-        return SpellChange(kind="begins", first=spells[0], last=spells[-1], n=len(spells), loss=loss)
+        self._first = bursts[0]
+        return BurstChange(kind="begins", first=bursts[0], last=bursts[-1], n=len(bursts), loss=loss)
 
-    def _ends(self, row: int) -> SpellChange | None:
-        spells = self._within(row)
-        if len(spells) > REMAINING:
+    def _ends(self, row: int) -> BurstChange | None:
+        bursts = self._within(row)
+        if len(bursts) > REMAINING:
             return None
         assert self._first is not None
         first, self._first = self._first, None
-        last = next((spell for spell in reversed(self._spells) if not spell.is_recurrent), first)
-        recent = [spell for spell in self._spells if spell.row > row - WINDOW]
-        period = self.recurrent[0] if len(recent) > len(spells) and self._periods else 0
-        return SpellChange(kind="ends", first=first, last=last, n=len(spells), loss=0.0, period=period)
+        last = next((burst for burst in reversed(self._bursts) if not burst.is_recurrent), first)
+        recent = [burst for burst in self._bursts if burst.row > row - WINDOW]
+        period = self.recurrent[0] if len(recent) > len(bursts) and self._periods else 0
+        return BurstChange(kind="ends", first=first, last=last, n=len(bursts), loss=0.0, period=period)
 
 
 def _poisson_tail(n: int, mean: float) -> float:

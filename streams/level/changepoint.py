@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streams.level.level_series import (
     KINDS,
-    LAYOUT,
     NONE,
-    SERIES,
     STATES,
     ChangeKind,
     State,
@@ -27,46 +23,27 @@ from streams.level.level_series import (
 
 FloatArray = npt.NDArray[np.float64]
 
-SNAPSHOT_VERSION = 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A verified change of the level of a series.
+    """A verified change of the level of a series."""
 
-    Attributes
-    ----------
-    kind
-        `onset` (healthy to slow), `worse` and `eased` (slow to another slow level), `relief` (slow to healthy),
-        `speedup` (a lasting level below the baseline, which becomes the new baseline).
-    step, time_ns
-        The first step of the new level.
-    detected_step, detected_ns
-        The step after which it was said.
-    before_s, after_s
-        The two levels, in seconds per step.
-    baseline_s
-        The healthy level that `slow` is measured by (for a speed-up, the one given up).
-    probability
-        BOCD's posterior mass of a change within the time looked at; 1 where drift.py found it.
-    is_small
-        Found by drift.py: below the bar of an abrupt change, but lasting.
-    is_ramp
-        It came slowly rather than from one step to the next.
-
-    """
-
+    # `onset` (healthy to slow), `worse` and `eased` (slow to another slow level), `relief` (slow to healthy),
+    # `speedup` (a lasting level below the baseline, which becomes the new baseline)
     kind: ChangeKind
+    # the first step of the new level
     step: int
     time_ns: int
+    # the step after which it was said
     detected_step: int
     detected_ns: int
+    # the two levels, in seconds per step
     before_s: float
     after_s: float
-    baseline_s: float
-    probability: float
-    is_small: bool = False
-    is_ramp: bool = False
+    baseline_s: float  # the healthy level that `slow` is measured by (for a speed-up, the one given up)
+    probability: float  # BOCD's posterior mass of a change within the time looked at; 1 where drift.py found it
+    is_small: bool = False  # found by drift.py: below the bar of an abrupt change, but lasting
+    is_ramp: bool = False  # it came slowly rather than from one step to the next
 
     @property
     def magnitude(self) -> float:
@@ -137,7 +114,6 @@ class ChangepointDetector:
     References
     ----------
     Falcon (arXiv 2410.12588), section 4.2 and appendix 9.1.
-
     """
 
     def __init__(self, *, min_change: float = 0.10, small_changes: bool = True, exact: bool = False) -> None:
@@ -198,29 +174,11 @@ class ChangepointDetector:
         """Take the present level for healthy: the caller knows that the work itself has changed."""
         rebaseline(self._record[0])
 
-    def snapshot(self) -> dict[str, Any]:
-        """Its whole state: a version and the bytes of its record."""
-        return {"version": SNAPSHOT_VERSION, "layout": LAYOUT, "record": self._record.tobytes()}
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of a detector of this build; ValueError if of another."""
-        if snapshot.get("version") != SNAPSHOT_VERSION or snapshot.get("layout") != LAYOUT:
-            raise ValueError(
-                f"changepoint snapshot has version {snapshot.get('version')!r} and layout {snapshot.get('layout')!r}, "
-                f"this build reads {SNAPSHOT_VERSION} and {LAYOUT}: replay the series instead"
-            )
-        self._record = np.frombuffer(snapshot["record"], SERIES).copy()
-
 
 class ChangepointDetectors:
     """Thousands of series at once: the same detector, one record each, and no Python per row.
 
-    Parameters
-    ----------
-    n
-        Number of series.
-    min_change, small_changes, exact
-        As for `ChangepointDetector`.
+    The parameters are those of `ChangepointDetector`, for `n` series.
 
     Examples
     --------
@@ -231,7 +189,6 @@ class ChangepointDetectors:
     ...     for series, change in detectors.update(step, step * 10**8, step_time_s):
     ...         print(series, change.kind, change.step)
     7 onset 100
-
     """
 
     def __init__(self, n: int, *, min_change: float = 0.10, small_changes: bool = True, exact: bool = False) -> None:

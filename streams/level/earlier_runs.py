@@ -41,7 +41,6 @@ def planned_by(runs: Sequence[EarlierRun], step: int, log_ratio: float) -> tuple
     >>> run = EarlierRun(name="monday", last_step=5000, changes=(LevelChange(step=1000, log_ratio=0.5),))
     >>> planned_by([run], 1003, 0.52), planned_by([run], 1003, -0.5), planned_by([run], 2000, 0.5)
     (('monday',), (), ())
-
     """
     apart = max(MIN_STEPS_APART, SHARE_APART * step)
     came_so_far = [run for run in runs if run.last_step >= step]

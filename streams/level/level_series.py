@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from typing import Literal
 
 import numpy as np
@@ -114,8 +113,6 @@ SERIES = np.dtype(
         ("is_ramp", "i8"),
     ]
 )
-
-LAYOUT = zlib.crc32(str(SERIES.descr).encode())
 
 
 @compiled

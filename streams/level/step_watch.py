@@ -11,7 +11,7 @@ import numpy as np
 
 from pacehound.model.events import EarlierRun, Finding, FindingKind, Instant
 from pacehound.model.identity import event_id
-from streams.level.bursts import SpellChange, SpellWatch
+from streams.level.bursts import BurstChange, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
 from streams.level.earlier_runs import planned_by
 
@@ -36,31 +36,15 @@ _NO_HISTORY = "whether it is planned: no earlier run of the job was given (--his
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """One row of step times.
+    """One row of step times."""
 
-    Attributes
-    ----------
-    step
-        The last step it covers.
-    n_steps
-        How many steps it covers; `step_time_s` is their mean.
-    time_ns
-        When it ended; 0 if unknown.
-    step_time_s
-        Seconds per step.
-    work
-        What is known of the work of these steps (`global_batch_size` …).
-    planned
-        Names what was announced within them (`checkpoint`, `evaluation`), else empty.
-
-    """
-
-    step: int
-    time_ns: int
-    step_time_s: float
-    n_steps: int = 1
+    step: int  # the last step it covers
+    time_ns: int  # when it ended; 0 if unknown
+    step_time_s: float  # seconds per step
+    n_steps: int = 1  # how many steps it covers; `step_time_s` is their mean
+    # what is known of the work of these steps (`global_batch_size` …)
     work: Mapping[str, float] = field(default_factory=dict)
-    planned: str = ""
+    planned: str = ""  # names what was announced within them (`checkpoint`, `evaluation`), else empty
 
 
 @dataclass(slots=True)
@@ -75,7 +59,7 @@ class _Work:
 class StepWatch:
     """Follows one series of step times and says what its users should know.
 
-    Levels come from changepoint.py and drift.py, intermittent slowness from spells.py. Here it is decided what a
+    Levels come from changepoint.py and drift.py, intermittent slowness from bursts.py. Here it is decided what a
     change means, by the strongest evidence there is:
 
     1. the log's own fields: the batch or the sequence grew as the step time did, a `change` of work;
@@ -84,27 +68,18 @@ class StepWatch:
 
     A slowdown is `lasting` when 30 steps of it have been seen, and pages then if it is at least `min_change`.
 
-    Parameters
-    ----------
-    job, attempt, source
-        They go into the findings.
-    min_change
-        Relative change that counts as abrupt slowness (Falcon 4.2: 0.10).
-    small_changes
-        Whether changes below that are looked for (drift.py).
-    history
-        Earlier runs of the job.
+    `min_change` is the relative change that counts as abrupt slowness (Falcon 4.2: 0.10); smaller ones are looked for
+    with `small_changes` (drift.py).
 
     Examples
     --------
     >>> watch = StepWatch(job="j")
-    >>> said = []
+    >>> findings = []
     >>> for step in range(200):
     ...     step_time_s = 0.14 if 100 <= step < 150 else 0.1
-    ...     said += watch.update(StepTime(step=step, time_ns=0, step_time_s=step_time_s))
-    >>> [(f.kind, f.onset.step, f.lasting, f.relief.step if f.relief else None) for f in said]
+    ...     findings += watch.update(StepTime(step=step, time_ns=0, step_time_s=step_time_s))
+    >>> [(f.kind, f.onset.step, f.lasting, f.relief.step if f.relief else None) for f in findings]
     [('slow', 100, False, None), ('slow', 100, True, None), ('slow', 100, True, 150)]
-
     """
 
     def __init__(
@@ -123,7 +98,7 @@ class StepWatch:
         self._min_change = min_change
         self._history = tuple(history)
         self._detector = ChangepointDetector(min_change=min_change, small_changes=small_changes)
-        self._spells = SpellWatch()
+        self._bursts = BurstWatch()
         self._work: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=WORK_ROWS)
         self._excesses: deque[float] = deque(maxlen=STILL_ROWS)
         self._row = 0
@@ -151,12 +126,12 @@ class StepWatch:
 
     @property
     def planned(self) -> tuple[Finding, ...]:
-        """What was learnt to be planned: patterns, spells that recur, changes that earlier runs had too."""
+        """What was learnt to be planned: patterns, bursts that recur, changes that earlier runs had too."""
         learnt = []
         offsets = self._detector.pattern_offsets
         if len(offsets):
             learnt.append(self._note("pattern", len(offsets), pattern_words(offsets)))
-        for period in self._spells.recurrent[:1]:
+        for period in self._bursts.recurrent[:1]:
             if len(offsets) and period % len(offsets) == 0:
                 continue
             learnt.append(self._note("spells", period, f"slow steps that recur every {period} rows of the log"))
@@ -176,14 +151,14 @@ class StepWatch:
             change = replace(change, detected_step=row.step)
         self._last_change = change
         self._excesses.append(self._detector.last_excess)
-        said = [] if change is None else self._on_change(change)
+        findings = [] if change is None else self._on_change(change)
         if change is None and self._slow is not None and not self._slow.lasting:
-            said += self._has_lasted(row)
+            findings += self._has_lasted(row)
         if self._detector.state == "healthy" and math.isfinite(row.step_time_s) and row.step_time_s > 0.0:
-            spell = self._spells.update(self._row, row.step, row.time_ns, self._detector.last_excess)
-            if spell is not None:
-                said += self._on_spell(spell, row)
-        return said
+            burst = self._bursts.update(self._row, row.step, row.time_ns, self._detector.last_excess)
+            if burst is not None:
+                findings += self._on_burst(burst, row)
+        return findings
 
     def accept(self) -> None:
         """The caller knows that the work has changed: the present level is healthy, and no slowdown goes on."""
@@ -211,12 +186,7 @@ class StepWatch:
         if self._slow is None:
             return []
         words = f"{'slower still' if change.kind == 'worse' else 'less slow'}: {level_words(change)}"
-        self._slow = replace(
-            self._slow,
-            magnitude=change.after_s / self._slow_before_s - 1.0,
-            evidence=(*self._slow.evidence, words),
-            version=self._slow.version + 1,
-        )
+        self._slow = self._slow.next_version(words, magnitude=change.after_s / self._slow_before_s - 1.0)
         return [self._slow]
 
     def _onset(self, change: Change) -> Finding:
@@ -253,22 +223,15 @@ class StepWatch:
         still_slow = sum(1 for excess in self._excesses if excess > middle)
         if n_steps < LASTING_STEPS or still_slow < STILL_SHARE * len(self._excesses):
             return []
-        self._slow = replace(
-            self._slow,
-            lasting=True,
-            pages=self._pages(n_steps, self._slow.magnitude or 0.0),
-            version=self._slow.version + 1,
-        )
+        self._slow = self._slow.next_version(lasting=True, pages=self._pages(n_steps, self._slow.magnitude or 0.0))
         return [self._slow]
 
     def _relieve(self, change: Change) -> list[Finding]:
         if self._slow is None:
             return []
-        relieved = replace(
-            self._slow,
+        relieved = self._slow.next_version(
+            f"steps take {_seconds(change.after_s)} since step {change.step}",
             relief=Instant(step=change.step, time_ns=change.time_ns),
-            evidence=(*self._slow.evidence, f"steps take {_seconds(change.after_s)} since step {change.step}"),
-            version=self._slow.version + 1,
         )
         self._slow = None
         return [relieved]
@@ -279,12 +242,8 @@ class StepWatch:
     def _say_work(self, change: Change, words: str) -> list[Finding]:
         changing = self._changing
         if changing is not None and self._row - changing.row <= SAME_RAMP_ROWS:
-            finding = replace(
-                changing.finding,
-                magnitude=change.after_s / changing.before_s - 1.0,
-                evidence=(*changing.finding.evidence, level_words(change), words),
-                version=changing.finding.version + 1,
-            )
+            magnitude = change.after_s / changing.before_s - 1.0
+            finding = changing.finding.next_version(level_words(change), words, magnitude=magnitude)
         else:
             finding = self._change_finding(change, change.before_s, (level_words(change), words))
             changing = _Work(finding, change.before_s, self._row)
@@ -309,32 +268,28 @@ class StepWatch:
                     return f"the work has changed with it: {name} is {now:g}, it was {was:g}"
         return ""
 
-    def _on_spell(self, spell: SpellChange, row: StepTime) -> list[Finding]:
-        if spell.kind == "begins":
-            first = Instant(step=spell.first.step, time_ns=spell.first.time_ns)
+    def _on_burst(self, burst: BurstChange, row: StepTime) -> list[Finding]:
+        if burst.kind == "begins":
+            first = Instant(step=burst.first.step, time_ns=burst.first.time_ns)
             self._intermittent = self._finding(
                 "intermittent",
-                spell.first.step,
+                burst.first.step,
                 at=(first, Instant(step=row.step, time_ns=row.time_ns)),
-                magnitude=spell.loss,
+                magnitude=burst.loss,
                 evidence=(
-                    f"{spell.n} times since step {spell.first.step} one or a few steps took much longer, without a "
-                    f"rhythm: {spell.loss:.1%} of the time is lost to them; the level in between has not moved",
+                    f"{burst.n} times since step {burst.first.step} one or a few steps took much longer, without a "
+                    f"rhythm: {burst.loss:.1%} of the time is lost to them; the level in between has not moved",
                 ),
                 unseen=(_NO_CALLS,),
             )
             return [self._intermittent]
         if self._intermittent is None:
             return []
-        words = f"no more of them after step {spell.last.step}"
-        if spell.period:
-            words = f"they turned out to recur every {spell.period} rows: planned"
-        ended = replace(
-            self._intermittent,
-            relief=Instant(step=spell.last.step, time_ns=spell.last.time_ns),
-            evidence=(*self._intermittent.evidence, words),
-            version=self._intermittent.version + 1,
-        )
+        words = f"no more of them after step {burst.last.step}"
+        if burst.period:
+            words = f"they turned out to recur every {burst.period} rows: planned"
+        relief = Instant(step=burst.last.step, time_ns=burst.last.time_ns)
+        ended = self._intermittent.next_version(words, relief=relief)
         self._intermittent = None
         return [ended]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,10 @@ SLACK_ROUNDS = 1_024
 """Rounds before the first one seen that may still come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of one batch, already validated; every array has shape `(n_rows,)`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Calls:
+    """Rates and algorithms (codes) are `None` where no row has one."""
 
-    Rates and algorithms (codes) are `None` where no row of the batch has one.
-    """
-
-    column: npt.NDArray[np.int64]
     seq: Int64Array
     op: npt.NDArray[np.int8]
     size_bytes: Int64Array
@@ -40,36 +36,34 @@ class Rows:
     start_ns: Int64Array
     end_ns: Int64Array
     signature: Int64Array
-    """What was called, packed (`signatures.packed_signatures`); 0 where ranks need not agree."""
+    """What was called, packed (`signatures.packed_signatures`); 0 where ranks need not agree or a row is missing."""
     send_rate: Float64Array | None = None
     recv_rate: Float64Array | None = None
     algorithm: npt.NDArray[np.int8] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows(_Calls):
+    """Rows of one batch, already validated; every array has shape `(n_rows,)`, `column` is that of their rank."""
+
+    column: Int64Array
 
     def __len__(self) -> int:
         return len(self.seq)
 
-    def take(self, index: npt.NDArray[np.int64] | BoolArray | slice) -> Rows:
+    def take(self, index: Int64Array | BoolArray | slice) -> Rows:
         """The rows at `index`; of a slice, views."""
-        columns: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        columns: dict[str, Any] = {name: getattr(self, name) for name in _ROW_COLUMNS}
         taken: dict[str, Any] = {name: None if values is None else values[index] for name, values in columns.items()}
         return Rows(**taken)
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedRounds:
-    """Rounds that leave the grid, in order of `seq`; shapes as in `pacehound.rounds.Rounds`."""
+_ROW_COLUMNS = tuple(column.name for column in fields(Rows))
 
-    seq: Int64Array
-    op: npt.NDArray[np.int8]
-    size_bytes: Int64Array
-    arrival_ns: Int64Array
-    start_ns: Int64Array
-    end_ns: Int64Array
-    signature: Int64Array
-    """Shape `(n_rounds, n_ranks)`; 0 where a rank's row is missing."""
-    send_rate: Float64Array | None = None
-    recv_rate: Float64Array | None = None
-    algorithm: npt.NDArray[np.int8] | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedRounds(_Calls):
+    """Rounds that leave the grid, in order of `seq`; shapes as in `pacehound.model.rounds.Rounds`."""
 
     def disagreeing(self) -> Int64Array:
         """Positions of the rounds in which two ranks called different things, as far as both are known."""
@@ -99,11 +93,7 @@ class RoundGrid:
     `add` is O(rows), `close_complete` O(open rounds); both are array operations. Rows of a round that has been
     closed are late, a second row for the same (round, rank) is a duplicate: both are counted, neither is used.
 
-    Attributes
-    ----------
-    duplicate_rows, late_rows, missing_rows
-        Counts since the start.
-
+    `duplicate_rows`, `late_rows` and `missing_rows` count since the start.
     """
 
     def __init__(self, n_ranks: int) -> None:
@@ -135,10 +125,13 @@ class RoundGrid:
         state = dict(self.__dict__)
         for name in _GRID:
             state[name] = state[name][: self._length]
-        if (extras := self._extras) is not None:
-            used = slice(self._length)
-            state["_extras"] = _Extras(extras.send_rate[used], extras.recv_rate[used], extras.algorithm[used])
+        if self._extras is not None:
+            state["_extras"] = _Extras(**self._extras_at(slice(self._length)))
         return state
+
+    def _extras_at(self, lines: Int64Array | slice) -> dict[str, Any]:
+        extras = self._extras
+        return {} if extras is None else {name: getattr(extras, name)[lines] for name in _Extras.__slots__}
 
     def signatures_at(self, seq: int) -> Int64Array:
         """What each rank called in a round that is open, shape `(n_ranks,)`; 0 where no row has come."""
@@ -159,7 +152,6 @@ class RoundGrid:
         ------
         InvalidEvent
             A sequence number is too far ahead to be true; no row of the batch is used then.
-
         """
         if len(rows) == 0:
             return
@@ -219,15 +211,8 @@ class RoundGrid:
     ) -> ClosedRounds | None:
         """Take out rounds whose missing rows will not come.
 
-        Parameters
-        ----------
-        before_ns
-            Rounds that a member entered before this are overdue.
-        still_running
-            Shape `(n_ranks,)`: members whose rows may still come; `None` when nobody's can.
-        running_seq
-            Shape `(n_ranks,)`: such a member still owes the rounds from this sequence number on.
-
+        Overdue are rounds that a member entered before `before_ns`, unless a member that is `still_running` (`None`:
+        nobody is) has yet to send its row: it will send those from its `running_seq` on. Both have shape `(n_ranks,)`.
         """
         if self._length == 0 or self._base is None:
             return None
@@ -240,8 +225,8 @@ class RoundGrid:
         overdue[:] = entered < before_ns
         if still_running is not None:
             seq = self._base + np.arange(self._length)
-            owed = (seq[:, None] >= running_seq[None, :]) & still_running[None, :] & ~seen
-            overdue &= ~owed.any(axis=1)
+            is_expected = (seq[:, None] >= running_seq[None, :]) & still_running[None, :] & ~seen
+            overdue &= ~is_expected.any(axis=1)
         has_rows = seen.any(axis=1)
         unseen = np.flatnonzero(overdue & ~has_rows & ~self._closed[lines])
         self.missing_rows += self.n_ranks * int((self._base + unseen >= self._first_seen).sum())
@@ -264,9 +249,7 @@ class RoundGrid:
             start_ns=self._start_ns[index],
             end_ns=self._end_ns[index],
             signature=self._signature[index],
-            send_rate=None if self._extras is None else self._extras.send_rate[index],
-            recv_rate=None if self._extras is None else self._extras.recv_rate[index],
-            algorithm=None if self._extras is None else self._extras.algorithm[index],
+            **self._extras_at(index),
         )
         self._closed[index] = True
         self._drop_closed_head()
@@ -295,6 +278,4 @@ class RoundGrid:
         self._length = max(self._length, lines)
 
     def _arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
-        extras = self._extras
-        rare = () if extras is None else (extras.send_rate, extras.recv_rate, extras.algorithm)
-        return (*(getattr(self, name) for name in _GRID), *rare)
+        return (*(getattr(self, name) for name in _GRID), *self._extras_at(slice(None)).values())

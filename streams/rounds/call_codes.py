@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -27,7 +24,6 @@ class CallCodes:
     --------
     >>> CallCodes().encode(np.array([70, 71, 90, 70]), np.array([7, 7, 9, 7])).tolist()
     [0, 1, 256, 0]
-
     """
 
     def __init__(self) -> None:
@@ -64,23 +60,6 @@ class CallCodes:
             codes[index] = self.number_of(int(kinds[index])) << 8 | _REST
         return codes
 
-    def snapshot(self) -> dict[str, Any]:
-        """Its whole state, as bytes (at most 80 KB)."""
-        return {
-            "tokens": self._tokens.astype("<i8").tobytes(),
-            "codes": self._codes.astype("<u2").tobytes(),
-            "kinds": np.array(list(self._kinds), "<i8").tobytes(),
-        }
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self._tokens = np.frombuffer(snapshot["tokens"], "<i8").astype(np.int64)
-        self._codes = np.frombuffer(snapshot["codes"], "<u2").astype(np.uint16)
-        kinds = np.frombuffer(snapshot["kinds"], "<i8").tolist()
-        self._kinds = {kind: number for number, kind in enumerate(kinds)}
-        numbers, counts = np.unique(self._codes >> np.uint16(8), return_counts=True)
-        self._sizes = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
-
     def _learn(self, tokens: Int64Array, kinds: Int64Array) -> None:
         fresh, first = np.unique(tokens, return_index=True)
         order = np.argsort(first, kind="stable")[: MAX_TOKENS - len(self._tokens)]
@@ -94,3 +73,30 @@ class CallCodes:
         every_code = np.concatenate([self._codes, np.array(codes, np.uint16)])
         order = np.argsort(tokens, kind="stable")
         self._tokens, self._codes = tokens[order], every_code[order]
+
+
+def token(op: npt.ArrayLike, size_bytes: npt.ArrayLike, peer: npt.ArrayLike) -> Int64Array:
+    """One number for each (operation, bytes, peer), shape `(n,)`; equal calls have equal tokens.
+
+    With 0 bytes it names the kind of a call, which is what remains of it where the bytes vary.
+
+    Examples
+    --------
+    >>> a, b, c = token([1, 1, 2], [1024, 1024, 1024], [-1, -1, -1])
+    >>> bool(a == b), bool(a == c)
+    (True, False)
+    """
+    columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(column, np.int64)) for column in (op, size_bytes, peer)))
+    numbers: npt.NDArray[np.uint64] = np.zeros(columns[0].shape, np.uint64)
+    for column in columns:
+        numbers = mixed(numbers ^ column.astype(np.uint64))
+    return numbers.astype(np.int64)
+
+
+def mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    x = values + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    out: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+    return out

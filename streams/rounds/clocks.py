@@ -38,22 +38,13 @@ _MAD_TO_SIGMA = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class ClockOffsets:
-    """How far each rank's clock is ahead of the common one.
+    """How far each rank's clock is ahead of the common one."""
 
-    Attributes
-    ----------
-    ranks
-        Ascending, shape `(n_ranks,)`.
-    offset_ns, uncertainty_ns
-        The same shape; a host that cannot be compared has offset 0 and an infinite uncertainty.
-    host
-        Number of each rank's host, the same shape: ranks of one host have one clock, whatever it shows.
-
-    """
-
-    ranks: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    ranks: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))  # ascending, shape `(n_ranks,)`
+    # the same shape; a host that cannot be compared has offset 0 and an infinite uncertainty
     offset_ns: Float64Array = field(default_factory=lambda: np.zeros(0))
     uncertainty_ns: Float64Array = field(default_factory=lambda: np.zeros(0))
+    # number of each rank's host, the same shape: ranks of one host have one clock, whatever it shows
     host: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def of(self, ranks: npt.ArrayLike) -> Int64Array:
@@ -102,7 +93,6 @@ class HostClocks:
     ----------
     poll_ns
         Sources that find out by polling that a call has ended are so late at most.
-
     """
 
     def __init__(self, poll_ns: int = 0) -> None:

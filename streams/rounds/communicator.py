@@ -16,10 +16,8 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.model.events import (
     OPTIMIZER_STEP,
-    CallSignature,
     IterationSample,
     Markers,
-    OpenCall,
     Progress,
     RankProgress,
     SignatureMismatch,
@@ -32,8 +30,9 @@ from pacehound.model.rounds import ALGORITHMS, Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid, Rows
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
+from streams.rounds.mismatches import MismatchWatch
 from streams.rounds.row_loops import places_of, without_backward_times
-from streams.rounds.signatures import disagreement, packed_signatures, signature_of, unpacked
+from streams.rounds.signatures import packed_signatures
 
 StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
 
@@ -42,10 +41,6 @@ Int64Array = npt.NDArray[np.int64]
 
 _NO_RANKS: BoolArray = np.zeros(0, np.bool_)
 _NO_SEQS: Int64Array = np.zeros(0, np.int64)
-
-MAX_SAID_MISMATCHES = 64
-"""Once ranks are out of step every later round differs: what matters was said first."""
-
 
 _ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
 _NONE, _SEND, _RECV = (DIRECTIONS.index(name) for name in ("none", "send", "recv"))
@@ -57,25 +52,15 @@ class _Host:
     promised_ns: int = -1
     closed: bool = False
     left_out: bool = False
-    said: Progress | None = None
+    last_progress: Progress | None = None
     progress: dict[int, RankProgress] = field(default_factory=dict)
 
 
 class CommunicatorOperator:
     """One communicator's calls, markers and progress, from all its hosts.
 
-    Parameters
-    ----------
-    topology
-        The first announcement of the communicator.
-    lateness_ns
-        How long a row is waited for after its round was entered, and a host after it fell silent.
-
-    Attributes
-    ----------
-    counts
-        What was not used, by reason; nothing is dropped without being counted here.
-
+    Rows are waited for up to `lateness_ns` after their round was entered, and hosts after they fell silent. `counts`
+    holds what was not used, by reason; nothing is dropped without being counted there.
     """
 
     def __init__(self, topology: Topology, lateness_ns: int) -> None:
@@ -97,11 +82,9 @@ class CommunicatorOperator:
         self._sees = Sees.ALL
         self._source = ""
         self._watermark_ns = -1
-        self._said_watermark_ns = -1
+        self._sent_watermark_ns = -1
         self._ticked_ns = -1
-        self._open_calls: dict[int, dict[int, OpenCall]] = {}  # by sequence number and rank
-        self._open_seqs: dict[int, tuple[int, ...]] = {}
-        self._said_mismatches: dict[int, int] = {}  # by sequence number, how many ranks were told of
+        self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
             IterationTracker(self.job, self.attempt, self.communicator, self.members, lateness_ns)
@@ -195,8 +178,8 @@ class CommunicatorOperator:
         chosen = np.flatnonzero(is_pair)
         order = chosen[np.argsort(key[chosen], kind="stable")]
         in_order, keys = sides.take(order), key[order]
-        cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
-        for first, after in pairwise(cuts):
+        starts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
+        for first, after in pairwise(starts):
             sender, receiver = divmod(int(keys[first]), width)
             grid = self._pairs.setdefault((sender, receiver), RoundGrid(2))
             grid.add(in_order.take(slice(first, after)))
@@ -206,9 +189,9 @@ class CommunicatorOperator:
         """Optimizer steps and planned pauses of a host's ranks."""
         if self._iterations is None:
             raise InvalidEvent(f"markers of host {markers.host!r} stand on {self.communicator}, which is not the world")
-        strangers = sorted(set(markers.ranks) - set(self.members))
-        if strangers:
-            raise InvalidEvent(f"markers of ranks {strangers}, outside the world of {len(self.members)} ranks")
+        outsiders = sorted(set(markers.ranks) - set(self.members))
+        if outsiders:
+            raise InvalidEvent(f"markers of ranks {outsiders}, outside the world of {len(self.members)} ranks")
         used = self._iterations.add(markers)
         has_pauses = any(name != OPTIMIZER_STEP for name in used.names)
         return [used] if has_pauses else []
@@ -218,10 +201,10 @@ class CommunicatorOperator:
         host = self._hosts.get(progress.host)
         if host is None:
             raise InvalidEvent(f"progress of host {progress.host!r}, which has not announced {progress.communicator}")
-        strangers = [p.rank for p in progress.ranks if p.rank not in self._column]
-        if strangers:
-            raise InvalidEvent(f"progress of ranks {strangers}, which are no members of {progress.communicator}")
-        if progress == host.said:  # sent twice: later stages have it
+        outsiders = [p.rank for p in progress.ranks if p.rank not in self._column]
+        if outsiders:
+            raise InvalidEvent(f"progress of ranks {outsiders}, which are no members of {progress.communicator}")
+        if progress == host.last_progress:  # sent twice: later stages have it
             return [*self._advance(), *self._watermark()]
         if progress.time_ns < host.promised_ns:
             self._count("backward_progress", 1)
@@ -231,7 +214,7 @@ class CommunicatorOperator:
         # promise of each would take hosts squared.
         holds_back = self._watermark_ns < 0 or host.promised_ns <= self._watermark_ns
         may_rise = holds_back or host.left_out or progress.closed != host.closed
-        host.said = progress
+        host.last_progress = progress
         host.promised_ns = max(host.promised_ns, progress.time_ns)
         host.left_out = False
         host.closed = progress.closed
@@ -241,7 +224,7 @@ class CommunicatorOperator:
             self._gone -= host.ranks
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
-        mismatches = self._open_mismatches(progress)
+        mismatches = self._mismatches.in_open(progress, self._collectives)
         return [*mismatches, *self._advance(may_rise=may_rise), progress, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
@@ -267,7 +250,7 @@ class CommunicatorOperator:
             for part in closed:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part))
-                    events += self._mismatches(part)
+                    events += self._mismatches.in_closed(part)
         if self._iterations is not None:
             events += self._iterations.close(self._watermark_ns, self._gone)
         return events
@@ -277,76 +260,22 @@ class CommunicatorOperator:
     ) -> ClosedRounds | None:
         """Rounds whose missing rows will not come.
 
-        Rows and promises come in one order: a row that its host does not owe any more, by its own counters, is lost
+        Rows and promises come in one order: a row that was launched and has ended, by the counters of its host, is lost
         once the promise covers the round. Only where nobody counts it is waited for.
         """
         promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
         if not is_pair:
             return grid.close_overdue(promised_ns, running, running_seq)
-        owed = self._owed_of_pair(ranks[0], ranks[1])
-        if owed is not None:
-            return grid.close_overdue(promised_ns, running[self._columns_of(ranks)], owed)
-        still = np.array([self._owes_pair(rank) for rank in ranks])
+        expected_from = self._pair_expected_from(ranks[0], ranks[1])
+        if expected_from is not None:
+            return grid.close_overdue(promised_ns, running[self._columns_of(ranks)], expected_from)
+        still = np.array([self._has_open_pair_call(rank) for rank in ranks])
         return grid.close_overdue(promised_ns - self._lateness_ns, still, np.zeros(2, np.int64))
 
-    def _mismatches(self, closed: ClosedRounds) -> list[StageOneEvent]:
-        """Closed rounds in which ranks met with different calls."""
-        found: list[StageOneEvent] = []
-        for at in closed.disagreeing().tolist():
-            packed = closed.signature[at]
-            called = {self.members[column]: unpacked(int(packed[column])) for column in np.flatnonzero(packed)}
-            found += self._mismatch(int(closed.seq[at]), called, int(closed.arrival_ns[at].max()))
-        return found
-
-    def _open_mismatches(self, progress: Progress) -> list[StageOneEvent]:
-        """Rounds in which ranks of this host still are, and others have called something else, or have left."""
-        for theirs in progress.ranks:
-            for seq in self._open_seqs.pop(theirs.rank, ()):
-                self._open_calls[seq].pop(theirs.rank)
-                if not self._open_calls[seq]:
-                    del self._open_calls[seq]
-            calls = [call for call in theirs.open if call.direction == "none"]
-            if calls:
-                self._open_seqs[theirs.rank] = tuple(call.seq for call in calls)
-            for call in calls:
-                self._open_calls.setdefault(call.seq, {})[theirs.rank] = call
-        found: list[StageOneEvent] = []
-        for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
-            packed = self._collectives.signatures_at(seq)
-            gone = np.flatnonzero(packed)
-            calls_at = self._open_calls[seq]
-            # One of each is enough to see whether all agree: the others were compared when they came.
-            first = signature_of(next(iter(calls_at.values())))
-            few = {rank: signature_of(calls_at[rank]) for rank in (p.rank for p in progress.ranks) if rank in calls_at}
-            if len(gone):
-                few[-1] = unpacked(int(packed[gone[0]]))
-            if disagreement({-2: first, **few}) is None:
-                continue
-            called = {self.members[column]: unpacked(int(packed[column])) for column in gone}
-            called |= {rank: signature_of(call) for rank, call in calls_at.items()}
-            found += self._mismatch(seq, called, max(call.launch_ns for call in calls_at.values()))
-        return found
-
-    def _mismatch(self, seq: int, called: dict[int, CallSignature], time_ns: int) -> list[StageOneEvent]:
-        if self._said_mismatches.get(seq, 0) >= len(called) or disagreement(called) is None:
-            return []
-        self._said_mismatches[seq] = len(called)
-        while len(self._said_mismatches) > MAX_SAID_MISMATCHES:
-            del self._said_mismatches[next(iter(self._said_mismatches))]
-        mismatch = SignatureMismatch(
-            job=self.job,
-            attempt=self.attempt,
-            time_ns=time_ns,
-            communicator=self.communicator,
-            seq=seq,
-            called=tuple(sorted(called.items())),
-        )
-        return [mismatch]
-
     def _watermark(self) -> list[StageOneEvent]:
-        if self._watermark_ns <= self._said_watermark_ns:
+        if self._watermark_ns <= self._sent_watermark_ns:
             return []
-        self._said_watermark_ns = self._watermark_ns
+        self._sent_watermark_ns = self._watermark_ns
         return [Watermark(job=self.job, attempt=self.attempt, time_ns=self._watermark_ns, stream=self.communicator)]
 
     def _current_watermark_ns(self) -> int:
@@ -362,9 +291,9 @@ class CommunicatorOperator:
         return self._ticked_ns - self._lateness_ns if self._ticked_ns >= 0 else -1
 
     def _running(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which members may still send rows, and from which sequence number on they owe them."""
+        """Which members may still send rows, and from which sequence number on."""
         running = np.zeros(len(self.members), np.bool_)
-        owes_from = np.zeros(len(self.members), np.int64)
+        expected_from = np.zeros(len(self.members), np.int64)
         for host in self._hosts.values():
             if host.closed or host.left_out:
                 continue
@@ -374,12 +303,12 @@ class CommunicatorOperator:
                 progress = host.progress.get(rank)
                 if progress is not None:
                     open_seq = [call.seq for call in progress.open if call.direction == "none"]
-                    owes_from[column] = min([*open_seq, progress.last_launched + 1])
-        return running, owes_from
+                    expected_from[column] = min([*open_seq, progress.last_launched + 1])
+        return running, expected_from
 
-    def _owed_of_pair(self, sender: int, receiver: int) -> Int64Array | None:
-        """From which number on each side still owes its rows, by its own counters; nothing where one does not count."""
-        owed = []
+    def _pair_expected_from(self, sender: int, receiver: int) -> Int64Array | None:
+        """The first number that each side may still send, by its own counters; `None` where one does not count."""
+        expected_from = []
         for rank, peer, direction in ((sender, receiver, "send"), (receiver, sender, "recv")):
             host = self._hosts.get(self._claimed.get(rank, ""))
             progress = host.progress.get(rank) if host is not None else None
@@ -389,13 +318,13 @@ class CommunicatorOperator:
             if not counted:
                 return None
             waiting = [c.seq for c in progress.open if c.peer == peer and c.direction == direction]
-            owed.append(min([*waiting, counted[0] + 1]))
-        return np.array(owed, np.int64)
+            expected_from.append(min([*waiting, counted[0] + 1]))
+        return np.array(expected_from, np.int64)
 
     def _columns_of(self, ranks: tuple[int, ...]) -> Int64Array:
         return np.array([self._column[rank] for rank in ranks], np.int64)
 
-    def _owes_pair(self, rank: int) -> bool:
+    def _has_open_pair_call(self, rank: int) -> bool:
         """A point-to-point row of this rank may still come: one of its p2p calls is open."""
         host = self._hosts.get(self._claimed.get(rank, ""))
         if host is None or host.closed:
@@ -429,10 +358,10 @@ class CommunicatorOperator:
 
     def _places(self, ranks: np.ndarray, is_asked: BoolArray, what: str) -> Int64Array:
         """The members' columns, shape `(n_rows,)`; those of rows that are not asked for mean nothing."""
-        places, stranger = places_of(ranks, is_asked, self._ascending, self._order)
-        if stranger >= 0:
-            strangers = sorted(set(ranks[is_asked & (places < 0)].tolist()))[:8]
-            raise InvalidEvent(f"{what}s {strangers} are no members of communicator {self.communicator}")
+        places, first_outsider = places_of(ranks, is_asked, self._ascending, self._order)
+        if first_outsider >= 0:
+            outsiders = sorted(set(ranks[is_asked & (places < 0)].tolist()))[:8]
+            raise InvalidEvent(f"{what}s {outsiders} are no members of communicator {self.communicator}")
         return places
 
     def _count(self, what: str, number: int) -> None:

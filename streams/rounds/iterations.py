@@ -26,13 +26,8 @@ class IterationTracker:
     The iteration time is the median over the ranks of the time between two adjacent steps of the same rank: it
     needs no common clock, and one rank's late report does not move it.
 
-    Attributes
-    ----------
-    incomplete
-        Iterations that were closed although ranks had not reported them.
-    backward
-        Markers whose step or time went backwards on their rank (they were sent twice); they are not used.
-
+    `incomplete` counts iterations that were closed although ranks had not reported them, `backward` markers whose step
+    or time went backwards on their rank (they were sent twice); these are not used.
     """
 
     def __init__(self, job: str, attempt: int, communicator: str, members: tuple[int, ...], lateness_ns: int) -> None:
@@ -88,13 +83,7 @@ class IterationTracker:
     def close(self, watermark_ns: int, gone: AbstractSet[int] = frozenset()) -> list[IterationSample]:
         """Iterations that are over by `watermark_ns`, oldest first.
 
-        Parameters
-        ----------
-        watermark_ns
-            Every marker up to here has been added.
-        gone
-            Ranks that will report nothing more.
-
+        Every marker up to then has been added; ranks that are `gone` will report nothing more.
         """
         samples = []
         expected = len(self._members)

@@ -7,7 +7,7 @@ same recording gives the same order at any speed.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -122,19 +122,21 @@ class Merge(Generic[EventT]):
     def take_rounds(self, until_ns: int) -> list[Rounds]:
         """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed."""
         taken: list[Rounds] = []
-        kept: list[_Waiting] = []
+        later_rounds: list[_Waiting] = []
         for waiting in self._rounds:
             if waiting.last_ns <= until_ns:
                 taken.append(waiting.rounds)
             elif waiting.first_ns > until_ns:
-                kept.append(waiting)
+                later_rounds.append(waiting)
             else:
                 due, later = _parted(waiting.times_ns, until_ns)
                 taken.append(select(waiting.rounds, due))
                 times_ns = waiting.times_ns[later]
-                kept.append(_Waiting(times_ns, select(waiting.rounds, later), int(times_ns.min()), waiting.last_ns))
-        self._rounds = kept
-        self._first_rounds_ns = min((waiting.first_ns for waiting in kept), default=None)
+                later_rounds.append(
+                    _Waiting(times_ns, select(waiting.rounds, later), int(times_ns.min()), waiting.last_ns)
+                )
+        self._rounds = later_rounds
+        self._first_rounds_ns = min((waiting.first_ns for waiting in later_rounds), default=None)
         return sorted(taken, key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
 
 
@@ -149,14 +151,8 @@ def _parted(times_ns: np.ndarray, until_ns: int) -> tuple[np.ndarray | slice, np
 
 def select(rounds: Rounds, chosen: np.ndarray | slice) -> Rounds:
     """Some rounds of a block; `chosen` is a mask of shape `(n_rounds,)`, or a slice, which copies nothing."""
-    return Rounds(
-        job=rounds.job,
-        attempt=rounds.attempt,
-        communicator=rounds.communicator,
-        source=rounds.source,
-        sees=rounds.sees,
-        is_pair=rounds.is_pair,
-        ranks=rounds.ranks,
+    return replace(
+        rounds,
         seq=rounds.seq[chosen],
         op=rounds.op[chosen],
         size_bytes=rounds.size_bytes[chosen],

@@ -27,19 +27,13 @@ MAX_WAITING_MARKERS = 1 << 12
 _PEER = CALL_SCHEMA.get_field_index("peer")
 
 
-class ScatteredCommunicator:
+class PartialCommunicator:
     """Puts the members together, then is what `CommunicatorOperator` is.
 
     A host that never says where its ranks stand (no agent, another source) leaves the members unknown. Nothing is
     concluded from such a communicator; what waits counts as lost in what is passed on, and time goes on without it.
 
-    Parameters
-    ----------
-    topology
-        The first announcement.
-    lateness_ns
-        As in `CommunicatorOperator`; also how long others wait for members that are not known.
-
+    `lateness_ns` is as in `CommunicatorOperator`, and how long others wait for members that are not known.
     """
 
     def __init__(self, topology: Topology, lateness_ns: int) -> None:
@@ -88,15 +82,15 @@ class ScatteredCommunicator:
                 f"host {topology.host!r} says communicator {self.communicator} has {len(topology.members)} members; "
                 f"it was announced with {len(self._members)}"
             )
-        said = {rank: place for place, rank in enumerate(topology.members) if rank != UNKNOWN_MEMBER}
-        for rank, place in said.items():
+        announced_places = {rank: place for place, rank in enumerate(topology.members) if rank != UNKNOWN_MEMBER}
+        for rank, place in announced_places.items():
             if self._members[place] not in (UNKNOWN_MEMBER, rank) or self._places.get(rank, place) != place:
                 raise InvalidEvent(
                     f"host {topology.host!r} says rank {rank} has place {place} of communicator {self.communicator}; "
                     f"its members, as far as they are known, are {self._members[:8].tolist()}"
                 )
-        self._members[list(said.values())] = list(said)
-        self._places |= said
+        self._members[list(announced_places.values())] = list(announced_places)
+        self._places |= announced_places
         known = self._announced.get(topology.host)
         if known is None or set(known.host_ranks) <= set(topology.host_ranks):
             self._announced[topology.host] = topology
@@ -224,9 +218,9 @@ class ScatteredCommunicator:
             raise InvalidEvent(f"{what} of host {host!r}, which has not announced communicator {self.communicator}")
 
     def _require_known(self, ranks: Iterable[int], what: str) -> None:
-        strangers = sorted(rank for rank in ranks if rank not in self._places)[:8]
-        if strangers:
-            raise InvalidEvent(f"{what} {strangers} are no members of communicator {self.communicator}")
+        outsiders = sorted(rank for rank in ranks if rank not in self._places)[:8]
+        if outsiders:
+            raise InvalidEvent(f"{what} {outsiders} are no members of communicator {self.communicator}")
 
     def _require_peers(self, peers: Iterable[int]) -> None:
         places = [FIRST_PLACE - peer for peer in peers if peer <= FIRST_PLACE]

@@ -2,61 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from streams.rounds.call_codes import CallCodes
+from streams.rounds.agreement import LISTED, MAX_PERIOD, REPETITIONS, agreeing_lags, iteration_lag
+from streams.rounds.call_codes import CallCodes, CodeArray, Int64Array, mixed
 
-Int64Array = npt.NDArray[np.int64]
-CodeArray = npt.NDArray[np.uint16]
 State = Literal["learning", "periodic", "no period"]
 
-SNAPSHOT_VERSION = 2
-
-MAX_PERIOD = 50_000
 _MIN_CALLS = 64  # fewer calls repeat by chance, or inside one layer
 _MIN_CALLS_WITHOUT_BYTES = 1_024  # sizes that have not recurred yet may still do
 _MIN_CALLS_OF_KIND = 24
-_REPETITIONS = 3
-_FULL = _REPETITIONS * MAX_PERIOD
+_FULL = REPETITIONS * MAX_PERIOD
 _WINDOW = 165_000  # codes of two bytes; what is beyond _FULL makes room
 _CHUNK = 5_000
 _AHEAD = 1_024  # calls of the pattern that are laid out behind it, so that a batch is compared with one slice
-_PROJECTIONS = 4
-_EXAMINED = 256  # lags whose agreement is counted exactly, per search
-_LISTED = 16
 _RESYNC_CALLS = 64  # a pattern is found again when so many calls (or one period) follow it
 _IN_PLACE = 16
 _MISSING = 16  # so many calls may be lost, or be others, without the iteration they belong to being given up
-_CYCLE = 40  # so many iterations and some extra calls may be a cycle of evaluations
-_MIN_ITERATION = 24  # calls that no layer makes
-_MAX_OTHER_KINDS = 3  # calls of kinds of their own in an evaluation; the reduction of gradients makes more
 _BREAKS = 3  # a pattern broken so often is perhaps a layer, not the iteration
 _BOUNDARIES = 4096
 _EVERYTHING, _KIND_ONLY = 0xFFFF, 0xFF00
-
-
-def token(op: npt.ArrayLike, size_bytes: npt.ArrayLike, peer: npt.ArrayLike) -> Int64Array:
-    """One number for each (operation, bytes, peer), shape `(n,)`; equal calls have equal tokens.
-
-    With 0 bytes it names the kind of a call, which is what remains of it where the bytes vary.
-
-    Examples
-    --------
-    >>> a, b, c = token([1, 1, 2], [1024, 1024, 1024], [-1, -1, -1])
-    >>> bool(a == b), bool(a == c)
-    (True, False)
-
-    """
-    columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(column, np.int64)) for column in (op, size_bytes, peer)))
-    mixed: npt.NDArray[np.uint64] = np.zeros(columns[0].shape, np.uint64)
-    for column in columns:
-        mixed = _mix(mixed ^ column.astype(np.uint64))
-    return mixed.astype(np.int64)
 
 
 class PeriodTracker:
@@ -103,18 +71,18 @@ class PeriodTracker:
 
     Examples
     --------
+    >>> from streams.rounds.call_codes import token
     >>> tracker = PeriodTracker()
     >>> tracker.extend(np.tile(token([1, 2, 2, 3], [8, 8, 16, 8], -1), 30))
     >>> tracker.period, tracker.state, tracker.take_boundaries()[:3].tolist()
     (4, 'periodic', [0, 4, 8])
-
     """
 
     def __init__(self, *, threshold: float = 0.95) -> None:
         if not 0.5 < threshold <= 1.0:
             raise ValueError(f"threshold must lie above 0.5 and be at most 1, got {threshold}")
         self._threshold = threshold
-        self._book = CallCodes()
+        self._call_codes = CallCodes()
         self._codes: CodeArray = np.zeros(1024, np.uint16)
         self._length = 0  # codes held
         self._first = 0  # index in the stream of the first one
@@ -171,20 +139,14 @@ class PeriodTracker:
     def extend(self, tokens: npt.ArrayLike, kinds: npt.ArrayLike | None = None) -> None:
         """Take the next calls of the stream, in order.
 
-        Parameters
-        ----------
-        tokens
-            Shape `(n,)`.
-        kinds
-            The tokens of the same calls without their bytes, shape `(n,)`; `None`: bytes are never dropped. Give
-            them always or never.
-
+        `kinds` are the tokens of the same calls without their bytes, of the same shape `(n,)`; without them bytes are
+        never dropped. Give them always or never.
         """
         tokens = np.asarray(tokens, np.int64)
         if kinds is None:
-            codes = (_mix(tokens.view(np.uint64)) >> np.uint64(48)).astype(np.uint16)
+            codes = (mixed(tokens.view(np.uint64)) >> np.uint64(48)).astype(np.uint16)
         else:
-            codes = self._book.encode(tokens, np.asarray(kinds, np.int64))
+            codes = self._call_codes.encode(tokens, np.asarray(kinds, np.int64))
         for start in range(0, len(codes), _CHUNK):
             self._append(codes[start : start + _CHUNK])
             if len(self._pattern):
@@ -194,7 +156,7 @@ class PeriodTracker:
 
     def codes_of(self, tokens: Int64Array, kinds: Int64Array) -> CodeArray:
         """Codes of calls as they stand in `pattern`, shape `(n,)`."""
-        return self._compared(self._book.encode(tokens, kinds))
+        return self._compared(self._call_codes.encode(tokens, kinds))
 
     def begin_with(self, position: int) -> None:
         """Let periods begin at another call: `position` within `pattern`, which becomes its first."""
@@ -209,60 +171,22 @@ class PeriodTracker:
         """Indices in the stream (from 0) at which periods began, since the last time this was asked.
 
         The time between the calls at adjacent ones is an iteration time. Which call of the iteration it is stays
-        the same until the period is found anew (then they go on behind the last one taken). At most 4,096 are kept.
+        the same until the period is found anew (then they go on behind the last one taken). At most 4,096 are compared.
         """
         taken = np.array(self._boundaries, np.int64)
         self._last_taken = self._boundaries[-1] if self._boundaries else self._last_taken
         self._boundaries = []
         return taken
 
-    def snapshot(self) -> dict[str, Any]:
-        """Its whole state, as numbers, lists and bytes (at most 512 KB)."""
-        return {
-            "version": SNAPSHOT_VERSION,
-            "threshold": self._threshold,
-            "book": self._book.snapshot(),
-            "codes": self._codes[: self._length].astype("<u2").tobytes(),
-            "pattern": self._pattern.astype("<u2").tobytes(),
-            "mask": b"" if self._mask is None else self._mask.astype("<u2").tobytes(),
-            "numbers": [
-                self._first,
-                self._search_at,
-                int(self._exhausted),
-                int(self._is_provisional),
-                self._followed,
-                self._phase,
-                self._breaks,
-                self._locks,
-                self._last_taken,
-            ],
-            "candidates": list(self._candidates),
-            "boundaries": np.array(self._boundaries, "<i8").tobytes(),
-        }
+    def __getstate__(self) -> dict[str, Any]:
+        """At most 512 KB when it is pickled: without the room for more codes, and without the laid-out copy."""
+        state = {**self.__dict__, "_codes": self._codes[: self._length]}
+        del state["_laid_out"]
+        return state
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from a snapshot; ValueError if of another version."""
-        if snapshot.get("version") != SNAPSHOT_VERSION:
-            raise ValueError(
-                f"period snapshot has version {snapshot.get('version')!r}, this build reads {SNAPSHOT_VERSION}: "
-                "replay the calls instead"
-            )
-        self._threshold = snapshot["threshold"]
-        self._book = CallCodes()
-        self._book.restore(snapshot["book"])
-        self._codes = np.frombuffer(snapshot["codes"], "<u2").astype(np.uint16)
-        self._length = len(self._codes)
-        self._set_pattern(np.frombuffer(snapshot["pattern"], "<u2").astype(np.uint16))
-        self._mask = np.frombuffer(snapshot["mask"], "<u2").astype(np.uint16) if snapshot["mask"] else None
-        self._first, self._search_at, exhausted, is_provisional, self._followed, *rest = snapshot["numbers"]
-        self._phase, self._breaks, self._locks, self._last_taken = rest
-        self._exhausted, self._is_provisional = bool(exhausted), bool(is_provisional)
-        self._candidates = tuple(snapshot["candidates"])
-        self._boundaries = np.frombuffer(snapshot["boundaries"], "<i8").tolist()
-
-    # A pickled pipeline holds the snapshot, not the room that the arrays have to grow into.
-    __getstate__ = snapshot
-    __setstate__ = restore
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._set_pattern(self._pattern)
 
     @property
     def _wants_search(self) -> bool:
@@ -369,8 +293,8 @@ class PeriodTracker:
                 break
             mask = self._sizes_that_recur(codes)
             if mask is not None:
-                kept = codes & mask[codes >> np.uint16(8)]
-                if self._lock_best(codes, kept, is_provisional=not has_all_sizes):
+                compared = codes & mask[codes >> np.uint16(8)]
+                if self._lock_best(codes, compared, is_provisional=not has_all_sizes):
                     return
             if len(self._pattern):
                 break
@@ -379,34 +303,34 @@ class PeriodTracker:
 
     def _sizes_that_recur(self, codes: CodeArray) -> CodeArray | None:
         """Drops the bytes of each kind whose own sequence of bytes has no period; `None` when there is none such."""
-        if not len(self._book) or len(codes) < _MIN_CALLS_WITHOUT_BYTES:
+        if not len(self._call_codes) or len(codes) < _MIN_CALLS_WITHOUT_BYTES:
             return None
         kinds = codes >> np.uint16(8)
         mask = np.full(256, _EVERYTHING, np.uint16)
         for kind, count in enumerate(np.bincount(kinds, minlength=256).tolist()):
-            if count >= _MIN_CALLS_OF_KIND and not _lags(codes[kinds == kind], self._threshold):
+            if count >= _MIN_CALLS_OF_KIND and not agreeing_lags(codes[kinds == kind], self._threshold):
                 mask[kind] = _KIND_ONLY
         return mask if (mask == _KIND_ONLY).any() else None
 
     def _lock_best(self, codes: CodeArray, compared: CodeArray, *, is_provisional: bool) -> bool:
         """Take the best period of `compared` (codes with or without bytes), if there is any."""
-        candidates = _lags(compared, self._threshold)
+        candidates = agreeing_lags(compared, self._threshold)
         if not candidates:
             return False
-        self._candidates = tuple(lag for lag, _ in candidates[:_LISTED])
-        period = _best(candidates, compared, known=len(self._pattern), has_kinds=len(self._book) > 0)
+        self._candidates = tuple(lag for lag, _ in candidates[:LISTED])
+        period = iteration_lag(candidates, compared, known=len(self._pattern), has_kinds=len(self._call_codes) > 0)
         self._breaks = 0
         if period == len(self._pattern) and is_provisional == self._is_provisional:
             return True
-        mask = self._sizes_that_agree(codes, period) if len(self._book) else None
-        kept = codes if mask is None else codes & mask[codes >> np.uint16(8)]
-        differs = np.flatnonzero(kept[:-period] != kept[period:])
+        mask = self._sizes_that_agree(codes, period) if len(self._call_codes) else None
+        compared = codes if mask is None else codes & mask[codes >> np.uint16(8)]
+        differs = np.flatnonzero(compared[:-period] != compared[period:])
         start = int(differs[-1]) + 1 if len(differs) else 0
-        if len(kept) - start < 2 * period:
+        if len(compared) - start < 2 * period:
             # Something extra lies within the last repetitions: wait for clean ones.
             self._search_at = min(self._search_at, self._length + max(period, self._length // 8))
             return True
-        self._set_pattern(kept[start : start + period].copy())
+        self._set_pattern(compared[start : start + period].copy())
         self._mask, self._is_provisional = mask, is_provisional
         self._phase = 0
         self._locks += 1
@@ -427,106 +351,12 @@ class PeriodTracker:
         return mask if (mask == _KIND_ONLY).any() else None
 
 
-def _best(candidates: list[tuple[int, float]], codes: CodeArray, *, known: int, has_kinds: bool) -> int:
-    """The lag of the iteration: the smallest that agrees as well as any does, unless that is a cycle of iterations.
-
-    Parameters
-    ----------
-    candidates
-        Lags and their agreement, smallest first.
-    codes
-        What they agree on.
-    known
-        The period so far (0: none). Long evaluations may have pushed its agreement below that of a candidate.
-    has_kinds
-        The codes tell kinds.
-
-    """
-    outer = _best_agreeing(candidates, len(codes))
-    inner = [candidate for candidate in candidates if candidate[0] * _CYCLE <= outer]
-    if not inner and not 0 < known * _CYCLE <= outer:
-        return outer
-    period = _best_agreeing(inner, len(codes)) if inner else known
-    cycle, pattern = _clean(codes, outer), _clean(codes, period)
-    if cycle is None or pattern is None:
-        return outer
-    # What a cycle holds besides whole repetitions of the pattern.
-    in_cycle, in_pattern = (np.bincount(part, minlength=1 << 16) for part in (cycle, pattern))
-    used = in_pattern > 0
-    extra = in_cycle - in_pattern * int((in_cycle[used] // in_pattern[used]).min())
-    n_extra = int(extra.sum())
-    n_other_kinds = int(extra[~np.isin(np.arange(1 << 16) >> 8, np.unique(pattern >> 8))].sum()) if has_kinds else 0
-    if period >= _MIN_ITERATION:
-        return period if n_other_kinds <= _MAX_OTHER_KINDS else outer
-    return period if has_kinds and n_other_kinds == 0 and 2 * n_extra < period else outer
-
-
-def _best_agreeing(candidates: list[tuple[int, float]], n_calls: int) -> int:
-    best = max(agreement for _, agreement in candidates)
-    period, agreed = next((lag, a) for lag, a in candidates if a >= best - 0.1 * (1.0 - best))
-    # Where calls differ at random, a multiple of the period may agree a little better by chance.
-    chance = 3.0 * math.sqrt(agreed * (1.0 - agreed) / n_calls)
-    return next(lag for lag, a in candidates if period % lag == 0 and a >= agreed - chance)
-
-
-def _clean(codes: CodeArray, period: int) -> CodeArray | None:
-    """The last calls of one period that came a second time, one period later."""
-    differs = np.concatenate([[-1], np.flatnonzero(codes[:-period] != codes[period:]), [len(codes) - period]])
-    long_enough = np.flatnonzero(np.diff(differs) > period)
-    if not len(long_enough):
-        return None
-    start = int(differs[long_enough[-1] + 1]) - period
-    return codes[start : start + period]
-
-
-def _lags(codes: CodeArray, threshold: float) -> list[tuple[int, float]]:
-    """Lags with agreement of at least `threshold`, smallest first, each seen three times within `codes`."""
-    longest = min(len(codes) // _REPETITIONS, MAX_PERIOD)
-    estimate = _agreement_estimate(codes, longest)
-    # Unequal pairs count -1 at worst, so a lag that agrees at the threshold reads no less than this.
-    likely = np.flatnonzero(estimate >= 2.0 * threshold - 1.0 - 1e-6)
-    if len(likely) > _EXAMINED:
-        best = likely[np.argsort(-estimate[likely], kind="stable")[: _EXAMINED - _LISTED]]
-        likely = np.union1d(likely[:_LISTED], best)
-    found = []
-    for lag in (likely + 1).tolist():
-        agreement = float((codes[:-lag] == codes[lag:]).mean())
-        if agreement >= threshold:
-            found.append((lag, agreement))
-    return found
-
-
-def _agreement_estimate(codes: CodeArray, longest: int) -> npt.NDArray[np.float64]:
-    """Agreement at lags 1..longest, shape `(longest,)`, by FFT over random phases, normalised for the overlap."""
-    size = 1 << (len(codes) + longest).bit_length()
-    total = np.zeros(longest)
-    for projection in range(_PROJECTIONS):
-        seed = np.uint64((projection + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
-        phase = (_mix(codes.astype(np.uint64) ^ seed) >> np.uint64(11)).astype(np.float64) * (2.0 * np.pi / 2.0**53)
-        spectrum = np.fft.fft(np.exp(1j * phase), size)
-        total += np.fft.ifft(np.abs(spectrum) ** 2).real[1 : longest + 1]
-    estimate: npt.NDArray[np.float64] = total / (_PROJECTIONS * (len(codes) - np.arange(1, longest + 1)))
-    return estimate
-
-
 def _rejoin(new: CodeArray, expected: CodeArray, pattern: CodeArray, certain: int) -> tuple[int, int | None] | None:
     """Where the stream follows the pattern again after a break, for `certain` calls at least.
 
-    Parameters
-    ----------
-    new
-        What came instead of `expected`, at least as long as that.
-    expected
-        What should have come, `certain` calls and some more.
-    pattern
-        One period.
-    certain
-        So many calls tell one place in the pattern from another.
-
-    Returns
-    -------
-    How many calls to skip, and how far the phase moves meanwhile; `None` for the latter: an iteration begins anew.
-
+    `new` came instead of `expected`, which is `certain` calls and some more; so many tell one place in the pattern from
+    another. Returns how many calls to skip, and how far the phase moves meanwhile; `None` for the latter: an iteration
+    begins anew.
     """
     # Lost calls, and calls that came instead of others or changed places: the pattern moves on too. The latter leave
     # the rest in its place, so that less of it will do (the next such call may come soon).
@@ -553,12 +383,3 @@ def _resume(codes: CodeArray, pattern: CodeArray) -> int | None:
             return None
         starts = starts[codes[starts + k] == pattern[k]]
     return int(starts[0]) if len(starts) else None
-
-
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
-    x = values + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(31))
-    return mixed

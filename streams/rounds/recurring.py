@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from pacehound.model.events import IterationSample
 from pacehound.model.rounds import Rounds
-from streams.rounds.period import PeriodTracker, State, token
+from streams.rounds.call_codes import token
+from streams.rounds.period import PeriodTracker, State
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -84,11 +85,7 @@ class RecurringIterations:
     Where rows are lost the numbers of the calls tell how many iterations lie between two ends; each is given their
     mean. A clock that steps backwards gives an iteration without a time (0), never a negative one.
 
-    Parameters
-    ----------
-    rank
-        The representative rank. Any does: all ranks are through an iteration once per iteration.
-
+    Any rank does as the representative one: all ranks are through an iteration once per iteration.
     """
 
     def __init__(self, job: str, attempt: int, rank: int) -> None:
@@ -133,17 +130,8 @@ class RecurringIterations:
     def add(self, arrived: Sequence[Rounds], until_ns: int) -> list[IterationSample]:
         """Take in closed rounds of any communicators.
 
-        Parameters
-        ----------
-        arrived
-            The rounds; each stream's in order of `seq`.
-        until_ns
-            Every round that ended by now has been added.
-
-        Returns
-        -------
-        The iterations that have ended, oldest first.
-
+        The rounds of each communicator and pair come in order of `seq`, and every round that ended by `until_ns` has
+        come. Returns the iterations that have ended, oldest first.
         """
         parts = [self._calls_of(rounds, until_ns) for rounds in arrived if self._rank in rounds.ranks and len(rounds)]
         if self._waiting is not None:

@@ -25,15 +25,15 @@ def places_of(
 
     `ascending` are the ranks that have a place, `order` where each of them stands.
     """
-    places, stranger = np.zeros(len(ranks), np.int64), -1
+    places, outsider = np.zeros(len(ranks), np.int64), -1
     for i in range(len(ranks)):
         if is_asked[i]:
             at = np.searchsorted(ascending, ranks[i])
             is_known = at < len(ascending) and ascending[at] == ranks[i]
             places[i] = order[at] if is_known else -1
-            if not is_known and stranger < 0:
-                stranger = i
-    return places, stranger
+            if not is_known and outsider < 0:
+                outsider = i
+    return places, outsider
 
 
 @compiled

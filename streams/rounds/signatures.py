@@ -120,7 +120,7 @@ class Disagreement:
 
     def sentence(self) -> str:
         """Who called what."""
-        return "; ".join(f"ranks {_some(ranks)} call {signature}" for signature, ranks in self.sides)
+        return "; ".join(f"ranks {some_of(ranks)} call {signature}" for signature, ranks in self.sides)
 
 
 def disagreement(signatures: Mapping[int, CallSignature]) -> Disagreement | None:
@@ -153,6 +153,6 @@ def _agree(a: CallSignature, b: CallSignature) -> bool:
     )
 
 
-def _some(ranks: tuple[int, ...]) -> str:
+def some_of(ranks: tuple[int, ...]) -> str:
     shown = ", ".join(str(rank) for rank in ranks[:8])
     return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"

@@ -20,7 +20,7 @@ from pacehound.model.operations import Operations
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
 from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
-from streams.rounds.partial_membership import ScatteredCommunicator
+from streams.rounds.partial_membership import PartialCommunicator
 
 StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
 """What stage two reads: results of communicators, and what hosts say as it is."""
@@ -46,7 +46,7 @@ class StageOne:
 
     def __init__(self, settings: Settings) -> None:
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
-        self.communicator: CommunicatorOperator | ScatteredCommunicator | None = None
+        self.communicator: CommunicatorOperator | PartialCommunicator | None = None
         self.is_closed = False
         """All that was to come has come; what comes all the same was sent twice."""
         self._host: HostSample | None = None
@@ -58,7 +58,6 @@ class StageOne:
         ------
         InvalidEvent
             The event cannot be true, or belongs to nothing that is known; it has changed nothing.
-
         """
         match event:
             case HostSample() if self.is_closed and self._host is not None and event.attempt <= self._host.attempt:
@@ -78,19 +77,19 @@ class StageOne:
             case Topology() | CallBatch() | Markers() | Progress() if self.is_closed:
                 return []
             case Topology():
-                kind = ScatteredCommunicator if event.is_partial else CommunicatorOperator
+                kind = PartialCommunicator if event.is_partial else CommunicatorOperator
                 operator = self.communicator or kind(event, self._lateness_ns)
                 announced = operator.on_topology(event)
                 self.communicator = operator
-                return self._told(announced)
+                return self._noted(announced)
             case Tick():
-                return [] if self.communicator is None else self._told(self.communicator.on_tick(event))
+                return [] if self.communicator is None else self._noted(self.communicator.on_tick(event))
             case CallBatch():
-                return self._told(self._known(event).on_calls(event))
+                return self._noted(self._known(event).on_calls(event))
             case Markers():
-                return self._told(self._known(event).on_markers(event))
+                return self._noted(self._known(event).on_markers(event))
             case Progress():
-                return self._told(self._known(event).on_progress(event))
+                return self._noted(self._known(event).on_progress(event))
             case _:
                 raise InvalidEvent(f"{type(event).__name__} is no input of the streams")
 
@@ -108,7 +107,7 @@ class StageOne:
             job=operator.job, attempt=operator.attempt, hosts=operator.hosts, is_complete=operator.is_complete
         )
 
-    def _told(self, events: list[StageOneEvent]) -> list[StageTwoInput]:
+    def _noted(self, events: list[StageOneEvent]) -> list[StageTwoInput]:
         self.is_closed = self.communicator is not None and self.communicator.is_closed
         return list(events)
 
@@ -116,7 +115,7 @@ class StageOne:
         """Keep of a key that is closed what tells a repeat, and nothing else."""
         self.communicator = None
 
-    def _known(self, event: CallBatch | Markers | Progress) -> CommunicatorOperator | ScatteredCommunicator:
+    def _known(self, event: CallBatch | Markers | Progress) -> CommunicatorOperator | PartialCommunicator:
         if self.communicator is None:
             raise InvalidEvent(
                 f"{type(event).__name__} of host {event.host!r} on communicator {event.communicator}, "

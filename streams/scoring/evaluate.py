@@ -22,62 +22,43 @@ ONSET_WITHIN = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What was right and wrong about the findings of one series; scores of several series add up.
+    """What was right and wrong about the findings of one series; scores of several series add up."""
 
-    Attributes
-    ----------
-    series, iterations
-        How much was looked at.
-    expected, found
-        Faults that had to be found, and that were.
-    false_alarms
-        Alarms about nothing.
-    repeats
-        Alarms that begin inside a fault and found none: it had been found already, or their onset is too late.
-    excused
-        Alarms about a change that need not be found: a weak one, or one of the job's own plan that nothing in the
-        log explains.
-    notes_expected, notes_found
-        Changes of kind `intermittent` and `change` that had to be noted, and that were.
-    blamed, blamed_right
-        Findings that found a fault whose culprits or links are known, and those of them that name exactly these.
-    slow_steps, slow_covered
-        Steps inside faults that had to be found, and those of them inside an alarm.
-    quiet_steps, quiet_called_slow
-        Steps outside of every change, explained ones apart, and those of them inside an alarm.
-    series_with_fault, series_with_miss, clean_series_with_false_alarm, series_wrong
-        Series by what they hold, as Falcon's tables count them; a clean one has no fault that must be found, and a
-        wrong one has a miss, a false alarm, or both.
-    delays
-        Steps from the onset of each found slow fault to the step at which it was first said; 0 at the onset itself.
-    relief_delays
-        Steps from the end of each found fault to the step at which that was said, where the caller knows it.
-    onset_errors, relief_errors
-        Steps between the true and the stated onset (and relief, where both have one) of each found fault.
-
-    """
-
+    # how much was looked at
     series: int = 0
     iterations: int = 0
+    # faults that had to be found, and that were
     expected: int = 0
     found: int = 0
-    false_alarms: int = 0
+    false_alarms: int = 0  # alarms about nothing
+    # alarms that begin inside a fault and found none: it had been found already, or their onset is too late
     repeats: int = 0
+    # alarms about a change that need not be found: a weak one, or one of the job's own plan that nothing in the log
+    # explains
     excused: int = 0
+    # changes of kind `intermittent` and `change` that had to be noted, and that were
     notes_expected: int = 0
     notes_found: int = 0
+    # findings that found a fault whose culprits or links are known, and those of them that name exactly these
     blamed: int = 0
     blamed_right: int = 0
+    # steps inside faults that had to be found, and those of them inside an alarm
     slow_steps: int = 0
     slow_covered: int = 0
+    # steps outside of every change, explained ones apart, and those of them inside an alarm
     quiet_steps: int = 0
     quiet_called_slow: int = 0
+    # series by what they hold, as Falcon's tables count them; a clean one has no fault that must be found, and a
+    # wrong one has a miss, a false alarm, or both
     series_with_fault: int = 0
     series_with_miss: int = 0
     clean_series_with_false_alarm: int = 0
     series_wrong: int = 0
+    # steps from the onset of each found slow fault to the step at which it was first said; 0 at the onset itself
     delays: tuple[int, ...] = ()
+    # steps from the end of each found fault to the step at which that was said, where the caller knows it
     relief_delays: tuple[int, ...] = ()
+    # steps between the true and the stated onset (and relief, where both have one) of each found fault
     onset_errors: tuple[int, ...] = ()
     relief_errors: tuple[int, ...] = ()
 
@@ -107,7 +88,7 @@ class Score:
 
     @property
     def notes_recall(self) -> float | None:
-        """Noted over expected intermittent spells and changes; `None` where none was expected."""
+        """Noted over expected intermittent slowness and changes; `None` where none was expected."""
         return _share(self.notes_found, self.notes_expected)
 
     @property
@@ -206,7 +187,6 @@ def score(
     >>> scored = score([finding], truth)
     >>> scored.precision, scored.recall, scored.delays, scored.slow_share_covered
     (1.0, 1.0, (11,), 0.99)
-
     """
     final = final_versions(findings)
     alarms = [finding for finding in final if _is_alarm(finding)]
@@ -256,7 +236,9 @@ def score(
         series_with_miss=int(len(found) < len(faults)),
         clean_series_with_false_alarm=int(n_false > 0 and not faults),
         series_wrong=int(n_false > 0 or len(found) < len(faults)),
-        delays=tuple(_said(finding, truth) - change.onset for change, finding in named if change.kind == "slow"),
+        delays=tuple(
+            _detected_step(finding, truth) - change.onset for change, finding in named if change.kind == "slow"
+        ),
         relief_delays=tuple(
             (relief_said or {})[finding.id] - change.end
             for change, finding in named
@@ -278,7 +260,6 @@ def quantile_of(values: Sequence[int], quantile: float) -> float | None:
     --------
     >>> quantile_of([3, 1, 2, 4], 0.5), quantile_of([3, 1, 2, 4], 1.0), quantile_of([], 0.5)
     (2.0, 4.0, None)
-
     """
     if not values:
         return None
@@ -307,10 +288,10 @@ def _matched(wanted: Set[int], findings: Sequence[Finding], truth: StepTruth, on
             and _speaks_of(finding, change)
             and _overlaps(finding, change, truth)
             and _onset_error(finding, change, truth) <= onset_within
-            and _is_said_in_time(finding, change, truth)
+            and _is_in_time(finding, change, truth)
         ]
         if fits:
-            matches[index] = min(fits, key=lambda finding: (_said(finding, truth), *_order(finding)))
+            matches[index] = min(fits, key=lambda finding: (_detected_step(finding, truth), *_order(finding)))
             taken.add(matches[index].id)
     return matches
 
@@ -340,7 +321,7 @@ def _onset_error(finding: Finding, change: TrueChange, truth: StepTruth) -> int:
 def _is_inside_one(finding: Finding, truth: StepTruth, onset_within: int) -> bool:
     onset = _onset(finding, truth)
     return any(
-        change.onset - onset_within <= onset < truth.end_of(change) and _is_said_in_time(finding, change, truth)
+        change.onset - onset_within <= onset < truth.end_of(change) and _is_in_time(finding, change, truth)
         for change in truth.changes
         if change.kind in ALARMS
     )
@@ -373,16 +354,16 @@ def _end(finding: Finding, truth: StepTruth) -> int:
     return max(finding.relief.step, _onset(finding, truth) + 1)
 
 
-def _said(finding: Finding, truth: StepTruth) -> int:
+def _detected_step(finding: Finding, truth: StepTruth) -> int:
     if finding.detected is None or finding.detected.step is None:
         return _onset(finding, truth)
     return finding.detected.step
 
 
-def _is_said_in_time(finding: Finding, change: TrueChange, truth: StepTruth) -> bool:
+def _is_in_time(finding: Finding, change: TrueChange, truth: StepTruth) -> bool:
     """Not before it happened: a detector that speaks earlier has not seen this change."""
     unfinished = 1 if change.kind in ("hang", "exit") else 0
-    return _said(finding, truth) >= change.onset - unfinished
+    return _detected_step(finding, truth) >= change.onset - unfinished
 
 
 def _names_exactly(finding: Finding, change: TrueChange) -> bool:

@@ -12,7 +12,6 @@ from pacehound.model.truth.causes import CauseTruth
 from streams.scoring.evaluate import final_versions
 
 Outcome = Literal["named", "wrong class", "wrong word", "innocent", "suspected", "unknown", "nothing"]
-OUTCOMES: tuple[Outcome, ...] = ("named", "wrong class", "wrong word", "innocent", "suspected", "unknown", "nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,6 @@ def outcome_of(findings: Iterable[Finding], truth: CauseTruth) -> Outcome:
     >>> found = Finding(id="f", job="j", attempt=0, kind="hang", verdict="culprit", cause="H1", culprits=(3,))
     >>> outcome_of([found], truth), outcome_of([], truth)
     ('named', 'nothing')
-
     """
     final = [finding for finding in final_versions(findings) if finding.kind != "planned"]
     if any(finding.verdict == "culprit" and not _is_guilty(finding, truth) for finding in final):

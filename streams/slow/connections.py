@@ -62,7 +62,7 @@ class _Span:
     bytes_per_s: float
 
 
-class ConnectionBook:
+class ConnectionTracker:
     """The last readings of each connection."""
 
     def __init__(self) -> None:
@@ -111,13 +111,13 @@ class ConnectionBook:
 
     def _spans(self, since_ns: int | None, until_ns: int | None, members: Collection[int]) -> list[_Span]:
         spans = []
-        for (rank, local, remote), kept in sorted(self._readings.items()):
+        for (rank, local, remote), readings in sorted(self._readings.items()):
             peer = self._owner.get((remote, local))
             if rank not in members or peer is None or peer == rank or peer not in members:
                 continue
             chosen = [
                 counted
-                for counted in kept
+                for counted in readings
                 if (since_ns is None or counted.time_ns >= since_ns)
                 and (until_ns is None or counted.time_ns < until_ns)
             ]

@@ -74,18 +74,10 @@ class Charges:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One iteration: from when to when each rank worked in it, on the clock of its host.
+    """One iteration: from when to when each rank worked in it, on the clock of its host."""
 
-    Attributes
-    ----------
-    ranks
-        Ascending.
-    begins_ns, ends_ns
-        The same shape.
-
-    """
-
-    ranks: Int64Array
+    ranks: Int64Array  # ascending
+    # the same shape
     begins_ns: Int64Array
     ends_ns: Int64Array
 
@@ -148,14 +140,8 @@ class RoundIndex:
 
     Building is O(R log R) array work for R (round, rank) pairs; each step of a walk is one binary search.
 
-    Parameters
-    ----------
-    blocks
-        Rounds of any communicators. Those without a start or an end say nothing of waiting: they are counted as
-        work and used for nothing else.
-    offsets
-        How far the clocks are apart, for the operations that need it.
-
+    Rounds without a start or an end say nothing of waiting: they count as work and are used for nothing else. `offsets`
+    tell how far the clocks are apart, for the operations that need it.
     """
 
     def __init__(self, blocks: Sequence[Rounds], offsets: ClockOffsets | None = None) -> None:
@@ -212,13 +198,13 @@ class RoundIndex:
         is_pair = np.repeat(np.array([block.is_pair for block in blocks], np.bool_), lengths)
         op = np.concatenate([block.op for block in blocks])
         n_rounds, line = len(key), np.arange(len(key))
-        said = np.where(end > 0, end, arrival)
-        anchor = said.argmax(axis=1)
+        ended = np.where(end > 0, end, arrival)
+        anchor = ended.argmax(axis=1)
         rounds.add(
             key=key,
             size=np.concatenate([block.size_bytes for block in blocks]),
             anchor_rank=members[line, anchor],
-            anchor=said[line, anchor],
+            anchor=ended[line, anchor],
         )
         at, column = np.nonzero(arrival > 0)
         entries.add(launch_rank=members[at, column], launch=arrival[at, column])

@@ -27,7 +27,7 @@ class GpuStates:
             for rank in reading.ranks:
                 self._now[rank] = reading
 
-    def ails(self, rank: int) -> tuple[str, ...]:
+    def problems(self, rank: int) -> tuple[str, ...]:
         """What is wrong with a rank's GPU, as sentences; nothing where it is well or unknown."""
         gpu = self._now.get(rank)
         if gpu is None:

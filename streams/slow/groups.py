@@ -22,24 +22,12 @@ ENDS_FOR_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTransfer:
-    """How long the transfers of one group take.
+    """How long the transfers of one group take."""
 
-    Attributes
-    ----------
-    group
-        Its name, a communicator's id for instance.
-    kind
-        Only groups of the same kind are compared: same operation, bytes and number of ranks.
-    transfer_s
-        A typical transfer, for instance `typical_transfer_s`; not finite or not positive means unknown.
-    rounds_s
-        The rounds that `transfer_s` is the median of; none: it is taken for exact.
-
-    """
-
-    group: str
-    kind: Hashable
-    transfer_s: float
+    group: str  # its name, a communicator's id for instance
+    kind: Hashable  # only groups of the same kind are compared: same operation, bytes and number of ranks
+    transfer_s: float  # a typical transfer; not finite or not positive means unknown
+    # the rounds that `transfer_s` is the median of; none: it is taken for exact
     rounds_s: tuple[float, ...] = field(default=(), repr=False)
 
 
@@ -67,17 +55,10 @@ def transfer_times_s(start_ns: Int64Array, end_ns: Int64Array, *, op: str = "") 
     the last end minus the latest start. For rooted operations and sends no such thing holds: a root may leave at
     once. There the starts and ends of all ranks have to be on one clock, and are taken as if they were.
 
-    Parameters
-    ----------
-    start_ns, end_ns
-        Shape `(n_rounds, n_ranks)`, 0 where unknown.
-    op
-        The operation of all the rounds; unknown operations need one clock.
-
-    Returns
-    -------
-    Seconds, shape `(n_rounds,)`; NaN where a start is missing (the latest one is then unknown), where no end is
-    known, or where the clocks contradict each other (the end does not lie behind the start).
+    Starts and ends have shape `(n_rounds, n_ranks)`, 0 where unknown; `op` is the operation of all the rounds, and an
+    unknown one needs one clock. The times have shape `(n_rounds,)`: NaN where a start is missing (the latest one is
+    then unknown), where no end is known, or where the clocks contradict each other (the end does not lie behind the
+    start).
 
     Examples
     --------
@@ -88,7 +69,6 @@ def transfer_times_s(start_ns: Int64Array, end_ns: Int64Array, *, op: str = "") 
 
     >>> transfer_times_s(np.array([[10, 100]]) * 10**9, np.array([[50, 110]]) * 10**9, op="all_reduce").tolist()
     [10.0]
-
     """
     if start_ns.shape != end_ns.shape or start_ns.ndim != 2:
         raise ValueError(
@@ -103,13 +83,6 @@ def transfer_times_s(start_ns: Int64Array, end_ns: Int64Array, *, op: str = "") 
         transfer_ns = end_ns.max(axis=1) - start_ns.max(axis=1)
     is_known = (start_ns > 0).all(axis=1) & (end_ns > 0).any(axis=1) & (transfer_ns > 0)
     return np.where(is_known, transfer_ns / 1e9, np.nan)
-
-
-def typical_transfer_s(start_ns: Int64Array, end_ns: Int64Array, *, min_rounds: int = 8) -> float:
-    """Median transfer time over rounds of one kind; NaN with fewer than `min_rounds` known ones."""
-    times_s = transfer_times_s(start_ns, end_ns)
-    known = times_s[np.isfinite(times_s)]
-    return float(np.median(known)) if len(known) >= min_rounds else math.nan
 
 
 def outliers(groups: Sequence[GroupTransfer], *, threshold: float = THRESHOLD) -> list[Outlier]:
@@ -132,9 +105,7 @@ def outliers(groups: Sequence[GroupTransfer], *, threshold: float = THRESHOLD) -
 
     What it cannot do: find a minority of fast groups, or a majority of slow ones.
 
-    Returns
-    -------
-    The worst first; equal ratios in the order of their names.
+    The worst comes first; equal ratios are in the order of their names.
 
     Raises
     ------
@@ -146,7 +117,6 @@ def outliers(groups: Sequence[GroupTransfer], *, threshold: float = THRESHOLD) -
     >>> groups = [GroupTransfer(group=f"dp{i}", kind="all_reduce", transfer_s=t) for i, t in enumerate([1, 1.3, 1.02])]
     >>> [(o.group, round(o.ratio, 2)) for o in outliers(groups)]
     [('dp1', 1.29)]
-
     """
     if not threshold > 1.0:
         raise ValueError(f"threshold must be above 1, got {threshold}")

@@ -47,13 +47,7 @@ class Uneven:
 def uneven_ranks(batches: Sequence[CallBatch], members: Mapping[str, tuple[int, ...]]) -> Uneven | None:
     """Find them; `None` where nobody stands apart, or where too few rounds are whole.
 
-    Parameters
-    ----------
-    batches
-        Rows with a start and an end, of any ranks.
-    members
-        World ranks of each communicator. Rounds in which one of them is missing are not used: it may be the one.
-
+    Rounds in which a member of their communicator is missing are not used: it may be the one.
     """
     ranks = np.unique([rank for group in members.values() for rank in group])
     waited = np.zeros((PARTS, len(ranks)))

@@ -7,7 +7,6 @@ counts, rank by rank, and is asked for only when iterations are longer: it expla
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import HostVitals
+from streams.slow.thinned import Thinned
 
 RECENT, OLDER, THINNED = 8, 12, 3
 """Readings kept of each host, one every five seconds: the last ones, and every third of those before (four minutes)."""
@@ -45,69 +45,42 @@ class _Rates:
     stolen: float
 
 
-class _Kept:
-    """The readings of one host that are kept."""
-
-    def __init__(self) -> None:
-        self._recent: deque[_Reading] = deque(maxlen=RECENT)
-        self._older: deque[_Reading] = deque(maxlen=OLDER)
-        self._overflown = 0
-
-    def add(self, reading: _Reading) -> None:
-        if len(self._recent) == RECENT:
-            if self._overflown % THINNED == 0:
-                self._older.append(self._recent[0])
-            self._overflown += 1
-        self._recent.append(reading)
-
-    def comparable(self) -> list[_Reading]:
-        """Those of the ranks that are there now, the oldest first."""
-        return [reading for reading in (*self._older, *self._recent) if reading.ranks == self._recent[-1].ranks]
-
-
-class ProcessorBook:
+class ProcessorTracker:
     """The last readings of each host."""
 
     def __init__(self) -> None:
-        self._hosts: dict[str, _Kept] = {}
+        self._hosts: dict[str, Thinned[_Reading]] = {}
 
     def on_vitals(self, vitals: HostVitals) -> None:
         """What a host has read of its processors."""
-        told = sorted(vitals.rank_processors, key=lambda reading: reading.rank)
-        if not told:
+        readings = sorted(vitals.rank_processors, key=lambda reading: reading.rank)
+        if not readings:
             return
         host = vitals.processors
         reading = _Reading(
             time_ns=vitals.time_ns,
             busy_ns=host.busy_ns if host else 0,
             stolen_ns=host.stolen_ns if host else 0,
-            ranks=tuple(one.rank for one in told),
-            counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in told], np.int64),
+            ranks=tuple(one.rank for one in readings),
+            counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in readings], np.int64),
         )
-        self._hosts.setdefault(vitals.host, _Kept()).add(reading)
+        self._hosts.setdefault(vitals.host, Thinned(RECENT, OLDER, every=THINNED, n_gone=-1)).append(reading)
 
     def shortages(self, ranks: Iterable[int], since_ns: int, min_share: float) -> dict[int, str]:
         """Those of some ranks that get less of the processors since then, each with a sentence.
 
-        Parameters
-        ----------
-        ranks
-            Who is asked about.
-        since_ns
-            When it is said to have begun. Without two readings before and two since nothing is said.
-        min_share
-            Of each second since then a rank has to lack the processor for so much more than before.
-
+        A rank is named if it lacks the processor for `min_share` more of each second than before. Without two readings
+        before `since_ns` and two since nothing is said.
         """
         asked = frozenset(ranks)
         found: dict[int, str] = {}
         for host in sorted(self._hosts):
-            kept = self._hosts[host].comparable()
-            members = kept[-1].ranks
+            members = self._hosts[host].recent[-1].ranks
             if asked.isdisjoint(members):
                 continue
-            before = _rates([reading for reading in kept if reading.time_ns < since_ns])
-            now = _rates([reading for reading in kept if reading.time_ns >= since_ns])
+            comparable = [reading for reading in self._hosts[host] if reading.ranks == members]
+            before = _rates([reading for reading in comparable if reading.time_ns < since_ns])
+            now = _rates([reading for reading in comparable if reading.time_ns >= since_ns])
             if before is None or now is None:
                 continue
             for place, rank in enumerate(members):

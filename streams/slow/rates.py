@@ -13,8 +13,7 @@ the slowest.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from pacehound.model.calls import OP_CODE, OPS
 from pacehound.model.rounds import ALGORITHMS, Rounds
 from pacehound.model.topology import ring_edges
+from streams.slow.thinned import Thinned
 
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
@@ -56,20 +56,15 @@ class SlowEdges:
     sentences: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Rates of rounds of one kind: time, and rates of all members to send and to receive, shape `(2, n_ranks)`."""
-
-    recent: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
-    older: deque[tuple[int, Float32Array]] = field(default_factory=lambda: deque(maxlen=OLDER))
-    n_gone: int = 0
+_Rated = tuple[int, Float32Array]
+"""A round: its time, and the rates of all members to send and to receive, shape `(2, n_ranks)`."""
 
 
-class RateBook:
+class RateTracker:
     """Recent rates of each communicator, by operation, bytes and algorithm."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[tuple[int, int, int], _Kept]] = {}
+        self._histories: dict[str, dict[tuple[int, int, int], Thinned[_Rated]]] = {}
         self._members: dict[str, tuple[int, ...]] = {}
 
     def add(self, rounds: Rounds) -> None:
@@ -77,32 +72,26 @@ class RateBook:
         if rounds.send_rate is None or rounds.recv_rate is None or rounds.is_pair:
             return
         self._members[rounds.communicator] = rounds.ranks
-        kinds = self._kept.setdefault(rounds.communicator, {})
+        kinds = self._histories.setdefault(rounds.communicator, {})
         algorithm = rounds.algorithm if rounds.algorithm is not None else np.zeros(len(rounds), np.int8)
         times_ns = rounds.times_ns
-        n_kept: dict[tuple[int, int, int], int] = {}
+        n_taken: dict[tuple[int, int, int], int] = {}
         for row in np.flatnonzero(np.isfinite(rounds.send_rate).any(axis=1)).tolist():
             kind = (int(rounds.op[row]), int(rounds.size_bytes[row]), int(algorithm[row]))
-            n_kept[kind] = n_kept.get(kind, 0) + 1
-            if n_kept[kind] > PER_BLOCK or (kind not in kinds and len(kinds) >= MAX_KINDS):
+            n_taken[kind] = n_taken.get(kind, 0) + 1
+            if n_taken[kind] > PER_BLOCK or (kind not in kinds and len(kinds) >= MAX_KINDS):
                 continue
-            kept = kinds.setdefault(kind, _Kept())
-            if len(kept.recent) == RECENT:
-                kept.n_gone += 1
-                if kept.n_gone % THINNED == 0:
-                    kept.older.append(kept.recent[0])
             rates = np.stack([rounds.send_rate[row], rounds.recv_rate[row]]).astype(np.float32)
-            kept.recent.append((int(times_ns[row]), rates))
+            kinds.setdefault(kind, Thinned(RECENT, OLDER, every=THINNED)).append((int(times_ns[row]), rates))
 
     def slow_edges(self, communicator: str, since_ns: int) -> SlowEdges | None:
         """Edges of a communicator over which less has been sent since then; nothing where the rates tell nothing."""
         members = self._members.get(communicator, ())
-        for (op, _, algorithm), kept in sorted(
-            self._kept.get(communicator, {}).items(), key=lambda item: (-item[0][1], item[0])
+        for (op, _, algorithm), history in sorted(
+            self._histories.get(communicator, {}).items(), key=lambda item: (-item[0][1], item[0])
         ):
-            every = [*kept.older, *kept.recent]
-            slow = [rates for time_ns, rates in every if time_ns >= since_ns]
-            quiet = [rates for time_ns, rates in every if time_ns < since_ns]
+            slow = [rates for time_ns, rates in history if time_ns >= since_ns]
+            quiet = [rates for time_ns, rates in history if time_ns < since_ns]
             if len(slow) < MIN_ROUNDS:
                 continue
             is_sure = len(quiet) >= MIN_ROUNDS

@@ -18,7 +18,7 @@ are left out. All durations are differences on one rank's clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,7 +36,7 @@ THETA = 3.0
 
 MIN_THETA = 1.0
 LEARNT_FROM = 10
-KEPT_RATIOS = 60
+MAX_RATIOS = 60
 SIGMAS = 6.0
 REPEATED = 3
 """Windows in a row, more or less: one that is not slow takes one back."""
@@ -96,7 +96,7 @@ class SlowRounds:
         self._job = job
         self._attempt = attempt
         self._kinds: dict[str, dict[tuple[int, int], _Kind]] = {}
-        self._said: dict[str, Finding] = {}
+        self._findings: dict[str, Finding] = {}
 
     def add(self, rounds: Rounds) -> None:
         """Take in rounds; those of pairs, and without starts and ends, say nothing here."""
@@ -121,7 +121,7 @@ class SlowRounds:
             kind = kinds.setdefault((op, size_bytes), _Kind(op, size_bytes, int(times_ns[mine[0]])))
             _follow(kind, times_ns[mine], longest[mine].astype(np.float64), shortest[mine].astype(np.float64))
 
-    def said_of(self, communicator: str) -> str:
+    def sentence_about(self, communicator: str) -> str:
         """A sentence about the slowest kind of rounds of a communicator; empty where none is slow."""
         slow = [kind for kind in self._kinds.get(communicator, {}).values() if kind.hits and kind.last is not None]
         return _sentence(max(slow, key=lambda kind: kind.last.ratio if kind.last else 0.0)) if slow else ""
@@ -132,16 +132,15 @@ class SlowRounds:
         """Findings about communicators that are slow again and again, where there are no iterations to judge by."""
         findings = []
         for communicator, kinds in sorted(self._kinds.items()):
-            said = self._said.get(communicator)
+            known = self._findings.get(communicator)
             slow = [kind for kind in kinds.values() if kind.hits >= REPEATED and kind.last is not None]
-            if said is None and slow and not has_iterations:
+            if known is None and slow and not has_iterations:
                 worst = max(slow, key=lambda kind: kind.last.ratio if kind.last else 0.0)
                 findings.append(self._finding(worst, communicator, now_ns, communicators))
-                self._said[communicator] = findings[-1]
-            elif said is not None and (has_iterations or all(kind.hits == 0 for kind in kinds.values())):
-                relief = Instant(step=None, time_ns=now_ns)
-                findings.append(replace(said, relief=relief, version=said.version + 1))
-                del self._said[communicator]
+                self._findings[communicator] = findings[-1]
+            elif known is not None and (has_iterations or all(kind.hits == 0 for kind in kinds.values())):
+                findings.append(known.next_version(relief=Instant(step=None, time_ns=now_ns)))
+                del self._findings[communicator]
         return findings
 
     def _finding(
@@ -201,7 +200,7 @@ def _close(kind: _Kind) -> None:
         kind.last = SlowRound(time_ns, ratio, min(spread_ns / (longest_ns - kind.base_ns), 1.0))
         return
     kind.hits = max(kind.hits - 1, 0)
-    kind.ratios = [*kind.ratios[-KEPT_RATIOS + 1 :], ratio]
+    kind.ratios = [*kind.ratios[-MAX_RATIOS + 1 :], ratio]
 
 
 def _sentence(kind: _Kind) -> str:

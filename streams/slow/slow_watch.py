@@ -7,7 +7,6 @@ from what is kept here of every iteration.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,26 +17,27 @@ from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
 from streams.level.step_watch import StepTime, StepWatch
 from streams.slow.attribution.attribute import MIN_ITERATIONS, attribute
-from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.critical_path import Charges, RoundIndex, Stretch, TransferKey
+from streams.slow.thinned import Thinned
 
 HISTORY = 300
 """Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
 
 BASELINE = 100
 THINNED = 8
-SPELL = 1.15
-"""An iteration of an intermittent spell takes at least so many times the median one."""
+BURST = 1.15
+"""An iteration of a burst takes at least so many times the median one."""
 
 
 @dataclass(slots=True)
 class _Episode:
-    """The slow stretch that is going on: what it was last said to be, and what it is measured by."""
+    """The slow stretch that is going on: its finding, and what it is measured by."""
 
-    said: Finding
+    finding: Finding
     onset_step: int
     before_s: float
     next_look: int
@@ -47,13 +47,7 @@ class _Episode:
 class SlowWatch:
     """Follows the iterations of one job.
 
-    Parameters
-    ----------
-    job, attempt
-        Whose.
-    min_change
-        Relative change below which an abrupt new level is jitter (Falcon 4.2: 0.10).
-
+    Below `min_change` an abrupt new level is jitter (Falcon 4.2: 0.10).
     """
 
     def __init__(self, job: str, attempt: int, min_change: float) -> None:
@@ -61,9 +55,8 @@ class SlowWatch:
         self._attempt = attempt
         self._min_change = min_change
         self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change)
-        self._history: deque[IterationRecord] = deque(maxlen=HISTORY)
-        self._older: deque[IterationRecord] = deque(maxlen=BASELINE)
-        self._seen = 0
+        # A slow drift needs a baseline far back.
+        self._records: Thinned[IterationRecord] = Thinned(HISTORY, BASELINE, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
         self._episode: _Episode | None = None
         self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
@@ -73,12 +66,12 @@ class SlowWatch:
     @property
     def median_step_time_s(self) -> float:
         """Median of the iterations kept; 0 before the first."""
-        return float(np.median([r.step_time_s for r in self._history])) if self._history else 0.0
+        return float(np.median([r.step_time_s for r in self._records.recent])) if self._records.recent else 0.0
 
     @property
     def ongoing(self) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far in seconds, by the id of its finding."""
-        return {self._episode.said.id: self.excess_s} if self._episode is not None else {}
+        return {self._episode.finding.id: self.excess_s} if self._episode is not None else {}
 
     def on_history(self, runs: Sequence[EarlierRun]) -> None:
         """Earlier runs of the job: what they did at the same step was planned, unless a rank stands apart."""
@@ -88,9 +81,9 @@ class SlowWatch:
         """What was an iteration is none any more: the slow stretch that goes on cannot be followed further."""
         if self._episode is None:
             return []
-        said, self._episode = self._episode.said, None
+        finding, self._episode = self._episode.finding, None
         words = "what counts as an iteration has changed: it cannot be followed further"
-        return [replace(said, relief=at, evidence=(*said.evidence, words), version=said.version + 1)]
+        return [finding.next_version(words, relief=at)]
 
     def measured(self, previous: IterationSample, sample: IterationSample, index: RoundIndex) -> IterationRecord:
         """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
@@ -127,73 +120,60 @@ class SlowWatch:
         self,
         sample: IterationSample,
         record: IterationRecord,
-        scene: Scene,
+        observed: Observations,
     ) -> list[Changepoint | GroupOutlier | Finding]:
-        """One finished iteration.
-
-        Parameters
-        ----------
-        sample, record
-            The iteration and what was measured in it.
-        scene
-            What else is known of the job now.
-
-        """
-        self._keep(record)
+        """One finished iteration."""
+        self._records.append(record)
         if self._episode is not None:
             self.excess_s += max(0.0, record.step_time_s - self._episode.before_s)
-        said = self._watch.update(StepTime(step=sample.step, time_ns=sample.time_ns, step_time_s=sample.step_time_s))
+        findings = self._watch.update(
+            StepTime(step=sample.step, time_ns=sample.time_ns, step_time_s=sample.step_time_s)
+        )
         events: list[Changepoint | GroupOutlier | Finding] = []
         change = self._watch.last_change
         if change is not None:
             events.append(self._changepoint(change))
             if change.kind == "onset":
-                events += scene.outliers()
-        for finding in said:
+                events += observed.outliers()
+        for finding in findings:
             if finding.kind == "slow":
-                events += self._on_slow(finding, record, scene, change)
+                events += self._on_slow(finding, record, observed, change)
             elif finding.kind == "intermittent":
-                events.append(self._with_spells(finding, scene))
+                events.append(self._with_bursts(finding, observed))
             else:
                 events.append(finding)
-        if not said and self._episode is not None and record.step >= self._episode.next_look:
-            events += self._look_again(record, scene)
+        if not findings and self._episode is not None and record.step >= self._episode.next_look:
+            events += self._look_again(record, observed)
         return events
 
-    def _keep(self, record: IterationRecord) -> None:
-        """All of the last iterations, and every eighth of those before: a slow drift needs a baseline far back."""
-        if len(self._history) == HISTORY:
-            self._seen += 1
-            if self._seen % THINNED == 0:
-                self._older.append(self._history[0])
-        self._history.append(record)
-
-    def _on_slow(self, finding: Finding, record: IterationRecord, scene: Scene, change: Change | None) -> list[Finding]:
+    def _on_slow(
+        self, finding: Finding, record: IterationRecord, observed: Observations, change: Change | None
+    ) -> list[Finding]:
         episode = self._episode
         if episode is None:
             assert change is not None
             self.excess_s = sum(
-                max(0.0, r.step_time_s - change.before_s) for r in self._history if r.step >= change.step
+                max(0.0, r.step_time_s - change.before_s) for r in self._records.recent if r.step >= change.step
             )
-            found = self.attribute(change.step, scene)
+            found = self.attribute(change.step, observed)
             if found.kind == "change":
-                return [self._accept(finding, found, scene)]
+                return [self._accept(finding, found, observed)]
             runs = planned_by(self._earlier, change.step, math.log(change.after_s / change.before_s))
             if runs and not found.culprits and not found.links:
                 self._watch.accept()
                 words = f"so did {', '.join(runs)} at the same step: planned"
                 return [replace(finding, kind="planned", evidence=(*finding.evidence, words), unseen=())]
-            said = self._with(finding, found, scene, version=0)
-            self._episode = _Episode(said, change.step, change.before_s, record.step + MIN_ITERATIONS, found)
-            return [said]
+            finding = self._with(finding, found, observed, version=0)
+            self._episode = _Episode(finding, change.step, change.before_s, record.step + MIN_ITERATIONS, found)
+            return [finding]
         if change is not None and change.kind == "worse":
-            episode.found = _joined(episode.found, self.attribute(change.step, scene))
-        episode.said = self._with(finding, episode.found, scene, version=episode.said.version + 1)
+            episode.found = _joined(episode.found, self.attribute(change.step, observed))
+        episode.finding = self._with(finding, episode.found, observed, version=episode.finding.version + 1)
         if finding.relief is not None:
             self._episode = None
-        return [episode.said]
+        return [episode.finding]
 
-    def _look_again(self, record: IterationRecord, scene: Scene) -> list[Finding]:
+    def _look_again(self, record: IterationRecord, observed: Observations) -> list[Finding]:
         """More slow iterations are known now: the same question may have a better answer."""
         episode = self._episode
         assert episode is not None
@@ -203,13 +183,13 @@ class SlowWatch:
         episode.next_look = record.step + (max(MIN_ITERATIONS, slow_steps // 2) if is_named else MIN_ITERATIONS)
         old = episode.found
         if slow_steps <= HISTORY - BASELINE:
-            found = self.attribute(episode.onset_step, scene)
-        elif old.short_of_processors or episode.said.onset is None:
+            found = self.attribute(episode.onset_step, observed)
+        elif old.short_of_processors or episode.finding.onset is None:
             return []
         else:
             # The quiet iterations are being forgotten: the answer would only get worse. Its reason may still come.
-            onset_ns, magnitude = episode.said.onset.time_ns, episode.said.magnitude or 0.0
-            found = weighed_by_shortages(old, record.ranks.tolist(), onset_ns, magnitude, scene)
+            onset_ns, magnitude = episode.finding.onset.time_ns, episode.finding.magnitude or 0.0
+            found = weighed_by_shortages(old, record.ranks.tolist(), onset_ns, magnitude, observed)
         is_same = (found.kind, found.verdict, found.cause, found.culprits, found.links) == (
             old.kind,
             old.verdict,
@@ -221,23 +201,23 @@ class SlowWatch:
         # What was seen at first stands: later iterations in which the fault fades do not clear whom it named.
         if (is_same and not has_its_reason) or ((old.culprits or old.links) and not (found.culprits or found.links)):
             return []
-        version = episode.said.version + 1
+        version = episode.finding.version + 1
         if found.kind == "change":
-            accepted = replace(self._accept(episode.said, found, scene), version=version)
+            accepted = replace(self._accept(episode.finding, found, observed), version=version)
             self._episode = None
             return [replace(accepted, relief=Instant(step=record.step, time_ns=record.time_ns))]
-        episode.said = self._with(episode.said, found, scene, version=version)
+        episode.finding = self._with(episode.finding, found, observed, version=version)
         episode.found = found  # not before: what the earlier answer said goes with it
-        return [episode.said]
+        return [episode.finding]
 
-    def _accept(self, finding: Finding, found: Attribution, scene: Scene) -> Finding:
+    def _accept(self, finding: Finding, found: Attribution, observed: Observations) -> Finding:
         """The work has changed: its level is the new baseline, and nobody is called."""
         self._watch.accept()
-        return replace(self._with(finding, found, scene, version=0), kind="change", lasting=True)
+        return replace(self._with(finding, found, observed, version=0), kind="change", lasting=True)
 
-    def _with(self, finding: Finding, found: Attribution, scene: Scene, *, version: int) -> Finding:
+    def _with(self, finding: Finding, found: Attribution, observed: Observations, *, version: int) -> Finding:
         """The finding with this answer to whose delay it is; what is said of its level stays."""
-        world = self._history[-1].ranks.tolist()
+        world = self._records.recent[-1].ranks.tolist()
         levels = tuple(sentence for sentence in finding.evidence if sentence not in found.evidence)
         if self._episode is not None:
             levels = tuple(sentence for sentence in levels if sentence not in self._episode.found.evidence)
@@ -252,18 +232,20 @@ class SlowWatch:
             links=found.links,
             pages=found.kind == "slow" and is_big and (finding.lasting or bool(found.culprits)),
             evidence=(levels[0], *found.evidence, *levels[1:]),
-            unseen=(*found.unseen, *scene.unseen),
+            unseen=(*found.unseen, *observed.unseen),
             version=version,
         )
 
-    def _with_spells(self, finding: Finding, scene: Scene) -> Finding:
+    def _with_bursts(self, finding: Finding, observed: Observations) -> Finding:
         """Intermittent slowness: the iterations that stand out against all the others."""
-        limit_s = SPELL * self.median_step_time_s
-        slow = [r for r in self._history if r.step_time_s >= limit_s]
-        found = self._attribution(slow, [r for r in self._history if r.step_time_s < limit_s][-BASELINE:], scene)
+        limit_s = BURST * self.median_step_time_s
+        slow = [r for r in self._records.recent if r.step_time_s >= limit_s]
+        found = self._attribution(
+            slow, [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE:], observed
+        )
         if not found.culprits:
-            return replace(finding, unseen=(*found.unseen, *scene.unseen))
-        world = self._history[-1].ranks.tolist()
+            return replace(finding, unseen=(*found.unseen, *observed.unseen))
+        world = self._records.recent[-1].ranks.tolist()
         return replace(
             finding,
             verdict=found.verdict,
@@ -271,17 +253,19 @@ class SlowWatch:
             culprits=found.culprits,
             victims=tuple(rank for rank in world if rank not in found.culprits),
             evidence=(*finding.evidence, *found.evidence),
-            unseen=(*found.unseen, *scene.unseen),
+            unseen=(*found.unseen, *observed.unseen),
         )
 
-    def attribute(self, onset_step: int, scene: Scene) -> Attribution:
+    def attribute(self, onset_step: int, observed: Observations) -> Attribution:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
-        slow = [r for r in self._history if r.step >= onset_step][-BASELINE:]
-        quiet = [r for r in (*self._older, *self._history) if r.step < onset_step][-BASELINE:]
-        return self._attribution(_without_spikes(slow), _without_spikes(quiet), scene)
+        slow = [r for r in self._records.recent if r.step >= onset_step][-BASELINE:]
+        quiet = [r for r in self._records if r.step < onset_step][-BASELINE:]
+        return self._attribution(_without_spikes(slow), _without_spikes(quiet), observed)
 
-    def _attribution(self, slow: list[IterationRecord], quiet: list[IterationRecord], scene: Scene) -> Attribution:
-        return attribute(slow, quiet, self._numbers, scene)
+    def _attribution(
+        self, slow: list[IterationRecord], quiet: list[IterationRecord], observed: Observations
+    ) -> Attribution:
+        return attribute(slow, quiet, self._numbers, observed)
 
     def _changepoint(self, change: Change) -> Changepoint:
         return Changepoint(

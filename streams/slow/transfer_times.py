@@ -31,7 +31,7 @@ class _Recent:
     added: int = 0
 
 
-class TransferBook:
+class TransferTracker:
     """Recent transfer times by communicator and kind of round: operation, bytes and shape of the communicator.
 
     The shape is the distances of its ranks. Tensor-parallel groups lie within a host and data-parallel groups of

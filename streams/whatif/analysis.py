@@ -21,7 +21,7 @@ from streams.whatif.meta import meta_of
 from streams.whatif.model import Model, dependency_model
 from streams.whatif.patterns import patterns_of
 from streams.whatif.peers import without_mismatched_steps
-from streams.whatif.reader import OpTable, read_trace
+from streams.whatif.reader import OpTable
 from streams.whatif.scenarios import Job, StepEnds
 
 
@@ -42,7 +42,6 @@ def build(table: OpTable, path: Path, meta_file: Path | None = None) -> Built:
     ------
     InvalidInput
         The trace cannot be made sense of.
-
     """
     name = path.name
     trace = lay_out(table, name)
@@ -71,20 +70,13 @@ def _first_whole(trace: Trace, name: str) -> tuple[int, int]:
 def analyse(built: Built, fixes: Sequence[str] = (), layers_per_stage: int | None = None) -> WhatIf:
     """Every figure and pattern of a trace, and the answers to one's own questions.
 
-    Parameters
-    ----------
-    built
-        The trace.
-    fixes
-        As `fixes.parse_fix` takes them.
-    layers_per_stage
-        Transformer layers of a stage, where known: what to move is then told in layers.
+    `fixes` are as `fixes.parse_fix` takes them. With `layers_per_stage`, transformer layers of a stage, what to move is
+    told in layers.
 
     Raises
     ------
     InvalidInput
         A question is of no known form, or no operation takes any time.
-
     """
     job, trace = built.job, built.trace
     asked = [parse_fix(text, job) for text in fixes]
@@ -166,21 +158,6 @@ def analyse_table(
     ------
     InvalidInput
         The rows cannot be made sense of.
-
     """
     built = build(table, path, meta_file)
     return analyse(built, fixes, layers_per_stage), built
-
-
-def analyse_file(
-    path: Path, meta_file: Path | None = None, fixes: Sequence[str] = (), layers_per_stage: int | None = None
-) -> tuple[WhatIf, Built]:
-    """Read, build and analyse a parquet trace.
-
-    Raises
-    ------
-    InvalidInput
-        The file is no trace, or one that cannot be made sense of.
-
-    """
-    return analyse_table(read_trace(path), path, meta_file, fixes, layers_per_stage)

@@ -38,11 +38,11 @@ def on_one_clock(trace: Trace, model: Model) -> Trace:
     for stage, dp in np.argwhere(is_off):
         starts_s[trace.ops.stage == stage, :, dp] -= offsets_s[stage, dp].astype(starts_s.dtype)
     starts_s -= np.nanmin(starts_s, axis=(0, 2), keepdims=True)
-    said = [f"dp {dp} stage {stage} by {offsets_s[stage, dp]:+.3f} s" for stage, dp in np.argwhere(is_off)]
+    sentences = [f"dp {dp} stage {stage} by {offsets_s[stage, dp]:+.3f} s" for stage, dp in np.argwhere(is_off)]
     found = Defect(
         kind="clock skew",
-        count=len(said),
-        where="; ".join(said[:4]) + ("; …" if len(said) > 4 else ""),
+        count=len(sentences),
+        where="; ".join(sentences[:4]) + ("; …" if len(sentences) > 4 else ""),
         repair="their times are moved back",
     )
     return replace(trace, starts_s=starts_s, defects=(*trace.defects, found))

@@ -27,12 +27,8 @@ IMPOSSIBLE_S = 0.01
 def own_durations(trace: Trace, model: Model) -> tuple[FloatArray, Trace]:
     """The own duration of every operation, and the trace with what was found wrong.
 
-    Returns
-    -------
-    own_s
-        Shape `(n_ops, n_steps, n_dp)`, in the precision of the trace. Transfers may be negative by less than
-        IMPOSSIBLE_S; what is missing is filled with the operation's median.
-
+    Shape `(n_ops, n_steps, n_dp)`, in the precision of the trace. Transfers may be negative by less than IMPOSSIBLE_S;
+    what is missing is filled with the median of the operation.
     """
     own_s = trace.durations_s.copy()
     n_impossible, worst = 0, {}
@@ -84,11 +80,7 @@ def ideal_durations(own_s: FloatArray, ops: Ops) -> Float64Array:
     Over all micro-batches, stages, steps and DP ranks (section 3.2). The mean is formed in double precision (the
     published code forms it in that of the trace).
 
-    Returns
-    -------
-    ideal_s
-        Shape `(n_ops,)`.
-
+    Shape `(n_ops,)`.
     """
     ideal_s = np.empty(len(ops))
     bounds = np.searchsorted(ops.optype, np.arange(len(optypes.NAMES) + 1))
@@ -104,12 +96,8 @@ def ideal_durations(own_s: FloatArray, ops: Ops) -> Float64Array:
 def launch_delays(trace: Trace, model: Model) -> FloatArray:
     """How long after the last operation that it waits for each one was launched: what nobody recorded took that time.
 
-    Returns
-    -------
-    delays_s
-        Shape `(n_ops, n_steps, n_dp)`. Negative by less than IMPOSSIBLE_S where clocks differ; 0 where by more, and
-        where the operation is missing.
-
+    Shape `(n_ops, n_steps, n_dp)`. Negative by less than IMPOSSIBLE_S where clocks differ; 0 where by more, and where
+    the operation is missing.
     """
     ends_s = trace.ends_s
     delays_s = np.empty_like(trace.starts_s)

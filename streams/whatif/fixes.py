@@ -20,22 +20,11 @@ _FORMS = "worker=DP:PP, dp=DP, stage=PP, stage=last or optype=NAME"
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What is made ideal.
+    """What is made ideal."""
 
-    Attributes
-    ----------
-    what
-        As asked.
-    is_op
-        Operations, shape `(n_ops,)`.
-    is_worker
-        Workers, shape `(n_stages, n_dp)`; an operation is made ideal where both say so.
-
-    """
-
-    what: str
-    is_op: BoolArray
-    is_worker: BoolArray
+    what: str  # as asked
+    is_op: BoolArray  # operations, shape `(n_ops,)`
+    is_worker: BoolArray  # workers, shape `(n_stages, n_dp)`; an operation is made ideal where both say so
 
 
 def parse_fix(text: str, job: Job) -> Fix:
@@ -45,7 +34,6 @@ def parse_fix(text: str, job: Job) -> Fix:
     ------
     InvalidInput
         It is of no known form, or names what the trace does not have.
-
     """
     key, _, value = text.partition("=")
     n_stages, n_dp = job.ops.n_stages, job.n_dp

@@ -23,40 +23,22 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Graph(NamedTuple):
-    """Nodes in an order in which everything that one waits for comes before it. (A tuple: compiled functions take it.)
+    """Nodes, each behind everything that it waits for. (A tuple: compiled functions take it.)"""
 
-    Attributes
-    ----------
-    member_bounds, members
-        Operations of node `i`: `members[member_bounds[i]:member_bounds[i + 1]]`.
-    wait_bounds, waits
-        Operations that node `i` waits for, without repeats, in the same form.
-    own_bounds, own_waits
-        Operations that each member waits for by itself, in the order of `members`.
-    over_dp
-        Whether the node begins when it can on all DP ranks; shape `(n_nodes,)`.
-    slot
-        Where the end of each operation is kept, shape `(n_ops,)`.
-    n_slots
-        Slots in use at one time, at most.
-    is_last
-        Operations that nobody waits for: the step ends with one of them; shape `(n_ops,)`.
-    is_optimizer
-        The optimizers, or where none was recorded what `is_last` names; shape `(n_ops,)`.
-
-    """
-
+    # operations of node `i`: `members[member_bounds[i]:member_bounds[i + 1]]`
     member_bounds: Int64Array
     members: Int64Array
+    # operations that node `i` waits for, without repeats, in the same form
     wait_bounds: Int64Array
     waits: Int64Array
+    # operations that each member waits for by itself, in the order of `members`
     own_bounds: Int64Array
     own_waits: Int64Array
-    over_dp: BoolArray
-    slot: Int64Array
-    n_slots: int
-    is_last: BoolArray
-    is_optimizer: BoolArray
+    over_dp: BoolArray  # whether the node begins when it can on all DP ranks; shape `(n_nodes,)`
+    slot: Int64Array  # where the end of each operation is kept, shape `(n_ops,)`
+    n_slots: int  # slots in use at one time, at most
+    is_last: BoolArray  # operations that nobody waits for: the step ends with one of them; shape `(n_ops,)`
+    is_optimizer: BoolArray  # the optimizers, or where none was recorded what `is_last` names; shape `(n_ops,)`
 
 
 def graph_of(ops: Ops, model: Model, starts_s: npt.NDArray[Any], name: str) -> Graph:
@@ -69,7 +51,6 @@ def graph_of(ops: Ops, model: Model, starts_s: npt.NDArray[Any], name: str) -> G
     ------
     InvalidInput
         The operations wait for each other in a circle.
-
     """
     nodes = list(model.groups)
     grouped = {op for group in nodes for op in group}

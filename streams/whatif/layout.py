@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidInput
-from pacehound.model.trace_defects import Defect
+from pacehound.model.trace_defects import Defect, Kind
 from streams.whatif import optypes, packing
 from streams.whatif.reader import OpTable
 
@@ -32,15 +32,9 @@ _MOST_KEYS = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ops:
-    """The operations that every step and DP rank runs.
+    """The operations that every step and DP rank runs."""
 
-    Attributes
-    ----------
-    stage, optype, seq_id, mc, gmc, mb_id
-        Shape `(n_ops,)`, sorted by type, stage and number: the operations of a type lie side by side.
-
-    """
-
+    # shape `(n_ops,)`, sorted by type, stage and number: the operations of a type lie side by side
     stage: Int64Array
     optype: Int64Array
     seq_id: Int64Array
@@ -63,28 +57,17 @@ class Ops:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A trace in tensors.
-
-    Attributes
-    ----------
-    steps
-        Shape `(n_steps,)`, ascending.
-    starts_s, durations_s
-        Shape `(n_ops, n_steps, n_dp)`, in the precision of the file; starts count from the first start of their step.
-        NaN where the operation is missing.
-    ranks
-        Shape `(n_dp, n_stages)`: the world rank of each worker (of the first of its tensor-parallel group).
-    defects
-        What was wrong so far.
-
-    """
+    """A trace in tensors."""
 
     ops: Ops
-    steps: Int64Array
+    steps: Int64Array  # shape `(n_steps,)`, ascending
+    # shape `(n_ops, n_steps, n_dp)`, in the precision of the file; starts count from the first start of their step.
+    # NaN where the operation is missing
     starts_s: FloatArray
     durations_s: FloatArray
+    # shape `(n_dp, n_stages)`: the world rank of each worker (of the first of its tensor-parallel group)
     ranks: Int64Array
-    defects: tuple[Defect, ...] = ()
+    defects: tuple[Defect, ...] = ()  # what was wrong so far
 
     @property
     def n_dp(self) -> int:
@@ -96,6 +79,16 @@ class Trace:
         """Shape as the starts, and in their precision: a start and an end that were one moment stay one."""
         return self.starts_s + self.durations_s
 
+    def only(self, kept: BoolArray | slice, *defects: Defect) -> Trace:
+        """Some steps, and what was wrong with the others; the mask has shape `(n_steps,)`."""
+        return replace(
+            self,
+            steps=self.steps[kept],
+            starts_s=self.starts_s[:, kept],
+            durations_s=self.durations_s[:, kept],
+            defects=(*self.defects, *defects),
+        )
+
 
 def lay_out(table: OpTable, name: str) -> Trace:
     """The tensors of a trace; `name` is what the file is called in messages.
@@ -104,7 +97,6 @@ def lay_out(table: OpTable, name: str) -> Trace:
     ------
     InvalidInput
         The rows are not those of one job whose workers run the same operations.
-
     """
     n_dp, n_stages, n_seq = (_size(table, column, name) for column in ("dp_rank", "stage", "seq_id"))
     if n_stages * n_seq > _MOST_KEYS:
@@ -166,51 +158,31 @@ def _distinct(step: npt.NDArray[Any]) -> Int64Array:
 
 
 def _row_defects(table: OpTable, refused: Int64Array) -> list[Defect]:
-    found = []
-    if refused[packing.OF_UNKNOWN_TYPE]:
-        names = ", ".join(f"{name} x {count}" for name, count in sorted(table.unknown_optypes.items()))
-        found.append(
-            Defect(kind="unknown optype", count=int(refused[packing.OF_UNKNOWN_TYPE]), where=names, repair="left out")
-        )
-    if refused[packing.NEGATIVE]:
-        is_bad = ~(table.duration_s >= 0) | ~np.isfinite(table.duration_s)
-        found.append(
-            Defect(
-                kind="negative duration",
-                count=int(refused[packing.NEGATIVE]),
-                where=_first_rows(table, is_bad),
-                repair="treated as missing",
-            )
-        )
-    if refused[packing.IMPOSSIBLE]:
-        is_bad = (table.stage < 0) | (table.dp_rank < 0) | (table.seq_id < 0) | ~np.isfinite(table.start_s)
-        found.append(
-            Defect(
-                kind="impossible row",
-                count=int(refused[packing.IMPOSSIBLE]),
-                where=_first_rows(table, is_bad),
-                repair="treated as missing",
-            )
-        )
-    if refused[packing.TWICE]:
-        found.append(
-            Defect(
-                kind="operation twice",
-                count=int(refused[packing.TWICE]),
-                where="same worker, step, type and seq_id",
-                repair="the one that started first counts",
-            )
-        )
-    return found
+    if not refused.any():
+        return []
+    names = ", ".join(f"{name} x {count}" for name, count in sorted(table.unknown_optypes.items()))
+    is_negative = ~(table.duration_s >= 0) | ~np.isfinite(table.duration_s)
+    is_impossible = (table.stage < 0) | (table.dp_rank < 0) | (table.seq_id < 0) | ~np.isfinite(table.start_s)
+    found: tuple[tuple[Kind, int, str, str], ...] = (
+        ("unknown optype", packing.OF_UNKNOWN_TYPE, names, "left out"),
+        ("negative duration", packing.NEGATIVE, _first_rows(table, is_negative), "treated as missing"),
+        ("impossible row", packing.IMPOSSIBLE, _first_rows(table, is_impossible), "treated as missing"),
+        ("operation twice", packing.TWICE, "same worker, step, type and seq_id", "the one that started first counts"),
+    )
+    return [
+        Defect(kind=kind, count=int(refused[reason]), where=where, repair=repair)
+        for kind, reason, where, repair in found
+        if refused[reason]
+    ]
 
 
 def _first_rows(table: OpTable, is_bad: BoolArray, most: int = 3) -> str:
     rows = np.flatnonzero(is_bad & (table.optype >= 0))
-    said = [
+    sentences = [
         f"row {i}: {optypes.NAMES[table.optype[i]]} of dp {table.dp_rank[i]}, stage {table.stage[i]}"
         for i in rows[:most]
     ]
-    return "; ".join(said) + (f"; and {len(rows) - most} more" if len(rows) > most else "")
+    return "; ".join(sentences) + (f"; and {len(rows) - most} more" if len(rows) > most else "")
 
 
 def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name: str) -> Trace:
@@ -220,7 +192,6 @@ def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name
     ------
     InvalidInput
         A worker has no operation at all, or too few steps are left.
-
     """
     is_missing = np.isnan(trace.durations_s)
     _refuse_absent_workers(trace, is_missing, name)
@@ -231,7 +202,7 @@ def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name
     # Rows that were numbered anew after a loss tell by their micro-batches; traces whose numbers always vary do not.
     if np.median(moved) == 0:
         is_other |= is_damaged & (moved > 0)
-    defects = list(trace.defects)
+    defects = []
     if is_other.any():
         steps = trace.steps[is_other].tolist()
         if len(steps) > (1 - FEWEST_STEPS) * len(trace.steps):
@@ -239,22 +210,9 @@ def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name
                 f"{name}: only {len(trace.steps) - len(steps)} of {len(trace.steps)} steps have the operations that "
                 f"most steps and DP ranks have; among those that do not: {_some(steps)}"
             )
-        defects.append(
-            Defect(
-                kind="step of another shape",
-                count=len(steps),
-                where=f"steps {_some(steps)}",
-                repair="left out",
-            )
-        )
-    kept = ~is_other
-    trace = replace(
-        trace,
-        steps=trace.steps[kept],
-        starts_s=trace.starts_s[:, kept],
-        durations_s=trace.durations_s[:, kept],
-    )
-    is_missing = is_missing[:, kept]
+        where = f"steps {_some(steps)}"
+        defects.append(Defect(kind="step of another shape", count=len(steps), where=where, repair="left out"))
+    is_missing = is_missing[:, ~is_other]
     if is_missing.any():
         by_op = is_missing.sum(axis=(1, 2))
         worst = np.argsort(-by_op, kind="stable")[:3]
@@ -267,7 +225,7 @@ def without_bad_steps(trace: Trace, surplus: Int64Array, moved: Int64Array, name
                 repair="filled with the median of the same operation in other steps and DP ranks",
             )
         )
-    return replace(trace, defects=tuple(defects))
+    return trace.only(~is_other, *defects)
 
 
 def _refuse_absent_workers(trace: Trace, is_missing: BoolArray, name: str) -> None:

@@ -59,22 +59,13 @@ def live_trace(
 ) -> OpTable:
     """The trace of some steps.
 
-    Parameters
-    ----------
-    operations
-        Of all ranks; whole steps.
-    rounds
-        Of the time of these steps; others are left out.
-    name
-        What the trace is called in messages.
-    groups
-        Ranks that are one worker.
+    Operations are those of all ranks in whole steps; rounds of other times are left out. `name` is what the trace is
+    called in messages.
 
     Raises
     ------
     InvalidInput
         A number is beyond what a trace can hold.
-
     """
     rows = _Rows(
         {column: np.concatenate([one.integers(column) for one in operations]).astype(np.int64) for column in _COLUMNS}

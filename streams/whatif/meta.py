@@ -21,7 +21,6 @@ def meta_of(trace: Trace, path: Path, meta_file: Path | None = None) -> JobMeta:
     ------
     InvalidInput
         The file cannot be read, or speaks of another job than the trace.
-
     """
     name = path.stem.removeprefix("trace-")
     file = meta_file or path.with_name(f"meta-{name}.yaml")

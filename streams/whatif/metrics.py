@@ -74,11 +74,7 @@ def by_worker(job: Job, ideal: StepEnds) -> tuple[Float64Array, Float64Array]:
     The paper takes the lesser of the DP rank's and the stage's slowdown, because it simulates each worker on all
     lanes. One companion for all ideal DP ranks makes the exact value as cheap (`longest.alone`).
 
-    Returns
-    -------
-    slowdown, per_step
-        Shapes `(n_stages, n_dp)` and `(n_steps, n_stages, n_dp)`.
-
+    Mean slowdowns of shape `(n_stages, n_dp)`, and those per step of shape `(n_steps, n_stages, n_dp)`.
     """
     stages = range(job.ops.n_stages)
     ends_s = np.stack([job.keeping_each_dp_rank(job.ops.stage == stage).optimizer_end_s for stage in stages], axis=1)
@@ -89,18 +85,8 @@ def by_worker(job: Job, ideal: StepEnds) -> tuple[Float64Array, Float64Array]:
 def slowest_workers(cells: Float64Array, ranks: npt.NDArray[np.int64]) -> BoolArray:
     """The slowest 3 % of the workers, rounded up; of equals the one with the lowest rank.
 
-    Parameters
-    ----------
-    cells
-        Slowdowns of the workers, shape `(n_stages, n_dp)`.
-    ranks
-        World ranks, shape `(n_dp, n_stages)`.
-
-    Returns
-    -------
-    is_slowest
-        Shape as `cells`.
-
+    `cells` are slowdowns of shape `(n_stages, n_dp)`, as is the mask; `ranks` are world ranks of shape `(n_dp,
+    n_stages)`.
     """
     n_slowest = -(-cells.size * SLOWEST_PERCENT // 100)
     order = np.lexsort((ranks.T.ravel(), -cells.ravel()))
@@ -137,11 +123,7 @@ def forward_backward_correlation(ops: Ops, own_s: FloatArray) -> Float64Array:
     how different they are. With virtual stages the first one is left out where there are others: it holds the
     embeddings.
 
-    Returns
-    -------
-    correlation
-        Pearson's, shape `(n_stages, n_dp)`; NaN where nothing varies or micro-batches are not told apart.
-
+    Pearson's, shape `(n_stages, n_dp)`; NaN where nothing varies or micro-batches are not told apart.
     """
     n_dp = own_s.shape[2]
     found = np.full((ops.n_stages, n_dp), np.nan)

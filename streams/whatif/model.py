@@ -9,7 +9,7 @@ Each worker runs streams: one of computation, one of DP communication, and one f
   the chunk's last backward where the two overlap; where they do not, it follows the last backward of all.
 - At the end of a step: garbage collection, gradients of layer norms, of embeddings, of the rest, clipping, optimizer.
 - A transfer begins when all of its peers have launched: sender and receiver of a micro-batch; the first and the last
-  stage for the embeddings; all stages for the clipping; and over the DP ranks what `optypes.OVER_DP` names.
+  stage for the embeddings; all stages for the clipping; and over the DP ranks parameters, gradients and the clipping.
 
 With model chunks (virtual stages) the neighbour of the last stage is the first one. Sends of the model's last chunk
 and receives of its first have no peer; profilers record some of them all the same, and they wait for nobody.
@@ -47,22 +47,13 @@ _TOWARDS = {optypes.FORWARD_SEND: 1, optypes.FORWARD_RECV: -1, optypes.BACKWARD_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The dependencies of one step.
+    """The dependencies of one step."""
 
-    Attributes
-    ----------
-    waits_for
-        For each operation the operations that must have ended before it is launched.
-    groups
-        Operations that begin their transfer together, on one DP rank; every communication stands in one.
-    over_dp
-        For each group whether the DP ranks begin together, too.
-
-    """
-
+    # for each operation the operations that must have ended before it is launched
     waits_for: tuple[tuple[int, ...], ...]
+    # operations that begin their transfer together, on one DP rank; every communication stands in one
     groups: tuple[tuple[int, ...], ...]
-    over_dp: tuple[bool, ...]
+    over_dp: tuple[bool, ...]  # for each group whether the DP ranks begin together, too
 
 
 @dataclass(slots=True)
@@ -103,20 +94,13 @@ class _Builder:
 def dependency_model(ops: Ops, starts_s: FloatArray, durations_s: FloatArray, name: str) -> Model:
     """The model of a job whose operations were launched and took as given.
 
-    Parameters
-    ----------
-    ops
-        What runs.
-    starts_s, durations_s
-        Of one step of one DP rank, shape `(n_ops,)`: the order of launches is taken from it.
-    name
-        What the trace is called in messages.
+    Starts and durations are of one step of one DP rank, shape `(n_ops,)`: the order of launches is taken from them.
+    `name` is what the trace is called in messages.
 
     Raises
     ------
     InvalidInput
         Sends and receives do not match.
-
     """
     at: dict[tuple[int, int], list[int]] = {}
     for op, key in enumerate(zip(ops.stage.tolist(), ops.optype.tolist(), strict=True)):

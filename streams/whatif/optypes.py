@@ -19,26 +19,9 @@ CODE: Final = {name: code for code, name in enumerate(NAMES)}
 
 COMPUTE: Final = (FORWARD_COMPUTE, BACKWARD_COMPUTE)
 P2P: Final = (FORWARD_SEND, FORWARD_RECV, BACKWARD_SEND, BACKWARD_RECV)
-OVER_DP: Final = (PARAMS_GATHER, GRADS_SCATTER, SEPARATE_GRADS, CLIP_GRADS)
-"""Nobody's transfer begins before the DP ranks of the stage (for the clipping: all workers) have launched it."""
 
-IDEAL_IS_MEDIAN: Final = (
-    *P2P,
-    PARAMS_GATHER,
-    GRADS_SCATTER,
-    SEPARATE_GRADS,
-    LAYERNORM_GRADS,
-    EMBEDDING_GRADS,
-    CLIP_GRADS,
-)
+IDEAL_IS_MEDIAN: Final = (*P2P, *range(PARAMS_GATHER, CLIP_GRADS + 1))
 """Communication: rare, very long transfers would spoil a mean (section 3.2). Everything else takes the mean."""
 
-SHOWN_AS: Final = (
-    *NAMES[:2],
-    "forward-pp-comm",
-    "forward-pp-comm",
-    "backward-pp-comm",
-    "backward-pp-comm",
-    *NAMES[6:],
-)
+SHOWN_AS: Final = (*NAMES[:2], *["forward-pp-comm"] * 2, *["backward-pp-comm"] * 2, *NAMES[6:])
 """The group under which a type's slowdown is told: a slow send makes a slow receive, so the two are one."""

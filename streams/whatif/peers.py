@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ def without_mismatched_steps(trace: Trace, model: Model, name: str) -> Trace:
     ------
     InvalidInput
         Too few steps would be left.
-
     """
     is_damaged: BoolArray = np.asarray(np.isnan(trace.durations_s).any(axis=(0, 2)), dtype=bool)
     if not is_damaged.any():
@@ -57,14 +55,7 @@ def without_mismatched_steps(trace: Trace, model: Model, name: str) -> Trace:
         where="steps " + ", ".join(map(str, steps[:8])) + (", …" if len(steps) > 8 else ""),
         repair=f"{len(steps)} step{'' if len(steps) == 1 else 's'} left out",
     )
-    kept = ~is_mismatched
-    return replace(
-        trace,
-        steps=trace.steps[kept],
-        starts_s=trace.starts_s[:, kept],
-        durations_s=trace.durations_s[:, kept],
-        defects=(*trace.defects, found),
-    )
+    return trace.only(~is_mismatched, found)
 
 
 def _known(times_s: npt.NDArray[Any], otherwise: float) -> npt.NDArray[Any]:

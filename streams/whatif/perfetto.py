@@ -38,7 +38,6 @@ class Timeline:
         From the beginning of their step, shape `(n_ops, n_steps, n_dp)`; NaN where an operation is missing.
     own_s
         The part of each that is not waiting for peers, same shape.
-
     """
 
     steps: Int64Array
@@ -72,7 +71,6 @@ def write_timeline(timeline: Timeline, origins_s: FloatArray, file: Path) -> Non
     ------
     InvalidInput
         `file` cannot be written.
-
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -31,18 +31,8 @@ class PriceWatch:
     A step is whole when every rank has told of its optimizer, which comes last. Nothing is kept of a job that tells
     of no operations.
 
-    Parameters
-    ----------
-    window_steps
-        Recorded steps per analysis.
-
-    Attributes
-    ----------
-    refused
-        How many windows have no price.
-    unpriced
-        Why the last window has none; empty where it has one.
-
+    `refused` counts windows (of `window_steps` recorded steps) that have no price; `unpriced` is why the last one has
+    none.
     """
 
     def __init__(self, job: str, attempt: int, window_steps: int) -> None:

@@ -59,18 +59,7 @@ def _price(
 def as_the_others(job: Job, is_part: BoolArray) -> FloatArray:
     """The own durations of all operations, with those of a part set to what the others of their type take.
 
-    Parameters
-    ----------
-    job
-        As it was.
-    is_part
-        Shape `(n_ops, n_dp)`.
-
-    Returns
-    -------
-    own_s
-        Shape `(n_ops, n_steps, n_dp)`.
-
+    `is_part` has shape `(n_ops, n_dp)`, the durations `(n_ops, n_steps, n_dp)`.
     """
     own_s = job.own_s.astype(np.float64)
     for kind in np.unique(job.ops.optype[is_part.any(axis=1)]).tolist():

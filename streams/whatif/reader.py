@@ -38,22 +38,10 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTable:
-    """One row per operation.
+    """One row per operation."""
 
-    Attributes
-    ----------
-    dp_rank, stage, rank, step, seq_id, mc, gmc, mb_id
-        Shape `(n_rows,)`, integers; -1 where a row has none. `mc` is the virtual stage within the stage, `gmc` within
-        the model, `mb_id` the micro-batch, `seq_id` numbers the operations of one type, worker and step.
-    optype
-        Codes of `optypes`, shape `(n_rows,)`; UNKNOWN where the name is none of them.
-    start_s, duration_s
-        Seconds, in the precision of the file; NaN where a row has none.
-    unknown_optypes
-        Rows of each name that the model does not know.
-
-    """
-
+    # shape `(n_rows,)`, integers; -1 where a row has none. `mc` is the virtual stage within the stage, `gmc` within
+    # the model, `mb_id` the micro-batch, `seq_id` numbers the operations of one type, worker and step
     dp_rank: IntArray
     stage: IntArray
     rank: IntArray
@@ -62,10 +50,11 @@ class OpTable:
     mc: IntArray
     gmc: IntArray
     mb_id: IntArray
-    optype: npt.NDArray[np.int8]
+    optype: npt.NDArray[np.int8]  # codes of `optypes`, shape `(n_rows,)`; UNKNOWN where the name is none of them
+    # seconds, in the precision of the file; NaN where a row has none
     start_s: FloatArray
     duration_s: FloatArray
-    unknown_optypes: Mapping[str, int]
+    unknown_optypes: Mapping[str, int]  # rows of each name that the model does not know
 
     def __len__(self) -> int:
         return len(self.optype)
@@ -78,7 +67,6 @@ def read_trace(path: Path) -> OpTable:
     ------
     InvalidInput
         It cannot be read, lacks a column, or a column is not of numbers.
-
     """
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
@@ -104,7 +92,6 @@ def table_of(table: pa.Table, name: str) -> OpTable:
     ------
     InvalidInput
         A column is missing or not of numbers.
-
     """
     _refuse_without_columns(table.column_names, name)
     if not table.num_rows:

@@ -19,34 +19,19 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class StepEnds:
-    """When steps end, counted from their start; the shape is that of what was simulated.
+    """When steps end, counted from their start; the shape is that of what was simulated."""
 
-    Attributes
-    ----------
-    end_s
-        When the last operation ends.
-    optimizer_end_s
-        When the last optimizer ends; the published slowdowns take this one for scenarios.
-
-    """
-
-    end_s: Float64Array
-    optimizer_end_s: Float64Array
+    end_s: Float64Array  # when the last operation ends
+    optimizer_end_s: Float64Array  # when the last optimizer ends; the published slowdowns take this one for scenarios
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What simulating needs.
-
-    Attributes
-    ----------
-    own_s, ideal_s
-        Shapes `(n_ops, n_steps, n_dp)` and `(n_ops,)`.
-
-    """
+    """What simulating needs."""
 
     ops: Ops
     graph: Graph
+    # shapes `(n_ops, n_steps, n_dp)` and `(n_ops,)`
     own_s: FloatArray
     ideal_s: Float64Array
 

@@ -32,19 +32,11 @@ MOST_PASSES = 0.8
 
 @dataclass(frozen=True, slots=True)
 class TensorGroups:
-    """Which ranks make up one worker.
+    """Which ranks make up one worker."""
 
-    Attributes
-    ----------
-    of_rank
-        By rank, all ranks of its group in order; ranks that compute alone are not in it.
-    communicators
-        On which these groups reduce within their passes.
-
-    """
-
+    # by rank, all ranks of its group in order; ranks that compute alone are not in it
     of_rank: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    communicators: frozenset[str] = frozenset()
+    communicators: frozenset[str] = frozenset()  # on which these groups reduce within their passes
 
     def ranks(self, rank: int) -> tuple[int, ...]:
         """The worker of a rank.
@@ -62,13 +54,7 @@ NO_GROUPS = TensorGroups()
 def tensor_groups(operations: Sequence[Operations], rounds: Sequence[Rounds]) -> TensorGroups:
     """Find them in some sampled steps.
 
-    Parameters
-    ----------
-    operations
-        Of all ranks; whole steps.
-    rounds
-        Of the time of these steps.
-
+    Operations are those of all ranks in whole steps, rounds of the time of these steps.
     """
     rank, stage, optype, start_ns, end_ns = (
         np.concatenate([one.integers(name) for one in operations]).astype(np.int64)

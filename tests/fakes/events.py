@@ -1,5 +1,7 @@
 """One example of every event, and call batches, for tests downstream of the streams."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -113,6 +115,22 @@ def operations(n=3, host="node0", job="j"):
         [pa.array(columns[f.name], f.type) for f in OPERATION_SCHEMA], schema=OPERATION_SCHEMA
     )
     return Operations(job=job, attempt=0, host=host, rows=rows)
+
+
+def topology(communicator="world", members=(0, 1), **changes):
+    """A communicator that one host announces, with all its members."""
+    fields = {"time_ns": 0, "host": "h", "name": communicator, "is_world": True, "host_ranks": members}
+    fields |= {"world_size": len(members), **changes}
+    return Topology(job="j", attempt=0, communicator=communicator, members=members, **fields)
+
+
+def without_steps(events):
+    """The same job as a source sees it that knows nothing of optimizers."""
+    for event in events:
+        if isinstance(event, Progress):
+            yield replace(event, marks_iterations=False)
+        elif not isinstance(event, Markers):
+            yield event
 
 
 def one_of_each():

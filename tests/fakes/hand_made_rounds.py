@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.model.calls import OP_CODE, Sees
 from pacehound.model.rounds import Rounds
@@ -36,6 +37,23 @@ def rounds(
                 ahead = (clock_ms or {}).get(ranks[column], 0.0)
                 start[line, column] = BASE_NS + round((span[0] + ahead) * MS)
                 end[line, column] = BASE_NS + round((span[1] + ahead) * MS)
+    return rounds_at(communicator, ranks, start, end, op=op, size_bytes=size_bytes, sees=sees, is_pair=is_pair)
+
+
+def rounds_at(
+    communicator: str,
+    ranks: Sequence[int],
+    start_ns: np.ndarray,
+    end_ns: np.ndarray,
+    *,
+    op: str = "all_reduce",
+    size_bytes: npt.ArrayLike = 1024,
+    sees: Sees = Sees.ALL,
+    is_pair: bool = False,
+    seq: npt.ArrayLike | None = None,
+) -> Rounds:
+    """Rounds of one operation from their times, shape `(n_rounds, n_ranks)`; calls start when they are launched."""
+    n = len(start_ns)
     return Rounds(
         job="j",
         attempt=0,
@@ -44,10 +62,10 @@ def rounds(
         sees=sees,
         is_pair=is_pair,
         ranks=tuple(ranks),
-        seq=np.arange(len(spans)),
-        op=np.full(len(spans), OP_CODE[op], np.int8),
-        size_bytes=np.full(len(spans), size_bytes, np.int64),
-        arrival_ns=start,
-        start_ns=start if Sees.START in sees else np.zeros_like(start),
-        end_ns=end if Sees.END in sees else np.zeros_like(end),
+        seq=np.arange(n) if seq is None else np.asarray(seq, np.int64),
+        op=np.full(n, OP_CODE[op], np.int8),
+        size_bytes=np.broadcast_to(np.asarray(size_bytes, np.int64), (n,)).copy(),
+        arrival_ns=start_ns,
+        start_ns=start_ns if Sees.START in sees else np.zeros_like(start_ns),
+        end_ns=end_ns if Sees.END in sees else np.zeros_like(end_ns),
     )

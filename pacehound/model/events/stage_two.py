@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.identity import event_id
@@ -121,6 +121,11 @@ class Finding:
         """When this version of it was said."""
         latest = [i.time_ns for i in (self.onset, self.detected, self.relief) if i is not None]
         return max(latest, default=0)
+
+    def next_version(self, *more_evidence: str, **changes: Any) -> Finding:
+        """The next thing to say of it: some fields have changed, and there may be more evidence."""
+        evidence = changes.pop("evidence", self.evidence)
+        return replace(self, version=self.version + 1, evidence=(*evidence, *more_evidence), **changes)
 
     def identity(self) -> str:
         """Names the finding and its version."""

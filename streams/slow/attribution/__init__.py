@@ -14,5 +14,5 @@ follows the bytes, is imbalance: no name.
 
 `attribute` asks in turn: `links` and `ranks`, with `ties` between ranks, and `work` when neither has an answer; the
 answer is weighed by `shortages` of processors. They compare the `growth` of what the `records` hold of each iteration,
-and what else is known is the `scene`.
+and what else is known is the `observed`.
 """

@@ -7,7 +7,7 @@ from typing import Literal
 
 from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, growth_of
 from streams.slow.attribution.links import slow_transfers, stands_out
-from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.ranks import late_launch, slow_ranks
 from streams.slow.attribution.records import IterationRecord, mean_step_time_s
 from streams.slow.attribution.shortages import weighed_by_shortages
@@ -20,29 +20,27 @@ MIN_SLOW = 3
 
 
 def attribute(
-    slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], keys: Mapping[TransferKey, int], scene: Scene
+    slow: Sequence[IterationRecord],
+    quiet: Sequence[IterationRecord],
+    keys: Mapping[TransferKey, int],
+    observed: Observations,
 ) -> Attribution:
     """Say whose delay it is: O(N) array work over the ranks for a fixed number of iterations.
 
-    Parameters
-    ----------
-    slow, quiet
-        Iterations since the onset, and before it.
-    keys
-        The number in `transfer_ns` of each communicator and pair, in ascending order.
-    scene
-        What else is known.
-
+    `keys` numbers, in ascending order, the communicators and pairs in `transfer_ns`.
     """
-    found = _whose(slow, quiet, keys, scene)
+    found = _whose(slow, quiet, keys, observed)
     if not slow or not quiet:
         return found
     magnitude = mean_step_time_s(slow) / mean_step_time_s(quiet) - 1.0
-    return weighed_by_shortages(found, slow[-1].ranks.tolist(), slow[0].time_ns, magnitude, scene)
+    return weighed_by_shortages(found, slow[-1].ranks.tolist(), slow[0].time_ns, magnitude, observed)
 
 
 def _whose(
-    slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord], keys: Mapping[TransferKey, int], scene: Scene
+    slow: Sequence[IterationRecord],
+    quiet: Sequence[IterationRecord],
+    keys: Mapping[TransferKey, int],
+    observed: Observations,
 ) -> Attribution:
     """What the calls tell."""
     if len(slow) < MIN_SLOW or len(quiet) < MIN_ITERATIONS:
@@ -53,8 +51,8 @@ def _whose(
     if not any(r.sees_transfers for r in slow):
         return late_launch(slow, quiet, total_ns)
     growth = growth_of(slow, quiet, keys, total_ns)
-    named = slow_transfers(slow, growth, keys, scene)
-    computing = slow_ranks(slow, quiet, growth, named, keys, scene)
+    named = slow_transfers(slow, growth, keys, observed)
+    computing = slow_ranks(slow, quiet, growth, named, keys, observed)
     if computing is not None:
         return computing
     work = change_of_work(slow, quiet)
@@ -62,7 +60,7 @@ def _whose(
         return Attribution("change", "unknown", None, evidence=(work, "no rank stands apart"))
     if named is None or named.growth < MIN_SHARE * growth.total:
         return nobody_apart(slow, quiet, growth)
-    if named.links and named.growth < MIN_EXPLAINED * growth.total and not stands_out(named, growth, keys, scene):
+    if named.links and named.growth < MIN_EXPLAINED * growth.total and not stands_out(named, growth, keys, observed):
         words = "transfers between other ranks take longer, too: no link stands apart"
         return Attribution("slow", "unknown", None, evidence=(*named.evidence[:1], words), unseen=named.unseen)
     if named.links:

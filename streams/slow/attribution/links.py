@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, SMALLER_SHARE, Growth
-from streams.slow.attribution.observations import Scene, members_of
+from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, loses_many
 from streams.slow.critical_path import TransferKey
 
@@ -34,7 +34,7 @@ class NamedLinks:
 
 
 def slow_transfers(
-    slow: Sequence[IterationRecord], growth: Growth, keys: Mapping[TransferKey, int], scene: Scene
+    slow: Sequence[IterationRecord], growth: Growth, keys: Mapping[TransferKey, int], observed: Observations
 ) -> NamedLinks | None:
     """The communicators or pairs whose transfers take longer, and the links among them that can be named."""
     if not len(keys):
@@ -56,19 +56,19 @@ def slow_transfers(
     link_ns = link_growth[best_link] if best_link is not None else 0.0
     group_ns = groups[best_group] if best_group is not None else 0.0
     if max(link_ns, group_ns) < SMALLER_SHARE * growth.total:
-        return _shared_transfers(slow, growth, keys, scene)
+        return _shared_transfers(slow, growth, keys, observed)
     if best_link is not None and link_ns >= group_ns:
-        return _slow_pair(slow, growth, keys, best_link, float(link_ns), scene)
+        return _slow_pair(slow, growth, keys, best_link, float(link_ns), observed)
     assert best_group is not None
-    return _slow_group(slow, growth, keys, best_group, group_ns, scene)
+    return _slow_group(slow, growth, keys, best_group, group_ns, observed)
 
 
-def stands_out(named: NamedLinks, growth: Growth, keys: Mapping[TransferKey, int], scene: Scene) -> bool:
+def stands_out(named: NamedLinks, growth: Growth, keys: Mapping[TransferKey, int], observed: Observations) -> bool:
     """Whether these ranks' transfers have grown by much more than those of as many other ranks."""
     here = frozenset(named.candidates)
     grown_ns: dict[frozenset[int], float] = {}
     for key, number in keys.items():
-        ranks = frozenset(members_of(key, scene))
+        ranks = frozenset(members_of(key, observed))
         if len(ranks) == len(here):
             grown_ns[ranks] = max(grown_ns.get(ranks, 0.0), float(growth.transfer[number]))
     here_ns = grown_ns.pop(here, None)
@@ -83,7 +83,7 @@ def _slow_pair(
     keys: Mapping[TransferKey, int],
     link: tuple[int, int],
     grown_ns: float,
-    scene: Scene,
+    observed: Observations,
 ) -> NamedLinks:
     seen = sum(1 for r in slow if r.charges.transfers.get(link, 0) or r.charges.transfers.get(link[::-1], 0))
     share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
@@ -95,15 +95,15 @@ def _slow_pair(
     both_ways = len(ways) == 2 and min(ways) >= MIN_SHARE * max(ways)
     if both_ways:
         evidence.append("in both directions")
-    uncertain_ns = scene.clocks.uncertainty_between_ns(*link) if len(scene.clocks.ranks) else 0.0
+    uncertain_ns = observed.clocks.uncertainty_between_ns(*link) if len(observed.clocks.ranks) else 0.0
     is_known = uncertain_ns <= CLOCK_SHARE * grown_ns
     if not is_known:
         how = f"{uncertain_ns / 1e6:.1f} ms" if np.isfinite(uncertain_ns) else "an unknown time"
         unseen.append(f"the clocks of rank {link[0]}'s and rank {link[1]}'s hosts are only known to within {how}")
     since_ns = slow[0].time_ns
-    confirmed = [c for c in scene.connections(link, since_ns) if c.link == link]
+    confirmed = [c for c in observed.connections(link, since_ns) if c.link == link]
     evidence += [connection.sentence for connection in confirmed]
-    evidence += _shared_end(growth, keys, link, scene)
+    evidence += _shared_end(growth, keys, link, observed)
     is_sure = (is_known and both_ways) or any(connection.is_strong for connection in confirmed)
     if loses_many(slow, growth.ranks, link):
         is_sure = False
@@ -120,18 +120,18 @@ def _slow_group(
     keys: Mapping[TransferKey, int],
     communicator: str,
     grown_ns: float,
-    scene: Scene,
+    observed: Observations,
 ) -> NamedLinks:
-    name, members = scene.communicators.get(communicator, (communicator, ()))
+    name, members = observed.communicators.get(communicator, (communicator, ()))
     seen = sum(1 for r in slow if r.charges.transfers.get(communicator, 0))
     share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
     evidence = [f"transfers of communicator {name!r} take longer after its last rank has entered: {share}"]
-    for outlier in scene.outliers():
+    for outlier in observed.outliers():
         if outlier.communicator == communicator:
             ratio = outlier.transfer_s / outlier.median_s
             evidence.append(f"they take {ratio:.1f} x the median of {outlier.peers} communicators of the same kind")
-    if said := scene.slow_rounds(communicator):
-        evidence.append(said)
+    if sentence := observed.slow_rounds(communicator):
+        evidence.append(sentence)
     unseen: list[str] = []
     ratio = 1.0 + grown_ns / max(float(growth.quiet_transfer[keys[communicator]]), 1.0)
     is_complete = not loses_many(slow, growth.ranks, members)
@@ -141,34 +141,34 @@ def _slow_group(
     if len(members) == 2:
         link = (min(members), max(members))
         evidence.append("it has two ranks: that is the link")
-        evidence += _shared_end(growth, keys, link, scene)
+        evidence += _shared_end(growth, keys, link, observed)
         return NamedLinks((link,), is_complete, link, tuple(evidence), tuple(unseen), grown_ns, ratio)
-    edges = scene.slow_edges(communicator, since_ns)
+    edges = observed.slow_edges(communicator, since_ns)
     if edges is not None:
         evidence += edges.sentences
         return NamedLinks(
             edges.links, edges.is_sure and is_complete, members, tuple(evidence), tuple(unseen), grown_ns, ratio
         )
-    connections = scene.connections(members, since_ns)
+    connections = observed.connections(members, since_ns)
     if connections:
         first = connections[0]
         evidence.append(first.sentence)
         is_sure = first.is_strong and len(connections) == 1 and is_complete
         return NamedLinks((first.link,), is_sure, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
-    evidence += _shared_host(growth, keys, communicator, scene)
+    evidence += _shared_host(growth, keys, communicator, observed)
     unseen.append("which link of the communicator is slow: neither rates nor connections single one out")
     return NamedLinks((), False, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
 
 
 def _shared_transfers(
-    slow: Sequence[IterationRecord], growth: Growth, keys: Mapping[TransferKey, int], scene: Scene
+    slow: Sequence[IterationRecord], growth: Growth, keys: Mapping[TransferKey, int], observed: Observations
 ) -> NamedLinks | None:
     """No single transfer explains much, but all of those together that share one rank or host do."""
     names = list(keys)
     grown = [(float(growth.transfer[n]), names[n]) for n in np.flatnonzero(growth.path_transfer > 0).tolist()]
     if growth.path_transfer.clip(min=0).sum() < MIN_EXPLAINED * growth.total or len(grown) < 2:
         return None
-    members = [members_of(key, scene) for _, key in sorted(grown, key=lambda item: (-item[0], str(item[1])))[:8]]
+    members = [members_of(key, observed) for _, key in sorted(grown, key=lambda item: (-item[0], str(item[1])))[:8]]
     shared = set(members[0]).intersection(*members[1:])
     on_path = float(growth.path_transfer.clip(min=0).sum())
     words = f"transfers of {len(grown)} communicators and pairs take longer, none of them by much"
@@ -177,13 +177,15 @@ def _shared_transfers(
     return NamedLinks((), False, tuple(sorted(shared)), (words,), ("which link is slow",), on_path, 1.0)
 
 
-def _shared_end(growth: Growth, keys: Mapping[TransferKey, int], link: tuple[int, int], scene: Scene) -> list[str]:
+def _shared_end(
+    growth: Growth, keys: Mapping[TransferKey, int], link: tuple[int, int], observed: Observations
+) -> list[str]:
     """A sentence where several slow links meet in one rank: that is what its network interface would do."""
     names = list(keys)
     own = [keys[key] for key in (link, link[::-1]) if key in keys]
-    own += [n for n in np.flatnonzero(growth.transfer > 0).tolist() if set(members_of(names[n], scene)) == set(link)]
+    own += [n for n in np.flatnonzero(growth.transfer > 0).tolist() if set(members_of(names[n], observed)) == set(link)]
     bar = MIN_EXPLAINED * float(growth.transfer[own].max(initial=0.0))
-    ends = [members_of(names[n], scene) for n in np.flatnonzero(growth.transfer >= max(bar, 1.0)).tolist()]
+    ends = [members_of(names[n], observed) for n in np.flatnonzero(growth.transfer >= max(bar, 1.0)).tolist()]
     slow_links = {(min(pair), max(pair)) for pair in ends if len(pair) == 2}
     shared = set(link).intersection(*slow_links) if slow_links else set()
     if len(slow_links) < 2 or len(shared) != 1:
@@ -192,17 +194,17 @@ def _shared_end(growth: Growth, keys: Mapping[TransferKey, int], link: tuple[int
     return [f"all slow links ({others}) meet in rank {next(iter(shared))}: it may be its network interface"]
 
 
-def _shared_host(growth: Growth, keys: Mapping[TransferKey, int], worst: str, scene: Scene) -> list[str]:
+def _shared_host(growth: Growth, keys: Mapping[TransferKey, int], worst: str, observed: Observations) -> list[str]:
     """A sentence where several slow communicators have one host in common that the quiet ones have not."""
     number = keys[worst]
     bar = MIN_EXPLAINED * float(growth.transfer[number])
-    size = len(members_of(worst, scene))
+    size = len(members_of(worst, observed))
     hosts_slow: list[set[str]] = []
     hosts_quiet: list[set[str]] = []
     for key, index in keys.items():
-        ranks = members_of(key, scene)
+        ranks = members_of(key, observed)
         if isinstance(key, str) and len(ranks) == size:
-            hosts = {scene.hosts[rank] for rank in ranks if rank in scene.hosts}
+            hosts = {observed.hosts[rank] for rank in ranks if rank in observed.hosts}
             (hosts_slow if growth.transfer[index] >= bar else hosts_quiet).append(hosts)
     if len(hosts_slow) < 2:
         return []

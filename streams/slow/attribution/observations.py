@@ -13,49 +13,26 @@ from streams.slow.rates import SlowEdges
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What is known of the job besides its iterations.
+class Observations:
+    """What is known of the job besides its iterations."""
 
-    Attributes
-    ----------
-    communicators
-        Name and members of each.
-    outliers
-        Compares the groups' transfers when it is called.
-    unseen
-        What could not be seen so far.
-    clocks
-        How far the hosts' clocks are apart; none: one clock.
-    hosts
-        Host of each rank, where known.
-    slow_edges
-        What the rates say of a communicator since a time.
-    connections
-        What the kernel says of the connections among some ranks since a time.
-    ailing
-        What is wrong with a rank's GPU.
-    shortages
-        Which of some ranks get less of their host's processors since a time, by at least so much of each second.
-    slow_rounds
-        What CCL-D's detection says of a communicator.
-    replaying
-        Ranks in communicators whose calls were captured into graphs: they wait for each other in replays, unseen.
-
-    """
-
-    communicators: dict[str, tuple[str, tuple[int, ...]]]
-    outliers: Callable[[], list[GroupOutlier]]
-    unseen: tuple[str, ...] = ()
-    clocks: ClockOffsets = field(default_factory=ClockOffsets)
-    hosts: dict[int, str] = field(default_factory=dict)
+    communicators: dict[str, tuple[str, tuple[int, ...]]]  # name and members of each
+    outliers: Callable[[], list[GroupOutlier]]  # compares the groups' transfers when it is called
+    unseen: tuple[str, ...] = ()  # what could not be seen so far
+    clocks: ClockOffsets = field(default_factory=ClockOffsets)  # how far the hosts' clocks are apart; none: one clock
+    hosts: dict[int, str] = field(default_factory=dict)  # host of each rank, where known
+    # what the rates say of a communicator since a time
     slow_edges: Callable[[str, int], SlowEdges | None] = lambda _communicator, _since_ns: None
+    # what the kernel says of the connections among some ranks since a time
     connections: Callable[[Sequence[int], int], list[SlowConnection]] = lambda _ranks, _since_ns: []
-    ailing: Callable[[int], tuple[str, ...]] = lambda _rank: ()
+    gpu_problems: Callable[[int], tuple[str, ...]] = lambda _rank: ()  # what is wrong with a rank's GPU
+    # which of some ranks get less of their host's processors since a time, by at least so much of each second
     shortages: Callable[[Sequence[int], int, float], dict[int, str]] = lambda _ranks, _since_ns, _min_share: {}
-    slow_rounds: Callable[[str], str] = lambda _communicator: ""
+    slow_rounds: Callable[[str], str] = lambda _communicator: ""  # what CCL-D's detection says of a communicator
+    # ranks in communicators whose calls were captured into graphs: they wait for each other in replays, unseen
     replaying: frozenset[int] = frozenset()
 
 
-def members_of(key: TransferKey, scene: Scene) -> tuple[int, ...]:
+def members_of(key: TransferKey, observed: Observations) -> tuple[int, ...]:
     """The ranks of a communicator or pair; none where they are not known."""
-    return key if isinstance(key, tuple) else scene.communicators.get(key, (key, ()))[1]
+    return key if isinstance(key, tuple) else observed.communicators.get(key, (key, ()))[1]

@@ -9,7 +9,7 @@ import numpy as np
 
 from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, SMALLER_SHARE, Growth
 from streams.slow.attribution.links import NamedLinks
-from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import MANY_LOST, Float64Array, IterationRecord, columns_of, level_of, lost_shares
 from streams.slow.attribution.ties import tied_ranks
 from streams.slow.attribution.verdict import Attribution, most_culprits
@@ -34,7 +34,7 @@ def slow_ranks(
     growth: Growth,
     named: NamedLinks | None,
     keys: Mapping[TransferKey, int],
-    scene: Scene,
+    observed: Observations,
 ) -> Attribution | None:
     """S1 or S3, or why ranks that stand apart cannot be named; nothing where no rank's own time has grown enough."""
     if not len(growth.ranks):
@@ -84,14 +84,14 @@ def slow_ranks(
     if len(culprits) > limit:
         words = f"{len(culprits)} of {len(growth.ranks)} ranks compute for longer: their work, or something they share"
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, words))
-    tied = tied_ranks(slow, quiet, growth, chosen, keys, scene)
+    tied = tied_ranks(slow, quiet, growth, chosen, keys, observed)
     if tied:
         words = (
             f"own times of ranks {', '.join(map(str, tied))} go up and down together: they wait for each other in "
             "calls that are not seen, and which of them is slow cannot be told"
         )
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=tuple(evidence), unseen=(words,))
-    return _with_link(_weighed(found, slow, growth, scene), named, growth)
+    return _with_link(_weighed(found, slow, growth, observed), named, growth)
 
 
 def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> Attribution:
@@ -113,7 +113,9 @@ def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> 
     )
 
 
-def _weighed(found: Attribution, slow: Sequence[IterationRecord], growth: Growth, scene: Scene) -> Attribution:
+def _weighed(
+    found: Attribution, slow: Sequence[IterationRecord], growth: Growth, observed: Observations
+) -> Attribution:
     """Lost rows weaken a name; what the culprits' own GPUs say strengthens it again."""
     unseen: tuple[str, ...] = ()
     lost = lost_shares(slow, growth.ranks)
@@ -123,14 +125,14 @@ def _weighed(found: Attribution, slow: Sequence[IterationRecord], growth: Growth
         unseen = (
             f"{lost[at].max():.0%} of the calls of a named rank are lost: what it waited for in them is not seen",
         )
-    if float(lost[at].max(initial=0.0)) > 0.0 and _share_a_host(found.culprits, scene):
+    if float(lost[at].max(initial=0.0)) > 0.0 and _share_a_host(found.culprits, observed):
         # Own times that move together would tell it, but lost calls move them, too.
         unseen = (*unseen, "whether ranks of one host wait for each other in calls that are not seen: calls were lost")
-    if scene.replaying & set(found.culprits):
+    if observed.replaying & set(found.culprits):
         unseen = (*unseen, "whether they wait for a peer in a replayed graph: it would look like their own time")
-    ails = {rank: scene.ailing(rank) for rank in found.culprits}
-    sentences = tuple(sentence for rank in found.culprits for sentence in ails[rank])
-    is_weak = bool(unseen) and not all(ails.values())
+    problems = {rank: observed.gpu_problems(rank) for rank in found.culprits}
+    sentences = tuple(sentence for rank in found.culprits for sentence in problems[rank])
+    is_weak = bool(unseen) and not all(problems.values())
     return replace(
         found,
         verdict="suspected" if is_weak else found.verdict,
@@ -139,8 +141,8 @@ def _weighed(found: Attribution, slow: Sequence[IterationRecord], growth: Growth
     )
 
 
-def _share_a_host(ranks: Sequence[int], scene: Scene) -> bool:
-    hosts = [scene.hosts[rank] for rank in ranks if rank in scene.hosts]
+def _share_a_host(ranks: Sequence[int], observed: Observations) -> bool:
+    hosts = [observed.hosts[rank] for rank in ranks if rank in observed.hosts]
     return len(set(hosts)) < len(hosts)
 
 

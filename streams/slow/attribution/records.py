@@ -20,38 +20,23 @@ MANY_LOST = 0.3
 
 @dataclass(frozen=True, slots=True)
 class IterationRecord:
-    """What is kept of one iteration.
-
-    Attributes
-    ----------
-    ranks
-        Ascending, shape `(n_ranks,)`; the same object in all records, as long as they do not change.
-    own_ns, own_most_ns
-        Own time of each rank, the least and the most that it can be (`critical_path.OwnTime`), the same shape.
-    transfer_ns
-        By the number of the communicator or pair, of any length: what lies behind its end is 0.
-    lost_share
-        Share of each rank's rows that are missing, or `None` where none is.
-    first_launch_ns
-        How long after its begin each rank launched its first call.
-    sees_transfers
-        Calls with a start and an end were seen.
-
-    """
+    """What is kept of one iteration."""
 
     step: int
     time_ns: int
     step_time_s: float
-    ranks: Int64Array
+    ranks: Int64Array  # ascending, shape `(n_ranks,)`; the same object in all records, as long as they do not change
     charges: Charges
+    # own time of each rank, the least and the most that it can be (`critical_path.OwnTime`), the same shape
     own_ns: Float32Array
     own_most_ns: Float32Array
+    # by the number of the communicator or pair, of any length: what lies behind its end is 0
     transfer_ns: Float32Array
     n_rounds: int
     size_bytes: int
-    lost_share: Float32Array | None = None
-    first_launch_ns: Float32Array | None = None
-    sees_transfers: bool = True
+    lost_share: Float32Array | None = None  # share of each rank's rows that are missing, or `None` where none is
+    first_launch_ns: Float32Array | None = None  # how long after its begin each rank launched its first call
+    sees_transfers: bool = True  # calls with a start and an end were seen
 
 
 def level_of(records: Sequence[IterationRecord], name: str, ranks: Int64Array) -> Float64Array:

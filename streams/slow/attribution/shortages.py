@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from streams.slow.attribution.growth import MIN_EXPLAINED
-from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.verdict import Attribution, most_culprits
 
 SHOWN = 3
@@ -16,35 +16,25 @@ NEARLY = 0.5
 
 
 def weighed_by_shortages(
-    found: Attribution, ranks: Sequence[int], since_ns: int, magnitude: float, scene: Scene
+    found: Attribution, ranks: Sequence[int], since_ns: int, magnitude: float, observed: Observations
 ) -> Attribution:
     """An answer, with the ranks that lack processors for at least half of what the iterations have grown by.
 
     Where many ranks compute for longer and all of them lack processors, that is what they share: they are named. Where
     a minority of the candidates does, and the others clearly do not, it is suspected. Nobody else is named for it.
 
-    Parameters
-    ----------
-    found
-        What the calls tell.
-    ranks
-        Of the whole job.
-    since_ns, magnitude
-        Since when iterations are longer, and by what share of the time that they took before.
-    scene
-        What else is known.
-
+    `ranks` are those of the whole job; `magnitude` is by what share iterations are longer since `since_ns`.
     """
     if found.kind != "slow" or magnitude <= 0.0:
         return found
     ends = tuple({rank for link in found.links for rank in link})
     asked = found.culprits or ends or found.candidates or ranks
     min_share = MIN_EXPLAINED * magnitude / (1.0 + magnitude)
-    said = scene.shortages(asked, since_ns, min_share)
-    if not said:
+    reasons = observed.shortages(asked, since_ns, min_share)
+    if not reasons:
         return found
-    short = tuple(sorted(said))
-    sentences = list(dict.fromkeys(said[rank] for rank in short))
+    short = tuple(sorted(reasons))
+    sentences = list(dict.fromkeys(reasons[rank] for rank in short))
     if len(sentences) > SHOWN:
         sentences[SHOWN:] = [f"and {len(sentences) - SHOWN} more like these"]
     found = replace(found, short_of_processors=short, evidence=(*found.evidence, *sentences))
@@ -56,7 +46,7 @@ def weighed_by_shortages(
         is_own_time = found.cause is None and len(short) < len(ranks)
         return replace(found, verdict="culprit", cause="S1", culprits=short, candidates=()) if is_own_time else found
     is_few = len(short) <= min(most_culprits(len(ranks)), len(found.candidates) // 2)
-    if is_few and len(scene.shortages(asked, since_ns, NEARLY * min_share)) == len(short):
-        others = tuple(rank for rank in found.candidates if rank not in said)
+    if is_few and len(observed.shortages(asked, since_ns, NEARLY * min_share)) == len(short):
+        others = tuple(rank for rank in found.candidates if rank not in reasons)
         return replace(found, verdict="suspected", cause=found.cause or "S1", culprits=short, candidates=others)
     return found

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.slow.attribution.growth import Growth
-from streams.slow.attribution.observations import Scene, members_of
+from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import Float64Array, Int64Array, IterationRecord, columns_of, lost_columns
 from streams.slow.critical_path import TransferKey
 
@@ -19,7 +19,7 @@ ones, and in quiet ones with those that have lost calls.
 What each of them does behind the last such call stays its own, so that they do not agree wholly.
 """
 
-ALIKE = 0.1
+SIMILAR_GROWTH = 0.1
 """Whoever waits for a culprit in calls that are not seen loses as much time as that one, but for so much of it."""
 
 MIN_TOGETHER = 8
@@ -32,9 +32,9 @@ def tied_ranks(
     growth: Growth,
     chosen: Int64Array,
     keys: Mapping[TransferKey, int],
-    scene: Scene,
+    observed: Observations,
 ) -> tuple[int, ...]:
-    """Of the chosen ranks those whose own times move together from one iteration to the next, and have grown alike.
+    """The chosen ranks whose own times move together from iteration to iteration, and have grown by about as much.
 
     What all ranks have in common (more bytes, a slower filesystem) is taken off first, and iterations in which a rank
     has lost calls are left out for it, as long as enough are left.
@@ -61,18 +61,18 @@ def tied_ranks(
     is_tied &= (lossy >= TIED_AT_ALL) | (n_lossy < MIN_TOGETHER)
     is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
     grown = growth.own[chosen]
-    alike = np.abs(grown[:, None] - grown[None, :]) <= ALIKE * np.maximum(grown[:, None], grown[None, :])
-    is_tied &= alike
-    is_tied |= alike & _are_strangers(ranks[chosen].tolist(), growth, keys, scene, quiet[-1].step_time_s)
+    is_similar = np.abs(grown[:, None] - grown[None, :]) <= SIMILAR_GROWTH * np.maximum(grown[:, None], grown[None, :])
+    is_tied &= is_similar
+    is_tied |= is_similar & _never_meet(ranks[chosen].tolist(), growth, keys, observed, quiet[-1].step_time_s)
     np.fill_diagonal(is_tied, False)
     return tuple(ranks[chosen[is_tied.any(axis=1)]].tolist())
 
 
-def _are_strangers(
-    of: Sequence[int], growth: Growth, keys: Mapping[TransferKey, int], scene: Scene, step_time_s: float
+def _never_meet(
+    of: Sequence[int], growth: Growth, keys: Mapping[TransferKey, int], observed: Observations, step_time_s: float
 ) -> npt.NDArray[np.bool_]:
     """Which two of some ranks are on one host and in no way tied by calls, shape `(n, n)`."""
-    hosts = [scene.hosts.get(rank) for rank in of]
+    hosts = [observed.hosts.get(rank) for rank in of]
     same = np.array([[a == b and a is not None for b in hosts] for a in hosts]) & ~np.eye(len(of), dtype=np.bool_)
     if not same.any():
         return same
@@ -85,15 +85,15 @@ def _are_strangers(
         return rank
 
     for key, number in keys.items():
-        members = members_of(key, scene)
+        members = members_of(key, observed)
         is_light = len(members) == len(growth.ranks) and growth.quiet_transfer[number] < 1e7 * step_time_s
         if len(members) > 1 and growth.quiet_transfer[number] > 0 and not is_light:
             first = found(members[0])
             for rank in members[1:]:
                 root[found(rank)] = first
     roots = np.array([found(rank) for rank in of])
-    strangers: npt.NDArray[np.bool_] = same & (roots[:, None] != roots[None, :])
-    return strangers
+    never_meet: npt.NDArray[np.bool_] = same & (roots[:, None] != roots[None, :])
+    return never_meet
 
 
 def _median(moves: Float64Array) -> Float64Array:

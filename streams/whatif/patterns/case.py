@@ -25,22 +25,13 @@ _MOST_VALUES = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One trace.
+    """One trace."""
 
-    Attributes
-    ----------
-    found
-        What the whole trace gave.
-    trace, job
-        Of the steps that are looked at.
-    original_s, ideal_s
-        Mean simulated step times of those steps.
-
-    """
-
-    found: WhatIf
+    found: WhatIf  # what the whole trace gave
+    # of the steps that are looked at
     trace: Trace
     job: Job
+    # mean simulated step times of those steps
     original_s: float
     ideal_s: float
 
@@ -51,12 +42,7 @@ class Case:
         if every > 1:
             at = slice(None, None, every)
             job = replace(job, own_s=np.ascontiguousarray(job.own_s[:, at]))
-            trace = replace(
-                trace,
-                steps=trace.steps[at],
-                starts_s=trace.starts_s[:, at],
-                durations_s=trace.durations_s[:, at],
-            )
+            trace = trace.only(at)
         everything = np.ones(len(job.ops), dtype=bool)
         return cls(
             found=found,

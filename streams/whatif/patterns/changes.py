@@ -43,11 +43,7 @@ def sped_up(case: Case, own_s: FloatArray, is_worker: BoolArray) -> FloatArray:
 def slow_workers(case: Case, least_ratio: float) -> BoolArray:
     """Workers whose usual compute is longer than that of their stage's median DP rank by a ratio.
 
-    Returns
-    -------
-    is_slow
-        Shape `(n_stages, n_dp)`; nobody where there is one DP rank.
-
+    Shape `(n_stages, n_dp)`; nobody where there is one DP rank.
     """
     usual_s = case.compute_s().sum(axis=0)
     is_slow: BoolArray = usual_s >= least_ratio * np.median(usual_s, axis=1, keepdims=True)
@@ -59,15 +55,7 @@ def dealt_out(case: Case, own_s: FloatArray, stage: int) -> FloatArray:
 
     Every rank gets as many as before. A micro-batch takes its cost with it to all stages; a worker keeps its speed.
 
-    Parameters
-    ----------
-    case
-        The trace.
-    own_s
-        Shape `(n_ops, n_steps, n_dp)`.
-    stage
-        Whose computes say what a micro-batch costs.
-
+    `own_s` has shape `(n_ops, n_steps, n_dp)`; the computes of `stage` say what a micro-batch costs.
     """
     ops, n_dp = case.job.ops, case.job.n_dp
     numbers = np.unique(ops.mb_id[np.isin(ops.optype, optypes.COMPUTE)])

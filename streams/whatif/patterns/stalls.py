@@ -33,22 +33,11 @@ MOST_ON_ONE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalls:
-    """Stalls of the forward and of the backward pass.
+    """Stalls of the forward and of the backward pass."""
 
-    Attributes
-    ----------
-    own_s
-        Own durations without them, shape `(n_ops, n_steps, n_dp)`.
-    counts
-        Of either pass and each worker, shape `(2, n_stages, n_dp)`.
-    mean_s
-        How long one takes; NaN without any.
-
-    """
-
-    own_s: FloatArray
-    counts: npt.NDArray[np.int64]
-    mean_s: float
+    own_s: FloatArray  # own durations without them, shape `(n_ops, n_steps, n_dp)`
+    counts: npt.NDArray[np.int64]  # of either pass and each worker, shape `(2, n_stages, n_dp)`
+    mean_s: float  # how long one takes; NaN without any
 
 
 def stalls_of(case: Case) -> Stalls:

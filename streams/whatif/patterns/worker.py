@@ -33,24 +33,24 @@ def single_worker(case: Case) -> Pattern | None:
     if share.removed >= LEAST_SHARE:
         is_slow = slowest_workers(case.found.cells, case.found.ranks) & _differs(case)
         fixed_s, score = case.original_s * share.fixed_s / share.original_s, share.removed
-        said = f"M_W = {share.removed:.3f}: so much of the slowdown goes if these workers are as fast as the others"
+        sentence = f"M_W = {share.removed:.3f}: so much of the slowdown goes if these workers are as fast as the others"
     else:
         is_slow = slow_workers(case, CLEARLY_SLOWER)
         if not 0 < is_slow.sum() <= max(MOST_WORKERS * is_slow.size, 1):
             return None
-        alike_s = balanced(case, case.job.own_s)
+        peers_s = balanced(case, case.job.own_s)
         fixed_s = case.step_time_s(sped_up(case, case.job.own_s, is_slow))
-        both = case.removed(case.step_time_s(sped_up(case, alike_s, is_slow)))
-        score = both - case.removed(case.step_time_s(alike_s))
+        both = case.removed(case.step_time_s(sped_up(case, peers_s, is_slow)))
+        score = both - case.removed(case.step_time_s(peers_s))
         if score < EXPLAINS:
             return None
-        said = f"{score:.0%} of the slowdown goes with them, once micro-batches are alike"
+        sentence = f"{score:.0%} of the slowdown goes with them, once micro-batches are alike"
     if not is_slow.any():
         return None
     names, lines = _described(case, is_slow)
     return Pattern(
         name="single worker",
-        evidence=(*lines, said),
+        evidence=(*lines, sentence),
         remedies=(
             case.remedy(f"repair or replace the host of {names}: check clocks, heat, PCIe, neighbours", fixed_s),
         ),

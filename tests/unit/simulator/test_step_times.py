@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from simulator.suites.step_times import POPULATIONS, Noise
+from simulator.suites.step_noise import Noise
+from simulator.suites.step_times import POPULATIONS
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.4, 0.8])

@@ -23,7 +23,6 @@ from pacehound.model.events import (
     IterationSample,
     JobHistory,
     LevelChange,
-    Markers,
     Progress,
     Watermark,
 )
@@ -35,6 +34,7 @@ from simulator.faults import ExitRank, Pause, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, Simulation, simulate
 from simulator.source import LAUNCH_ONLY
 from streams.pipeline import Pipeline
+from tests.fakes.events import without_steps
 
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
 GRID = Layout(tp=2, dp=2, pp=2)
@@ -67,15 +67,6 @@ def replay(fault: object = SLOW_EARLY) -> tuple[Event, ...]:
     return tuple(run(recording(fault)))
 
 
-def without_steps(simulation: Simulation) -> Iterable[Event]:
-    """The same job as a source sees it that knows nothing of optimizers."""
-    for event in simulation.events():
-        if isinstance(event, Progress):
-            yield replace(event, marks_iterations=False)
-        elif not isinstance(event, Markers):
-            yield event
-
-
 @pytest.mark.parametrize("culprit", [0, 3, 5, 6])
 def test_a_slow_rank_anywhere_in_the_grid_is_named_and_its_relief_reported(culprit: int) -> None:
     simulation = job(SlowCompute(ranks=(culprit,), factor=1.5, from_step=100, to_step=200), seed=culprit)
@@ -97,7 +88,7 @@ def test_a_slow_rank_anywhere_in_the_grid_is_named_and_its_relief_reported(culpr
 
 def test_without_optimizer_steps_the_recurring_calls_give_the_iterations() -> None:
     simulation = job(iterations=600)
-    samples = [event for event in run(without_steps(simulation)) if isinstance(event, IterationSample)]
+    samples = [event for event in run(without_steps(simulation.events())) if isinstance(event, IterationSample)]
     assert {sample.boundary for sample in samples} == {"period"}
     ours = [sample.step_time_s for sample in samples if sample.step_time_s][-200:]
     theirs = simulation.iteration_times_s[-len(ours) :]
@@ -107,7 +98,7 @@ def test_without_optimizer_steps_the_recurring_calls_give_the_iterations() -> No
 
 def test_a_slow_rank_is_named_without_optimizer_steps() -> None:
     simulation = job(SlowCompute(ranks=(5,), factor=1.5, from_step=450), iterations=600)
-    out = run(without_steps(simulation))
+    out = run(without_steps(simulation.events()))
     assert [f.culprits for f in incidents(out)[-1].findings] == [(5,)]
 
 

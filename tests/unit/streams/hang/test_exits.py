@@ -6,11 +6,12 @@ import signal
 
 import pytest
 
-from pacehound.model.events import Finding, HostSample, OpenCall, ProcessState, Progress, RankProgress, Topology
+from pacehound.model.events import Finding, HostSample, OpenCall, ProcessState, Progress, RankProgress
 from pacehound.settings import HangSettings
 from streams.hang.exits import SETTLE_NS, ExitWatch
 from streams.hang.hang_watch import HangWatch
-from streams.hang.root_cause import RootCause
+from streams.hang.observations import RootCause
+from tests.fakes.events import topology
 
 SECOND_NS = 1_000_000_000
 WORLD = (0, 1, 2, 3)
@@ -78,20 +79,7 @@ class Job:
 
     def __init__(self) -> None:
         self.watch = HangWatch("j", 0, HangSettings(suspect_after_s=30.0))
-        self.watch.on_topology(
-            Topology(
-                job="j",
-                attempt=0,
-                time_ns=0,
-                host="h",
-                communicator="c",
-                name="world",
-                is_world=True,
-                members=WORLD,
-                host_ranks=WORLD,
-                world_size=len(WORLD),
-            )
-        )
+        self.watch.on_topology(topology("c", WORLD))
 
     def progress(
         self, second: int, launched_ns: dict[int, int], completed: int = 6, gave_up: tuple[int, ...] = ()

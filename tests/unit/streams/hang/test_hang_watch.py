@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pacehound.model.events import Finding, OpenCall, Progress, RankProgress, Topology
+from pacehound.model.events import Finding, OpenCall, Progress, RankProgress
 from pacehound.settings import HangSettings
 from streams.hang.hang_watch import HangWatch
+from tests.fakes.events import topology
 
 S = 1_000_000_000
 
 
 def watch() -> HangWatch:
     made = HangWatch("j", 0, HangSettings(suspect_after_s=2.0))
-    made.on_topology(
-        Topology(
-            job="j",
-            attempt=0,
-            time_ns=0,
-            host="h",
-            communicator="world",
-            name="world",
-            is_world=True,
-            members=(0, 1),
-            host_ranks=(0, 1),
-            world_size=2,
-        )
-    )
+    made.on_topology(topology())
     made.on_progress(progress(11 * S // 10), 10)
     return made
 

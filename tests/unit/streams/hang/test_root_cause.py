@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacehound.model.calls import Sees
-from pacehound.model.codes import OPS
 from pacehound.model.events import (
     CallSignature,
     ChannelTransfers,
@@ -24,14 +22,15 @@ from pacehound.model.events import (
     Progress,
     RankProgress,
     RankStack,
-    Topology,
 )
-from pacehound.model.rounds import Rounds
 from streams.hang.divergence import LastIterations
-from streams.hang.host_reports import Witnesses
-from streams.hang.rank_progress import Standings
-from streams.hang.root_cause import HangScene, RootCause, root_cause
+from streams.hang.host_reports import HostReports
+from streams.hang.observations import HangObservations, RootCause
+from streams.hang.rank_progress import ProgressTable
+from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import launch_graph, wait_graph
+from tests.fakes.events import topology
+from tests.fakes.hand_made_rounds import rounds_at
 
 GROUPS = {"world": (0, 1, 2, 3), "left": (0, 1), "right": (2, 3), "even": (0, 2)}
 
@@ -42,29 +41,16 @@ class Stage:
 
     world_size: int = 4
     groups: dict[str, tuple[int, ...]] = field(default_factory=lambda: dict(GROUPS))
-    standings: Standings = field(default_factory=Standings)
-    witnesses: Witnesses = field(default_factory=Witnesses)
+    table: ProgressTable = field(default_factory=ProgressTable)
+    host_reports: HostReports = field(default_factory=HostReports)
     mismatches: dict[tuple[str, int], dict[int, CallSignature]] = field(default_factory=dict)
     iterations: LastIterations | None = None
     frozen_ns: int | None = None
 
     def __post_init__(self) -> None:
         for name, members in self.groups.items():
-            self.standings.on_topology(
-                Topology(
-                    job="j",
-                    attempt=0,
-                    time_ns=0,
-                    host="h",
-                    communicator=name,
-                    name=name,
-                    is_world=name == "world",
-                    members=members,
-                    host_ranks=members,
-                    world_size=self.world_size,
-                )
-            )
-        self.witnesses.host_of = {rank: f"h{rank}" for rank in range(self.world_size)}
+            self.table.on_topology(topology(name, members, is_world=name == "world", world_size=self.world_size))
+        self.host_reports.host_of = {rank: f"h{rank}" for rank in range(self.world_size)}
 
     def at(self, group: str, rank: int, *opened: OpenCall, launched: int = -1, completed: int = -1, **more) -> None:
         """Where a rank is on a communicator; what is open has been launched."""
@@ -77,17 +63,17 @@ class Stage:
             open=opened,
             pairs=pairs,
         )
-        self.standings.on_progress(
+        self.table.on_progress(
             Progress(job="j", attempt=0, time_ns=1_000, host=f"h{rank}", communicator=group, ranks=(progress,), **more)
         )
 
     def cause(self) -> RootCause:
-        graph = wait_graph(self.standings, 0, unheard=self.witnesses.unheard())
+        graph = wait_graph(self.table, 0, unheard=self.host_reports.unheard())
         return root_cause(
-            HangScene(
+            HangObservations(
                 graph=graph,
-                standings=self.standings,
-                witnesses=self.witnesses,
+                table=self.table,
+                host_reports=self.host_reports,
                 mismatches=self.mismatches,
                 iterations=self.iterations,
                 frozen_ns=self.frozen_ns,
@@ -107,8 +93,22 @@ def all_but_one_in(stage: Stage, missing: int, seq: int = 7) -> None:
             stage.at("world", rank, call(seq), completed=seq - 1)
 
 
+def all_in(stage: Stage, *by_rank: dict[str, object]) -> None:
+    """Everybody stands in call 7 of the world; `by_rank` holds what else is known of each rank's call."""
+    for rank, fields in enumerate(by_rank or [{}] * 4):
+        stage.at("world", rank, call(7, **fields), completed=6)
+
+
+def counts(sent: int, received: int, algorithm: str = "ring") -> dict[str, object]:
+    return {"send_count": sent, "recv_count": received, "algorithm": algorithm}
+
+
+RING_COUNTS = [(8, 9), (5, 8), (6, 5), (7, 6)]
+"""1 -> 2 is dead: 1 has sent least, 2 has received least, and each rank further on could still pass something on."""
+
+
 def process(stage: Stage, rank: int, state: str, **more) -> None:
-    stage.witnesses.on_sample(
+    stage.host_reports.on_sample(
         HostSample(
             job="j",
             attempt=0,
@@ -121,20 +121,20 @@ def process(stage: Stage, rank: int, state: str, **more) -> None:
 
 def stack(stage: Stage, rank: int, doing: str, libraries: tuple[str, ...] = ()) -> None:
     found = RankStack(rank=rank, pid=1, taken_by="proc", frames=("f",), doing=doing, libraries=libraries)
-    stage.witnesses.on_evidence(
+    stage.host_reports.on_evidence(
         HostEvidence(job="j", attempt=0, time_ns=0, host=f"h{rank}", reason="test", stacks=(found,))
     )
 
 
 def test_the_first_progress_does_not_say_who_the_members_are():
     """It may come before the topology, and name but the ranks that had joined by then (seen in a real gloo job)."""
-    standings = Standings()
+    table = ProgressTable()
     first = RankProgress(rank=3, last_launched=-1, last_completed=-1)
-    standings.on_progress(Progress(job="j", attempt=0, time_ns=1, host="h", communicator="right", ranks=(first,)))
-    stage = Stage(standings=standings)
+    table.on_progress(Progress(job="j", attempt=0, time_ns=1, host="h", communicator="right", ranks=(first,)))
+    stage = Stage(table=table)
     stage.at("right", 3, launched=6, completed=6)
     stage.at("right", 2, call(7), completed=6)
-    graph = wait_graph(stage.standings, 0)
+    graph = wait_graph(stage.table, 0)
     assert (graph.standing, graph.absent) == ((2,), (3,))
 
 
@@ -236,8 +236,7 @@ def test_the_root_of_a_broadcast_that_has_left_accuses_nobody():
 
 def test_all_have_entered_and_nobody_is_named():
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7), completed=6)
+    all_in(stage)
     found = stage.cause()
     assert (found.verdict, found.cause, found.culprits, found.candidates) == ("unknown", "H3", (), (0, 1, 2, 3))
 
@@ -245,8 +244,7 @@ def test_all_have_entered_and_nobody_is_named():
 @pytest.mark.parametrize(("begun", "named"), [((True, False, True, True), (1,)), ((True,) * 4, ()), ((None,) * 4, ())])
 def test_a_device_that_has_not_begun_what_the_others_have_is_suspected(begun, named):
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7, has_started=begun[rank]), completed=6)
+    all_in(stage, *({"has_started": has_begun} for has_begun in begun))
     found = stage.cause()
     assert (found.culprits, found.verdict) == (named, "suspected" if named else "unknown")
 
@@ -261,9 +259,7 @@ def test_two_ranks_in_a_call_that_does_not_move_have_one_link_between_them():
 
 def test_the_counts_of_a_ring_point_to_the_edge_that_does_not_move():
     stage = Stage()
-    # 1 -> 2 is dead: 1 has sent least, 2 has received least, and each rank further on could still pass something on.
-    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
-        stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="ring"), completed=6)
+    all_in(stage, *(counts(*pair) for pair in RING_COUNTS))
     found = stage.cause()
     assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 2),))
 
@@ -287,9 +283,7 @@ def channels(*left, total=12):
 
 def stuck_inside(*by_rank, **fields):
     stage = Stage()
-    for rank, told in enumerate(by_rank):
-        fields_of_rank = {"algorithm": "ring", **fields, "channels": told}
-        stage.at("world", rank, call(7, **fields_of_rank), completed=6)
+    all_in(stage, *({"algorithm": "ring", **fields, "channels": channels} for channels in by_rank))
     return stage.cause()
 
 
@@ -343,40 +337,28 @@ def test_channels_that_single_out_no_edge_name_none(left):
 
 def test_counts_of_an_algorithm_whose_edges_are_not_known_point_nowhere():
     stage = Stage()
-    for rank, (sent, received) in enumerate([(8, 9), (5, 8), (6, 5), (7, 6)]):
-        stage.at("world", rank, call(7, send_count=sent, recv_count=received, algorithm="nvls_tree"), completed=6)
+    all_in(stage, *(counts(*pair, "nvls_tree") for pair in RING_COUNTS))
     assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
 
 
 def test_counts_that_agree_point_nowhere():
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7, send_count=5, recv_count=5, algorithm="ring"), completed=6)
+    all_in(stage, *[counts(5, 5)] * 4)
     assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
 
 
 def test_a_tree_is_compared_within_a_layer():
     stage = Stage(world_size=7, groups={"world": tuple(range(7))})
     # The root moves least of all by its place; rank 5 less than the other leaves, and its parent starves with it.
-    for rank, moved in enumerate([0, 6, 4, 3, 3, 1, 3]):
-        stage.at("world", rank, call(7, send_count=moved, recv_count=moved, algorithm="tree"), completed=6)
+    all_in(stage, *(counts(moved, moved, "tree") for moved in [0, 6, 4, 3, 3, 1, 3]))
     assert stage.cause().links == ((5, 2),)
 
 
 def test_a_pair_that_is_stuck_on_both_sides_is_a_link():
     stage = Stage()
-    stage.at(
-        "world",
-        1,
-        call(4, "send", peer=3, direction="send"),
-        pairs=(PairProgress(peer=3, direction="send", last_launched=4),),
-    )
-    stage.at(
-        "world",
-        3,
-        call(4, "recv", peer=1, direction="recv"),
-        pairs=(PairProgress(peer=1, direction="recv", last_launched=4),),
-    )
+    for rank, peer, direction in ((1, 3, "send"), (3, 1, "recv")):
+        pairs = (PairProgress(peer=peer, direction=direction, last_launched=4),)
+        stage.at("world", rank, call(4, direction, peer=peer, direction=direction), pairs=pairs)
     found = stage.cause()
     assert (found.verdict, found.cause, found.links) == ("suspected", "H3", ((1, 3),))
 
@@ -423,33 +405,17 @@ def test_without_a_majority_all_who_wait_for_each_other_are_candidates():
     assert (found.verdict, found.cause, found.candidates) == ("unknown", "H2", (0, 1, 2, 3))
 
 
-def history(order: dict[int, tuple[str, ...]], ops: dict[str, tuple[int, int]] | None = None) -> LastIterations:
+def history(order: dict[int, tuple[str, ...]]) -> LastIterations:
     """One iteration (times 10 to 50) in which every rank entered its communicators in an order; now is after 50."""
     blocks = []
     for name in ("world", "twin"):
         arrival = np.array([[10 + 10 * order[rank].index(name) for rank in range(4)]])
-        op, size = (ops or {}).get(name, (OPS.index("all_reduce"), 32))
-        blocks.append(
-            Rounds(
-                job="j",
-                attempt=0,
-                communicator=name,
-                source="c10d",
-                sees=Sees.ALL,
-                ranks=(0, 1, 2, 3),
-                seq=np.array([6]),
-                op=np.array([op], np.int8),
-                size_bytes=np.array([size]),
-                arrival_ns=arrival,
-                start_ns=arrival,
-                end_ns=arrival + 5,
-            )
-        )
+        blocks.append(rounds_at(name, (0, 1, 2, 3), arrival, arrival + 5, seq=[6], size_bytes=32))
     ranks = range(4)
     return LastIterations(rounds=blocks, begins_ns=dict.fromkeys(ranks, 50), previous_begins_ns=dict.fromkeys(ranks, 5))
 
 
-def test_the_rank_whose_order_departs_from_its_own_is_the_culprit_without_a_majority():
+def test_the_rank_whose_order_diverges_from_its_own_is_the_culprit_without_a_majority():
     stage = twins()
     opposite_orders(stage, (1, 2))
     stage.iterations = history(dict.fromkeys(range(4), ("world", "twin")))
@@ -457,7 +423,7 @@ def test_the_rank_whose_order_departs_from_its_own_is_the_culprit_without_a_majo
     assert (found.verdict, found.cause, found.culprits) == ("culprit", "H2", (1, 2))
 
 
-def test_an_order_that_was_always_so_is_nobodys_departure():
+def test_an_order_that_was_always_so_is_no_divergence():
     stage = twins()
     opposite_orders(stage, (1, 2))
     stage.iterations = history({0: ("world", "twin"), 1: ("twin", "world"), 2: ("twin", "world"), 3: ("world", "twin")})
@@ -502,9 +468,8 @@ def test_who_has_left_a_round_with_another_call_is_seen_in_its_rows():
 
 def test_hardware_that_has_failed_names_its_rank():
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7), completed=6)
-    stage.witnesses.on_vitals(
+    all_in(stage)
+    stage.host_reports.on_vitals(
         HostVitals(job="j", attempt=0, time_ns=0, host="h3", gpus=(GpuReading(uuid="G", index=0, ranks=(3,), xid=79),))
     )
     found = stage.cause()
@@ -517,18 +482,17 @@ def test_memory_errors_of_before_accuse_nobody_and_new_ones_do():
         return HostVitals(job="j", attempt=0, time_ns=count, host="h3", gpus=(gpu,))
 
     stage = Stage()
-    for rank in range(4):
-        stage.at("world", rank, call(7), completed=6)
-    stage.witnesses.on_vitals(errors(5))
+    all_in(stage)
+    stage.host_reports.on_vitals(errors(5))
     assert stage.cause().verdict == "unknown"
-    stage.witnesses.on_vitals(errors(6))
+    stage.host_reports.on_vitals(errors(6))
     assert (stage.cause().verdict, stage.cause().culprits) == ("culprit", (3,))
 
 
 def test_a_silent_host_is_suspected_where_others_wait_for_it_and_its_old_position_is_not_believed():
     stage = Stage()
     stage.at("world", 0, call(3, ns=1), completed=2)  # the last that was heard of rank 0, long ago
-    stage.witnesses.silent = frozenset({"h0"})
+    stage.host_reports.silent = frozenset({"h0"})
     for rank in (1, 2, 3):
         stage.at("world", rank, call(9), completed=8)
     found = stage.cause()
@@ -539,10 +503,10 @@ def test_a_silent_host_is_suspected_where_others_wait_for_it_and_its_old_positio
 def test_a_silent_host_that_nobody_waits_for_is_nobodys_hang():
     stage = Stage()
     stage.at("world", 0, call(3, ns=1), completed=2)
-    stage.witnesses.silent = frozenset({"h0"})
+    stage.host_reports.silent = frozenset({"h0"})
     for rank in (1, 2, 3):
         stage.at("world", rank, completed=9)
-    graph = wait_graph(stage.standings, 0, unheard=stage.witnesses.unheard())
+    graph = wait_graph(stage.table, 0, unheard=stage.host_reports.unheard())
     assert not graph
 
 
@@ -550,7 +514,7 @@ def test_lost_calls_weaken_the_proof_by_completions():
     stage = Stage()
     stage.at("left", 0, call(10), completed=9)
     stage.at("left", 1, completed=12)
-    stage.witnesses.dropped["h0"] = 3
+    stage.host_reports.dropped["h0"] = 3
     assert (stage.cause().verdict, stage.cause().culprits) == ("suspected", (0,))
 
 
@@ -565,7 +529,7 @@ def test_launches_alone_suspect_who_stopped_first_and_not_whom_it_stopped():
     for rank in range(4):
         stage.at("world", rank, launched=30, sees_completion=False)
         stage.at("left", rank, launched=50, sees_completion=False) if rank < 2 else None
-    assert launch_graph(stage.standings) == {}
+    assert launch_graph(stage.table) == {}
     assert stage.cause().verdict == "unknown"
 
 
@@ -588,7 +552,7 @@ def test_ranks_that_never_come_are_found_and_whoever_stands_somewhere_is_not_cal
         mine = [name for name, members in stage.groups.items() if rank in members]
         if rank not in dead and mine:
             stage.at(random.choice(mine), rank, call(1, ns=1), completed=0)
-    graph = wait_graph(stage.standings, 0)
+    graph = wait_graph(stage.table, 0)
     live = set(graph.standing)
     assert not live & set(graph.absent)
     waited_for = {other for rank in live for other in graph.waits_for(rank)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pacehound.model.events import Finding, HostSample, Incident, Instant, ProcessState, Topology, Watermark
+from pacehound.model.events import Finding, HostSample, Incident, Instant, ProcessState, Watermark
 from pacehound.settings import Settings
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.job.operator import JobOperator
+from tests.fakes.events import topology
 
 
 def sample(time_ns: int, **unseen: tuple[str, ...]) -> HostSample:
@@ -50,11 +51,7 @@ def test_a_blind_finding_from_its_onset_to_its_relief() -> None:
 
 def test_the_job_says_what_its_hosts_agents_say() -> None:
     job = JobOperator("j", 0, Settings())
-    topology = Topology(
-        job="j", attempt=0, time_ns=0, host="node-1", communicator="w", name="default_pg", is_world=True,
-        members=(0, 1), host_ranks=(0, 1), world_size=2, generation=0, backend="gloo", timeout_s=None,
-    )  # fmt: skip
-    events = job.on_stage_one(topology)
+    events = job.on_stage_one(topology("w", host="node-1"))
     for second in range(1, 20):
         unseen = ("nccl",) if second > 9 else ()
         events += job.on_stage_one(Watermark(job="j", attempt=0, stream="w", time_ns=second * 10**9))

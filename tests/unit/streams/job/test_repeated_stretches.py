@@ -19,7 +19,6 @@ from pacehound.model.events import (
     Markers,
     ProcessState,
     Progress,
-    Topology,
     Watermark,
 )
 from pacehound.model.rounds import Rounds
@@ -32,6 +31,7 @@ from streams.job.repeats import Repeats
 from streams.pipeline import Pipeline
 from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.iterations import IterationTracker
+from tests.fakes.events import topology
 
 SPEC = JobSpec(
     layout=Layout(tp=2, dp=2),
@@ -101,11 +101,10 @@ def test_every_stream_that_comes_twice_from_its_first_event_on_changes_nothing(
 
 
 def test_a_topology_that_comes_after_the_last_word_does_not_open_the_stream_again() -> None:
-    common = {"job": "j", "attempt": 0, "communicator": "c", "host": "h"}
-    said = Topology(**common, time_ns=1, name="world", is_world=True, members=(0,), host_ranks=(0,), world_size=1)
+    said = topology("c", (0,))
     operator = CommunicatorOperator(said, 5)
     operator.on_topology(said)
-    operator.on_progress(Progress(**common, time_ns=9, ranks=(), closed=True))
+    operator.on_progress(Progress(job="j", attempt=0, communicator="c", host="h", time_ns=9, ranks=(), closed=True))
     assert operator.is_closed
     assert operator.on_topology(said) == []
     assert operator.hosts == ()
@@ -126,7 +125,7 @@ def test_a_sample_that_comes_late_does_not_bring_a_process_back() -> None:
     assert repeats.count == 3
 
 
-def test_a_pause_that_is_told_twice_ends_where_it_ended() -> None:
+def test_a_pause_that_is_sent_twice_ends_where_it_ended() -> None:
     def markers(*said: tuple[str, int]) -> Markers:
         names, times_ns = zip(*said, strict=True)
         zeros = (0,) * len(said)

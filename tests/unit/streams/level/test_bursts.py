@@ -1,15 +1,15 @@
-"""Spells: counted where they come without a rhythm, planned where they recur, no news where they always were."""
+"""Bursts: counted where they come without a rhythm, planned where they recur, no news where they always were."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from streams.level.bursts import SpellWatch
+from streams.level.bursts import BurstWatch
 
 
 def told(slow, n=2000, excess=0.7, base=None):
-    watch = SpellWatch()
+    watch = BurstWatch()
     rows = np.zeros(n) if base is None else base.copy()
     rows[sorted(slow)] += excess
     said = [watch.update(row, row + 1000, row, float(x)) for row, x in enumerate(rows)]
@@ -20,7 +20,7 @@ def irregular(first, last, n, seed=1):
     return sorted(np.random.default_rng(seed).choice(np.arange(first, last, 5), n, replace=False).tolist())
 
 
-def test_five_spells_within_256_rows_begin_it_and_it_ends_when_they_have_passed():
+def test_five_bursts_within_256_rows_begin_it_and_it_ends_when_they_have_passed():
     slow = [400, 431, 477, 490, 540, 551, 590]
     (begins, ends), _ = told(slow)
     assert (begins.kind, begins.first.step, begins.last.step, begins.n) == ("begins", 1400, 1540, 5)
@@ -28,21 +28,21 @@ def test_five_spells_within_256_rows_begin_it_and_it_ends_when_they_have_passed(
     assert (ends.kind, ends.first.step, ends.last.step) == ("ends", 1400, 1590)
 
 
-def test_four_spells_are_no_news():
+def test_four_bursts_are_no_news():
     assert told([400, 431, 477, 490])[0] == []
 
 
-def test_spells_that_cost_little_are_no_news():
+def test_bursts_that_cost_little_are_no_news():
     assert told([400, 431, 477, 490, 540], excess=0.16)[0] == []
 
 
-def test_rows_next_to_each_other_are_one_spell():
+def test_rows_next_to_each_other_are_one_burst():
     slow = {400 + row for row in range(40) if row % 4 != 3}
     assert told(slow)[0] == []
 
 
 @pytest.mark.parametrize("period", [20, 97, 250])
-def test_spells_that_recur_are_planned(period):
+def test_bursts_that_recur_are_planned(period):
     slow = set(range(300, 2400, period))
     said, watch = told(slow, n=2500)
     assert watch.recurrent[0] == period
@@ -59,21 +59,21 @@ def test_an_evaluation_that_comes_a_row_late_still_recurs():
     assert all(abs(period - 250) <= 3 for period in watch.recurrent)
 
 
-def test_a_job_that_always_had_its_spells_has_no_news():
+def test_a_job_that_always_had_its_bursts_has_no_news():
     """Eighty in four thousand rows are usual here: the Poisson rule."""
     said, _ = told(irregular(1200, 4000, 80), n=4000)
     assert [change for change in said if change.first.row > 2600] == []
 
 
-def test_many_more_spells_than_usual_are_news():
+def test_many_more_bursts_than_usual_are_news():
     more = [3000, 3011, 3035, 3072, 3131, 3150, 3196, 3229]
     (begins, *_), _ = told([1430, 2105, 2618, *more], n=4000)
     assert (begins.kind, begins.first.row) == ("begins", 3000)
     assert begins.last.row <= 3150
 
 
-def test_noise_is_no_spell():
-    """Eight sigmas of what the rows scatter: 30 % of excess at 10 % of noise are no spell."""
+def test_noise_is_no_burst():
+    """Eight sigmas of what the rows scatter: 30 % of excess at 10 % of noise are no burst."""
     base = np.random.default_rng(3).normal(0.0, 0.1, 3000)
     assert told([], n=3000, base=base)[0] == []
     slow = irregular(1000, 1250, 12)
@@ -81,9 +81,9 @@ def test_noise_is_no_spell():
 
 
 def test_its_memory_is_bounded():
-    watch = SpellWatch()
+    watch = BurstWatch()
     for row in range(20_000):
         watch.update(row, row, 0, 2.0 if row % 9 == 0 else 0.0)
-    assert len(watch._spells) <= 128
-    assert len(watch._scatter) <= 64
+    assert len(watch._bursts) <= 128
+    assert len(watch._excesses) <= 64
     assert len(watch._periods) <= 200

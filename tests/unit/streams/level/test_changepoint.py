@@ -201,7 +201,7 @@ def test_a_lasting_speedup_is_no_slowdown_and_becomes_the_baseline():
     assert detector.baseline_s == pytest.approx(BASE_S * 0.77, rel=0.02)
 
 
-def test_a_short_fast_spell_leaves_the_baseline():
+def test_a_short_fast_stretch_leaves_the_baseline():
     log_times = np.random.default_rng(5).normal(0.0, 0.02, 400)
     log_times[200:235] += math.log(0.7)
     assert changes_of(log_times) == []
@@ -241,20 +241,6 @@ def test_a_long_warm_up_is_learnt_through():
     assert [change.kind for change in changes_of(log_times) if change.kind != "speedup"] == []
 
 
-def test_bad_values_are_counted_and_change_nothing():
-    log_times, _, _ = with_slowdown("white 3 %", 1, 0.3)
-    clean, dirty = ChangepointDetector(), ChangepointDetector()
-    expected, found = [], []
-    for step, x in enumerate(log_times):
-        expected.append(clean.update(step, step, math.exp(x)))
-        for bad in (math.nan, 0.0, -1.0, math.inf):
-            assert dirty.update(step, -step, bad) is None
-        found.append(dirty.update(step, step, math.exp(x)))
-    assert found == expected
-    assert dirty.skipped == 4 * len(log_times)
-    assert sum(change is not None for change in found) == 2
-
-
 def test_a_constant_series_is_healthy_and_a_step_in_it_is_seen():
     detector = ChangepointDetector()
     assert changes_of(np.zeros(20), detector) == []
@@ -271,39 +257,13 @@ def test_a_prefix_gives_the_same_changes():
         assert changes_of(log_times[:end]) == [change for change in whole if change.detected_step < end]
 
 
-@pytest.mark.parametrize("every", [13, 50])
-def test_a_snapshot_anywhere_goes_on_the_same(every):
-    log_times, _, _ = with_slowdown("two cores", 4, 0.5)
-    expected = changes_of(log_times)
-    detector = ChangepointDetector()
-    found = []
-    for step, x in enumerate(log_times):
-        if step % every == 0:
-            moved = ChangepointDetector()
-            moved.restore(pickle.loads(pickle.dumps(detector.snapshot())))
-            detector = moved
-        change = detector.update(step, step * 55_000_000, BASE_S * math.exp(x))
-        if change is not None:
-            found.append(change)
-    assert [change.kind for change in found] == ["onset", "relief"]
-    assert found == expected
-
-
-def test_a_snapshot_of_another_build_is_refused():
-    detector = ChangepointDetector()
-    with pytest.raises(ValueError, match="version"):
-        detector.restore({"version": 0})
-    with pytest.raises(ValueError, match="layout"):
-        detector.restore(detector.snapshot() | {"layout": 1})
-
-
 def test_its_state_is_bounded():
     detector = ChangepointDetector()
-    sizes = {len(detector.snapshot()["record"])}
+    sizes = {len(pickle.dumps(detector))}
     for part in range(4):
         changes_of(np.random.default_rng(part).normal(0.0, 0.02, 1000), detector)
-        sizes.add(len(detector.snapshot()["record"]))
-    assert sizes == {SERIES.itemsize}
+        sizes.add(len(pickle.dumps(detector)))
+    assert len(sizes) == 1
     assert SERIES.itemsize < 64 * 1024
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from simulator.suites.step_times import Noise
+from simulator.suites.step_noise import Noise
 from streams.level.changepoint import ChangepointDetector
 from streams.level.drift import DRIFT, bar, drop_since, highest_quarter, onset, push, rows_per_block
 
@@ -61,7 +61,7 @@ def test_small_changes_are_looked_for_only_when_asked():
     assert changes_of(log_times, small_changes=False) == []
 
 
-def test_a_return_from_a_fast_spell_is_no_slowdown():
+def test_a_return_from_a_fast_stretch_is_no_slowdown():
     log_times = jittered(2, 4000)
     log_times[1500:1700] -= math.log(1.07)
     assert changes_of(log_times) == []

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from simulator.suites.step_times import Noise
+from simulator.suites.step_noise import Noise
 from streams.level.changepoint import ChangepointDetector
 from streams.level.pattern import PATTERN, look, offset_of, remember
 

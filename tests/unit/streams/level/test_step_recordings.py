@@ -55,7 +55,7 @@ def recording(prefix):
     return log
 
 
-class Kept:
+class Recorded:
     """A watch, and what it said after each row."""
 
     def __init__(self, prefix):
@@ -72,14 +72,14 @@ class Kept:
 
 
 @cache
-def heard(prefix):
+def followed(prefix):
     """A recording is followed once for all tests: its answer, and what was said after each row."""
-    kept = Kept(prefix)
-    return follow(recording(prefix), kept), tuple(kept.said)
+    watch = Recorded(prefix)
+    return follow(recording(prefix), watch), tuple(watch.said)
 
 
 def answer(prefix):
-    return heard(prefix)[0]
+    return followed(prefix)[0]
 
 
 def test_every_recording_is_asked_about():
@@ -96,7 +96,7 @@ def test_a_clean_run_is_silent(prefix):
 
 
 @pytest.mark.parametrize("prefix", ["mlperf51_cisco_n16", "mng_quantfp4", "mlperf50_eosdfw", "mng_soap"])
-def test_a_run_with_spikes_and_planned_spells_has_nothing_lasting(prefix):
+def test_a_run_with_spikes_and_planned_bursts_has_nothing_lasting(prefix):
     findings, _ = answer(prefix)
     assert not any(finding.lasting or finding.pages for finding in findings)
 
@@ -147,7 +147,7 @@ def test_every_tenth_step_is_planned():
     assert any("one step in 10 takes 5.2" in note.evidence[0] for note in planned)
 
 
-def test_spells_that_recur_are_planned():
+def test_bursts_that_recur_are_planned():
     _, planned = answer("mng_scaleup1b")
     assert any("recur every 76" in note.evidence[0] for note in planned)
 
@@ -182,7 +182,7 @@ def test_what_was_relieved_within_30_steps_did_not_last(prefix):
 def test_a_watch_that_is_stopped_anywhere_has_said_what_it_says_in_the_whole(prefix):
     """Nothing is said of what is still to come, nothing before it happened, and versions go on by one."""
     rows = list(rows_of(recording(prefix)))
-    _, in_the_whole = heard(prefix)
+    _, in_the_whole = followed(prefix)
     moved = StepWatch(job=prefix)
     versions, opened = {}, {}
     for number, (row, said) in enumerate(zip(rows, in_the_whole, strict=True)):

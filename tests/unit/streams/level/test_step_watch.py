@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacehound.model.step_log import StepLog
-from simulator.suites.step_times import POPULATIONS, Noise
+from simulator.suites.step_noise import Noise
+from simulator.suites.step_times import POPULATIONS
 from streams.level.earlier_runs import earlier_run
 from streams.level.step_series import rows_of
 from streams.level.step_watch import LASTING_STEPS, StepTime, StepWatch
@@ -34,7 +35,7 @@ def rows(times_s, work=None, planned=(), n_steps=1):
         )
 
 
-def said_of(times_s, watch=None, **more):
+def findings_of(times_s, watch=None, **more):
     watch = watch or StepWatch(job="j", source="a.log")
     return [finding for row in rows(times_s, **more) for finding in watch.update(row)]
 
@@ -46,7 +47,7 @@ def latest(said):
 def test_a_slowdown_is_said_at_once_lasts_after_30_steps_and_is_relieved_in_versions_of_one_finding():
     times_s = jittered(900)
     times_s[400:600] *= 1.2
-    first, lasting, relieved = said_of(times_s)
+    first, lasting, relieved = findings_of(times_s)
     assert [finding.version for finding in (first, lasting, relieved)] == [0, 1, 2]
     assert len({(f.id, f.onset, f.detected, f.job, f.source) for f in (first, lasting, relieved)}) == 1
     assert (first.kind, first.verdict, first.cause, first.source) == ("slow", "unknown", None, "a.log")
@@ -60,7 +61,7 @@ def test_a_slowdown_is_said_at_once_lasts_after_30_steps_and_is_relieved_in_vers
 def test_what_cannot_be_seen_is_said():
     times_s = jittered(500)
     times_s[400:] *= 1.2
-    whose, work, history = said_of(times_s)[-1].unseen
+    whose, work, history = findings_of(times_s)[-1].unseen
     assert "only step times are known" in whose
     assert "whether the work has changed" in work
     assert "--history" in history
@@ -69,7 +70,7 @@ def test_what_cannot_be_seen_is_said():
 def test_where_the_batch_is_known_and_constant_nothing_is_said_of_unknown_work():
     times_s = jittered(500)
     times_s[400:] *= 1.2
-    finding = said_of(times_s, work={"global_batch_size": np.full(500, 256)})[-1]
+    finding = findings_of(times_s, work={"global_batch_size": np.full(500, 256)})[-1]
     assert (finding.kind, finding.verdict, finding.pages) == ("slow", "unknown", True)
     assert not any("work" in sentence for sentence in finding.unseen)
 
@@ -79,7 +80,7 @@ def test_where_the_batch_is_known_and_constant_nothing_is_said_of_unknown_work()
 def test_what_is_over_within_30_steps_does_not_last(lasts, seed):
     times_s = jittered(800, seed)
     times_s[400 : 400 + lasts] *= 1.25
-    said = said_of(times_s)
+    said = findings_of(times_s)
     assert not any(finding.lasting or finding.pages for finding in said)
     assert said[-1].relief is not None
 
@@ -89,14 +90,14 @@ def test_what_falls_back_to_a_level_that_it_came_from_does_not_last():
     times_s = jittered(800, sd=0.004)
     times_s[380:] *= 1.04
     times_s[400:418] *= 1.08
-    assert not any(finding.lasting for finding in said_of(times_s) if finding.onset.step < 420)
+    assert not any(finding.lasting for finding in findings_of(times_s) if finding.onset.step < 420)
 
 
 def test_a_slow_level_that_gets_worse_is_one_finding():
     times_s = jittered(1000)
     times_s[400:] *= 1.2
     times_s[600:] *= 1.3
-    said = said_of(times_s)
+    said = findings_of(times_s)
     assert len({finding.id for finding in said}) == 1
     assert said[-1].magnitude == pytest.approx(1.2 * 1.3 - 1.0, abs=0.03)
     assert any("slower still" in sentence for sentence in said[-1].evidence)
@@ -105,22 +106,22 @@ def test_a_slow_level_that_gets_worse_is_one_finding():
 def test_a_small_shift_lasts_and_does_not_page():
     times_s = jittered(3000, sd=0.005)
     times_s[2000:] *= 1.06
-    (finding,) = latest(said_of(times_s))
+    (finding,) = latest(findings_of(times_s))
     assert (finding.kind, finding.lasting, finding.pages) == ("slow", True, False)
     assert abs(finding.onset.step - 2000) <= 100
-    assert latest(said_of(times_s, StepWatch(job="j", small_changes=False))) == []
+    assert latest(findings_of(times_s, StepWatch(job="j", small_changes=False))) == []
 
 
 def test_the_bar_is_a_parameter():
     times_s = jittered(800)
     times_s[400:] *= 1.2
-    assert said_of(times_s, StepWatch(job="j", min_change=0.3, small_changes=False)) == []
+    assert findings_of(times_s, StepWatch(job="j", min_change=0.3, small_changes=False)) == []
 
 
 def test_a_speedup_is_a_change_that_wakes_nobody():
     times_s = jittered(800)
     times_s[400:] *= 0.7
-    (finding,) = said_of(times_s)
+    (finding,) = findings_of(times_s)
     assert (finding.kind, finding.pages, finding.relief) == ("change", False, None)
     assert finding.magnitude == pytest.approx(-0.3, abs=0.02)
 
@@ -130,7 +131,7 @@ def test_a_doubled_batch_explains_a_doubled_step_and_is_the_new_baseline():
     times_s = jittered(1000) * batch / 256
     times_s[700:800] *= 1.3
     watch = StepWatch(job="j")
-    change, slow = latest(said_of(times_s, watch, work={"global_batch_size": batch}))
+    change, slow = latest(findings_of(times_s, watch, work={"global_batch_size": batch}))
     assert (change.kind, change.pages, change.verdict) == ("change", False, "unknown")
     assert abs(change.onset.step - 400) <= 3
     assert any("global_batch_size is 512, it was 256" in sentence for sentence in change.evidence)
@@ -146,13 +147,13 @@ def test_the_work_is_the_reason_when_it_makes_up_half_of_the_change(batch_ratio,
     times_s = jittered(600)
     times_s[400:] *= time_ratio
     batch = np.where(np.arange(600) < 400, 256.0, 256.0 * batch_ratio)
-    (finding,) = latest(said_of(times_s, work={"global_batch_size": batch}))
+    (finding,) = latest(findings_of(times_s, work={"global_batch_size": batch}))
     assert finding.kind == kind
 
 
 def test_a_smaller_batch_explains_shorter_steps():
     batch = np.repeat([256.0, 128.0], [400, 400])
-    (finding,) = said_of(jittered(800) * batch / 256, work={"global_batch_size": batch})
+    (finding,) = findings_of(jittered(800) * batch / 256, work={"global_batch_size": batch})
     assert (finding.kind, finding.pages) == ("change", False)
     assert any("global_batch_size is 128, it was 256" in sentence for sentence in finding.evidence)
 
@@ -160,7 +161,7 @@ def test_a_smaller_batch_explains_shorter_steps():
 def test_a_ramp_of_the_batch_in_stages_is_one_finding():
     stage = np.clip((np.arange(2500) - 500) // 300 + 1, 0, 5)
     batch = 256.0 * (1 + stage)
-    (finding,) = latest(said_of(jittered(2500) * (1 + stage), work={"global_batch_size": batch}))
+    (finding,) = latest(findings_of(jittered(2500) * (1 + stage), work={"global_batch_size": batch}))
     assert (finding.kind, finding.version, finding.pages) == ("change", 4, False)
     assert finding.magnitude == pytest.approx(5.0, rel=0.03)
     assert abs(finding.onset.step - 500) <= 3
@@ -169,7 +170,7 @@ def test_a_ramp_of_the_batch_in_stages_is_one_finding():
 def test_a_field_that_the_log_does_not_always_have_is_compared_where_it_has():
     batch = np.where(np.arange(800) < 400, 256.0, 512.0)
     batch[::3] = math.nan
-    (finding,) = said_of(jittered(800) * np.where(np.arange(800) < 400, 1, 2), work={"global_batch_size": batch})
+    (finding,) = findings_of(jittered(800) * np.where(np.arange(800) < 400, 1, 2), work={"global_batch_size": batch})
     assert finding.kind == "change"
 
 
@@ -185,7 +186,7 @@ def test_what_an_earlier_run_did_too_is_planned_and_the_new_baseline():
     watch = StepWatch(job="j", history=history)
     times_s = jittered(1000) * factor
     times_s[700:] *= 1.25
-    (finding,) = latest(said_of(times_s, watch))
+    (finding,) = latest(findings_of(times_s, watch))
     assert (finding.kind, abs(finding.onset.step - 700) <= 3) == ("slow", True)
     assert finding.magnitude == pytest.approx(0.25, abs=0.03)
     (note,) = watch.planned
@@ -198,16 +199,16 @@ def test_announced_pauses_are_no_rows():
     at = range(99, 900, 100)
     times_s[list(at)] *= 30.0
     watch = StepWatch(job="j")
-    assert said_of(times_s, watch, planned=at) == []
+    assert findings_of(times_s, watch, planned=at) == []
     assert watch.planned == ()
 
 
-def test_patterns_and_spells_that_recur_are_listed_as_planned():
+def test_patterns_and_bursts_that_recur_are_listed_as_planned():
     times_s = jittered(2000)
     times_s[9::10] *= 3.0
     times_s[150::250] *= 4.0
     watch = StepWatch(job="j")
-    assert said_of(times_s, watch) == []
+    assert findings_of(times_s, watch) == []
     assert any("one step in 10 takes" in note.evidence[0] for note in watch.planned)
     assert len({note.id for note in watch.planned}) == len(watch.planned)
 
@@ -215,7 +216,7 @@ def test_patterns_and_spells_that_recur_are_listed_as_planned():
 def test_rows_of_50_steps_are_a_level_after_few_rows():
     times_s = jittered(400, sd=0.008)
     times_s[200:260] *= 1.2
-    (finding,) = latest(said_of(times_s, n_steps=50))
+    (finding,) = latest(findings_of(times_s, n_steps=50))
     assert abs(finding.onset.step - 200 * 50) <= 50
     assert abs(finding.relief.step - 260 * 50) <= 50
     assert (finding.lasting, finding.pages) == (True, True)

@@ -15,22 +15,20 @@ from pacehound.settings import Settings
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
 from streams.rounds.clocks import HostClocks
+from tests.fakes.events import topology
 from tests.fakes.hand_made_rounds import MS, rounds
 
 HOSTS = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}
 
 
-def topology(host: str, communicator: str = "world", members: tuple[int, ...] = (0, 1, 2, 3, 4, 5)) -> Topology:
-    return Topology(
-        job="j", attempt=0, time_ns=0, host=host, communicator=communicator, name=communicator, is_world=True,
-        members=members, host_ranks=tuple(r for r in HOSTS[host] if r in members), world_size=6,
-    )  # fmt: skip
+def announced(host: str, communicator: str = "world", members: tuple[int, ...] = (0, 1, 2, 3, 4, 5)) -> Topology:
+    return topology(communicator, members, host=host, host_ranks=tuple(r for r in HOSTS[host] if r in members))
 
 
 def clocks(*hosts: str) -> HostClocks:
     made = HostClocks()
     for host in hosts or HOSTS:
-        made.on_topology(topology(host))
+        made.on_topology(announced(host))
     return made
 
 
@@ -79,7 +77,7 @@ def test_a_host_that_is_seen_first_late_has_no_offset_until_it_has_ended_rounds_
     followed = clocks("a", "b")
     followed.add(barriers(10, {"a": 0.0, "b": 5.0, "c": 7.0}))
     assert math.isinf(followed.offsets().uncertainty_between_ns(0, 4))
-    followed.on_topology(topology("c"))
+    followed.on_topology(announced("c"))
     followed.add(barriers(10, {"a": 0.0, "b": 5.0, "c": 7.0}, first=10))
     offsets = followed.offsets()
     assert int(offsets.of(4) - offsets.of(0)) == 7 * MS
@@ -89,7 +87,7 @@ def test_a_host_that_is_seen_first_late_has_no_offset_until_it_has_ended_rounds_
 def test_hosts_that_share_no_communicator_are_tied_through_one_that_knows_both() -> None:
     followed = HostClocks()
     for host in HOSTS:
-        followed.on_topology(topology(host))
+        followed.on_topology(announced(host))
     spans = [[(1000.0 * n, 1000.0 * n + 1), (1000.0 * n + 20, 1000.0 * n + 21)] for n in range(10)]
     followed.add(rounds("ab", (0, 2), spans, size_bytes=8))
     followed.add(rounds("bc", (3, 4), [[(s + 20, e + 20), (s - 10, e - 10)] for ((s, e), _) in spans], size_bytes=8))

@@ -8,33 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacehound.model.calls import OP_CODE, Sees
-from pacehound.model.events import IterationSample, Markers, Progress
-from pacehound.model.rounds import Rounds
+from pacehound.model.calls import OP_CODE
+from pacehound.model.events import IterationSample
 from pacehound.model.topology import Layout
 from pacehound.settings import Settings
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, COUNTS_ONLY, DEVICE_TIMES, FLIGHT_RECORDER, LAUNCH_ONLY
 from streams.pipeline import Pipeline
 from streams.rounds.recurring import MAX_WAITING, RecurringIterations
+from tests.fakes.events import without_steps
+from tests.fakes.hand_made_rounds import rounds_at
 
 MS = 10**6
 END = 2**62
-
-
-def without_steps(simulation):
-    for event in simulation.events():
-        if isinstance(event, Progress):
-            yield replace(event, marks_iterations=False)
-        elif not isinstance(event, Markers):
-            yield event
 
 
 def samples_of(simulation, monkeypatch):
     """Iterations, and the follower of the calls at the end."""
     monkeypatch.setattr("streams.job.operator._PATIENCE_NS", 0)
     pipeline, samples, recurring = Pipeline(Settings()), [], None
-    for event in without_steps(simulation):
+    for event in without_steps(simulation.events()):
         samples += [out for out in pipeline.on_event(event) if isinstance(out, IterationSample)]
         attempts = (attempt for job in pipeline._jobs.values() for attempt in job.attempts.values())
         recurring = next((attempt._recurring for attempt in attempts), recurring)
@@ -89,21 +82,7 @@ def test_lost_rows_do_not_lengthen_iterations(monkeypatch):
 
 def rounds(communicator, ranks, seq, launch_ns, op="all_reduce", size_bytes=1024, duration_ns=MS):
     launch = np.repeat(np.asarray(launch_ns, np.int64)[:, None], len(ranks), axis=1)
-    n = len(launch)
-    return Rounds(
-        job="j",
-        attempt=0,
-        communicator=communicator,
-        source="s",
-        sees=Sees.ALL,
-        ranks=tuple(ranks),
-        seq=np.asarray(seq, np.int64),
-        op=np.full(n, OP_CODE[op], np.int8),
-        size_bytes=np.broadcast_to(np.asarray(size_bytes, np.int64), (n,)).copy(),
-        arrival_ns=launch,
-        start_ns=launch,
-        end_ns=launch + duration_ns,
-    )
+    return rounds_at(communicator, ranks, launch, launch + duration_ns, seq=seq, op=op, size_bytes=size_bytes)
 
 
 STEP_NS = 100 * MS

@@ -44,11 +44,11 @@ def test_rows_of_a_closed_round_are_late():
     assert grid.close_complete().seq.tolist() == [2]
 
 
-@pytest.mark.parametrize("cuts", [[2], [1, 1]], ids=["one batch", "two batches"])
-def test_of_two_sizes_the_larger_counts_however_rows_are_cut(cuts):
+@pytest.mark.parametrize("cut_at", [[2], [1, 1]], ids=["one batch", "two batches"])
+def test_of_two_sizes_the_larger_counts_however_rows_are_cut(cut_at):
     grid = RoundGrid(2)
     at = 0
-    for n in cuts:
+    for n in cut_at:
         grid.add(rows([0, 1][at : at + n], [0] * n, size_bytes=[8, 4][at : at + n]))
         at += n
     assert grid.close_complete().size_bytes.tolist() == [8]

@@ -23,17 +23,15 @@ from pacehound.model.events import (
 from pacehound.model.rounds import ALGORITHMS, Rounds
 from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.merge import CLOSED_NS
+from tests.fakes.events import topology
 
 S = 1_000_000_000
 WORLD = "w" * 32
 COMMON = {"job": "j", "attempt": 0}
 
 
-def topology(host: str = "a", ranks: tuple[int, ...] = (0, 1), members: tuple[int, ...] = (0, 1, 2, 3)) -> Topology:
-    return Topology(
-        **COMMON, time_ns=0, host=host, communicator=WORLD, name="default", is_world=True, members=members,
-        host_ranks=ranks, world_size=len(members),
-    )  # fmt: skip
+def announced(host: str = "a", ranks: tuple[int, ...] = (0, 1), members: tuple[int, ...] = (0, 1, 2, 3)) -> Topology:
+    return topology(WORLD, members, host=host, host_ranks=ranks)
 
 
 def calls(host: str, rows: list[tuple[int, int, int, int]], **extra: list[int]) -> CallBatch:
@@ -57,9 +55,9 @@ def progress(
 
 
 def two_hosts() -> CommunicatorOperator:
-    operator = CommunicatorOperator(topology(), lateness_ns=5 * S)
-    operator.on_topology(topology())
-    operator.on_topology(topology("b", (2, 3)))
+    operator = CommunicatorOperator(announced(), lateness_ns=5 * S)
+    operator.on_topology(announced())
+    operator.on_topology(announced("b", (2, 3)))
     return operator
 
 
@@ -118,7 +116,7 @@ def test_only_a_tick_in_the_log_leaves_a_silent_host_out() -> None:
     assert mark.time_ns == 59 * S
 
 
-def test_a_missing_row_closes_its_round_once_its_host_owes_it_no_more_and_is_counted() -> None:
+def test_a_missing_row_closes_its_round_once_its_host_promises_no_more_rows_and_is_counted() -> None:
     """Rows and promises come in one order: the iteration that holds the round need not be judged without it."""
     operator = two_hosts()
     operator.on_calls(calls("a", [(0, 0, 1, 9), (1, 0, 1, 9)]))
@@ -202,8 +200,8 @@ def test_repeated_and_late_rows_are_counted_and_change_nothing() -> None:
 
 
 def test_times_that_go_backwards_within_a_call_are_taken_for_unseen_and_counted() -> None:
-    operator = CommunicatorOperator(topology(ranks=(0,), members=(0,)), lateness_ns=5 * S)
-    operator.on_topology(topology(ranks=(0,), members=(0,)))
+    operator = CommunicatorOperator(announced(ranks=(0,), members=(0,)), lateness_ns=5 * S)
+    operator.on_topology(announced(ranks=(0,), members=(0,)))
     operator.on_calls(calls("a", [(0, 0, 100, 50), (0, 1, 100, 150)]))
     (rounds,) = of(Rounds, operator.on_progress(progress("a", (0,), 200, 1)))
     assert rounds.end_ns.tolist() == [[0], [150]]
@@ -236,12 +234,12 @@ def test_rows_that_cannot_be_true_are_refused_whole(batch: CallBatch, says: str)
 
 def test_two_hosts_cannot_claim_the_same_rank() -> None:
     with pytest.raises(InvalidEvent, match="rank 1 is announced by host 'b' and by host 'a'"):
-        two_hosts().on_topology(topology("b", (1,)))
+        two_hosts().on_topology(announced("b", (1,)))
 
 
 def test_point_to_point_calls_are_paired_by_their_own_numbers() -> None:
-    operator = CommunicatorOperator(topology(ranks=(0, 1), members=(0, 1)), lateness_ns=5 * S)
-    operator.on_topology(topology(ranks=(0, 1), members=(0, 1)))
+    operator = CommunicatorOperator(announced(ranks=(0, 1), members=(0, 1)), lateness_ns=5 * S)
+    operator.on_topology(announced(ranks=(0, 1), members=(0, 1)))
     rows = [(0, 0, 10, 30), (1, 0, 20, 30), (1, 0, 40, 60), (0, 0, 50, 60)]
     operator.on_calls(calls("a", rows, op=[10, 11, 10, 11], peer=[1, 0, 0, 1], direction=[1, 2, 1, 2]))
     there, back = of(Rounds, operator.on_progress(progress("a", (0, 1), 100)))
@@ -276,7 +274,7 @@ def test_a_stream_ends_when_all_its_hosts_have_closed() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_every_row_comes_out_exactly_once_in_any_order_of_arrival(data: st.DataObject) -> None:
-    """Whatever the order and the cuts of the batches: each (round, rank) is in exactly one closed round."""
+    """Whatever the order and the cut_at of the batches: each (round, rank) is in exactly one closed round."""
     n_rounds = data.draw(st.integers(1, 8))
     rows = [(rank, seq, 10 * seq + rank, 10 * seq + 9) for seq in range(n_rounds) for rank in range(4)]
     order = data.draw(st.permutations(rows))

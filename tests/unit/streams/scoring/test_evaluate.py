@@ -170,7 +170,7 @@ def test_a_speedup_called_slow_is_a_false_alarm_and_called_a_change_is_noted():
     assert score([finding(500, kind="change", magnitude=-0.2)], speedup).notes_recall == 1.0
 
 
-def test_intermittent_spells_are_noted_by_an_intermittent_finding_alone():
+def test_intermittent_slowness_are_noted_by_an_intermittent_finding_alone():
     spells = truth(TrueChange(kind="intermittent", onset=500, settled=1_500, end=1_501, magnitude=0.1))
     assert score([finding(700, kind="intermittent", lasting=False)], spells).notes_recall == 1.0
     assert score([finding(700, kind="change", lasting=False)], spells).notes_recall == 0.0

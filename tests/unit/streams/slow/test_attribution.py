@@ -12,7 +12,7 @@ import pytest
 from pacehound.model.events import GpuReading, HostVitals
 from streams.rounds.clocks import ClockOffsets
 from streams.slow.attribution.attribute import attribute
-from streams.slow.attribution.observations import Scene
+from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.connections import SlowConnection
@@ -24,7 +24,7 @@ MS = 1e6
 N_RANKS = 16
 RANKS = np.arange(N_RANKS)
 KEYS: dict[TransferKey, int] = {"dp": 0, "two": 1, (0, 8): 2, (8, 0): 3, (2, 8): 4, (8, 2): 5}
-SCENE = Scene(
+OBSERVED = Observations(
     communicators={"dp": ("dp0", (0, 2, 4, 6)), "two": ("dp1", (1, 3))},
     outliers=list,
     hosts={rank: f"host{rank // 4}" for rank in range(N_RANKS)},
@@ -71,8 +71,8 @@ def records(
     return made
 
 
-def found(scene: Scene = SCENE, **slow: Any) -> Attribution:
-    return attribute(records(20, first=100, **slow), records(60), KEYS, scene)
+def found(observed: Observations = OBSERVED, **slow: Any) -> Attribution:
+    return attribute(records(20, first=100, **slow), records(60), KEYS, observed)
 
 
 @pytest.mark.parametrize("culprits", [(5,), (3, 12), (0, 7, 15)])
@@ -94,12 +94,12 @@ def test_a_pair_that_is_slow_in_both_directions_is_named_and_in_one_direction_su
 
 def test_clocks_that_could_have_made_the_growth_weaken_a_pair_and_nothing_else() -> None:
     uncertain = ClockOffsets(RANKS, np.zeros(N_RANKS), np.full(N_RANKS, 5 * MS), RANKS // 4)
-    scene = replace(SCENE, clocks=uncertain)
-    said = found(scene, transfers={(0, 8): 20.0, (8, 0): 20.0})
+    observed = replace(OBSERVED, clocks=uncertain)
+    said = found(observed, transfers={(0, 8): 20.0, (8, 0): 20.0})
     assert (said.verdict, said.links) == ("suspected", ((0, 8),))
     assert any("clocks" in sentence for sentence in said.unseen)
-    assert found(scene, own={5: 40.0}).verdict == "culprit"
-    assert found(scene, transfers={"two": 40.0}).verdict == "culprit"
+    assert found(observed, own={5: 40.0}).verdict == "culprit"
+    assert found(observed, transfers={"two": 40.0}).verdict == "culprit"
 
 
 @pytest.mark.parametrize(("others_ms", "links"), [(0.5, ((0, 8),)), (5.0, ())], ids=["alone", "in a crowd"])
@@ -120,7 +120,7 @@ def test_a_link_that_explains_a_third_is_named_only_if_it_stands_out_among_its_k
             for record in records(n, first=first)
         ]
 
-    said = attribute(made(20, 100, ways), made(60, 0, {}), keys, SCENE)
+    said = attribute(made(20, 100, ways), made(60, 0, {}), keys, OBSERVED)
     assert said.links == links
     assert said.verdict in ("suspected", "unknown")
     assert bool(links) or "no link stands apart" in " ".join(said.evidence)
@@ -140,8 +140,10 @@ def test_a_larger_communicator_without_rates_has_candidates_and_no_name() -> Non
 
 @pytest.mark.parametrize(("is_sure", "verdict"), [(True, "culprit"), (False, "suspected")])
 def test_rates_name_the_edge(is_sure: bool, verdict: str) -> None:
-    scene = replace(SCENE, slow_edges=lambda _name, _since: SlowEdges(((2, 4),), is_sure, ("rank 2 sends slowly",)))
-    said = found(scene, transfers={"dp": 40.0})
+    observed = replace(
+        OBSERVED, slow_edges=lambda _name, _since: SlowEdges(((2, 4),), is_sure, ("rank 2 sends slowly",))
+    )
+    said = found(observed, transfers={"dp": 40.0})
     assert (said.verdict, said.cause, said.links) == (verdict, "S2", ((2, 4),))
     assert "rank 2 sends slowly" in said.evidence
 
@@ -149,8 +151,8 @@ def test_rates_name_the_edge(is_sure: bool, verdict: str) -> None:
 @pytest.mark.parametrize(("is_strong", "verdict"), [(True, "culprit"), (False, "suspected")])
 def test_connections_name_the_link_where_calls_cannot(is_strong: bool, verdict: str) -> None:
     slow = SlowConnection((2, 4), is_strong, "the connection from rank 2 to rank 4 is busy")
-    scene = replace(SCENE, connections=lambda _ranks, _since: [slow])
-    said = found(scene, transfers={"dp": 40.0})
+    observed = replace(OBSERVED, connections=lambda _ranks, _since: [slow])
+    said = found(observed, transfers={"dp": 40.0})
     assert (said.verdict, said.cause, said.links, said.culprits) == (verdict, "S2", ((2, 4),), ())
 
 
@@ -167,14 +169,14 @@ def test_a_slow_link_elsewhere_does_not_make_a_slow_rank_mixed() -> None:
 
 def test_growth_that_wanders_over_ranks_names_nobody() -> None:
     slow = [one for i in range(20) for one in records(1, own={(5 * i) % N_RANKS: 40.0}, first=100 + i)]
-    said = attribute(slow, records(60), KEYS, SCENE)
+    said = attribute(slow, records(60), KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("unknown", None, ())
     assert any("wanders" in sentence for sentence in said.evidence)
 
 
 def test_a_slow_rank_beside_a_wandering_charge_is_still_named() -> None:
     slow = [one for i in range(20) for one in records(1, own={5: 40.0, (3 * i) % N_RANKS: 41.0}, first=100 + i)]
-    said = attribute(slow, records(60), KEYS, SCENE)
+    said = attribute(slow, records(60), KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("culprit", "S1", (5,))
 
 
@@ -183,7 +185,7 @@ def test_own_time_that_follows_the_bytes_is_imbalance() -> None:
         one for i in range(60) for one in records(1, own={5: 4.0 * (i % 4)}, first=i, size_bytes=10**9 + i % 4 * 10**8)
     ]
     slow = records(20, own={5: 40.0}, first=100, size_bytes=2 * 10**9)
-    said = attribute(slow, quiet, KEYS, SCENE)
+    said = attribute(slow, quiet, KEYS, OBSERVED)
     assert (said.verdict, said.culprits) == ("unknown", ())
     assert any("follows the bytes" in sentence for sentence in said.evidence)
 
@@ -208,7 +210,7 @@ def test_ranks_that_move_together_wait_for_each_other_unseen_and_are_not_named()
         return made
 
     slow = tied(records(20, own={4: 40.0, 5: 40.0}, first=100), 1)
-    said = attribute(slow, tied(records(60), 2), KEYS, SCENE)
+    said = attribute(slow, tied(records(60), 2), KEYS, OBSERVED)
     assert (said.verdict, said.culprits, said.candidates) == ("unknown", (), (4, 5))
     assert any("not seen" in sentence for sentence in said.unseen)
 
@@ -217,10 +219,10 @@ def test_ranks_of_one_host_that_no_call_ties_are_not_told_apart() -> None:
     """Two ranks beside each other that exchange nothing, and lose the same: what ties them is not seen."""
     lanes = {"even": (0, 2, 4, 6, 8, 10, 12, 14), "odd": (1, 3, 5, 7, 9, 11, 13, 15)}
     keys: dict[TransferKey, int] = {"even": 0, "odd": 1, **{(0, 2 * i): i for i in range(2, 6)}}
-    scene = replace(SCENE, communicators={name: (name, ranks) for name, ranks in lanes.items()})
+    observed = replace(OBSERVED, communicators={name: (name, ranks) for name, ranks in lanes.items()})
     slow, quiet = records(20, own={4: 40.0, 5: 40.0}, first=100), records(60)
-    assert attribute(slow, quiet, keys, scene).candidates == (4, 5)
-    tied = replace(scene, communicators={"even": ("even", lanes["even"]), "odd": ("tp", (4, 5))})
+    assert attribute(slow, quiet, keys, observed).candidates == (4, 5)
+    tied = replace(observed, communicators={"even": ("even", lanes["even"]), "odd": ("tp", (4, 5))})
     assert attribute(slow, quiet, keys, tied).culprits == (4, 5)
 
 
@@ -232,9 +234,9 @@ def test_a_named_rank_that_has_lost_most_of_its_calls_is_only_suspected() -> Non
 
 
 def test_a_rank_that_may_wait_in_a_replay_is_only_suspected() -> None:
-    said = found(replace(SCENE, replaying=frozenset({4, 5})), own={5: 40.0})
+    said = found(replace(OBSERVED, replaying=frozenset({4, 5})), own={5: 40.0})
     assert (said.verdict, said.culprits) == ("suspected", (5,))
-    assert found(replace(SCENE, replaying=frozenset({8, 9})), own={5: 40.0}).verdict == "culprit"
+    assert found(replace(OBSERVED, replaying=frozenset({8, 9})), own={5: 40.0}).verdict == "culprit"
 
 
 def test_ranks_of_one_host_are_no_culprits_together_where_calls_were_lost() -> None:
@@ -268,14 +270,14 @@ def gpus(rank: int) -> GpuStates:
 def test_a_throttled_gpu_strengthens_its_own_rank_and_accuses_nobody_else() -> None:
     lost = np.zeros(N_RANKS, np.float32)
     lost[5] = 0.5
-    said = found(replace(SCENE, ailing=gpus(5).ails), own={5: 40.0}, lost_share=lost)
+    said = found(replace(OBSERVED, gpu_problems=gpus(5).problems), own={5: 40.0}, lost_share=lost)
     assert said.verdict == "culprit"
     assert any("hw_thermal_slowdown" in sentence for sentence in said.evidence)
     assert any("900 MHz" in sentence for sentence in said.evidence)
-    innocent = found(replace(SCENE, ailing=gpus(9).ails), own={5: 40.0}, lost_share=lost)
+    innocent = found(replace(OBSERVED, gpu_problems=gpus(9).problems), own={5: 40.0}, lost_share=lost)
     assert (innocent.verdict, innocent.culprits) == ("suspected", (5,))
     assert not any("GPU" in sentence for sentence in innocent.evidence)
-    assert found(replace(SCENE, ailing=gpus(9).ails), transfers={"dp": 40.0}).culprits == ()
+    assert found(replace(OBSERVED, gpu_problems=gpus(9).problems), transfers={"dp": 40.0}).culprits == ()
 
 
 def test_launches_alone_suspect_a_late_host_at_most() -> None:
@@ -286,9 +288,9 @@ def test_launches_alone_suspect_a_late_host_at_most() -> None:
         return {"sees_transfers": False, "first_launch_ns": first}
 
     quiet = records(60, **launched({}))
-    said = attribute(records(20, own={5: 40.0}, first=100, **launched({5: 38.0})), quiet, KEYS, SCENE)
+    said = attribute(records(20, own={5: 40.0}, first=100, **launched({5: 38.0})), quiet, KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("suspected", None, (5,))
-    said = attribute(records(20, own={5: 40.0}, first=100, **launched({})), quiet, KEYS, SCENE)
+    said = attribute(records(20, own={5: 40.0}, first=100, **launched({})), quiet, KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("unknown", None, ())
     assert any("start and an end" in sentence for sentence in said.unseen)
 
@@ -296,24 +298,24 @@ def test_launches_alone_suspect_a_late_host_at_most() -> None:
 def test_ranks_that_were_not_seen_before_or_are_gone_are_no_reason_to_fail() -> None:
     slow = records(20, own={5: 40.0}, first=100)
     fewer = [replace(r, ranks=RANKS[:12], own_ns=r.own_ns[:12], own_most_ns=r.own_most_ns[:12]) for r in records(60)]
-    assert attribute(slow, fewer, KEYS, SCENE).culprits == (5,)
+    assert attribute(slow, fewer, KEYS, OBSERVED).culprits == (5,)
     assert attribute([replace(r, ranks=RANKS[:12], own_ns=r.own_ns[:12], own_most_ns=r.own_most_ns[:12]) for r in slow],
-                     records(60), KEYS, SCENE).culprits == (5,)  # fmt: skip
+                     records(60), KEYS, OBSERVED).culprits == (5,)  # fmt: skip
 
 
 def test_too_little_to_compare_says_so() -> None:
-    assert attribute(records(2), records(60), KEYS, SCENE).unseen
-    assert attribute(records(20), records(60, own={1: 20.0}), KEYS, SCENE).verdict == "unknown"
+    assert attribute(records(2), records(60), KEYS, OBSERVED).unseen
+    assert attribute(records(20), records(60, own={1: 20.0}), KEYS, OBSERVED).verdict == "unknown"
 
 
-def short(*ranks: int, nearly: tuple[int, ...] = ()) -> Scene:
+def short(*ranks: int, nearly: tuple[int, ...] = ()) -> Observations:
     """Some ranks lack processors for half of what 40 ms more than 100 ms ask for, and others for 0.3 of it."""
 
     def shortages(asked: Sequence[int], _since_ns: int, min_share: float) -> dict[int, str]:
         lacks = dict.fromkeys(nearly, 0.3 * 40 / 140) | dict.fromkeys(ranks, 0.51 * 40 / 140)
         return {rank: f"rank {rank} lacks processors" for rank in asked if lacks.get(rank, 0.0) >= min_share}
 
-    return replace(SCENE, shortages=shortages)
+    return replace(OBSERVED, shortages=shortages)
 
 
 def test_a_culprit_that_lacks_processors_is_told_why_and_nobody_else_is_named_for_it() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pacehound.model.events import HostVitals, SocketReading
-from streams.slow.connections import ConnectionBook
+from streams.slow.connections import ConnectionTracker
 
 S = 1_000_000_000
 MB = 1_000_000
@@ -13,11 +13,11 @@ def port(rank: int, peer: int) -> str:
     return f"10.0.0.{rank}:{40000 + peer}"
 
 
-def book(
+def tracker(
     rates: dict[tuple[int, int], float], quiet: dict[tuple[int, int], float] | None, lost: float = 0.0
-) -> ConnectionBook:
+) -> ConnectionTracker:
     """A ring of four hosts, each sending 40 MB a second at its rate (MB/s), read every 5 s; slow from 60 s on."""
-    made = ConnectionBook()
+    made = ConnectionTracker()
     totals: dict[tuple[int, int], tuple[int, int, int]] = dict.fromkeys(rates, (0, 0, 0))
     for second in range(0 if quiet else 60, 121, 5):
         for sender in {a for a, _ in rates}:
@@ -47,34 +47,34 @@ RING = {(0, 1): 1000.0, (1, 2): 1000.0, (2, 3): 1000.0, (3, 0): 1000.0}
 
 
 def test_the_connection_that_is_always_busy_and_gets_little_through_is_the_link() -> None:
-    found = book(RING | {(1, 2): 50.0}, RING).slow_links(range(4), 60 * S)
+    found = tracker(RING | {(1, 2): 50.0}, RING).slow_links(range(4), 60 * S)
     assert [(c.link, c.is_strong) for c in found] == [((1, 2), True)]
     assert "rank 1 to rank 2" in found[0].sentence
 
 
 def test_without_an_earlier_reading_it_is_no_certainty() -> None:
-    found = book(RING | {(1, 2): 50.0}, None).slow_links(range(4), 60 * S)
+    found = tracker(RING | {(1, 2): 50.0}, None).slow_links(range(4), 60 * S)
     assert [(c.link, c.is_strong) for c in found] == [((1, 2), False)]
 
 
 def test_a_connection_that_always_was_slower_is_not_blamed() -> None:
     always = RING | {(1, 2): 50.0}
-    assert book(always, always).slow_links(range(4), 60 * S) == []
+    assert tracker(always, always).slow_links(range(4), 60 * S) == []
 
 
 def test_data_that_is_sent_again_is_told() -> None:
-    (found,) = book(RING | {(1, 2): 30.0}, RING, lost=0.05).slow_links(range(4), 60 * S)
+    (found,) = tracker(RING | {(1, 2): 30.0}, RING, lost=0.05).slow_links(range(4), 60 * S)
     assert found.is_strong
     assert "sent again" in found.sentence
 
 
 def test_healthy_connections_and_those_of_other_ranks_say_nothing() -> None:
-    assert book(RING, RING).slow_links(range(4), 60 * S) == []
-    assert book(RING | {(1, 2): 50.0}, RING).slow_links((0, 3), 60 * S) == []
+    assert tracker(RING, RING).slow_links(range(4), 60 * S) == []
+    assert tracker(RING | {(1, 2): 50.0}, RING).slow_links((0, 3), 60 * S) == []
 
 
 def test_an_end_that_nobody_has_read_names_no_rank() -> None:
-    made = ConnectionBook()
+    made = ConnectionTracker()
     for second in (60, 65, 70):
         reading = SocketReading(
             rank=0, pid=1, local="a:1", remote="b:2", acked_bytes=second * MB, busy_us=second * 1_000_000

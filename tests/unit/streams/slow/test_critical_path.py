@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pacehound.model.calls import Sees
-from pacehound.model.events import Topology
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets, HostClocks
 from streams.slow.critical_path import RoundIndex, Stretch
+from tests.fakes.events import topology
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
 
 
@@ -29,12 +29,7 @@ def two_hosts(ahead_ms: float) -> ClockOffsets:
     """Ranks 0 and 1 on hosts of their own, the second one's clock ahead, as small all_reduces show it."""
     clocks = HostClocks()
     for host, rank in (("a", 0), ("b", 1)):
-        clocks.on_topology(
-            Topology(
-                job="j", attempt=0, time_ns=0, host=host, communicator="w", name="w", is_world=True, members=(0, 1),
-                host_ranks=(rank,), world_size=2,
-            )
-        )  # fmt: skip
+        clocks.on_topology(topology("w", host=host, host_ranks=(rank,)))
     clocks.add(
         rounds("w", (0, 1), [[(10.0 * n, 10.0 * n + 1)] * 2 for n in range(8)], size_bytes=8, clock_ms={1: ahead_ms})
     )

@@ -18,7 +18,7 @@ def test_a_healthy_gpu_and_an_unknown_one_have_nothing_to_tell() -> None:
         GpuReading(uuid="a", index=0, ranks=(0,), sm_clock_mhz=1700, throttle_reasons=("gpu_idle",), ecc_uncorrected=3),
         GpuReading(uuid="b", index=1, ranks=(1,), sm_clock_mhz=1755),
     )
-    assert made.ails(0) == made.ails(1) == made.ails(7) == ()
+    assert made.problems(0) == made.problems(1) == made.problems(7) == ()
 
 
 def test_errors_that_came_during_the_job_are_told_and_old_ones_are_not() -> None:
@@ -26,6 +26,6 @@ def test_errors_that_came_during_the_job_are_told_and_old_ones_are_not() -> None
         GpuReading(uuid="a", index=0, ranks=(0,), ecc_uncorrected=3),
         GpuReading(uuid="a", index=0, ranks=(0,), ecc_uncorrected=5, xid=79, temperature_c=91),
     )
-    assert [word for sentence in made.ails(0) for word in ("2 new", "XID 79", "91 C") if word in sentence] == [
+    assert [word for sentence in made.problems(0) for word in ("2 new", "XID 79", "91 C") if word in sentence] == [
         "2 new", "XID 79", "91 C",
     ]  # fmt: skip

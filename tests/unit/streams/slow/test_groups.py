@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.slow.groups import GroupTransfer, outliers, transfer_times_s, typical_transfer_s
+from streams.slow.groups import GroupTransfer, outliers, transfer_times_s
 
 MS = 10**6
 
@@ -37,14 +37,6 @@ def test_shapes_must_agree():
     with pytest.raises(ValueError, match="one shape"):
         transfer_times_s(np.zeros((2, 3), np.int64), np.zeros((2, 2), np.int64))
     assert len(transfer_times_s(np.zeros((0, 3), np.int64), np.zeros((0, 3), np.int64))) == 0
-
-
-def test_typical_transfer_needs_enough_rounds_and_ignores_a_spike():
-    start = np.full((9, 2), 10 * MS)
-    end = np.full((9, 2), 14 * MS)
-    end[3] = 900 * MS
-    assert typical_transfer_s(start, end) == pytest.approx(0.004)
-    assert math.isnan(typical_transfer_s(start[:7], end[:7]))
 
 
 def test_two_groups_are_each_others_peers():

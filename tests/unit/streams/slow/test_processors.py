@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from pacehound.model.events import HostProcessors, HostVitals, RankProcessors
-from streams.slow.processors import OLDER, RECENT, THINNED, ProcessorBook
+from streams.slow.processors import OLDER, RECENT, THINNED, ProcessorTracker
 
 S = 1_000_000_000
 EVERY_S = 5
@@ -27,9 +27,9 @@ class Rate:
 QUIET = Rate()
 
 
-def book(now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s: int = 0) -> ProcessorBook:
+def tracker(now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s: int = 0) -> ProcessorTracker:
     """Two hosts of `ranks` / 2 ranks each, quiet until `BEGAN_S` and then as `now` says."""
-    made = ProcessorBook()
+    made = ProcessorTracker()
     totals = {rank: [0.0] * 4 for rank in range(ranks)}
     for second in range(first_s, until_s + 1, EVERY_S):
         for host in range(2):
@@ -59,21 +59,21 @@ def book(now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s: i
 
 
 def test_a_rank_that_waits_for_a_processor_is_told_with_its_satisfaction_rate() -> None:
-    found = book({2: Rate(ran=0.6, waited=0.4)}).shortages(range(4), BEGAN_S * S, 0.1)
+    found = tracker({2: Rate(ran=0.6, waited=0.4)}).shortages(range(4), BEGAN_S * S, 0.1)
     assert list(found) == [2]
     assert "60% of the time in which it wants one, 99% before" in found[2]
     assert "host h1" in found[2]
 
 
 def test_a_quota_that_is_used_up_comes_before_the_waiting_that_it_makes() -> None:
-    found = book({2: Rate(ran=0.6, waited=0.4, throttled=0.35)}).shortages(range(4), BEGAN_S * S, 0.1)
+    found = tracker({2: Rate(ran=0.6, waited=0.4, throttled=0.35)}).shortages(range(4), BEGAN_S * S, 0.1)
     assert "quota" in found[2]
     assert "0.35 s of each second, 0.00 s before" in found[2]
 
 
 def test_what_a_hypervisor_takes_meets_every_rank_of_the_host() -> None:
     stolen = Rate(ran=0.6, stolen=0.3)
-    found = book({2: stolen, 3: stolen}).shortages(range(4), BEGAN_S * S, 0.1)
+    found = tracker({2: stolen, 3: stolen}).shortages(range(4), BEGAN_S * S, 0.1)
     assert sorted(found) == [2, 3]
     assert found[2] == found[3]
     assert "takes 33%" in found[2]
@@ -81,27 +81,27 @@ def test_what_a_hypervisor_takes_meets_every_rank_of_the_host() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.35])
 def test_what_explains_too_little_of_the_growth_is_not_told(share: float) -> None:
-    found = book({2: Rate(ran=0.7, waited=0.21)}).shortages(range(4), BEGAN_S * S, share)
+    found = tracker({2: Rate(ran=0.7, waited=0.21)}).shortages(range(4), BEGAN_S * S, share)
     assert bool(found) == (share < 0.2)
 
 
 def test_a_rank_that_always_waited_as_long_is_not_told() -> None:
     waiting = Rate(ran=0.6, waited=0.4)
-    assert not book({2: waiting}, first_s=BEGAN_S).shortages(range(4), (BEGAN_S + 30) * S, 0.1)
+    assert not tracker({2: waiting}, first_s=BEGAN_S).shortages(range(4), (BEGAN_S + 30) * S, 0.1)
 
 
 def test_only_ranks_that_are_asked_for_are_told() -> None:
-    assert not book({2: Rate(waited=0.4)}).shortages((0, 1, 3), BEGAN_S * S, 0.1)
+    assert not tracker({2: Rate(waited=0.4)}).shortages((0, 1, 3), BEGAN_S * S, 0.1)
 
 
 @pytest.mark.parametrize(("first_s", "until_s"), [(BEGAN_S - 5, 120), (0, BEGAN_S)])
 def test_two_readings_before_and_two_since_are_needed(first_s: int, until_s: int) -> None:
-    made = book({2: Rate(waited=0.4)}, first_s=first_s, until_s=until_s)
+    made = tracker({2: Rate(waited=0.4)}, first_s=first_s, until_s=until_s)
     assert not made.shortages(range(4), BEGAN_S * S, 0.1)
 
 
 def test_counts_that_begin_anew_are_not_compared() -> None:
-    made = book({2: Rate(waited=0.4)}, until_s=BEGAN_S)
+    made = tracker({2: Rate(waited=0.4)}, until_s=BEGAN_S)
     fresh = RankProcessors(rank=2, pid=2, ran_ns=5, waited_ns=5)
     for second in (65, 70):
         made.on_vitals(
@@ -112,7 +112,7 @@ def test_counts_that_begin_anew_are_not_compared() -> None:
 
 def test_readings_of_minutes_ago_are_still_there_and_no_more_than_that() -> None:
     long_s = (RECENT + OLDER * THINNED - THINNED) * EVERY_S
-    made = book({2: Rate(ran=0.6, waited=0.4)}, until_s=long_s)
+    made = tracker({2: Rate(ran=0.6, waited=0.4)}, until_s=long_s)
     assert made.shortages(range(4), BEGAN_S * S, 0.1)
-    made = book({2: Rate(ran=0.6, waited=0.4)}, until_s=2 * long_s)
+    made = tracker({2: Rate(ran=0.6, waited=0.4)}, until_s=2 * long_s)
     assert not made.shortages(range(4), BEGAN_S * S, 0.1)

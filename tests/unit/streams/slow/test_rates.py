@@ -9,14 +9,14 @@ import pytest
 
 from pacehound.model.rounds import ALGORITHMS
 from streams.rounds.merge import select
-from streams.slow.rates import RateBook, SlowEdges
+from streams.slow.rates import RateTracker, SlowEdges
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
 
 NAN = float("nan")
 ONSET_NS = BASE_NS + 4_000 * MS
 
 
-def book(
+def tracker(
     quiet: list[tuple[float, float]],
     slow: list[tuple[float, float]],
     *,
@@ -24,9 +24,9 @@ def book(
     op: str = "all_reduce",
     n_quiet: int = 10,
     n_slow: int = 10,
-) -> RateBook:
+) -> RateTracker:
     """A communicator whose ranks send and receive at `quiet` rates before the onset and at `slow` ones since."""
-    made = RateBook()
+    made = RateTracker()
     ranks = range(len(quiet))
     for rates, first_ms, n in ((quiet, 0, n_quiet), (slow, 4_000, n_slow)):
         if n:
@@ -51,7 +51,7 @@ def ring(slow_sender: int, n: int = 6, share: float = 0.2) -> list[tuple[float, 
 
 @pytest.mark.parametrize("sender", range(6))
 def test_the_sender_of_a_ring_and_its_successor_are_the_edge(sender: int) -> None:
-    found = book([(1.0, 1.0)] * 6, ring(sender)).slow_edges("c", ONSET_NS)
+    found = tracker([(1.0, 1.0)] * 6, ring(sender)).slow_edges("c", ONSET_NS)
     assert links(found) == ((sender, (sender + 1) % 6),)
     assert found is not None
     assert found.is_sure
@@ -59,31 +59,31 @@ def test_the_sender_of_a_ring_and_its_successor_are_the_edge(sender: int) -> Non
 
 def test_what_is_received_alone_names_nobody() -> None:
     slow = [(1.0, 0.2)] * 6
-    assert links(book([(1.0, 1.0)] * 6, slow).slow_edges("c", ONSET_NS)) == ()
+    assert links(tracker([(1.0, 1.0)] * 6, slow).slow_edges("c", ONSET_NS)) == ()
 
 
 def test_a_slow_sender_whose_successor_receives_as_ever_names_no_link() -> None:
     slow = [(0.2, 1.0)] + [(1.0, 1.0)] * 5
-    assert links(book([(1.0, 1.0)] * 6, slow).slow_edges("c", ONSET_NS)) == ()
+    assert links(tracker([(1.0, 1.0)] * 6, slow).slow_edges("c", ONSET_NS)) == ()
 
 
 def test_an_edge_that_always_was_the_slowest_is_not_blamed() -> None:
     """Rank 0 sends to another host and always took longer; rank 3 has become slower than itself."""
     quiet = [(0.3, 1.0)] + [(1.0, 1.0)] * 5
     slow = [(0.3, 0.5), (1.0, 0.5), (1.0, 0.5), (0.5, 0.5), (1.0, 0.5), (1.0, 0.5)]
-    assert links(book(quiet, slow).slow_edges("c", ONSET_NS)) == ((3, 4),)
+    assert links(tracker(quiet, slow).slow_edges("c", ONSET_NS)) == ((3, 4),)
 
 
 def test_ranks_without_a_part_in_the_network_are_never_the_slowest() -> None:
     quiet = [(1.0, NAN), (NAN, NAN), (0.0, 1.0), (1.0, NAN), (NAN, 1.0), (0.0, 0.0)]
     slow = [(1.0, NAN), (NAN, NAN), (0.0, 0.2), (0.2, NAN), (NAN, 0.2), (0.0, 0.0)]
-    assert links(book(quiet, slow).slow_edges("c", ONSET_NS)) == ((3, 4),)
+    assert links(tracker(quiet, slow).slow_edges("c", ONSET_NS)) == ((3, 4),)
 
 
 def test_without_earlier_rates_a_rank_that_stands_apart_from_its_like_is_no_certainty() -> None:
-    found = book([], [], n_quiet=0, n_slow=0).slow_edges("c", ONSET_NS)
+    found = tracker([], [], n_quiet=0, n_slow=0).slow_edges("c", ONSET_NS)
     assert found is None
-    found = book(
+    found = tracker(
         [(1.0, 1.0)] * 6, [(0.2 if r == 2 else 1.0, 0.2 if r == 3 else 1.0) for r in range(6)], n_quiet=0
     ).slow_edges("c", ONSET_NS)
     assert links(found) == ((2, 3),)
@@ -98,27 +98,27 @@ def tree(child: int, parent: int, n: int = 7) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize(("child", "parent"), [(1, 0), (2, 0), (4, 1), (6, 2)])
 def test_both_ends_of_an_edge_of_a_tree_name_it(child: int, parent: int) -> None:
-    found = book([(1.0, 1.0)] * 7, tree(child, parent), algorithm="tree").slow_edges("c", ONSET_NS)
+    found = tracker([(1.0, 1.0)] * 7, tree(child, parent), algorithm="tree").slow_edges("c", ONSET_NS)
     assert links(found) == ((parent, child),)
 
 
 def test_two_slow_ranks_of_a_tree_that_are_no_neighbours_are_no_edge() -> None:
-    assert links(book([(1.0, 1.0)] * 7, tree(3, 5), algorithm="tree").slow_edges("c", ONSET_NS)) == ()
+    assert links(tracker([(1.0, 1.0)] * 7, tree(3, 5), algorithm="tree").slow_edges("c", ONSET_NS)) == ()
 
 
 def test_two_ranks_of_an_all_to_all_are_their_link() -> None:
     slow = [(0.3 if rank in (1, 4) else 1.0, 0.3 if rank in (1, 4) else 1.0) for rank in range(8)]
-    found = book([(1.0, 1.0)] * 8, slow, algorithm="", op="all_to_all").slow_edges("c", ONSET_NS)
+    found = tracker([(1.0, 1.0)] * 8, slow, algorithm="", op="all_to_all").slow_edges("c", ONSET_NS)
     assert links(found) == ((1, 4),)
 
 
 def test_where_everybody_sends_slowly_nobody_stands_apart() -> None:
-    assert links(book([(1.0, 1.0)] * 8, [(0.3, 0.3)] * 8).slow_edges("c", ONSET_NS)) == ()
+    assert links(tracker([(1.0, 1.0)] * 8, [(0.3, 0.3)] * 8).slow_edges("c", ONSET_NS)) == ()
 
 
 def test_old_rates_make_room_and_a_baseline_stays() -> None:
     """Long after the onset the recent rounds are all slow ones."""
-    found = book([(1.0, 1.0)] * 6, ring(2), n_quiet=400, n_slow=300).slow_edges("c", ONSET_NS)
+    found = tracker([(1.0, 1.0)] * 6, ring(2), n_quiet=400, n_slow=300).slow_edges("c", ONSET_NS)
     assert links(found) == ((2, 3),)
     assert found is not None
     assert found.is_sure

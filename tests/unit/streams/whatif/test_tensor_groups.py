@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pacehound.model.calls import OPS, Sees
 from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.rounds import Rounds
 from streams.whatif import optypes
 from streams.whatif.live import live_trace
 from streams.whatif.tensor_groups import NO_GROUPS, tensor_groups
+from tests.fakes.hand_made_rounds import rounds_at
 
 MS = 1_000_000
 N_MB, FORWARD_MS, BACKWARD_MS = 3, 10, 20
@@ -48,21 +48,7 @@ def operations(ranks: Sequence[int], stage_of: dict[int, int], pipeline_of: dict
 
 def reductions(communicator: str, ranks: Sequence[int], at_ms: Sequence[float]) -> Rounds:
     arrival_ns = np.repeat(np.array(at_ms)[:, None] * MS, len(ranks), axis=1).astype(np.int64)
-    n = len(at_ms)
-    return Rounds(
-        job="j",
-        attempt=0,
-        communicator=communicator,
-        source="c10d",
-        sees=Sees.ALL,
-        ranks=tuple(ranks),
-        seq=np.arange(n),
-        op=np.full(n, OPS.index("all_reduce"), np.int8),
-        size_bytes=np.full(n, 8),
-        arrival_ns=arrival_ns,
-        start_ns=arrival_ns,
-        end_ns=arrival_ns + MS,
-    )
+    return rounds_at(communicator, ranks, arrival_ns, arrival_ns + MS)
 
 
 def in_passes(at: float) -> list[float]:

@@ -6,15 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pacehound.model.calls import OPS, Sees
+from pacehound.model.calls import Sees
 from pacehound.model.events import Finding, Instant
 from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
-from pacehound.model.rounds import Rounds
-from streams.job.incidents import IncidentBook
+from streams.job.incidents import IncidentTracker
 from streams.whatif import optypes
 from streams.whatif.live import live_trace
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.untimed import untimed_reductions
+from tests.fakes.events import finding
+from tests.fakes.hand_made_rounds import rounds_at
 
 MS = 1_000_000
 N_MB = 4
@@ -33,21 +34,7 @@ def event(rows):
 
 
 def gradients(ranks, arrivals_ms, ends_ms):
-    grid = np.array([arrivals_ms], np.int64) * MS
-    return Rounds(
-        job="j",
-        attempt=0,
-        communicator="dp",
-        source="c10d",
-        sees=Sees.LAUNCH | Sees.START | Sees.END,
-        ranks=ranks,
-        seq=np.array([0]),
-        op=np.array([OPS.index("all_reduce")], np.int8),
-        size_bytes=np.array([8]),
-        arrival_ns=grid,
-        start_ns=grid,
-        end_ns=np.array([ends_ms], np.int64) * MS,
-    )
+    return rounds_at("dp", ranks, np.array([arrivals_ms], np.int64) * MS, np.array([ends_ms], np.int64) * MS)
 
 
 def data_parallel_step(step, origin_ms, slow_ms=0):
@@ -298,30 +285,18 @@ def test_an_open_slowdown_is_told_with_the_last_price():
         watch.on_rounds(rounds)
         watch.on_operations(operations)
     (price,) = watch.on_tick(operations.time_ns, world_size=2)
-    book = IncidentBook("j", 0)
-    onset = Instant(step=0, time_ns=1)
-    slow = Finding(
-        id="f",
-        job="j",
-        attempt=0,
-        kind="slow",
-        verdict="culprit",
-        cause="S1",
-        culprits=(1,),
-        onset=onset,
-        detected=onset,
-    )
-    book.on_finding(slow, 5, 1.0)
-    (incident,) = book.on_price(price)
+    tracker = IncidentTracker("j", 0)
+    tracker.on_finding(finding(onset=Instant(step=0, time_ns=1)), 5, 1.0)
+    (incident,) = tracker.on_price(price)
     assert incident.version == 1
     assert incident.cost.what_if == price
-    (closed,) = book.on_end(price.time_ns + 1, "job ended", {})
+    (closed,) = tracker.on_end(price.time_ns + 1, "job ended", {})
     assert closed.cost.what_if == price
 
 
 def test_what_opens_after_a_window_has_no_price_of_it():
     """A window of before says nothing of a stall that begins now."""
-    book = IncidentBook("j", 0)
+    tracker = IncidentTracker("j", 0)
     operations, rounds = data_parallel_step(0, 0)
     watch = PriceWatch("j", 0, 1)
     watch.on_operations(operations)
@@ -329,8 +304,8 @@ def test_what_opens_after_a_window_has_no_price_of_it():
     watch.on_rounds(rounds)
     watch.on_operations(operations)
     (price,) = watch.on_tick(operations.time_ns, world_size=2)
-    assert book.on_price(price) == []
+    assert tracker.on_price(price) == []
     now = Instant(step=1, time_ns=price.time_ns)
     hang = Finding(id="g", job="j", attempt=0, kind="hang", verdict="culprit", cause="H1", culprits=(1,), onset=now)
-    (incident,) = book.on_finding(hang, price.time_ns + 1, 1.0)
+    (incident,) = tracker.on_finding(hang, price.time_ns + 1, 1.0)
     assert incident.cost.what_if is None

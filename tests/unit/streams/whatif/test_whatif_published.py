@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pacehound.pages.whatif.answer import whatif_answer
-from streams.whatif.analysis import analyse_file
+from streams.whatif.analysis import analyse_table
+from streams.whatif.reader import read_trace
 from tests.fakes.recorded import RECORDED, needs_recordings
 
 DATA = RECORDED / "whatif"
@@ -20,7 +21,8 @@ pytestmark = needs_recordings
 
 @pytest.fixture(scope="module", params=NAMES)
 def published(request):
-    found, _ = analyse_file(DATA / f"trace-{request.param}.parquet")
+    path = DATA / f"trace-{request.param}.parquet"
+    found, _ = analyse_table(read_trace(path), path)
     return request.param, found, whatif_answer(found)
 
 
@@ -83,7 +85,6 @@ def test_a_worker_by_itself_is_the_job_with_everybody_else_ideal(published):
     """The companion lane of `alone` gives what simulating each worker on all lanes gives."""
     name, found, _ = published
     from streams.whatif.analysis import build
-    from streams.whatif.reader import read_trace
 
     path = DATA / f"trace-{name}.parquet"
     job = build(read_trace(path), path).job
@@ -105,6 +106,7 @@ def test_the_known_causes_are_named(published):
 
 def test_the_loss_layer_makes_the_last_stage_as_slow_as_the_paper_says():
     """Section 5.2: forward x2.07 and backward x1.41 of an average stage, before tuning."""
-    found, _ = analyse_file(DATA / "trace-ST.parquet")
+    path = DATA / "trace-ST.parquet"
+    found, _ = analyse_table(read_trace(path), path)
     (evidence,) = (line for line in found.patterns[0].evidence if "forward takes" in line)
     assert "forward takes x2.08 and its backward x1.42" in evidence

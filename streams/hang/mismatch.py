@@ -1,0 +1,58 @@
+"""Ranks that met in one round with different calls (H2): who differs, and from what."""
+
+from __future__ import annotations
+
+from pacehound.model.events import CallSignature
+from streams.hang.observations import HangObservations, RootCause
+from streams.hang.wording import shown_ranks
+from streams.rounds.signatures import Disagreement, disagreement, signature_of
+
+
+def mismatch(observed: HangObservations) -> RootCause | None:
+    """Ranks that met in one round with different calls."""
+    found = _first_disagreement(observed)
+    if found is None:
+        return None
+    communicator, seq, sides = found
+    name = observed.table.names.get(communicator, communicator)
+    evidence = [f"in round {seq} of {name!r} {sides.sentence()}"]
+    strange = None
+    if observed.iterations is not None:
+        signatures = {rank: signature for signature, ranks in sides.sides for rank in ranks}
+        strange = observed.iterations.diverging(communicator, seq, signatures)
+    minority = sides.minority
+    if strange and (not minority or set(strange) == set(minority)):
+        evidence.append(f"{shown_ranks(strange)} called something else there than in the iteration before")
+        return RootCause(verdict="culprit", cause="H2", culprits=strange, evidence=tuple(evidence))
+    if minority and strange is None:
+        evidence.append(f"{shown_ranks(minority)} differ from all others")
+        unseen = ("what these ranks called one iteration before",)
+        return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
+    unseen = ("which side went astray: no side has a majority that its own earlier calls bear out",)
+    return RootCause(verdict="unknown", cause="H2", candidates=sides.ranks, evidence=tuple(evidence), unseen=unseen)
+
+
+def _first_disagreement(observed: HangObservations) -> tuple[str, int, Disagreement] | None:
+    """The earliest round of which the calls differ: what comes after it is shifted."""
+    met: dict[tuple[str, int], dict[int, CallSignature]] = {
+        key: dict(signatures) for key, signatures in observed.mismatches.items()
+    }
+    since: dict[tuple[str, int], int] = dict.fromkeys(met, 0)
+    # Where somebody has left a round with another call those that are in it may agree.
+    indices = range(observed.graph.n_calls) if met else observed.graph.disagreeing()
+    for index in indices:
+        call = observed.graph.call(index)
+        sequence = observed.table.sequences[call.sequence]
+        key = (sequence.communicator, call.seq)
+        if sequence.is_pair:
+            continue
+        for rank in sequence.ranks:
+            open_call = observed.table.open_call(call.sequence, rank, call.seq)
+            if open_call is not None:
+                met.setdefault(key, {})[rank] = signature_of(open_call)
+        since.setdefault(key, call.since_ns)
+    for key in sorted(met, key=lambda key: (since[key], key[1], key[0])):
+        sides = disagreement(met[key])
+        if sides is not None:
+            return (*key, sides)
+    return None

@@ -1,0 +1,80 @@
+"""Rounds of one communicator in which ranks have met with different calls, closed or still open."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pacehound.model.events import CallSignature, OpenCall, Progress, SignatureMismatch, Topology
+from streams.rounds.assembly import ClosedRounds, RoundGrid
+from streams.rounds.signatures import disagreement, signature_of, unpacked
+
+MAX_REPORTED = 64
+"""Once ranks are out of step every later round differs: the first ones are what matters."""
+
+
+class MismatchWatch:
+    """Says of each round once, and again when more of its ranks are known, what they called."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._job = topology.job
+        self._attempt = topology.attempt
+        self._communicator = topology.communicator
+        self._members = topology.members
+        self._open_calls: dict[int, dict[int, OpenCall]] = {}  # by sequence number and rank
+        self._open_seqs: dict[int, tuple[int, ...]] = {}
+        self._reported: dict[int, int] = {}  # by sequence number, how many ranks it named
+
+    def in_closed(self, closed: ClosedRounds) -> list[SignatureMismatch]:
+        """Closed rounds in which ranks met with different calls."""
+        found: list[SignatureMismatch] = []
+        for at in closed.disagreeing().tolist():
+            packed = closed.signature[at]
+            called = {self._members[column]: unpacked(int(packed[column])) for column in np.flatnonzero(packed)}
+            found += self._mismatch(int(closed.seq[at]), called, int(closed.arrival_ns[at].max()))
+        return found
+
+    def in_open(self, progress: Progress, collectives: RoundGrid) -> list[SignatureMismatch]:
+        """Rounds in which ranks of this host still are, and others have called something else, or have left."""
+        for theirs in progress.ranks:
+            for seq in self._open_seqs.pop(theirs.rank, ()):
+                self._open_calls[seq].pop(theirs.rank)
+                if not self._open_calls[seq]:
+                    del self._open_calls[seq]
+            calls = [call for call in theirs.open if call.direction == "none"]
+            if calls:
+                self._open_seqs[theirs.rank] = tuple(call.seq for call in calls)
+            for call in calls:
+                self._open_calls.setdefault(call.seq, {})[theirs.rank] = call
+        found: list[SignatureMismatch] = []
+        for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
+            packed = collectives.signatures_at(seq)
+            gone = np.flatnonzero(packed)
+            calls_at = self._open_calls[seq]
+            # One of each is enough to see whether all agree: the others were compared when they came.
+            first = signature_of(next(iter(calls_at.values())))
+            few = {rank: signature_of(calls_at[rank]) for rank in (p.rank for p in progress.ranks) if rank in calls_at}
+            if len(gone):
+                few[-1] = unpacked(int(packed[gone[0]]))
+            if disagreement({-2: first, **few}) is None:
+                continue
+            called = {self._members[column]: unpacked(int(packed[column])) for column in gone}
+            called |= {rank: signature_of(call) for rank, call in calls_at.items()}
+            found += self._mismatch(seq, called, max(call.launch_ns for call in calls_at.values()))
+        return found
+
+    def _mismatch(self, seq: int, called: dict[int, CallSignature], time_ns: int) -> list[SignatureMismatch]:
+        if self._reported.get(seq, 0) >= len(called) or disagreement(called) is None:
+            return []
+        self._reported[seq] = len(called)
+        while len(self._reported) > MAX_REPORTED:
+            del self._reported[next(iter(self._reported))]
+        return [
+            SignatureMismatch(
+                job=self._job,
+                attempt=self._attempt,
+                time_ns=time_ns,
+                communicator=self._communicator,
+                seq=seq,
+                called=tuple(sorted(called.items())),
+            )
+        ]
