@@ -13,7 +13,7 @@ TOTAL = 100
 UNTOLD = (1 << 64) - 1
 
 
-def rounds_at(
+def block(
     seq: int, counts: Mapping[int, tuple[int, int]], *, handle: bytes = HANDLE, peer: int = 0, direction: int = 0
 ) -> bytes:
     """One block; what is done by channel, of `TOTAL`; the others are untold."""

@@ -132,7 +132,7 @@ def test_names_in_a_file_do_not_steer_the_terminal(tmp_path):
 def test_nothing_readable_is_bad_input(tmp_path):
     (tmp_path / "rank_0").write_bytes(b"\x80\x02}q\x00")
     (refused,) = answer_to(tmp_path, exit_code=2)["refused"]
-    assert "exhausted before seeing STOP" in refused["reason"]
+    assert "ends early" in refused["reason"]
 
 
 def ras(folder, *communicator):
