@@ -70,7 +70,7 @@ class Machine:
         """The host does nothing until its device has nothing left to do."""
         self.now_ns = max(self.now_ns, *(stream.free_ns + MS for stream in self.cuda.streams))
 
-    def rounds_at(self, what):
+    def block(self, what):
         self.blocked.append(what)
         raise BlockedError(what)
 
