@@ -57,7 +57,7 @@ class OtlpTraces(Traces):
         self._provider.add_span_processor(
             BatchSpanProcessor(SpanPost(traces_url(endpoint)), max_queue_size=MAX_WAITING_SPANS)
         )
-        self._tracer = self._provider.get_tracer("pacehound.runtime")
+        self._tracer = self._provider.get_tracer("pacehound.engine")
 
     def batch(self, begin_ns: int, end_ns: int, messages: int, stages: list[tuple[str, int, int]]) -> None:
         """One root span with its stages below it."""
