@@ -18,6 +18,7 @@ from bench.rig import realjob
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.timed,
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(netns.why_not()) and os.environ.get("CI") != "true", reason=netns.why_not() or "possible"),
 ]
