@@ -20,8 +20,8 @@ ifneq ($(and $(shell command -v java),$(shell command -v mvn)),)
 	$(MAKE) kafka
 endif
 	$(BIN)/python -m pytest -n 2 tests/unit tests/contract
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "patient and not prove" tests/native tests/integration
-	$(BIN)/python -m pytest -m "not patient and not prove" tests/native tests/integration # these mind what else is done
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not timed and not prove" tests/native tests/integration
+	$(BIN)/python -m pytest -m "timed and not prove" tests/integration # one after the other, with the machine to themselves
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)

@@ -18,7 +18,6 @@ from pacehound.settings import KafkaSettings
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.patient,
 ]
 
 

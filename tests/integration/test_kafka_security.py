@@ -26,7 +26,7 @@ from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.patient]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
 PASSWORD = "right=horse battery"
 

@@ -52,7 +52,6 @@ from streams.pipeline import Pipeline
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.patient,
 ]
 
 WITHIN_S = 150

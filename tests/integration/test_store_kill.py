@@ -15,7 +15,7 @@ from storage.client import Store
 from storage.writer import Writer
 from tests.fakes.events import call_batch
 
-pytestmark = [pytest.mark.integration, pytest.mark.patient]
+pytestmark = [pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 CALLS_PER_BATCH = 20

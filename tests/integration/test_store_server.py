@@ -39,7 +39,7 @@ from tests.contract.test_writer_service import FLUSH_S, START_NS, FaultyStore, W
 from tests.fakes.events import call_batch, incident
 from tests.fakes.partitioned_log import PartitionedLog
 
-pytestmark = [pytest.mark.integration, pytest.mark.patient]
+pytestmark = [pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 

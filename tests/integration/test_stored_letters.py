@@ -13,7 +13,7 @@ from pacehound.bus import Message
 from pacehound.model import codec, topics
 from pacehound.runtime.embedded import SiblingStore
 
-pytestmark = [pytest.mark.integration, pytest.mark.patient]
+pytestmark = [pytest.mark.integration]
 
 
 def test_letters_of_a_store_are_listed_and_shown_and_cannot_be_replayed(tmp_path: Path) -> None:
