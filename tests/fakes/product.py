@@ -22,8 +22,6 @@ def make_product(folder: Path) -> Path:
     instrument.mkdir()
     (instrument / "__init__.py").write_text("")
     shutil.copy(HERE / "launch_stand_in.py", instrument / "launch.py")
-    if not (folder / "pacehound" / "otlp_spans.py").exists():
-        shutil.copy(HERE / "otlp_spans_stand_in.py", folder / "pacehound" / "otlp_spans.py")
     return folder
 
 
