@@ -19,9 +19,9 @@ test: $(VENV)/.dev
 ifneq ($(and $(shell command -v java),$(shell command -v mvn)),)
 	$(MAKE) kafka
 endif
-	$(BIN)/python -m pytest -n 2 tests/unit tests/contract
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "patient and not prove" tests/native tests/integration
-	$(BIN)/python -m pytest -m "not patient and not prove" tests/native tests/integration # these mind what else is done
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/contract
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not timed and not prove" tests/native tests/integration
+	$(BIN)/python -m pytest -m "timed and not prove" tests/integration # one after the other, with the machine to themselves
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
@@ -73,5 +73,6 @@ $(VENV)/.embedded: $(BIN)/uv pyproject.toml constraints.txt
 # With torch, the test tools and the C++ hooks.
 $(VENV)/.dev: $(VENV)/.embedded
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[collector,embedded,engine,dev]'
-	-$(BIN)/python -m pacehound.instrument.build # without a compiler the Python hooks do the same, more slowly
+	# Half a minute; without a compiler the Python hooks do the same, more slowly.
+	-$(BIN)/python -c "from pacehound.instrument import build; build.build()"
 	touch $@

@@ -113,7 +113,7 @@ class FaultRun:
         (job / "steps").touch()
         self._job = realjob.start(
             job,
-            realjob.torchrun(STEP_S, job, ranks=REAL_RANKS, script=realjob.STEADY),
+            realjob.forked(STEP_S, job, ranks=REAL_RANKS, script=realjob.STEADY),
             *("--endpoint", f"kafka://{self.broker.servers}", "--job", REAL_JOB),
             settings=[f"kafka.prefix={self.engine.settings.prefix}"],
         )

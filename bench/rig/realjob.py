@@ -10,10 +10,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import SkipTest
 
 from pacehound.cli.history import OwnedHistory
 from pacehound.errors import Unavailable
@@ -21,6 +23,7 @@ from pacehound.runtime.head.client import live_owner
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "examples" / "train_ddp.py"
+FORKED = Path(__file__).with_name("forked_ranks.py")
 STEADY = Path(__file__).with_name("steady_job.py")
 """A job that counts its own calls."""
 PACEHOUND = (sys.executable, "-m", "pacehound")
@@ -32,6 +35,11 @@ def torchrun(
 ) -> list[str]:
     """The command of the README, with whatever port is free."""
     return [*TORCHRUN, *options, "--nproc-per-node", str(ranks), str(script), *map(str, script_arguments)]
+
+
+def forked(*script_arguments: object, ranks: int = 4, script: Path = SCRIPT) -> list[str]:
+    """The same ranks without torchrun and without an import of torch for each: a third of the processor time."""
+    return [sys.executable, str(FORKED), str(ranks), str(script), *map(str, script_arguments)]
 
 
 @dataclass
@@ -134,6 +142,21 @@ def start(
     return Run(process, store, output)
 
 
+@contextmanager
+def recording_head(folder: Path) -> Iterator[Path]:
+    """A head on the store of the runs in this folder, to which they attach; where it records what it is told."""
+    store, record = folder / "store", folder / "run.rec"
+    up = [*PACEHOUND, "up", "--listen", "127.0.0.1:0", "--store", str(store), "--record", str(record)]
+    with (folder / "head.log").open("wb") as log:
+        head = subprocess.Popen(up, stdout=log, stderr=log, env=environment(), cwd="/")
+    try:
+        until("the head", (store / "head.json").exists, 60, 0.2)
+        yield record
+    finally:
+        head.terminate()
+        head.wait(30)
+
+
 def script_steps(path: Path) -> list[float]:
     """The script's own log: seconds of each step."""
     with path.open() as file:
@@ -193,25 +216,92 @@ def until(what: str, condition: Any, timeout_s: float, poll_s: float = 1.0) -> A
         time.sleep(poll_s)
 
 
-MOST_ATTEMPTS = 3
+@contextmanager
+def unless_disturbed(disturbance: Callable[[], str]) -> Iterator[None]:
+    """What is claimed in this block holds; where it does not and a control says why, the run was not measured.
 
+    One run decides, and none is repeated. A run that was not measured is skipped, with what its control says.
 
-def attempts(folder: Path) -> Iterator[Path]:
-    """A folder for each attempt at an undisturbed run, for the machine is not ours alone; who has one breaks off."""
-    for number in range(MOST_ATTEMPTS):
-        attempt = folder / f"attempt-{number}"
-        attempt.mkdir(parents=True)
-        yield attempt
+    Parameters
+    ----------
+    disturbance
+        What the machine did besides, by a control: parts of the run in which nothing was done to the job, or
+        `Neighbours`. Empty where there was nothing; then a claim that does not hold has failed.
 
-
-def is_steady(times: Sequence[float], window: int = 20, within: float = 0.1) -> bool:
-    """No `window` steps took longer or shorter than the others by more: nothing but the job was at work.
-
-    By the script's own log. Where that machine is not ours alone, a job in which nothing is wrong may be slow.
     """
-    typical = statistics.median(times)
-    medians = [statistics.median(times[first : first + window]) for first in range(len(times) - window + 1)]
-    return all(abs(median / typical - 1) <= within for median in medians)
+    try:
+        yield
+    except AssertionError as wrong:
+        reason = disturbance()
+        if not reason:
+            raise
+        raise SkipTest(f"not measured: {reason}. It said: {str(wrong).splitlines()[0]}") from wrong
+
+
+def measure(n_runs: int, once: Callable[[int], str]) -> None:
+    """So many runs; each that was measured has to hold, and how many were not is printed. Skipped if none was."""
+    disturbed = []
+    for number in range(n_runs):
+        try:
+            said = once(number)
+        except SkipTest as skipped:
+            said = str(skipped)
+            disturbed.append(said)
+        print(f"run {number + 1}: {said}", flush=True)
+    said = f"{len(disturbed)} of {n_runs} runs were disturbed"
+    print(said)
+    if len(disturbed) == n_runs:
+        raise SkipTest(f"{said}: {disturbed[0]}")
+
+
+class Neighbours:
+    """The control of a run: how much of the processors was taken by what this process has not started."""
+
+    MOST = 0.1
+    """Of all processors; with more the machine is not ours."""
+
+    def __init__(self) -> None:
+        self._began = self._taken_s(), time.monotonic()
+
+    def share(self) -> float:
+        """Since the beginning, of all processors."""
+        taken_s, now_s = self._taken_s(), time.monotonic()
+        return (taken_s - self._began[0]) / (now_s - self._began[1]) / (os.cpu_count() or 1)
+
+    def disturbance(self) -> str:
+        """What they did, if that was too much."""
+        share = self.share()
+        return f"others had {share:.0%} of the processors" if share > self.MOST else ""
+
+    @staticmethod
+    def _taken_s() -> float:
+        user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+        ours = 0
+        for pid in [os.getpid(), *descendants(os.getpid())]:
+            try:
+                fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            ours += sum(map(int, fields[11:15]))  # its own time and that of its children that have ended
+        return (user + nice + system + irq + softirq + steal - ours) / os.sysconf("SC_CLK_TCK")
+
+
+def unsteady(times: Sequence[float], parts: Sequence[slice], window: int = 20, within: float = 0.1) -> str:
+    """Where the script's own log says that `window` steps took longer or shorter than the rest of their part.
+
+    Nothing was done to the job within a part. Where a machine is not ours alone, it may be slow all the same.
+    """
+    for part in parts:
+        steps = times[part]
+        typical = statistics.median(steps)
+        for first in range(len(steps) - window + 1):
+            median = statistics.median(steps[first : first + window])
+            if abs(median / typical - 1) > within:
+                at = (part.start or 0) + first
+                return (
+                    f"by the script's own log steps {at} to {at + window} took {median / typical:.2f} times the usual"
+                )
+    return ""
 
 
 def worst_difference(script: Sequence[float], ours: Sequence[float], window: int = 100) -> float:

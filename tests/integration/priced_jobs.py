@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -31,21 +29,8 @@ TURN_STEPS, TURNS, EVERY = 8, 3, 2
 """The factors take turns: while the machine becomes slower or faster by itself, it does so for all of them."""
 STEPS = TURN_STEPS * TURNS
 
-Made = TypeVar("Made")
-
-
-class Runs(Generic[Made]):
-    """The same job run again, up to three times: the machine is not ours alone, and one run may be disturbed."""
-
-    def __init__(self, run: Callable[[], Made]) -> None:
-        self._run = run
-        self._made: list[Made] = []
-
-    def __iter__(self) -> Iterator[Made]:
-        for number in range(realjob.MOST_ATTEMPTS):
-            if number == len(self._made):
-                self._made.append(self._run())
-            yield self._made[number]
+APART = 0.05
+"""Stretches to which the same was done differ by less where the machine is ours."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +42,21 @@ class Priced:
     discrepancy: float
     patterns: frozenset[str]
 
-    def is_within(self, difference: float) -> bool:
-        return self.discrepancy <= MOST_DISCREPANCY and abs(self.estimated - self.measured) <= difference
+    def check(self, difference: float, same: Iterable[Sequence[np.ndarray]]) -> None:
+        """The estimate is the measured one; `same` are stretches of steps of the run to which the same was done."""
+        with realjob.unless_disturbed(lambda: disturbance(same)):
+            assert self.discrepancy <= MOST_DISCREPANCY, self
+            assert abs(self.estimated - self.measured) <= difference, self
+
+
+def disturbance(same: Iterable[Sequence[np.ndarray]]) -> str:
+    """By how much stretches differ that ought not to: the control within the run, for the factors take turns."""
+    for stretches in same:
+        medians = [float(np.median(steps)) for steps in stretches]
+        apart = max(medians) / min(medians) - 1
+        if apart > APART:
+            return f"stretches of {medians[0]:.3f} s a step differ by {apart:.0%}"
+    return ""
 
 
 def priced(
@@ -76,9 +74,8 @@ def priced(
 
 def run_job(script: Path, run_dir: Path, results: Path, *arguments: object, **environ: str) -> None:
     """Four ranks of a script, watched."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", str(script)]
     done = subprocess.run(
-        [*command, str(results), *map(str, arguments)],
+        realjob.forked(results, *arguments, script=script),
         env=environment(run_dir, "j", {**os.environ, "OMP_NUM_THREADS": "1", **environ}),
         capture_output=True,
         text=True,
@@ -103,6 +100,14 @@ def _is_of(level: int, n_levels: int, step: np.ndarray, left_out: int) -> np.nda
     """Whether a step has one of so many factors, and is not among the first after a change."""
     is_of: np.ndarray = (step // TURN_STEPS % n_levels == level) & (step % TURN_STEPS >= left_out)
     return is_of
+
+
+def turns_of(step_s: np.ndarray, level: int) -> list[list[np.ndarray]]:
+    """The steps of the first factor and of another one, by turns: alike where the machine leaves them alone."""
+    step = np.arange(len(step_s))
+    turn = step // (len(step) // TURNS)
+    levels = (_is_of(one, len(step) // STEPS, step, 2) for one in (0, level))
+    return [[step_s[is_of & (turn == number)] for number in range(TURNS)] for is_of in levels]
 
 
 def slowdown_of(step_s: np.ndarray, level: int) -> float:
@@ -138,6 +143,12 @@ class Seen:
         """Against the first level."""
         slow = of_level(self.operations, level, len(self.step_s) // STEPS)
         return priced([slow], [], slowdown_of(self.step_s, level))
+
+    def check(self, level: int, difference: float) -> Priced:
+        """What is said of a level is right; what it was."""
+        said = self.priced(level)
+        said.check(difference, turns_of(self.step_s, level))
+        return said
 
 
 def seen_job(script: Path, run_dir: Path, results: Path, micro_batches: int, factors: Sequence[float]) -> Seen:

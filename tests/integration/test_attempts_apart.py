@@ -27,7 +27,9 @@ def calls_of(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
 
 def test_two_runs_of_one_name_leave_rows_and_incidents_of_their_own(tmp_path: Path) -> None:
     for number in range(2):
-        run = realjob.start(tmp_path, [*SCRIPT, "--fail"], "--job", "same", name=f"run{number}")
+        # A head may take longer to be there than such a job takes.
+        command = [*SCRIPT, "--fail", "--after", str(tmp_path / "store" / "head.json")]
+        run = realjob.start(tmp_path, command, "--job", "same", name=f"run{number}")
         assert run.wait(40) != 0, run.text()
     # Rank 0 waited in the barrier that rank 1 never reached.
     assert calls_of(run.sql(EACH)) == [(0, 0, 6), (0, 1, 5), (1, 0, 6), (1, 1, 5)]

@@ -15,10 +15,10 @@ from bench.rig import realjob
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
 needs_processors = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each of two ranks needs a processor")
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), needs_torch, needs_processors]
+pytestmark = [pytest.mark.integration, pytest.mark.timed, pytest.mark.timeout(300), needs_torch, needs_processors]
 
 JOB = Path(__file__).with_name("computing_job.py")
-REPEATS = [
+RUNS = [
     pytest.param(1, id="short"),
     pytest.param(10, id="long", marks=[pytest.mark.prove, pytest.mark.timeout(1800)]),
 ]
@@ -26,17 +26,19 @@ QUIET_ITERATIONS = 400
 """At 30 ms each: long enough for two readings of the processors, one every five seconds."""
 
 
-@pytest.mark.parametrize("repeats", REPEATS)
-def test_a_rank_whose_processor_is_taken_by_other_work_is_named_with_the_reason(tmp_path: Path, repeats: int) -> None:
-    for number in range(repeats):
+@pytest.mark.parametrize("runs", RUNS)
+def test_a_rank_whose_processor_is_taken_by_other_work_is_named_with_the_reason(tmp_path: Path, runs: int) -> None:
+    def once(number: int) -> str:
         folder = tmp_path / str(number)
         folder.mkdir()
-        print(f"crowded host, run {number + 1}: {crowded(folder)}")
+        return crowded(folder)
+
+    realjob.measure(runs, once)
 
 
 def crowded(folder: Path) -> str:
     """One run in which three busy processes come to the processor of rank 1; a line of figures."""
-    run = realjob.start(folder, realjob.torchrun(folder, ranks=2, script=JOB))
+    run = realjob.start(folder, realjob.forked(folder, ranks=2, script=JOB))
     others: list[subprocess.Popen[bytes]] = []
     try:
         realjob.until("quiet iterations", lambda: run.iterations_seen() >= QUIET_ITERATIONS, 120)

@@ -18,7 +18,7 @@ from pacehound.model.operations import OPTYPES
 from tests.fakes import cuda_device
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
-pytestmark = [pytest.mark.integration, pytest.mark.patient, needs_torch]
+pytestmark = [pytest.mark.integration, needs_torch]
 
 JOB = Path(__file__).with_name("device_pipeline_job.py")
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,6 @@ from pacehound.settings import KafkaSettings
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.patient,
 ]
 
 WITHIN_S = 90

@@ -23,8 +23,7 @@ def test_the_stacks_of_a_stall_name_who_loads_data_and_who_waits(tmp_path: Path)
         pytest.skip("py-spy is not installed")
     go_on = tmp_path / "go_on"
     script = Path(__file__).with_name("loading_job.py")
-    command = [*realjob.TORCHRUN, "--standalone", "--nproc-per-node", "4", str(script), str(go_on)]
-    run = realjob.start(tmp_path, command, settings=["hang.suspect_after_s=3"])
+    run = realjob.start(tmp_path, realjob.forked(go_on, script=script), settings=["hang.suspect_after_s=3"])
     try:
         stacks = realjob.until("the stacks", lambda: run.live_sql(STACKS), 90)
         realjob.until("the verdict", run.incidents, 60)

@@ -5,8 +5,9 @@ does one thing wrong. Right is a verdict of the right kind and class that names 
 is nobody to name, nobody is named. The ranks that a fault strikes change from run to run.
 
 `make prove` runs each fault ten times; every run is made, also after one that was wrong, and a table of all of them is
-printed at the end. `make test` runs one of each kind once. Of the kinds that are not among those here, other files make
-it: a slow rank and a stopped one test_real_job.py, slow data test_evidence_job.py, a bad exit test_attempts_apart.py.
+printed at the end. `make test` runs one of each kind once, its ranks forked from one process. Of the kinds that are
+not among those here, other files make it: a slow rank and a stopped one test_real_job.py, slow data
+test_evidence_job.py, a bad exit test_attempts_apart.py.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Case:
         Whether the job ends well all the same.
     is_short
         Part of the short form.
+    is_timed
+        What is said depends on how long steps take.
 
     """
 
@@ -62,6 +65,7 @@ class Case:
     suspect_after_s: float = 2.0
     survives: bool = False
     is_short: bool = True
+    is_timed: bool = False
 
 
 def names(kinds: str, causes: str, *, surely: bool = True) -> Callable[[Findings, tuple[int, ...]], bool]:
@@ -152,6 +156,7 @@ CASES = (
         nobody,
         n_struck=0,
         survives=True,
+        is_timed=True,
     ),
     Case(
         "random pauses from an iteration on",
@@ -164,11 +169,13 @@ CASES = (
 )
 
 
-def run_once(folder: Path, case: Case, number: int) -> tuple[Findings, tuple[int, ...]]:
+def run_once(
+    folder: Path, case: Case, number: int, launched: Callable[..., list[str]] = realjob.torchrun
+) -> tuple[Findings, tuple[int, ...]]:
     """Run the job with its fault; the findings of all incidents, and who was struck."""
     folder.mkdir()
     struck = tuple(sorted((number + 3 * index) % case.n_ranks for index in range(case.n_struck)))
-    command = realjob.torchrun(*case.arguments, "--seed", number, "--who", *struck, ranks=case.n_ranks, script=SCRIPT)
+    command = launched(*case.arguments, "--seed", number, "--who", *struck, ranks=case.n_ranks, script=SCRIPT)
     run = realjob.start(folder, command, settings=[f"hang.suspect_after_s={case.suspect_after_s}"])
     try:
         if case.arguments[0] == "stops":
@@ -263,9 +270,11 @@ def ids(cases: Sequence[Case]) -> list[str]:
 SHORT = [case for case in CASES if case.is_short]
 
 
-@pytest.mark.parametrize("case", SHORT, ids=ids(SHORT))
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=[pytest.mark.timed] * c.is_timed) for c in SHORT], ids=ids(SHORT)
+)
 def test_the_verdict_on_a_fault_is_right(case: Case, tmp_path: Path) -> None:
-    findings, struck = run_once(tmp_path / "run", case, 2)
+    findings, struck = run_once(tmp_path / "run", case, 2, realjob.forked)
     assert case.is_right(findings, struck), (struck, said(findings), findings)
 
 
@@ -316,6 +325,7 @@ def communication(what: str) -> Callable[[Findings, tuple[int, ...]], bool]:
 
 
 @needs_namespaces
+@pytest.mark.timed
 def test_a_slow_link_is_communication_and_no_ranks_fault(tmp_path: Path) -> None:
     what = "slow link under a pipeline"
     findings, struck = slow_link(tmp_path / "run", what, 0)

@@ -19,7 +19,7 @@ from pacehound.model.codes import DTYPES, OPS
 from pacehound.model.identity import communicator_id
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
-pytestmark = [pytest.mark.integration, pytest.mark.patient, needs_torch]
+pytestmark = [pytest.mark.integration, needs_torch]
 
 JOB = Path(__file__).with_name("instrumented_job.py")
 GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY = range(1, 8)

@@ -17,7 +17,7 @@ import ring_reader
 from pacehound.instrument.launch import environment
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
-pytestmark = [pytest.mark.integration, pytest.mark.patient, needs_torch]
+pytestmark = [pytest.mark.integration, needs_torch]
 
 ALONE = """
     import sys, torch, torch.distributed as dist

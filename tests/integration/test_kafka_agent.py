@@ -25,7 +25,6 @@ from pacehound.settings import KafkaSettings
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.patient,
 ]
 
 SCRIPT = realjob.STEADY
@@ -57,7 +56,7 @@ class Job:
         self.log.touch()
         self.run = realjob.start(
             folder,
-            realjob.torchrun(PAUSE_S, folder, ranks=RANKS, script=SCRIPT),
+            realjob.forked(PAUSE_S, folder, ranks=RANKS, script=SCRIPT),
             *("--endpoint", f"kafka://{broker.servers}", "--job", "steady"),
             settings=[f"kafka.prefix={self.settings.prefix}", "agent.flush_s=0.3"],
         )

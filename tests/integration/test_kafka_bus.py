@@ -20,7 +20,6 @@ from tests.contract.bus_contract import BusContract, read, values
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.patient,
 ]
 
 

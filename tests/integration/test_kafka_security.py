@@ -26,7 +26,7 @@ from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.patient]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
 PASSWORD = "right=horse battery"
 
@@ -100,4 +100,4 @@ def test_a_worker_behind_tls_and_a_password_finds_the_slow_rank(locked: Locked, 
 )
 def test_what_is_wrong_with_a_login_is_said(locked: Locked, wrong: dict[str, str], words: str) -> None:
     with pytest.raises(Unavailable, match=f"(?i){words}"):
-        ensure_topics(replace(locked.settings(**wrong), prefix="refused."), timeout_s=5.0)
+        ensure_topics(replace(locked.settings(**wrong), prefix="refused."), timeout_s=2.0)

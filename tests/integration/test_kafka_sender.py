@@ -26,7 +26,6 @@ from pacehound.settings import KafkaSettings
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.patient,
 ]
 
 

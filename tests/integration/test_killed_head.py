@@ -18,7 +18,7 @@ from pacehound.model.topology import Layout
 from simulator.job import simulate
 from simulator.spec import JobSpec
 
-pytestmark = [pytest.mark.integration, pytest.mark.patient, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @contextmanager

@@ -52,7 +52,6 @@ from tests.fakes.stored import write as write_messages
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.patient,
 ]
 
 WITHIN_S = 150

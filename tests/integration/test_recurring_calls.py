@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ from pacehound.model.routing import Event
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 
-pytestmark = [pytest.mark.integration, pytest.mark.patient, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 SCRIPT = Path(__file__).with_name("recurring_job.py")
 WINDOW = 100
@@ -36,19 +34,9 @@ LENGTHS = [
 
 def recorded(folder: Path, kind: str, iterations: int) -> list[Event]:
     """What the head was told of a job."""
-    store, record = folder / "store", folder / "run.rec"
-    up = [*realjob.PACEHOUND, "up", "--listen", "127.0.0.1:0", "--store", str(store), "--record", str(record)]
-    with (folder / "head.log").open("wb") as log:
-        head = subprocess.Popen(up, stdout=log, stderr=log, env=realjob.environment(), cwd="/")
-    try:
-        realjob.until("the head", (store / "head.json").exists, 60)
-        url = json.loads((store / "head.json").read_text())["url"]
-        command = [*realjob.TORCHRUN, "--standalone", "--nproc-per-node", "2", str(SCRIPT), kind, str(iterations)]
-        run = realjob.start(folder, command, "--endpoint", url)
+    with realjob.recording_head(folder) as record:
+        run = realjob.start(folder, realjob.forked(kind, iterations, ranks=2, script=SCRIPT))
         assert run.wait(400) == 0, run.text()
-    finally:
-        head.terminate()
-        head.wait(30)
     return [event for message in Recording(record) for event in codec.decode(message.value)]
 
 

@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 
-def wait_for(condition, within_s=15.0, what="it"):
+def wait_for(condition, within_s=60.0, what="it"):
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         found = condition()
@@ -27,6 +27,11 @@ def wait_for(condition, within_s=15.0, what="it"):
 
 def python(code):
     return [sys.executable, "-c", code]
+
+
+def lasts_until(stop):
+    """A command that lasts as long as a test likes: until a file is there."""
+    return ["bash", "-c", f"until [ -e {stop} ]; do sleep 0.1; done"]
 
 
 def test_exit_code_and_streams_are_the_commands(product):
@@ -169,9 +174,9 @@ def test_helpers_yield_the_processor_to_the_command(product, tmp_path):
 
 def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_path):
     """kill -9 of head and agent: the command runs on, both return, the incident is still found and closed."""
-    job = tmp_path.name
+    job, stop = tmp_path.name, tmp_path / "stop"
     process = product.start(
-        "run", "--job", job, "--json", "--", "sleep", "9", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        "run", "--job", job, "--json", "--", *lasts_until(stop), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     run_dir = run_dir_of(job)
     head = json.loads(wait_for(lambda: read(product.store / "head.json"), what="a head"))["pid"]
@@ -181,6 +186,8 @@ def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_p
     wait_for(lambda: json.loads(read(product.store / "head.json") or "{}").get("pid", head) != head, what="a new head")
     wait_for(lambda: int(read(run_dir / "agent.pid") or agent) != agent, what="a new agent")
     (run_dir / "stopped").write_text("3")
+    wait_for(lambda: incidents_of(product), what="the incident")
+    stop.touch()
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0
     answer = json.loads(out)
@@ -189,6 +196,12 @@ def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_p
     assert (incident["state"], incident["closed_why"]) == ("closed", "job ended")
     assert b"starting it again" in err
     assert not run_dir.exists()
+
+
+def incidents_of(product):
+    done = product.finish("incidents", "--json", "--store", str(product.store))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["incidents"]
 
 
 def read(path):
@@ -200,24 +213,19 @@ def read(path):
 
 def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_path):
     """While the head owns the store it answers; afterwards the store is opened; the head ends with its last run."""
-    job = tmp_path.name
-    process = product.start("run", "--job", job, "--", "sleep", "5", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    job, stop = tmp_path.name, tmp_path / "stop"
+    process = product.start("run", "--job", job, "--", *lasts_until(stop), stderr=subprocess.PIPE)
     run_dir = run_dir_of(job)
     (run_dir / "stopped").write_text("1")
-
-    def asked():
-        done = product.finish("incidents", "--json", "--store", str(product.store))
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)["incidents"]
-
-    (during,) = wait_for(asked, what="the incident")
+    (during,) = wait_for(lambda: incidents_of(product), what="the incident")
     assert during["state"] == "open"
     rows = product.finish("sql", "SELECT 1", "--json", "--store", str(product.store))
     assert "Incident" in [row[0] for row in json.loads(rows.stdout)["rows"]]
     head = json.loads((product.store / "head.json").read_text())["pid"]
+    stop.touch()
     _, err = process.communicate(timeout=30)
     assert b"Rank 1 holds the job up" in err
-    (after,) = asked()
+    (after,) = incidents_of(product)
     assert (after["id"], after["state"], after["closed_why"]) == (during["id"], "closed", "job ended")
     with pytest.raises(ProcessLookupError):
         os.kill(head, 0)
@@ -226,11 +234,16 @@ def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_pat
 
 
 def test_two_runs_share_the_owner_of_the_store_and_the_first_to_end_leaves_it_to_the_other(product, tmp_path):
-    first = product.start("run", "--job", "a", "--", "sleep", "3", stderr=subprocess.PIPE)
+    stops = [tmp_path / name for name in "ab"]
+    first = product.start("run", "--job", "a", "--", *lasts_until(stops[0]), stderr=subprocess.PIPE)
     wait_for(lambda: read(product.store / "head.json"), what="a head")
-    second = product.start("run", "--job", "b", "--", "sleep", "6", stderr=subprocess.PIPE)
+    second = product.start("run", "--job", "b", "--", *lasts_until(stops[1]), stderr=subprocess.PIPE)
+    run_dir_of("b")
+    stops[0].touch()
     _, first_err = first.communicate(timeout=30)
     assert b"no incident" in first_err
+    assert (product.store / "head.json").exists()
+    stops[1].touch()
     _, second_err = second.communicate(timeout=30)
     assert b"no incident" in second_err
     assert second.returncode == 0
@@ -298,7 +311,11 @@ def test_names_of_ours_in_the_users_folder_and_path_change_nothing(product, tmp_
         (theirs / package / "__init__.py").write_text("")
     (theirs / "collector.py").write_text("MINE = True\n")
     (theirs / "sitecustomize.py").write_text("import collector, storage, streams\n")
-    code = "import collector, os, sys; sys.exit(11 if collector.MINE else 1)"
+    owner = (
+        product.store / "head.json"
+    )  # without a head, which may take longer than a short command, nothing is complete
+    waits = f"import time\nwhile not os.path.exists({str(owner)!r}): time.sleep(0.05)"
+    code = f"import collector, os, sys\n{waits}\nsys.exit(11 if collector.MINE else 1)"
     done = product.finish("run", "--json", "--", *python(code), cwd=theirs, environ={"PYTHONPATH": str(theirs)})
     assert done.returncode == 11
     answer = json.loads(done.stdout)

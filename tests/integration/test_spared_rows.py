@@ -19,7 +19,7 @@ from streams.pipeline import Pipeline
 from tests.fakes.agents_over_budget import AgentsOverBudget
 
 # Agents, codec and streams together on minutes of simulated jobs: no unit.
-pytestmark = [pytest.mark.integration, pytest.mark.patient]
+pytestmark = [pytest.mark.integration]
 
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
 SMALL = {"layout": Layout(tp=4, dp=2, pp=1), "tp_bytes": 4_096, "dp_bytes": 65_536, "ranks_per_host": 4}

@@ -20,7 +20,7 @@ from storage.read import told
 from tests.fakes.events import incident
 from tests.fakes.webhook import FakeWebhook
 
-pytestmark = [pytest.mark.integration, pytest.mark.patient]
+pytestmark = [pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 

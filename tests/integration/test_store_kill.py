@@ -15,7 +15,7 @@ from storage.client import Store
 from tests.fakes.events import call_batch
 from tests.fakes.stored import write as write_messages
 
-pytestmark = [pytest.mark.integration, pytest.mark.patient]
+pytestmark = [pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 CALLS_PER_BATCH = 20

@@ -14,7 +14,7 @@ from pacehound.model import codec, topics
 from storage.client import Store
 from tests.fakes.stored import write
 
-pytestmark = [pytest.mark.integration, pytest.mark.patient]
+pytestmark = [pytest.mark.integration]
 
 
 def test_letters_of_a_store_are_listed_and_shown_and_cannot_be_replayed(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from streams.pipeline import Pipeline
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.patient,
 ]
 
 Versions = dict[tuple[str, int], Incident]

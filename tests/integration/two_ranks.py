@@ -1,22 +1,33 @@
-"""A tiny gloo job: a few all-reduces, then rank 1 fails if asked to. Without RANK it starts both of its ranks."""
+"""A tiny gloo job: a few all-reduces, then rank 1 fails if asked to. Without RANK it starts both of its ranks.
+
+With `--after FILE` they begin once it is there.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
+import time
 
 
 def both_ranks() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    ranks = [
-        subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "RANK": str(rank), "MASTER_PORT": port})
-        for rank in range(2)
-    ]
-    return max(abs(rank.wait()) for rank in ranks)
+    import torch.distributed  # noqa: F401  once for both
+
+    while "--after" in sys.argv and not os.path.exists(sys.argv[sys.argv.index("--after") + 1]):
+        time.sleep(0.05)
+
+    pids = []
+    for rank in range(2):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            os.environ |= {"RANK": str(rank), "MASTER_PORT": port}
+            one_rank("--fail" in sys.argv)
+            sys.exit()
+    return max(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in pids)
 
 
 def one_rank(fails: bool) -> None:

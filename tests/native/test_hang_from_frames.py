@@ -15,8 +15,6 @@ from streams.pipeline import Pipeline
 from tests.fakes.late_agent import late_agent
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 
-pytestmark = pytest.mark.patient
-
 UNIX_AHEAD_NS = 10**18
 SECOND_NS = 10**9
 STARTED = 3

@@ -17,8 +17,6 @@ from streams.pipeline import Pipeline
 from tests.fakes.late_agent import told_of
 from tests.native.stub_jobs import JOB, Built, Job
 
-pytestmark = pytest.mark.patient
-
 TP, PP, MICRO_BATCHES = 2, 2, 3
 
 

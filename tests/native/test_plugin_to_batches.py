@@ -12,8 +12,6 @@ from pacehound.model.events import Progress, Topology
 from tests.fakes.late_agent import late_agent
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 
-pytestmark = pytest.mark.patient
-
 UNIX_AHEAD_NS = 10**18
 
 

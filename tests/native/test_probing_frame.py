@@ -15,8 +15,6 @@ from tests.native import plugin_jobs, stub_jobs
 from tests.native.plugin_jobs import NewPluginJob
 from tests.native.test_shim_safety import library
 
-pytestmark = pytest.mark.patient
-
 APIS = [4, 5, 6]
 INIT = "init c abcdef12 2 0 world"
 NATIVE = Path(__file__).resolve().parents[2] / "collector" / "native"

@@ -15,8 +15,6 @@ from pacehound.model.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, SOURCES
 from tests.native import plugin_jobs
 from tests.native.plugin_jobs import NewPluginJob, Plugin
 
-pytestmark = pytest.mark.patient
-
 APIS = [4, 5, 6]
 INIT = "init c abcdef12 2 0 world"
 REDUCE = "coll x c g AllReduce 1024 ncclFloat32 2 0 0 RING SIMPLE"

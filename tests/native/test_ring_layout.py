@@ -12,8 +12,6 @@ import pytest
 from collector.calls import rings
 from pacehound.instrument import layout
 
-pytestmark = pytest.mark.patient
-
 NATIVE = Path(__file__).resolve().parents[2] / "collector" / "native"
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 

@@ -15,8 +15,6 @@ from pacehound.model.codes import DTYPES, OPS, REDOPS
 from pacehound.model.identity import nccl_child_id, nccl_communicator_id
 from tests.native.stub_jobs import JOB, Built, Job, Ring
 
-pytestmark = pytest.mark.patient
-
 NewJob = Callable[..., Job]
 
 # NCCL's numbers of types and reductions, as nccl.h has them.

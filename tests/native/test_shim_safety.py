@@ -18,8 +18,6 @@ from tests.native.stub_jobs import Built, Job
 from tests.native.test_shim_calls import line, random_programs
 from tests.native.trap_controller import Controller, blocks_of
 
-pytestmark = pytest.mark.patient
-
 NewJob = Callable[..., Job]
 
 MAIN_RING_BYTES = rings.HEADER_BYTES + 16384 * rings.RECORD_BYTES

@@ -1,0 +1,75 @@
+"""Ranks of a script as forks of one process that has imported torch: a launcher that starts in a third of the time.
+
+    python forked_ranks.py 4 script.py ARGUMENTS
+
+It does what torchrun does for one host: the environment of each rank, and an end for all of them when one fails. Tests
+whose claim is about the launcher, or about processes that are looked for by their environment, use torchrun itself.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import socket
+import sys
+import time
+
+END_WITHIN_S = 10.0
+
+
+def fork_ranks(n: int) -> dict[int, int]:
+    """The ranks' pids; in a rank itself none, and its environment is set."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {"WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(n)}
+    pids = {}
+    for rank in range(n):
+        pid = os.fork()
+        if pid == 0:
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            return {}
+        pids[pid] = rank
+    return pids
+
+
+def wait_for(pids: dict[int, int]) -> int:
+    """The exit status of all: 1 if one failed, and then the others are ended."""
+    running, status, deadline_s = dict(pids), 0, float("inf")
+
+    def end(number: int) -> None:
+        for pid in running:
+            os.kill(pid, number)
+
+    signal.signal(signal.SIGTERM, lambda *_: end(signal.SIGTERM))
+    while running:
+        pid, how = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            if time.monotonic() > deadline_s:
+                end(signal.SIGKILL)
+            time.sleep(0.02)
+            continue
+        rank = running.pop(pid)
+        if how != 0 and status == 0:
+            status, deadline_s = 1, time.monotonic() + END_WITHIN_S
+            print(f"rank {rank} ended with {os.waitstatus_to_exitcode(how)}", file=sys.stderr, flush=True)
+            end(signal.SIGTERM)
+    return status
+
+
+def main() -> None:
+    """Fork, and be a rank or wait for all of them."""
+    n, sys.argv = int(sys.argv[1]), sys.argv[2:]
+    import torch._dynamo  # what each rank would import for itself, when it makes its optimizer at the latest
+    import torch.distributed  # noqa: F401
+
+    if pids := fork_ranks(n):
+        os._exit(wait_for(pids))
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
