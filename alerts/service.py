@@ -19,7 +19,7 @@ from pacehound.model import codec
 from pacehound.model.events import Incident, Notification
 from pacehound.model.routing import route
 from pacehound.model.topics import INCIDENTS, NOTIFICATIONS
-from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.event_loop import FLUSH_S
 from pacehound.runtime.process import Process, run_worker
 from pacehound.settings import AlertSettings, KafkaSettings, Settings
@@ -118,7 +118,7 @@ def catch_up(worker: AlertWorker, settings: KafkaSettings, process: Process) -> 
             try:
                 results = worker.on_event(incident, message)
             except RejectedMessage as error:
-                results = [letter_of(message, error, process.clock.now_ns())]
+                results = [dead_letter_of(message, error, process.clock.now_ns())]
             for event in results:
                 topic, key = route(event)
                 producer.publish(topic, key, codec.encode(event))

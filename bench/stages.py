@@ -28,7 +28,7 @@ from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 from streams.kafka.partition import SnapshotReader
-from streams.kafka.worker import INPUTS, Worker
+from streams.kafka.worker import INPUTS, StreamsWorker
 from streams.warm_up import warm_up
 
 CASES = ((16, 1, 300), (16, 8, 300), (256, 1, 20), (256, 8, 40), (4_096, 1, 2))
@@ -120,7 +120,7 @@ class _AllPartitions:
         return 1
 
 
-class _WorkerFromTheStart(Worker):
+class _WorkerFromTheStart(StreamsWorker):
     """Finds no snapshots, and every partition from its first message on."""
 
     def _read(self, places: list[Place]) -> Any:

@@ -21,7 +21,7 @@ from pacehound.clock import SystemClock
 from pacehound.model.calls import DTYPE_CODE, OP_CODE, CallBatch
 from pacehound.model.codec import encode
 from storage import schemas
-from storage.block_boundaries import Cuts
+from storage.block_boundaries import BlockBoundaries
 from storage.blocks import BLOCK_OFFSETS, Span
 from storage.client import Store
 from storage.gather import gather
@@ -53,7 +53,7 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
     """The same calls as blocks of messages, as bare inserts into their table, and into one without a rollup."""
     order = ", ".join(schemas.IDENTITY[schemas.CALLS])
     store.command(f"CREATE TABLE bare AS stored_calls ENGINE = ReplacingMergeTree ORDER BY ({order})")
-    writer, cuts, clock = Writer(store), Cuts(store, "bench"), SystemClock()
+    writer, boundaries, clock = Writer(store), BlockBoundaries(store, "bench"), SystemClock()
     block_s: list[float] = []
     bare_s: list[float] = []
     same_s: list[float] = []
@@ -70,7 +70,7 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
         span = Span(topic="calls", partition=0, first=first, last=messages[-1].offset)
 
         def write(span: Span = span, messages: tuple[Message, ...] = messages) -> None:
-            [decided] = cuts.decide([span])
+            [decided] = boundaries.decide([span])
             writer.write_block(decided, gather(messages, clock), "bench", is_repeat=False)
 
         block_s.append(_seconds(write))

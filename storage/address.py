@@ -16,7 +16,7 @@ _PORTS = {"http": 8123, "https": 8443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """A server's HTTP door, the database behind it, and a login."""
+    """Where a server answers HTTP, the database behind it, and a login."""
 
     scheme: str
     host: str

@@ -14,8 +14,8 @@ from storage.blocks import Span
 from storage.client import Store
 
 
-class Cuts:
-    """The ledger of cuts, `stored_cuts`: the first to write down an end is right.
+class BlockBoundaries:
+    """The ledger of boundaries, `stored_cuts`: the first to write down an end is right.
 
     The insert's token has the beginning of the block and not its end, so a second decision about the same beginning is
     dropped by the table itself: compare-and-set, with nothing but an insert. What was decided is then read back.

@@ -15,7 +15,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.events import DeadLetter
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
-from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.records import worked
 from storage import schemas
 from storage.rows import Row, arrow_rows, calls_table, operations_table, rows_of
@@ -96,7 +96,7 @@ def _take(message: Message, found: Rows, clock: Clock) -> Iterator[DeadLetter]:
     """Add the events of a message; one bad record does not take the good ones with it."""
     for outcome in worked(message, found.add):
         if outcome.error is not None:
-            yield letter_of(message, outcome.error, clock.now_ns(), outcome.payload())
+            yield dead_letter_of(message, outcome.error, clock.now_ns(), outcome.payload())
 
 
 class Rows:

@@ -20,7 +20,7 @@ class Held:
     since_s
         When the oldest of them was read.
     begun
-        The last offset that some writer has decided about; `None` before the ledger was asked. A block that begins
+        The last offset that some writer has decided about; `None` before the store was asked. A block that begins
         behind it was never begun by anybody.
     decided
         The block to write next, once that was decided.
@@ -40,7 +40,7 @@ class Held:
         return self.has_failed or self.begun is None or first <= self.begun
 
 
-class Shelf:
+class HeldMessages:
     """Messages by partition, from the poll to the store."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Shelf:
                 self._empty(held)
 
     def unasked(self) -> dict[Place, int]:
-        """Partitions of which the ledger has not been asked yet, with their first offset."""
+        """Partitions of which the store has not been asked yet, with their first offset."""
         return {p: held.messages[0].offset for p, held in self._held.items() if held.begun is None and held.messages}
 
     def ready(self, now_s: float, flush_s: float) -> Iterator[Block]:
@@ -114,7 +114,7 @@ class Shelf:
         return any(h.decided and h.messages and h.messages[-1].offset < h.decided.last for h in self._held.values())
 
     def know(self, begun: Mapping[Place, int]) -> None:
-        """What the ledger says of partitions."""
+        """What the store says of partitions."""
         for place, last in begun.items():
             self._held[place].begun = last
 

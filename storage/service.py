@@ -28,12 +28,12 @@ from pacehound.runtime.metric_names import (
 )
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import StoreSettings
-from storage.block_boundaries import Cuts
+from storage.block_boundaries import BlockBoundaries
 from storage.blocks import BLOCK_BYTES, Block
 from storage.client import Store
 from storage.gather import Gathered
 from storage.gather_ahead import GatherAhead
-from storage.held_messages import Shelf
+from storage.held_messages import HeldMessages
 from storage.retention import apply_retention
 from storage.windows import keep_due_windows
 from storage.writer import Writer
@@ -132,7 +132,7 @@ class WriterService:
         self._log = log
         self._telemetry = telemetry
         self._clock = clock or SystemClock()
-        self._shelf = Shelf()
+        self._held = HeldMessages()
         self._ahead = GatherAhead(self._clock)
         self._uncommitted: dict[Place, int] = {}
         self._store: Store | None = None
@@ -174,13 +174,13 @@ class WriterService:
         self._has_more = False
         if self._clock.monotonic_s() >= self._try_at_s:
             self._has_more = self._write_what_is_due(self._settings.flush_s)
-        self._telemetry.set(WRITER_LAG, self._consumer.lag() + len(self._shelf))
-        self._telemetry.set(WRITER_HELD_BYTES, self._shelf.held_bytes)
+        self._telemetry.set(WRITER_LAG, self._consumer.lag() + len(self._held))
+        self._telemetry.set(WRITER_HELD_BYTES, self._held.held_bytes)
 
     @property
     def _holds_enough(self) -> bool:
         """Of what the bus has: what is paused must be fetched again, so this ends well before that is needed."""
-        return self._shelf.held_bytes >= self._settings.max_held_bytes // 2
+        return self._held.held_bytes >= self._settings.max_held_bytes // 2
 
     def _take_in(self, timeout_s: float) -> None:
         """Poll; again at once while the bus has more than one poll takes, until enough is held."""
@@ -189,7 +189,7 @@ class WriterService:
 
     def _poll(self, timeout_s: float) -> int:
         # The rest of a block that somebody else has cut is read in any case: without it nothing would go on.
-        is_full = self._shelf.held_bytes >= self._settings.max_held_bytes and not self._shelf.waits_for_more
+        is_full = self._held.held_bytes >= self._settings.max_held_bytes and not self._held.waits_for_more
         if is_full:
             # Each time: partitions that were assigned meanwhile are not paused yet.
             self._consumer.pause()
@@ -202,7 +202,7 @@ class WriterService:
         except Unavailable as error:
             self._failed("the bus refuses", error)
             return 0
-        self._shelf.put(messages, self._clock.monotonic_s())
+        self._held.put(messages, self._clock.monotonic_s())
         return len(messages)
 
     def _write_what_is_due(self, flush_s: float) -> bool:
@@ -241,23 +241,23 @@ class WriterService:
 
     def _write_round(self, store: Store, flush_s: float) -> bool:
         """The next blocks of the partitions that have one; says whether there was any."""
-        cuts = Cuts(store, self._log)
-        self._shelf.know(cuts.newest(self._shelf.unasked()))
+        boundaries = BlockBoundaries(store, self._log)
+        self._held.know(boundaries.newest(self._held.unasked()))
         now_s = self._clock.monotonic_s()
-        blocks = {block.span.place: block for block in _round(self._shelf.ready(now_s, flush_s))}
+        blocks = {block.span.place: block for block in _round(self._held.ready(now_s, flush_s))}
         has_found = bool(blocks)
         gathered = self._without_rows(blocks)
-        for span in cuts.decide([block.span for place, block in blocks.items() if not self._shelf[place].decided]):
+        for span in boundaries.decide([block.span for place, block in blocks.items() if not self._held[place].decided]):
             place = span.place
-            self._shelf[place].decided = span
+            self._held[place].decided = span
             if span != blocks[place].span:
                 del blocks[place], gathered[place]
-                block = self._shelf.block(place, span)
+                block = self._held.block(place, span)
                 if block is not None:
                     blocks[place], gathered[place] = block, self._ahead.take(block)
         # The engine takes most of a writer's time, and not in Python: meanwhile the next round is read.
         spans = {place: block.span for place, block in blocks.items()}
-        self._ahead.begin(_round(self._shelf.behind(spans, now_s, flush_s)))
+        self._ahead.begin(_round(self._held.behind(spans, now_s, flush_s)))
         writer = Writer(store)
         for place, block in blocks.items():
             self._write(writer, block, gathered.pop(place))
@@ -272,25 +272,25 @@ class WriterService:
         idle = {
             place: block
             for place, block in blocks.items()
-            if gathered[place].is_empty and not self._shelf[place].is_repeat(block.span.first)
+            if gathered[place].is_empty and not self._held[place].is_repeat(block.span.first)
         }
         if idle:
             self._uncommitted |= {place: block.span.last + 1 for place, block in idle.items()}
             self._commit()
             for place, block in idle.items():
-                self._shelf.done(block, self._clock.monotonic_s())
+                self._held.done(block, self._clock.monotonic_s())
                 del blocks[place], gathered[place]
         return gathered
 
     def _write(self, writer: Writer, block: Block, gathered: Gathered) -> None:
-        held = self._shelf[block.span.place]
+        held = self._held[block.span.place]
         is_repeat = held.is_repeat(block.span.first)
         before_s = self._clock.monotonic_s()
         held.has_failed = True  # until it has not
         writer.write_block(block.span, gathered, self._log, is_repeat=is_repeat)
         self._publish(gathered.dead_letters)
         now_s = self._clock.monotonic_s()
-        self._shelf.done(block, now_s)
+        self._held.done(block, now_s)
         self._uncommitted[block.span.place] = block.span.last + 1
         self._telemetry.add(WRITER_INSERT_SECONDS, max(now_s - before_s, 0.0))
         self._telemetry.add(WRITER_BLOCKS)
@@ -331,12 +331,12 @@ class WriterService:
     def _failed(self, what: str, error: Exception) -> None:
         self._telemetry.add(WRITER_FAILURES)
         self._try_at_s = self._clock.monotonic_s() + self._pause_s
-        logger.warning(what, extra={"error": str(error), "again_in_s": self._pause_s, "held": self._shelf.held_bytes})
+        logger.warning(what, extra={"error": str(error), "again_in_s": self._pause_s, "held": self._held.held_bytes})
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
 
     def _revoked(self, places: list[Place]) -> None:
         """Somebody else has them now, and begins at what was committed."""
-        self._shelf.forget(places)
+        self._held.forget(places)
         self._ahead.forget()
         for place in places:
             self._uncommitted.pop(place, None)

@@ -9,7 +9,7 @@ from pacehound.clock import Clock
 from pacehound.errors import Unavailable
 from pacehound.model.events import DeadLetter
 from pacehound.model.routing import Event
-from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.event_loop import EventWorker
 from storage.client import Store
 from storage.gather import Rows
@@ -74,7 +74,7 @@ class StoreWorker(EventWorker):
         except Unavailable:
             raise
         except Exception as error:
-            return letter_of(message, error, self._clock.now_ns())
+            return dead_letter_of(message, error, self._clock.now_ns())
         return None
 
     def _insert(self, rows: Rows) -> Any:

@@ -13,7 +13,7 @@ from collector.agent.delivery import Delivery, Outcome
 from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import RunFolder
-from pacehound.bus.otlp import Receipt
+from pacehound.bus.otlp import SendResult
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.settings import Settings
@@ -26,10 +26,10 @@ class Nobody:
         self.taken: list[bytes] = []
         self._results: list[Outcome] = []
 
-    def send(self, messages: Sequence[bytes]) -> Receipt:
+    def send(self, messages: Sequence[bytes]) -> SendResult:
         """Keep them, to be counted."""
         self.taken += messages
-        return Receipt()
+        return SendResult()
 
     def is_idle(self) -> bool:
         """Always, once the last outcome was heard."""

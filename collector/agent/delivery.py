@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from collector.agent.background import TaskRunner
 from collector.agent.outbox import Outbox
-from pacehound.bus.otlp import Receipt
+from pacehound.bus.otlp import SendResult
 from pacehound.errors import BusFull, RejectedMessage, Unavailable
 from pacehound.runtime.backoff import Backoff
 
@@ -22,7 +22,7 @@ REQUEST_BYTES = 2 * 1024 * 1024
 class Sender(Protocol):
     """Something that takes encoded messages, as `pacehound.bus.otlp.OtlpProducer` does."""
 
-    def send(self, messages: Sequence[bytes]) -> Receipt:
+    def send(self, messages: Sequence[bytes]) -> SendResult:
         """Send them in order; errors as in `OtlpProducer.send`."""
         ...
 

@@ -19,7 +19,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
 from pacehound.bus.kafka import KafkaProducer, client_config
 from pacehound.bus.kafka_topics import ensure_topics
-from pacehound.bus.otlp import Receipt
+from pacehound.bus.otlp import SendResult
 from pacehound.errors import InvalidInput, MalformedMessage, Unavailable
 from pacehound.model import codec, topics
 from pacehound.model.routing import host_stream
@@ -140,7 +140,7 @@ class KafkaSender:
         self._producer: KafkaProducer | None = None
         client_config(settings)
 
-    def send(self, messages: Sequence[bytes]) -> Receipt:
+    def send(self, messages: Sequence[bytes]) -> SendResult:
         """Put messages on their topics; what has one key stays in order.
 
         Raises
@@ -165,7 +165,7 @@ class KafkaSender:
             self._producer = None
             producer.close(0.0)
             raise
-        return Receipt()
+        return SendResult()
 
     def close(self) -> None:
         """Let go of the connections."""

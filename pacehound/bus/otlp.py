@@ -34,7 +34,7 @@ _PASSING = {408, 425}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class SendResult:
     """What a head node said about one request that it took."""
 
     rejected: int = 0
@@ -94,7 +94,7 @@ class OtlpProducer:
         except (UnicodeEncodeError, ValueError, TypeError) as error:
             raise InvalidSetting(f"the headers for {self._url} cannot be sent: {type(error).__name__}") from error
 
-    def send(self, messages: Sequence[bytes]) -> Receipt:
+    def send(self, messages: Sequence[bytes]) -> SendResult:
         """Send messages, in order, in one request.
 
         Raises
@@ -123,7 +123,7 @@ class OtlpProducer:
         self._client.close()
 
 
-def _receipt(url: str, response: httpx.Response) -> Receipt:
+def _receipt(url: str, response: httpx.Response) -> SendResult:
     status = response.status_code
     said = f"{url} answered {status}"
     if status in _BUSY:
@@ -137,8 +137,8 @@ def _receipt(url: str, response: httpx.Response) -> Receipt:
     try:
         partial = ExportLogsServiceResponse.FromString(response.content).partial_success
     except DecodeError:
-        return Receipt()  # taken, by something that answers in another form
-    return Receipt(rejected=max(partial.rejected_log_records, 0), message=partial.error_message[:200])
+        return SendResult()  # taken, by something that answers in another form
+    return SendResult(rejected=max(partial.rejected_log_records, 0), message=partial.error_message[:200])
 
 
 def retry_after_s(text: str) -> float | None:

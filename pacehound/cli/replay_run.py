@@ -17,7 +17,7 @@ from pacehound.model.events import Incident
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
 from pacehound.pages.incidents import print_incidents
-from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.head.parts import Pipeline
 
 
@@ -28,7 +28,7 @@ def replayed(messages: Iterable[Message], pipeline: Pipeline) -> Iterator[Event]
             for event in codec.decode(message.value):
                 yield from pipeline.on_event(event)
         except RejectedMessage as error:
-            yield letter_of(message, error, now_ns=0)
+            yield dead_letter_of(message, error, now_ns=0)
 
 
 def write_events(events: Iterable[Event], file: TextIO) -> None:

@@ -14,7 +14,7 @@ from pacehound.settings import Settings
 
 
 @click.command()
-@click.option("--listen", metavar="ADDRESS", default="127.0.0.1:4318", show_default=True, help="HOST:PORT of the door.")
+@click.option("--listen", metavar="ADDRESS", default="127.0.0.1:4318", show_default=True, help="HOST:PORT for OTLP.")
 @click.option("--record", type=click.Path(path_type=Path), help="Write every message to this new file, for `replay`.")
 @click.option("--listener-fd", type=int, hidden=True)
 @click.option("--until-released", is_flag=True, hidden=True)
@@ -35,18 +35,20 @@ def up(
     from pacehound.bus.recording import RecordingWriter
     from pacehound.runtime.embedded import listener_of, run_head
     from pacehound.runtime.head.address import parse_address
-    from pacehound.runtime.head.serve import Doors
+    from pacehound.runtime.head.serve import Listeners
     from pacehound.runtime.head.token import token_for
 
     log_to_stderr()
     address = parse_address(listen)
     token = token_for(address, os.environ)
-    doors = Doors(address=address, listener=listener_of(listener_fd), token=token, until_released=until_released)
+    listeners = Listeners(
+        address=address, listener=listener_of(listener_fd), token=token, until_released=until_released
+    )
     try:
         run_head(
             settings=Settings.load(os.environ, overrides),
             folder=store,
-            doors=doors,
+            listeners=listeners,
             recording=RecordingWriter(record) if record else None,
             on_ready=lambda owner: None if until_released else click.echo(ready_words(owner.url, token), err=True),
         )

@@ -11,7 +11,7 @@ LARGEST_PAYLOAD_BYTES = 16 * 1024 * 1024
 """As large as a message of ours may be. A producer of somebody else's may compress more into what a broker takes."""
 
 
-def letter_of(message: Message, error: Exception, now_ns: int, payload: bytes | None = None) -> DeadLetter:
+def dead_letter_of(message: Message, error: Exception, now_ns: int, payload: bytes | None = None) -> DeadLetter:
     """What `message` was, where it stood, and why it is set aside.
 
     Parameters
@@ -27,7 +27,7 @@ def letter_of(message: Message, error: Exception, now_ns: int, payload: bytes | 
     Examples
     --------
     >>> message = Message(topic="incidents", key="j", partition=3, offset=8, value=b"x")
-    >>> letter_of(message, ValueError("no"), 5)
+    >>> dead_letter_of(message, ValueError("no"), 5)
     DeadLetter(source_topic='incidents', partition=3, offset=8, time_ns=5, error='ValueError', reason='no', job='', \
 attempt=0, key='j', replayed_ns=0)
 

@@ -23,11 +23,11 @@ from pacehound.errors import RejectedMessage, StoreOwned
 from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
-from pacehound.runtime.head.known_topology import Introductions
-from pacehound.runtime.head.node import Head, Receipt
+from pacehound.runtime.head.known_topology import KnownTopology
+from pacehound.runtime.head.node import Head, IngestResult
 from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts
-from pacehound.runtime.head.serve import Doors, serve
+from pacehound.runtime.head.serve import Listeners, serve
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 
@@ -132,13 +132,13 @@ def _alerts(
     return worker, untold(store.incidents(), told)
 
 
-def span_door(head: Head) -> Callable[[bytes], Receipt]:
-    """The door for spans of other producers: they become calls."""
+def span_receiver(head: Head) -> Callable[[bytes], IngestResult]:
+    """The receiver of spans of other producers: they become calls."""
     from pacehound.bus.otlp_spans import SpanReader
 
     reader = SpanReader()
 
-    def take(body: bytes) -> Receipt:
+    def take(body: bytes) -> IngestResult:
         try:
             found = reader.read(body)
         except RejectedMessage as error:
@@ -147,7 +147,7 @@ def span_door(head: Head) -> Callable[[bytes], Receipt]:
         head.publish(found.batches)
         for refused in found.refused:
             head.reject(refused.message, refused.error)
-        return Receipt(
+        return IngestResult(
             accepted=sum(map(len, found.batches)),
             rejected=len(found.refused),
             reason="; ".join(f"{type(r.error).__name__}: {r.error}" for r in found.refused[:3]),
@@ -160,7 +160,7 @@ def run_head(
     *,
     settings: Settings,
     folder: Path,
-    doors: Doors,
+    listeners: Listeners,
     recording: RecordingWriter | None,
     on_ready: Callable[[Owner], object],
 ) -> None:
@@ -179,7 +179,7 @@ def run_head(
             settings=settings,
             parts=_when_asked_enough(lambda: open_parts(settings, folder, telemetry)),
             telemetry=telemetry,
-            introductions=Introductions(folder / "topology.rec"),
+            known_topology=KnownTopology(folder / "topology.rec"),
             attempts_file=AttemptsFile(folder / FILE_NAME),
             recording=recording,
         )
@@ -187,12 +187,12 @@ def run_head(
         try:
             asyncio.run(
                 serve(
-                    doors=doors,
+                    listeners=listeners,
                     ownership=ownership,
                     head=head,
                     log=head,
                     take_logs=head.ingest,
-                    take_spans=span_door(head),
+                    take_spans=span_receiver(head),
                     telemetry=head.telemetry,
                     on_ready=on_ready,
                 )

@@ -21,7 +21,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import DEAD_LETTERS, Topic
 from pacehound.runtime.backoff import Backoff
-from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import (
     COMMIT_FAILURES,
@@ -350,7 +350,7 @@ class EventLoop:
         self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
         if message.topic == DEAD_LETTERS.name:
             return  # a letter that does not fit itself is not worth another one
-        self._results.append(_encoded(letter_of(message, error, self._clock.now_ns(), payload)))
+        self._results.append(_encoded(dead_letter_of(message, error, self._clock.now_ns(), payload)))
 
     def _postpone(self, again: _Again, what: str, error: Exception) -> None:
         pause_s = again.later()

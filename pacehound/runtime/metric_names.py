@@ -19,10 +19,10 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
-DOOR_REQUESTS = Metric(
-    "pacehound_door_requests_total", "counter", "OTLP requests answered, by path and HTTP status", ("path", "status")
+OTLP_REQUESTS = Metric(
+    "pacehound_otlp_requests_total", "counter", "OTLP requests answered, by path and HTTP status", ("path", "status")
 )
-DOOR_BYTES = Metric("pacehound_door_bytes_total", "counter", "Bytes of OTLP bodies taken in, after decompression")
+OTLP_BYTES = Metric("pacehound_otlp_bytes_total", "counter", "Bytes of OTLP bodies taken in, after decompression")
 RECORDS_ACCEPTED = Metric("pacehound_records_accepted_total", "counter", "Log records and spans put on the bus")
 RECORDS_REJECTED = Metric(
     "pacehound_records_rejected_total", "counter", "Records that went to the dead letters, by error", ("error",)

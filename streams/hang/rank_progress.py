@@ -91,7 +91,7 @@ class ProgressTable:
         return self.names.get(communicator, communicator)
 
     def on_topology(self, topology: Topology) -> None:
-        """A communicator exists: every member owes its calls, also those that have not been heard of."""
+        """A communicator exists: every member is to make its calls, also those that have not been heard of."""
         self.names[topology.communicator] = topology.name
         self._collective_sequence(topology.communicator, topology.members)
         for progress in self._early.pop(topology.communicator, {}).values():

@@ -25,7 +25,7 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka.client import credentials_of
 from streams.kafka.lenient_records import read_leniently
-from streams.kafka.worker import INPUTS, Worker
+from streams.kafka.worker import INPUTS, StreamsWorker
 
 GROUP = "streams"
 
@@ -126,11 +126,11 @@ def make_app(settings: Settings, telemetry: Telemetry | None = None, liveness: L
 
     group = FaustGroup(app, prefix)
     producer = KafkaProducer(settings.kafka, f"{GROUP}-{uuid.uuid4().hex[:8]}")
-    worker: list[Worker] = []
+    worker: list[StreamsWorker] = []
 
-    def ours() -> Worker:
+    def ours() -> StreamsWorker:
         if not worker:  # in the loop that it lives in
-            worker.append(Worker(settings, group, producer, telemetry or Telemetry(), SystemClock()))
+            worker.append(StreamsWorker(settings, group, producer, telemetry or Telemetry(), SystemClock()))
         return worker[0]
 
     async def taken(stream: StreamT[Any]) -> None:

@@ -25,7 +25,7 @@ from pacehound.model.events import Tick
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.metric_names import (
     DEAD_LETTERED,
     EVENTS_IN,
@@ -63,7 +63,7 @@ LOOKED_UP_WITHIN_S = 5.0
 Stage = StageOne | StageTwo
 
 
-class Group(Protocol):
+class ConsumerGroup(Protocol):
     """The consumer group, as far as this worker sees it."""
 
     def assigned(self) -> list[Place]:
@@ -89,7 +89,7 @@ class _Seeking:
     asked_s: float
 
 
-class Worker:
+class StreamsWorker:
     """The partitions of one worker: takes messages in, sends on what follows, keeps snapshots.
 
     Parameters
@@ -106,7 +106,7 @@ class Worker:
     """
 
     def __init__(
-        self, settings: Settings, group: Group, producer: KafkaProducer, telemetry: Telemetry, clock: Clock
+        self, settings: Settings, group: ConsumerGroup, producer: KafkaProducer, telemetry: Telemetry, clock: Clock
     ) -> None:
         self._settings = settings
         self._group = group
@@ -261,7 +261,7 @@ class Worker:
 
     async def _set_aside(self, message: Message, error: Exception, payload: bytes | None = None) -> None:
         self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
-        await self._publish(letter_of(message, error, self._clock.now_ns(), payload))
+        await self._publish(dead_letter_of(message, error, self._clock.now_ns(), payload))
 
     # Partitions that come and go
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from collector.agent.delivery import Outcome
-from pacehound.bus.otlp import Receipt
+from pacehound.bus.otlp import SendResult
 from pacehound.errors import RejectedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
@@ -22,7 +22,7 @@ class FakeReceiver:
         self.requests: list[list[bytes]] = []
         self.messages: dict[bytes, None] = {}
 
-    def send(self, messages: Sequence[bytes]) -> Receipt:
+    def send(self, messages: Sequence[bytes]) -> SendResult:
         if self.is_away:
             raise Unavailable("away")
         if any(message in self.refuses for message in messages):
@@ -30,7 +30,7 @@ class FakeReceiver:
         self.requests.append(list(messages))
         for message in messages:
             self.messages[message] = None
-        return Receipt()
+        return SendResult()
 
     def close(self) -> None:
         pass

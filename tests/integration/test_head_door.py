@@ -63,7 +63,7 @@ def test_health_needs_no_token_and_everything_else_does(head):
     refused = httpx.post(f"{url}/v1/logs", content=b"", headers={**PROTOBUF, "Authorization": "Bearer s3cre"})
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"] == "Bearer"
-    assert "pacehound_door_requests_total" in httpx.get(f"{url}/metrics", headers=TOKEN).text
+    assert "pacehound_otlp_requests_total" in httpx.get(f"{url}/metrics", headers=TOKEN).text
 
 
 def test_good_records_are_taken_and_bad_ones_reported(head):

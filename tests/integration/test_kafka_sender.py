@@ -16,7 +16,7 @@ from bench.rig.realjob import until
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.bus.kafka_sender import KafkaSender
 from pacehound.bus.kafka_topics import ensure_topics
-from pacehound.bus.otlp import Receipt
+from pacehound.bus.otlp import SendResult
 from pacehound.errors import MalformedMessage, RejectedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import HostSample, Topology
@@ -50,7 +50,7 @@ def test_a_broker_that_stands_still_gets_it_again_from_the_first_on_and_in_order
     pid = broker.process.pid
     sender = KafkaSender(settings, "test", acknowledged_within_s=1.0)
     before, held, after = samples(0, 10), samples(10, 200, 1_000), samples(210, 10)
-    assert until("the topics", lambda: taken(sender, before), 60, 0.1) == Receipt()
+    assert until("the topics", lambda: taken(sender, before), 60, 0.1) == SendResult()
     os.kill(pid, signal.SIGSTOP)
     try:
         until("it stands still", lambda: all(state == "T" for state in thread_states(pid)), 60, 0.01)
@@ -78,7 +78,7 @@ def thread_states(pid: int) -> list[str]:
     return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
 
-def taken(sender: KafkaSender, messages: list[bytes]) -> Receipt | None:
+def taken(sender: KafkaSender, messages: list[bytes]) -> SendResult | None:
     try:
         return sender.send(messages)
     except Unavailable:

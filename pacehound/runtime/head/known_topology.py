@@ -1,7 +1,7 @@
 """Who is in which communicator, kept across the life of a head.
 
 Agents introduce a communicator once. A head that is started again after a crash would not know the communicators of
-the jobs that go on, so it keeps the introductions in a file (what `topology`, a compacted topic, is on Kafka) and
+the jobs that go on, so it keeps their topology in a file (what `topology`, a compacted topic, is on Kafka) and
 repeats each before the first message that speaks of it. Jobs that are gone never speak again, so that nothing of
 theirs is opened.
 """
@@ -25,7 +25,7 @@ _Key = tuple[str, int, str, str]  # job, attempt, host, communicator
 _FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
 
 
-class Introductions:
+class KnownTopology:
     """Remembers topologies until their job has closed on their host.
 
     Parameters
@@ -50,7 +50,7 @@ class Introductions:
         scratch.replace(path)
 
     def missing_before(self, event: _FromHost) -> bytes | None:
-        """The introduction to repeat before `event`, once per life of this head; usually none."""
+        """The topology to repeat before `event`, once per life of this head; usually none."""
         if isinstance(event, (Topology, HostSample, HostVitals, HostEvidence, Operations)):
             return None
         key = (event.job, event.attempt, event.host, event.communicator)
@@ -60,7 +60,7 @@ class Introductions:
         return self._kept.get(key)
 
     def note(self, event: _FromHost, value: bytes) -> None:
-        """Keep an introduction; forget those of a host on which the job has closed."""
+        """Keep it; forget those of a host on which the job has closed."""
         if isinstance(event, Topology):
             key = (event.job, event.attempt, event.host, event.communicator)
             self._made.add(key)
@@ -84,7 +84,7 @@ class Introductions:
             self._writer.write(Message(topic="topology", key="", partition=0, offset=0, value=value))
             self._writer.flush()
         except OSError as error:
-            logger.warning("introductions are not kept any more: %s", error)
+            logger.warning("the topology is not kept any more: %s", error)
             self._writer = None
 
 
@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[_Key, bytes]:
                 elif isinstance(event, HostSample):
                     _forget(kept, event)
     except (InvalidInput, RejectedMessage) as error:
-        logger.warning("introductions after a damaged place are lost: %s", error)
+        logger.warning("topology after a damaged place is lost: %s", error)
     return kept
 
 

@@ -32,11 +32,11 @@ from pacehound.model.events import (
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.runtime.dead_letter import letter_of
+from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question
 from pacehound.runtime.head.interrupted import interrupted
-from pacehound.runtime.head.known_topology import Introductions
+from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.workers import STORED, HeadLoop, PipelineWorker
 from pacehound.runtime.metric_names import (
@@ -55,8 +55,8 @@ from pacehound.settings import Settings
 logger = logging.getLogger(__name__)
 
 BUS_MAX_BYTES = 256 * 1024 * 1024
-# What comes in through the door may fill this much of the bus; the rest is for what the pipeline concludes.
-_DOOR_SHARE = 0.75
+# What comes in from hosts may fill this much of the bus; the rest is for what the pipeline concludes.
+_INGEST_SHARE = 0.75
 _SETTLE_POLL_S = 0.02
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
@@ -65,7 +65,7 @@ SENT_BY_HOSTS = (CallBatch, Topology, Progress, Markers, HostSample, HostVitals,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class IngestResult:
     """What became of the records of one request."""
 
     accepted: int
@@ -80,8 +80,8 @@ class Head:
     ----------
     parts
         The pipeline, the store, the actuators and the alerts (`runtime.embedded.open_parts` makes the real ones).
-    introductions
-        Those of a former head, so that jobs that go on are known.
+    known_topology
+        That of a former head, so that jobs that go on are known.
     attempts_file
         Where the highest attempt of each job is noted for who cannot ask a head.
     recording
@@ -97,7 +97,7 @@ class Head:
         clock: Clock | None = None,
         telemetry: Telemetry | None = None,
         recording: RecordingWriter | None = None,
-        introductions: Introductions | None = None,
+        known_topology: KnownTopology | None = None,
         attempts_file: AttemptsFile | None = None,
         bus_max_bytes: int = BUS_MAX_BYTES,
     ) -> None:
@@ -105,7 +105,7 @@ class Head:
         self.parts = parts
         self.bus = MemoryBus(bus_max_bytes)
         self._clock = clock or SystemClock()
-        self._door_max_bytes = int(bus_max_bytes * _DOOR_SHARE)
+        self._ingest_max_bytes = int(bus_max_bytes * _INGEST_SHARE)
         self._silence = Silence(
             started_s=self._clock.monotonic_s(),
             silent_after_s=settings.stream.lateness_s,
@@ -118,12 +118,12 @@ class Head:
         self._alerts = self._loop("alerts", (topics.INCIDENTS,), parts.alerts) if parts.alerts is not None else None
         # Few, large inserts cost the training host least, and a sender can wait for so long.
         self._store = self._loop("store", STORED, parts.writer, max_messages=2048, linger_s=0.3)
-        self._introductions = introductions or Introductions()
+        self._known_topology = known_topology or KnownTopology()
         self._ingest_lock = threading.Lock()
         self._attempts = Attempts()
         self._attempts_lock = threading.Lock()
         self._attempts_file = attempts_file
-        # Names dead letters of the door: unique over the lives of a store's owners.
+        # Names dead letters of what is refused on arrival: unique over the lives of a store's owners.
         self._dead_letters = self._clock.now_ns()
         self.telemetry.observe(BUS_BYTES, lambda: float(self.bus.held_bytes))
         self.telemetry.observe(PIPELINE_LAG, lambda: float(self.bus.position - self._pipeline.committed))
@@ -155,12 +155,12 @@ class Head:
             self._end((self._alerts,), deadline_s)
         self._end((self._store,), deadline_s)
         finished = not any(loop.is_alive() for loop in self._loops() if loop is not self._alerts)
-        self._introductions.close()
+        self._known_topology.close()
         if finished:
             self.parts.store.close()
         return finished
 
-    def ingest(self, body: bytes) -> Receipt:
+    def ingest(self, body: bytes) -> IngestResult:
         """Take an OTLP logs message with any number of records in, all or (`BusFull`) none of them.
 
         Raises
@@ -172,7 +172,7 @@ class Head:
 
         """
         with self._ingest_lock:
-            if self.bus.held_bytes + len(body) > self._door_max_bytes:
+            if self.bus.held_bytes + len(body) > self._ingest_max_bytes:
                 self.telemetry.add(BUS_FULL)
                 raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
             try:
@@ -190,10 +190,12 @@ class Head:
                     raise outcome.error
                 elif outcome.result is not None:
                     self._admit(outcome.result, outcome.payload(), is_decoded=True)
-            return Receipt(accepted=len(records) - len(reasons), rejected=len(reasons), reason="; ".join(reasons[:3]))
+            return IngestResult(
+                accepted=len(records) - len(reasons), rejected=len(reasons), reason="; ".join(reasons[:3])
+            )
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Take events of this process in (a simulated job, spans translated at the door), in order.
+        """Take events of this process in (a simulated job, spans translated on arrival), in order.
 
         Raises
         ------
@@ -203,7 +205,7 @@ class Head:
         """
         with self._ingest_lock:
             values = [codec.encode(event) for event in events]
-            if self.bus.held_bytes + sum(map(len, values)) > self._door_max_bytes:
+            if self.bus.held_bytes + sum(map(len, values)) > self._ingest_max_bytes:
                 raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
             for event, value in zip(events, values, strict=True):
                 self._admit(event, value)
@@ -278,14 +280,14 @@ class Head:
         self.bus.publish(*route(event), codec.encode(event))
 
     def _admit(self, event: Event, value: bytes, *, is_decoded: bool = False) -> None:
-        """Put an event on the bus; what was decoded at the door is not decoded again by those who read it there."""
+        """Put an event on the bus; what was decoded on arrival is not decoded again by those who read it there."""
         topic, key = route(event)
         if isinstance(event, SENT_BY_HOSTS):
             self._note_attempt(event)
-            introduction = self._introductions.missing_before(event)
-            if introduction is not None:
-                self.bus.publish(topic, key, introduction)
-            self._introductions.note(event, value)
+            missing = self._known_topology.missing_before(event)
+            if missing is not None:
+                self.bus.publish(topic, key, missing)
+            self._known_topology.note(event, value)
         self.bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value)
@@ -320,9 +322,9 @@ class Head:
 
     def _reject(self, payload: bytes, error: RejectedMessage) -> None:
         self._dead_letters += 1
-        # It came through the door and stands nowhere: a number of ours is its place.
+        # It came over the network and stands nowhere: a number of ours is its place.
         refused = Message(topic="otlp", key="", partition=0, offset=self._dead_letters, value=payload)
-        letter = letter_of(refused, error, self._clock.now_ns())
+        letter = dead_letter_of(refused, error, self._clock.now_ns())
         self._publish(letter)
         self.telemetry.add(RECORDS_REJECTED, error=type(error).__name__)
 

@@ -1,4 +1,4 @@
-"""The OTLP door: logs and spans over HTTP, as every OpenTelemetry exporter and Collector sends them."""
+"""The OTLP receiver: logs and spans over HTTP, as every OpenTelemetry exporter and Collector sends them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pacehound.errors import BusFull, PacehoundError, RejectedMessage
 from pacehound.model.codec import MAX_MESSAGE_BYTES
 from pacehound.runtime.head.attempts import Question
 from pacehound.runtime.head.query_server import parse_question
-from pacehound.runtime.metric_names import DOOR_BYTES, DOOR_REQUESTS
+from pacehound.runtime.metric_names import OTLP_BYTES, OTLP_REQUESTS
 from pacehound.runtime.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Log(Protocol):
         ...
 
 
-def make_door(
+def make_otlp_app(
     *,
     log: Log,
     take_logs: Callable[[bytes], Taken],
@@ -88,7 +88,7 @@ def make_door(
         Asked for as `Authorization: Bearer …` on every path but `/healthz`; empty: nobody is asked.
 
     """
-    thread = ThreadPoolExecutor(1, thread_name_prefix="door")
+    thread = ThreadPoolExecutor(1, thread_name_prefix="otlp")
     # A command waits for the answer: it does not queue behind what is being taken in.
     asked = ThreadPoolExecutor(1, thread_name_prefix="attempts")
 
@@ -109,9 +109,9 @@ def make_door(
         try:
             response = await handler(request)
         except web.HTTPException as error:
-            telemetry.add(DOOR_REQUESTS, path=path, status=str(error.status))
+            telemetry.add(OTLP_REQUESTS, path=path, status=str(error.status))
             raise
-        telemetry.add(DOOR_REQUESTS, path=path, status=str(response.status))
+        telemetry.add(OTLP_REQUESTS, path=path, status=str(response.status))
         return response
 
     async def export(request: web.Request, take: Callable[[bytes], Taken]) -> Taken:
@@ -123,7 +123,7 @@ def make_door(
             body = await request.read()
         except web.RequestPayloadError as error:
             raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from error
-        telemetry.add(DOOR_BYTES, len(body))
+        telemetry.add(OTLP_BYTES, len(body))
         try:
             taken = await asyncio.get_running_loop().run_in_executor(thread, take, body)
         except BusFull as error:

@@ -28,9 +28,9 @@ class Owner:
     Attributes
     ----------
     socket
-        Path of its unix socket (the commands' door).
+        Path of its unix socket (for the commands).
     url
-        Base URL of its OTLP door.
+        Base URL of its OTLP receiver.
     token
         What an agent must show there; empty where none is asked for.
 

@@ -1,4 +1,4 @@
-"""The commands' door: incidents, SQL, status, shutdown and leases, over a unix socket that only this user can open."""
+"""What commands ask: incidents, SQL, status, shutdown and leases, over a unix socket that only this user can open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_SETTLE_S = 60.0
 
 
 class Answers(Protocol):
-    """What the desk asks the head."""
+    """What it asks the head."""
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident."""
@@ -88,7 +88,7 @@ def make_desk(
     shut_down: Callable[[], object],
 ) -> web.Application:
     """The web application behind the socket; `info` is added to what `/status` answers."""
-    threads = ThreadPoolExecutor(4, thread_name_prefix="desk")
+    threads = ThreadPoolExecutor(4, thread_name_prefix="queries")
     telemetry.observe(LEASES, lambda: float(len(leases)))
 
     async def aside(work: Callable[..., Any], *args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Opens both doors of a head and keeps them open until it is told to end."""
+"""Listens for hosts (OTLP) and for commands (a unix socket) until it is told to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from pacehound.runtime.head.address import Address
-from pacehound.runtime.head.otlp_receiver import Log, Taken, make_door
+from pacehound.runtime.head.otlp_receiver import Log, Taken, make_otlp_app
 from pacehound.runtime.head.owner import Owner, Ownership
 from pacehound.runtime.head.query_server import Answers, Leases, make_desk
 from pacehound.runtime.telemetry import Telemetry
@@ -28,7 +28,7 @@ _LAST_LEASE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class Listeners:
     """Where a head answers, and until when.
 
     Attributes
@@ -36,7 +36,7 @@ class Doors:
     listener
         A socket that listens already (handed over by whoever started the head); else `address` is bound.
     token
-        Asked for at the OTLP door; empty: nobody is asked.
+        Asked for by the OTLP receiver; empty: nobody is asked.
     until_released
         End when the last lease has gone.
 
@@ -50,7 +50,7 @@ class Doors:
 
 async def serve(
     *,
-    doors: Doors,
+    listeners: Listeners,
     ownership: Ownership,
     head: Answers,
     log: Log,
@@ -70,53 +70,53 @@ async def serve(
             ending.set()
 
     def last_gone() -> None:
-        if doors.until_released:
+        if listeners.until_released:
             loop.call_later(_LAST_LEASE_S, end_unless_leased)
 
     leases = Leases(last_gone)
-    door = web.AppRunner(
-        make_door(
+    otlp = web.AppRunner(
+        make_otlp_app(
             log=log,
             take_logs=take_logs,
             take_spans=take_spans,
             attempt_for=head.attempt_for,
             telemetry=telemetry,
-            token=doors.token,
+            token=listeners.token,
         ),
         access_log=None,
         shutdown_timeout=2.0,
     )
-    await door.setup()
-    listener = doors.listener or _bind(doors.address)
-    await web.SockSite(door, listener).start()
+    await otlp.setup()
+    listener = listeners.listener or _bind(listeners.address)
+    await web.SockSite(otlp, listener).start()
     host, port = listener.getsockname()[:2]
     url = Address(host, port).url()
 
     socket_path = ownership.socket_path()
-    info: dict[str, Any] = {"url": url, "until_released": doors.until_released}
-    desk = web.AppRunner(
+    info: dict[str, Any] = {"url": url, "until_released": listeners.until_released}
+    queries = web.AppRunner(
         make_desk(head=head, leases=leases, telemetry=telemetry, info=info, shut_down=ending.set),
         access_log=None,
         shutdown_timeout=0.5,
     )
-    await desk.setup()
+    await queries.setup()
     before = os.umask(0o177)
     try:
-        await web.UnixSite(desk, str(socket_path)).start()
+        await web.UnixSite(queries, str(socket_path)).start()
     finally:
         os.umask(before)
-    owner = Owner(pid=os.getpid(), host=socket.gethostname(), socket=str(socket_path), url=url, token=doors.token)
+    owner = Owner(pid=os.getpid(), host=socket.gethostname(), socket=str(socket_path), url=url, token=listeners.token)
     ownership.announce(owner)
     on_ready(owner)
-    if doors.until_released:
+    if listeners.until_released:
         loop.call_later(_FIRST_LEASE_S, end_unless_leased)
     logger.info("head is ready at %s", url)
     try:
         await ending.wait()
     finally:
-        # The OTLP door closes first: an agent that finds it closed keeps what it has.
-        await door.cleanup()
-        await desk.cleanup()
+        # The OTLP receiver closes first: an agent that finds it closed keeps what it has.
+        await otlp.cleanup()
+        await queries.cleanup()
 
 
 def _bind(address: Address) -> socket.socket:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pacehound.bus import Message
 from storage.blocks import BLOCK_BYTES, BLOCK_OFFSETS, Span, cut, natural_end, proposed
-from storage.held_messages import Shelf
+from storage.held_messages import HeldMessages
 
 
 def message(offset, size=0, place=("calls", 0)):
@@ -76,45 +76,45 @@ def test_readers_that_keep_to_decided_ends_write_the_same_blocks_and_every_messa
 
 
 def test_a_shelf_knows_what_it_holds_through_writing_losing_and_starting_again():
-    shelf = Shelf()
+    held = HeldMessages()
     last = BLOCK_OFFSETS - 1
-    shelf.put([message(o, 10) for o in range(last + 7)] + [message(5, 1, ("hosts", 1))], now_s=1.0)
-    assert (len(shelf), shelf.held_bytes) == (last + 8, 10 * last + 71)
-    assert shelf.unasked() == {("calls", 0): 0, ("hosts", 1): 5}
-    assert [block.span.name for block in shelf.ready(1.5, flush_s=2.0)] == [f"calls/0/0-{last}"]
-    assert [block.span.name for block in shelf.ready(3.0, flush_s=2.0)] == [f"calls/0/0-{last}", "hosts/1/5-5"]
-    shelf.done(next(shelf.ready(1.5, 2.0)), now_s=9.0)
-    assert (len(shelf), shelf.held_bytes) == (7, 61)
+    held.put([message(o, 10) for o in range(last + 7)] + [message(5, 1, ("hosts", 1))], now_s=1.0)
+    assert (len(held), held.held_bytes) == (last + 8, 10 * last + 71)
+    assert held.unasked() == {("calls", 0): 0, ("hosts", 1): 5}
+    assert [block.span.name for block in held.ready(1.5, flush_s=2.0)] == [f"calls/0/0-{last}"]
+    assert [block.span.name for block in held.ready(3.0, flush_s=2.0)] == [f"calls/0/0-{last}", "hosts/1/5-5"]
+    held.done(next(held.ready(1.5, 2.0)), now_s=9.0)
+    assert (len(held), held.held_bytes) == (7, 61)
     # The rest counts from the block before it.
-    assert [block.span.topic for block in shelf.ready(10.0, flush_s=2.0)] == ["hosts"]
-    shelf.put([message(3, 10)], now_s=10.0)  # read anew from an earlier offset
-    assert (len(shelf), shelf.held_bytes) == (2, 11)
-    shelf.forget([("calls", 0), ("nowhere", 0)])
-    assert (len(shelf), shelf.held_bytes) == (1, 1)
+    assert [block.span.topic for block in held.ready(10.0, flush_s=2.0)] == ["hosts"]
+    held.put([message(3, 10)], now_s=10.0)  # read anew from an earlier offset
+    assert (len(held), held.held_bytes) == (2, 11)
+    held.forget([("calls", 0), ("nowhere", 0)])
+    assert (len(held), held.held_bytes) == (1, 1)
 
 
 def test_behind_a_block_comes_the_next_whole_one_and_what_is_due_elsewhere():
-    shelf = Shelf()
-    shelf.put([message(o) for o in range(2 * BLOCK_OFFSETS + 7)] + [message(5, 1, ("hosts", 1))], now_s=1.0)
-    first = {("calls", 0): next(shelf.ready(1.5, flush_s=2.0)).span}
-    behind = list(shelf.behind(first, 3.0, flush_s=2.0))
+    held = HeldMessages()
+    held.put([message(o) for o in range(2 * BLOCK_OFFSETS + 7)] + [message(5, 1, ("hosts", 1))], now_s=1.0)
+    first = {("calls", 0): next(held.ready(1.5, flush_s=2.0)).span}
+    behind = list(held.behind(first, 3.0, flush_s=2.0))
     assert [block.span.name for block in behind] == ["calls/0/256-511", "hosts/1/5-5"]
     assert [m.offset for block in behind for m in block.messages] == [*range(256, 512), 5]
     second = {("calls", 0): replace(first["calls", 0], last=2 * BLOCK_OFFSETS - 1)}
-    assert [b.span.name for b in shelf.behind(second, 3.0, 2.0)] == ["hosts/1/5-5"]  # the rest is not due then
+    assert [b.span.name for b in held.behind(second, 3.0, 2.0)] == ["hosts/1/5-5"]  # the rest is not due then
     unread = {("calls", 0): replace(first["calls", 0], last=10 * BLOCK_OFFSETS)}
-    assert [b.span.name for b in shelf.behind(unread, 3.0, 2.0)] == ["hosts/1/5-5"]
+    assert [b.span.name for b in held.behind(unread, 3.0, 2.0)] == ["hosts/1/5-5"]
 
 
 def test_a_block_behind_everything_that_was_begun_is_no_repeat():
-    shelf = Shelf()
+    held = HeldMessages()
     place = ("calls", 0)
-    shelf.put([message(64)], now_s=0.0)
-    assert shelf[place].is_repeat(64)  # the ledger was not asked yet
-    shelf.know({place: 63})
-    assert not shelf[place].is_repeat(64)
-    shelf.know({place: 70})
-    assert shelf[place].is_repeat(64)
-    assert not shelf[place].is_repeat(71)
-    shelf[place].has_failed = True
-    assert shelf[place].is_repeat(71)
+    held.put([message(64)], now_s=0.0)
+    assert held[place].is_repeat(64)  # the store was not asked yet
+    held.know({place: 63})
+    assert not held[place].is_repeat(64)
+    held.know({place: 70})
+    assert held[place].is_repeat(64)
+    assert not held[place].is_repeat(71)
+    held[place].has_failed = True
+    assert held[place].is_repeat(71)

@@ -13,7 +13,7 @@ from pacehound.errors import InvalidInput, MalformedMessage
 from pacehound.model import codec, topics
 from pacehound.model.events import DeadLetter
 from pacehound.model.topics import Topic
-from pacehound.runtime.dead_letter import LARGEST_PAYLOAD_BYTES, LONGEST_REASON, letter_of
+from pacehound.runtime.dead_letter import LARGEST_PAYLOAD_BYTES, LONGEST_REASON, dead_letter_of
 from pacehound.runtime.dead_letter_queue import matching, preview, replay, stored_dead_letters, summaries
 
 
@@ -85,7 +85,7 @@ def test_a_preview_shows_what_can_be_read_and_the_first_bytes() -> None:
 
 def test_a_reason_of_any_length_and_bytes_makes_a_letter_that_can_be_written() -> None:
     message = Message(topic="calls", key="k\udcff", partition=0, offset=0, value=b"\xff")
-    made = letter_of(message, MalformedMessage("\ud800" * 10_000), now_ns=5)
+    made = dead_letter_of(message, MalformedMessage("\ud800" * 10_000), now_ns=5)
     assert codec.decode(codec.encode(made)) == [made]
     assert len(made.reason) == LONGEST_REASON
 
@@ -99,7 +99,7 @@ def test_the_rows_of_a_store_are_letters_too() -> None:
 def test_a_letter_fits_its_topic_whatever_a_foreign_producer_has_sent() -> None:
     """Brokers bound what is compressed: a client may be handed more than any topic of ours takes."""
     message = Message(topic="calls", key="\0" * 5_000, partition=3, offset=8, value=bytes(40_000_000))
-    written = letter_of(message, MalformedMessage("\0" * 5_000), 5)
+    written = dead_letter_of(message, MalformedMessage("\0" * 5_000), 5)
     assert LARGEST_PAYLOAD_BYTES == MAX_MESSAGE_BYTES
     assert written.payload == message.value[:LARGEST_PAYLOAD_BYTES]
     assert written.reason.endswith(f"(the first {LARGEST_PAYLOAD_BYTES} of 40000000 bytes are kept)")

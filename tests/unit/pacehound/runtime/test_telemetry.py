@@ -2,7 +2,7 @@
 
 import pytest
 
-from pacehound.runtime.metric_names import BUS_BYTES, DOOR_REQUESTS, METRICS, RECORDS_REJECTED, TICKS, Metric
+from pacehound.runtime.metric_names import BUS_BYTES, METRICS, OTLP_REQUESTS, RECORDS_REJECTED, TICKS, Metric
 from pacehound.runtime.telemetry import Telemetry
 
 
@@ -16,12 +16,12 @@ def test_names_follow_prometheus():
 
 def test_rendering_is_prometheus_text():
     telemetry = Telemetry()
-    telemetry.add(DOOR_REQUESTS, path="/v1/logs", status="200")
-    telemetry.add(DOOR_REQUESTS, path="/v1/logs", status="200")
+    telemetry.add(OTLP_REQUESTS, path="/v1/logs", status="200")
+    telemetry.add(OTLP_REQUESTS, path="/v1/logs", status="200")
     telemetry.add(RECORDS_REJECTED, error='a "b"\n\\')
     telemetry.observe(BUS_BYTES, lambda: 7.0)
     lines = telemetry.render().splitlines()
-    assert 'pacehound_door_requests_total{path="/v1/logs",status="200"} 2.0' in lines
+    assert 'pacehound_otlp_requests_total{path="/v1/logs",status="200"} 2.0' in lines
     assert 'pacehound_records_rejected_total{error="a \\"b\\"\\n\\\\"} 1.0' in lines
     assert "pacehound_bus_held_bytes 7.0" in lines
     assert "# TYPE pacehound_bus_held_bytes gauge" in lines
@@ -35,6 +35,6 @@ def test_misuse_is_refused():
     with pytest.raises(ValueError, match="is no counter"):
         telemetry.add(BUS_BYTES)
     with pytest.raises(ValueError, match="labels"):
-        telemetry.add(DOOR_REQUESTS, path="/")
+        telemetry.add(OTLP_REQUESTS, path="/")
     with pytest.raises(ValueError, match=r"metric_names"):
         telemetry.add(Metric("x_total", "counter", "mine"))

@@ -23,7 +23,7 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka import worker as worker_module
 from streams.kafka.partition import MARKER, Stamp
-from streams.kafka.worker import ASKED_AGAIN_AFTER_S, Worker
+from streams.kafka.worker import ASKED_AGAIN_AFTER_S, StreamsWorker
 
 Place = tuple[str, int]
 HOSTS, ROUNDS, CALLS = ("hosts", 0), ("rounds", 0), ("calls", 0)
@@ -94,9 +94,9 @@ class World:
     there: dict[int, int | None] = field(default_factory=dict)
     """By offset, that of the first message from there on."""
 
-    def run(self, act: Callable[[Worker], Awaitable[None]]) -> None:
+    def run(self, act: Callable[[StreamsWorker], Awaitable[None]]) -> None:
         async def inside() -> None:
-            await act(Worker(Settings(), self.group, self.producer, self.telemetry, self.clock))  # type: ignore[arg-type]
+            await act(StreamsWorker(Settings(), self.group, self.producer, self.telemetry, self.clock))  # type: ignore[arg-type]
 
         asyncio.run(inside())
 
@@ -122,7 +122,7 @@ def tick(time_ns: int = 5, stream: str = "host:j/h") -> bytes:
 def test_every_poison_is_one_letter_and_what_lies_between_is_told_on(world: World) -> None:
     poisons = [poison for poison in every_poison(topics.HOSTS) if len(poison.payload) < 1_000_000]
 
-    async def act(worker: Worker) -> None:
+    async def act(worker: StreamsWorker) -> None:
         for number, poison in enumerate(poisons):
             await worker.take(message(HOSTS, 2 * number, poison.payload, "host:j/h"))
             await worker.take(message(HOSTS, 2 * number + 1, tick(number), "host:j/h"))
@@ -151,7 +151,7 @@ def test_the_key_of_snapshots_and_broken_stamps_are_set_aside_and_counted(world:
     marker = codec.encode(Tick(job=MARKER, attempt=0, time_ns=5, stream="c"))
     header = (("output", b"\xff"),)
 
-    async def act(worker: Worker) -> None:
+    async def act(worker: StreamsWorker) -> None:
         await worker.take(message(ROUNDS, 0, marker, MARKER))
         await worker.take(message(ROUNDS, 1, tick(), headers=header))
         await worker.take(message(HOSTS, 0, tick(), "host:j/h", headers=header))
@@ -168,7 +168,7 @@ def test_the_key_of_snapshots_and_broken_stamps_are_set_aside_and_counted(world:
 
 
 def test_what_came_before_is_counted_and_not_taken_in_again(world: World) -> None:
-    async def act(worker: Worker) -> None:
+    async def act(worker: StreamsWorker) -> None:
         for offset in (0, 1, 0, 1):
             await worker.take(message(HOSTS, offset, tick(offset), "host:j/h"))
 
@@ -183,7 +183,7 @@ def test_a_result_that_is_too_large_leaves_no_gap_in_the_numbers(world: World, m
     monkeypatch.setattr(worker_module, "LARGEST_OUTPUT_BYTES", len(small) + 100)
     key = "host:j/" + "h" * 500
 
-    async def act(worker: Worker) -> None:
+    async def act(worker: StreamsWorker) -> None:
         await worker.take(message(HOSTS, 0, small, "host:j/h"))
         await worker.take(message(HOSTS, 1, large, key))
         await worker.take(message(HOSTS, 2, small + small, "host:j/h"))
@@ -197,7 +197,7 @@ def test_a_result_that_is_too_large_leaves_no_gap_in_the_numbers(world: World, m
 def test_what_has_not_come_is_asked_for_until_it_comes(world: World) -> None:
     """Nothing new may come on a quiet partition, and the group may have changed while it went back."""
 
-    async def act(worker: Worker) -> None:
+    async def act(worker: StreamsWorker) -> None:
         await worker.take(message(HOSTS, 3, tick(3), "host:j/h"))
         await worker.take(message(HOSTS, 4, tick(4), "host:j/h"))
         for _ in range(5):
@@ -220,7 +220,7 @@ def test_offsets_without_a_message_hold_nothing_up_and_take_nothing_with_them(wo
     """What marks the end of a transaction takes an offset, and is delivered to nobody."""
     world.there = {0: 2}
 
-    async def act(worker: Worker) -> None:
+    async def act(worker: StreamsWorker) -> None:
         await worker.take(message(HOSTS, 3, tick(3), "host:j/h"))
         world.clock.advance_s(ASKED_AGAIN_AFTER_S)
         await worker.tick()
@@ -236,7 +236,7 @@ def test_offsets_without_a_message_hold_nothing_up_and_take_nothing_with_them(wo
 def test_no_snapshot_is_taken_in_the_middle_of_a_message(world: World) -> None:
     """It would cover the message, and what follows from it would not be in the log."""
 
-    async def act(worker: Worker) -> None:
+    async def act(worker: StreamsWorker) -> None:
         await worker.take(message(HOSTS, 0, tick(0), "host:j/h"))
         world.producer.full_times = 3
         taking = asyncio.create_task(worker.take(message(HOSTS, 1, tick(1), "host:j/h")))
@@ -257,7 +257,7 @@ def test_calls_are_set_aside_until_somebody_has_announced_them(world: World) -> 
     topology = next(event for event in one_of_each() if isinstance(event, Topology))
     values = [codec.encode(event) for event in (call_batch(), call_batch(), topology, call_batch(host="node0"))]
 
-    async def act(worker: Worker) -> None:
+    async def act(worker: StreamsWorker) -> None:
         for offset, value in enumerate(values):
             await worker.take(message(CALLS, offset, value, "c0"))
 

@@ -17,7 +17,7 @@ from pacehound.model.routing import Event, route
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka.partition import SnapshotReader
-from streams.kafka.worker import Worker
+from streams.kafka.worker import StreamsWorker
 
 PLACE = (topics.HOSTS.name, 0)
 
@@ -64,7 +64,7 @@ class Producer:
         return True
 
 
-class FirstWorker(Worker):
+class FirstWorker(StreamsWorker):
     """Nobody has written a snapshot; the log begins at `oldest`."""
 
     oldest = 0

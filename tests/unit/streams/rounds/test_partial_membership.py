@@ -77,10 +77,10 @@ def late(events: Iterable[Event], host: str, by: int) -> list[Event]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_incidents_are_those_of_hosts_that_know_all_members(fault: str) -> None:
-    scattered = list(by_places(known(fault)))
-    assert any(isinstance(event, Topology) and event.is_partial for event in scattered)
-    assert any(isinstance(e, CallBatch) and (e.integers("peer") <= FIRST_PLACE).any() for e in scattered)
-    assert tuple(incidents(scattered)) == said_of_known(fault)
+    partial = list(by_places(known(fault)))
+    assert any(isinstance(event, Topology) and event.is_partial for event in partial)
+    assert any(isinstance(e, CallBatch) and (e.integers("peer") <= FIRST_PLACE).any() for e in partial)
+    assert tuple(incidents(partial)) == said_of_known(fault)
 
 
 def test_a_host_that_comes_late_changes_nothing_that_is_said() -> None:
@@ -93,7 +93,7 @@ def test_launches_alone_are_enough_to_put_the_members_together() -> None:
     assert incidents(by_places(events)) == incidents(events) != []
 
 
-class Scattered:
+class PartialMembers:
     """One communicator of ranks 0 and 4 on two hosts, in stage one."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Scattered:
 
 
 def test_what_waits_comes_out_when_the_last_place_is_taken() -> None:
-    world = Scattered()
+    world = PartialMembers()
     first, second = world.hosts
     for event in world.of(first):
         assert world.stage.on_event(event) == []
@@ -135,7 +135,7 @@ def test_what_waits_comes_out_when_the_last_place_is_taken() -> None:
 
 
 def test_a_host_that_never_speaks_holds_nobody_up_and_its_silence_is_told() -> None:
-    world = Scattered()
+    world = PartialMembers()
     first = world.hosts[0]
     for event in world.of(first):
         world.stage.on_event(event)
@@ -154,7 +154,7 @@ def test_a_host_that_never_speaks_holds_nobody_up_and_its_silence_is_told() -> N
 
 def test_what_waits_is_bounded_and_what_is_dropped_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.rounds.partial_membership.MAX_WAITING_CALLS", 40)
-    world = Scattered()
+    world = PartialMembers()
     first, second = world.hosts
     for event in world.of(first):
         world.stage.on_event(event)
@@ -178,7 +178,7 @@ def test_a_restarted_operator_goes_on_in_the_middle_of_waiting() -> None:
 
 
 def test_places_that_cannot_be_are_refused_and_change_nothing() -> None:
-    world = Scattered()
+    world = PartialMembers()
     first, second = world.hosts
     (one, *_), (other, *_) = world.of(first), world.of(second)
     assert isinstance(one, Topology)

@@ -9,7 +9,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from pacehound.runtime.head import otlp_receiver
-from pacehound.runtime.head.node import Receipt
+from pacehound.runtime.head.node import IngestResult
 from pacehound.runtime.telemetry import Telemetry
 
 
@@ -18,14 +18,14 @@ class ManualLog:
     arrived: int = 0
     stored: int = 0
 
-    def take(self, body: bytes) -> Receipt:
+    def take(self, body: bytes) -> IngestResult:
         self.arrived += len(body)
-        return Receipt(accepted=len(body), rejected=0)
+        return IngestResult(accepted=len(body), rejected=0)
 
 
 def made(log: ManualLog) -> TestServer:
     return TestServer(
-        otlp_receiver.make_door(
+        otlp_receiver.make_otlp_app(
             log=log,
             take_logs=log.take,
             take_spans=log.take,

@@ -14,7 +14,7 @@ from pacehound.model import codec
 from pacehound.model.events import DeadLetter, Decision, Incident, Progress, Tick, Topology
 from pacehound.runtime import metric_names
 from pacehound.runtime.event_loop import EventWorker
-from pacehound.runtime.head.known_topology import Introductions
+from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.node import Head
 from pacehound.runtime.head.workers import STORED
 from pacehound.settings import Settings
@@ -216,7 +216,7 @@ def test_rounds_stay_in_the_process():
 def test_a_head_started_again_knows_the_communicators_of_jobs_that_go_on(tmp_path):
     """Its first message repeats the introduction; a job that closed, or never speaks again, is not opened."""
     path = tmp_path / "topology.rec"
-    first = Introductions(path)
+    first = KnownTopology(path)
     for job in ("goes-on", "closed", "silent"):
         event = topology(job=job)
         first.note(event, codec.encode(event))
@@ -225,7 +225,7 @@ def test_a_head_started_again_knows_the_communicators_of_jobs_that_go_on(tmp_pat
     # kill -9: nothing is closed
 
     subject = parts()
-    head = Head(settings=Settings(), parts=subject, clock=ManualClock(0), introductions=Introductions(path))
+    head = Head(settings=Settings(), parts=subject, clock=ManualClock(0), known_topology=KnownTopology(path))
     head.start()
     for job in ("goes-on", "closed"):
         head.publish([progress(job), progress(job)])
@@ -243,14 +243,14 @@ def test_a_head_started_again_knows_the_communicators_of_jobs_that_go_on(tmp_pat
 
 def test_introductions_survive_a_torn_file(tmp_path):
     path = tmp_path / "topology.rec"
-    first = Introductions(path)
+    first = KnownTopology(path)
     event = topology()
     first.note(event, codec.encode(event))
     first.close()
     path.write_bytes(path.read_bytes() + b"torn")
-    assert Introductions(path).missing_before(progress("j")) == codec.encode(event)
+    assert KnownTopology(path).missing_before(progress("j")) == codec.encode(event)
     path.write_bytes(b"no recording at all")
-    assert Introductions(path).missing_before(progress("j")) is None
+    assert KnownTopology(path).missing_before(progress("j")) is None
 
 
 def progress(job):
