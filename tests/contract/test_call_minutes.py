@@ -13,6 +13,7 @@ from storage.blocks import Span
 from storage.gather import MAX_INSERT_CALLS, gather
 from storage.writer import Writer
 from tests.fakes.events import SECOND_NS, START_NS, call_batch
+from tests.fakes.seeds import seeds
 
 MINUTES = "SELECT * FROM call_minutes ORDER BY job, attempt, minute, communicator, op, source"
 
@@ -86,7 +87,7 @@ def test_a_minute_says_what_its_calls_say(store):
     assert everything.column(0)[0].as_py() == pytest.approx(store.query(sql).column(0)[0].as_py(), rel=0.03)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, in_suite=3))
 def test_any_order_of_repeats_cuts_and_replays_gives_the_minutes_of_one_clean_write(store, seed):
     """An agent that was killed sends batches again, at other offsets; a writer that was killed writes blocks again."""
     batches = batches_of(seed)

@@ -25,6 +25,7 @@ from storage.blocks import BLOCK_OFFSETS
 from storage.service import WriterService
 from tests.fakes.events import START_NS, call_batch, incident, one_of_each
 from tests.fakes.partitioned_log import Letters, LogConsumer, PartitionedLog
+from tests.fakes.seeds import seeds
 
 MINUTES = "SELECT * FROM call_minutes ORDER BY ALL"
 NOISE = b"\xff" * (4 * 1024 * 1024 + 9)
@@ -172,7 +173,7 @@ def test_messages_of_which_nothing_is_stored_are_committed_without_a_trace(store
     assert number(store, schemas.CUTS) == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, in_suite=2))
 def test_every_row_is_there_once_whatever_fails_and_however_often_writers_follow_each_other(store, log, clock, seed):
     """The store fails before or after taking a block, writers end there, commits are refused, messages trickle in."""
     rng = random.Random(seed)

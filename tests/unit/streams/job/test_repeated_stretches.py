@@ -32,6 +32,7 @@ from streams.pipeline import Pipeline
 from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.iterations import IterationTracker
 from tests.fakes.events import topology
+from tests.fakes.seeds import seeds
 
 SPEC = JobSpec(
     layout=Layout(tp=2, dp=2),
@@ -69,7 +70,7 @@ def expected(events: list[Event]) -> Concluded:
     return concluded(events)
 
 
-@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("seed", seeds(9, in_suite=3))
 def test_a_stretch_that_comes_again_changes_nothing(events: list[Event], expected: Concluded, seed: int) -> None:
     """One request of an agent: sent, not acknowledged, sent again; every third time the first one arrives late."""
     chosen = random.Random(seed)
