@@ -4,4 +4,4 @@ Importing this package is cheap and needs the standard library alone, because it
 people's training processes (`pacehound.instrument`).
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
