@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from pacehound.bus import Message
-from pacehound.bus.memory import MemoryBus
+from pacehound.bus.memory import MemoryBus, decoded_bytes
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
@@ -172,17 +172,16 @@ class Head:
 
         """
         with self._ingest_lock:
-            if self.bus.held_bytes + len(body) > self._ingest_max_bytes:
-                self.telemetry.add(BUS_FULL)
-                raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
+            self._make_sure_of_room(len(body))  # before it is decoded: a full head must not work for what it refuses
             try:
                 records = records_of(Message(topic="otlp", key="", partition=0, offset=0, value=body))
             except RejectedMessage as error:
                 self._reject(body, error)
                 raise
+            outcomes = [record.outcome(_from_a_host) for record in records]
+            self._make_sure_of_room(len(body) + sum(decoded_bytes(one.result) for one in outcomes if one.result))
             reasons: list[str] = []
-            for record in records:
-                outcome = record.outcome(_from_a_host)
+            for outcome in outcomes:
                 if isinstance(outcome.error, RejectedMessage):
                     reasons.append(f"{type(outcome.error).__name__}: {outcome.error}")
                     self._reject(outcome.payload(), outcome.error)
@@ -205,8 +204,7 @@ class Head:
         """
         with self._ingest_lock:
             values = [codec.encode(event) for event in events]
-            if self.bus.held_bytes + sum(map(len, values)) > self._ingest_max_bytes:
-                raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
+            self._make_sure_of_room(sum(map(len, values)))
             for event, value in zip(events, values, strict=True):
                 self._admit(event, value)
 
@@ -275,6 +273,11 @@ class Head:
     def _loops(self) -> tuple[HeadLoop, ...]:
         alerts = () if self._alerts is None else (self._alerts,)
         return (self._pipeline, self._actuators, *alerts, self._store)
+
+    def _make_sure_of_room(self, n_bytes: int) -> None:
+        if self.bus.held_bytes + n_bytes > self._ingest_max_bytes:
+            self.telemetry.add(BUS_FULL)
+            raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
 
     def _publish(self, event: Event) -> None:
         self.bus.publish(*route(event), codec.encode(event))
