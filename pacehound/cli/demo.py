@@ -28,12 +28,18 @@ def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_jso
     from pacehound.runtime.telemetry import Telemetry
     from simulator.faults import SlowCompute
     from simulator.job import JobSpec, simulate
+    from streams.warm_up import warm_up
 
     slow = SlowCompute(ranks=(2,), factor=1.5, from_step=iterations // 3, to_step=iterations * 2 // 3)
     spec = JobSpec(job="demo", iterations=iterations, faults=(slow,))
     settings = Settings.load(os.environ, overrides)
     with tempfile.TemporaryDirectory(prefix="pacehound-demo-") as scratch:
         folder = store.absolute() if store else Path(scratch)
-        result = run_demo(lambda: simulate(spec), lambda: open_parts(settings, folder, Telemetry()), settings)
+        result = run_demo(
+            lambda: simulate(spec),
+            lambda: warm_up(prices=False),
+            lambda: open_parts(settings, folder, Telemetry()),
+            settings,
+        )
     write_demo(result, sys.stdout, as_json=as_json)
     sys.exit(0 if result.agrees else 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from pacehound.cli.options import json_option, print_json, set_option, store_option
+from pacehound.errors import Unavailable
 from pacehound.settings import Settings
 
 
@@ -29,10 +30,14 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
     from pacehound.pages.incidents import terminal
 
     Settings.load(os.environ, overrides)
+    failed = False
     if build:
-        compile_detectors(terminal(sys.stderr))
-        build_shim(terminal(sys.stderr))
-        build_fast_path(terminal(sys.stderr))
+        for part in (compile_detectors, build_shim, build_fast_path):
+            try:
+                part(terminal(sys.stderr))
+            except Unavailable as error:
+                click.echo(f"pacehound: {error}", err=True)
+                failed = True
     checks = examine(store)
     if as_json:
         print_json(
@@ -40,3 +45,4 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
         )
     else:
         print_checks(terminal(sys.stdout), checks)
+    sys.exit(1 if failed else 0)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -357,6 +358,9 @@ def build_fast_path(console: Console) -> None:
         It cannot be built here.
 
     """
+    if find_spec("torch") is None:
+        console.print("no torch in this environment: there are no C++ hooks to build")
+        return
     build = importlib.import_module("pacehound.instrument.build")
     with console.status("building the fast path (C++, some seconds)"):
         try:

@@ -72,10 +72,6 @@ class Installed:
     def run(self, *arguments: object) -> str:
         return self._done("pacehound", *arguments)
 
-    def warm_up(self) -> None:
-        """Compile the detectors, as docs/operating.md says for an environment without torch."""
-        self._done("python", "-m", "streams.warm_up")
-
     def _done(self, program: str, *arguments: object) -> str:
         variables = {
             "PATH": f"{self.environment / 'bin'}:{os.environ['PATH']}",
@@ -122,7 +118,6 @@ def test_what_is_installed_watches_the_simulated_job_and_reads_a_log(
 ) -> None:
     ours = installed(tmp_path, python, built[kind], "collector,embedded")
     assert PROJECT["project"]["version"] in ours.run("version")
-    ours.warm_up()
     demo = json.loads(ours.run("demo", "--json"))
     assert [finding["culprits"] for incident in demo["incidents"] for finding in incident["findings"]] == [[2]]
     steps = [f"{step},{0.5 if step < 200 else 0.7}" for step in range(400)]

@@ -113,3 +113,18 @@ def test_siblings_of_the_user_give_way_and_ours_stay(tmp_path, monkeypatch):
     assert sys.path[0] == str(ROOT)
     assert collector.__file__.startswith(str(ROOT))
     assert "collector" in SIBLINGS
+
+
+def test_what_cannot_be_built_is_said_and_the_checks_are_shown_all_the_same(monkeypatch, tmp_path):
+    def cannot(console):
+        raise Unavailable("the NCCL shim does not build: no C compiler")
+
+    built = []
+    for name in ("compile_detectors", "build_fast_path"):
+        monkeypatch.setattr(f"pacehound.cli.doctor_checks.{name}", built.append)
+    monkeypatch.setattr("pacehound.cli.doctor_checks.build_shim", cannot)
+    answer = CliRunner().invoke(cli.pacehound, ["doctor", "--build", "--json", "--store", str(tmp_path / "s")])
+    assert answer.exit_code == 1
+    assert "no C compiler" in answer.stderr
+    assert json.loads(answer.stdout)["checks"]
+    assert len(built) == 2
