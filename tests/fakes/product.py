@@ -14,14 +14,9 @@ ROOT = HERE.parents[1]
 
 def make_product(folder: Path) -> Path:
     """Copy `pacehound` beside the stand-ins; returns the folder."""
-    shutil.copytree(
-        ROOT / "pacehound", folder / "pacehound", ignore=shutil.ignore_patterns("__pycache__", "instrument")
-    )
+    shutil.copytree(ROOT / "pacehound", folder / "pacehound", ignore=shutil.ignore_patterns("__pycache__", "built"))
     shutil.copytree(HERE / "siblings", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    instrument = folder / "pacehound" / "instrument"
-    instrument.mkdir()
-    (instrument / "__init__.py").write_text("")
-    shutil.copy(HERE / "launch_stand_in.py", instrument / "launch.py")
+    shutil.copy(HERE / "launch_stand_in.py", folder / "pacehound" / "instrument" / "launch.py")
     return folder
 
 
