@@ -158,8 +158,15 @@ def test_what_is_made_in_a_group_or_without_blocking_is_known_when_it_is_there(n
 def test_threads_have_rings_of_their_own_and_share_the_numbers_of_a_communicator(new_job: NewJob) -> None:
     job = new_job(2)
     for rank in range(2):
-        main = [f"init w 2 {rank}", f"init v 2 {rank}", f"touch made{rank}", line("all_reduce", "w"), "await second"]
-        second = ["await made0", "await made1", "repeat 100", line("all_gather", "v", stream=1), "again"]
+        main = [
+            f"init w 2 {rank}",
+            f"init v 2 {rank}",
+            f"touch made{rank}",
+            line("all_reduce", "w"),
+            "await second",
+            "syncall",  # every thread, or a rank leaves with calls on its streams that the other one waits for
+        ]
+        second = ["await made0", "await made1", "repeat 100", line("all_gather", "v", stream=1), "again", "syncall"]
         third = [
             "await made0", "await made1", "repeat 100", "group", line("send", "w", peer=1 - rank, stream=2),
             line("recv", "w", peer=1 - rank, stream=2), "end", "again", "syncall", "touch second",
