@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -158,7 +159,7 @@ def run_dir_of(job):
 
 def test_helpers_yield_the_processor_to_the_command(product, tmp_path):
     """Among processes and, where the kernel shares processors among sessions first, as a session."""
-    job = tmp_path.name
+    job = uuid.uuid4().hex  # what an earlier run has left behind has another name
     process = product.start("run", "--job", job, "--", "sleep", "60")
     try:
         run_dir = run_dir_of(job)
@@ -174,7 +175,7 @@ def test_helpers_yield_the_processor_to_the_command(product, tmp_path):
 
 def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_path):
     """kill -9 of head and agent: the command runs on, both return, the incident is still found and closed."""
-    job, stop = tmp_path.name, tmp_path / "stop"
+    job, stop = uuid.uuid4().hex, tmp_path / "stop"
     process = product.start(
         "run", "--job", job, "--json", "--", *lasts_until(stop), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -213,7 +214,7 @@ def read(path):
 
 def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_path):
     """While the head owns the store it answers; afterwards the store is opened; the head ends with its last run."""
-    job, stop = tmp_path.name, tmp_path / "stop"
+    job, stop = uuid.uuid4().hex, tmp_path / "stop"
     process = product.start("run", "--job", job, "--", *lasts_until(stop), stderr=subprocess.PIPE)
     run_dir = run_dir_of(job)
     (run_dir / "stopped").write_text("1")
@@ -252,7 +253,7 @@ def test_two_runs_share_the_owner_of_the_store_and_the_first_to_end_leaves_it_to
 
 def test_kill_9_of_run_leaves_the_command_alone_and_ends_head_and_agent(product, tmp_path):
     """Training is never the victim; everything of ours goes, and what was open is closed as interrupted."""
-    job = tmp_path.name
+    job = uuid.uuid4().hex  # what an earlier run has left behind has another name
     pid_file = tmp_path / "pid"
     code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(25)"
     process = product.start("run", "--job", job, "--", *python(code), stderr=subprocess.DEVNULL)
