@@ -289,10 +289,15 @@ def assert_set_aside(found: dict[Place, list[DeadLetter]], expected: dict[Place,
 
 
 def counted(ours: Ours, name: str) -> dict[tuple[str, ...], int]:
-    """A metric by the values of its labels."""
+    """A metric by the values of its labels, topic first."""
     status, text = ours.get("/metrics")
     assert status == 200
-    return {tuple(one.labels.values()): int(one.value) for one in metrics_of(text) if one.name == name}
+    order = ("topic", "error")
+    return {
+        tuple(one.labels[label] for label in order if label in one.labels): int(one.value)
+        for one in metrics_of(text)
+        if one.name == name
+    }
 
 
 def test_a_worker_of_the_streams_concludes_the_same_whatever_lies_between(kafka: KafkaSettings, tmp_path: Path) -> None:
