@@ -54,7 +54,7 @@ def make(target: Path) -> None:
 
 
 @cache
-def library() -> ctypes.CDLL | None:
+def loaded() -> ctypes.CDLL | None:
     """The compiled loops, built now if they are not (a second); None where they cannot be, which is logged."""
     try:
         return ctypes.CDLL(str(native_build.made_once(path(), make)))

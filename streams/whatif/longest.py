@@ -198,7 +198,7 @@ class _Graph(ctypes.Structure):
 
 def _in_c(function: str, graph: Graph, own_s: FloatArray, *arrays: ctypes.c_void_p) -> bool:
     """Whether the function in C has done it: all arrays but `own_s` are given as they are there."""
-    library = native_loops.library()
+    library = native_loops.loaded()
     if library is None:
         return False
     own_s = np.ascontiguousarray(own_s)

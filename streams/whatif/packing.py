@@ -24,7 +24,7 @@ OF_UNKNOWN_TYPE, NEGATIVE, IMPOSSIBLE, TWICE = 0, 1, 2, 3
 
 def count_keys(table: OpTable, seen: Int64Array, refused: Int64Array) -> None:
     """Count the usable rows of each (optype, stage, seq_id) into `seen`, the others by reason into `refused`."""
-    library = native_loops.library()
+    library = native_loops.loaded()
     if library is not None:
         getattr(library, f"count_keys_{table.start_s.dtype}")(
             ctypes.c_int64(len(table)),
@@ -63,7 +63,7 @@ def scatter(
     `ranks`, shapes `(n_ops,)` and `(n_dp, n_stages)`, filled with -1 before; and, counted per step, rows of keys that
     most do not have (`surplus`) and rows whose micro-batch is not that of the operation's first row (`moved`).
     """
-    library = native_loops.library()
+    library = native_loops.loaded()
     if library is not None:
         kind = table.start_s.dtype
         getattr(library, f"scatter_{kind}")(

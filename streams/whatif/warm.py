@@ -7,4 +7,4 @@ from streams import native_loops
 
 def warm_up() -> None:
     """Build the loops in C, or load what was built before: a second, once per version."""
-    native_loops.library()
+    native_loops.loaded()

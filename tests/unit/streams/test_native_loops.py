@@ -9,22 +9,22 @@ from streams import native_loops
 @pytest.fixture
 def anew(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    native_loops.library.cache_clear()
+    native_loops.loaded.cache_clear()
     yield tmp_path
-    native_loops.library.cache_clear()
+    native_loops.loaded.cache_clear()
 
 
 def test_they_are_built_once_into_the_cache(anew, monkeypatch):
-    assert native_loops.library() is not None
-    native_loops.library.cache_clear()
+    assert native_loops.loaded() is not None
+    native_loops.loaded.cache_clear()
     monkeypatch.setattr(native_loops, "make", lambda target: pytest.fail("built twice"))
-    assert native_loops.library() is not None
+    assert native_loops.loaded() is not None
 
 
 def test_a_machine_without_a_compiler_does_without(anew, monkeypatch):
     monkeypatch.setenv("PATH", str(anew))
     monkeypatch.delenv("CC", raising=False)
-    assert native_loops.library() is None
+    assert native_loops.loaded() is None
 
 
 @pytest.mark.parametrize("array", [np.zeros((4, 4))[:, 0], np.zeros(4, np.float32)], ids=["strided", "of another type"])

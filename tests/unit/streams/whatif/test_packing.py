@@ -45,7 +45,7 @@ def test_c_and_numpy_put_every_row_in_the_same_place(seed, kind, monkeypatch):
     in_c = packed(table)
     assert all(in_c[1] > 0)
     assert all(in_c[6] > 0)
-    monkeypatch.setattr(native_loops, "library", lambda: None)
+    monkeypatch.setattr(native_loops, "loaded", lambda: None)
     assert [one.tobytes() for one in packed(table)] == [one.tobytes() for one in in_c]
 
 

@@ -62,7 +62,7 @@ def job_of(spec):
 @contextmanager
 def without_c():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native_loops, "library", lambda: None)
+        patch.setattr(native_loops, "loaded", lambda: None)
         yield
 
 
