@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 import statistics
@@ -58,7 +59,7 @@ class _Reports:
         return relieved
 
 
-class _Baseline:
+class _Baseline(abc.ABC):
     """What both have in common."""
 
     def __init__(self, job: str, source: str) -> None:
@@ -74,8 +75,9 @@ class _Baseline:
         is_time = math.isfinite(row.step_time_s) and row.step_time_s > 0.0
         return self._follow(row) if is_time else []
 
+    @abc.abstractmethod
     def _follow(self, row: StepTime) -> list[Finding]:
-        raise NotImplementedError
+        """Take the next row, which is a time."""
 
 
 class SlidingWindow(_Baseline):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pacehound.bus import Message
 from pacehound.clock import Clock
 from pacehound.errors import Unavailable
@@ -77,6 +75,6 @@ class StoreWorker(EventWorker):
             return dead_letter_of(message, error, self._clock.now_ns())
         return None
 
-    def _insert(self, rows: Rows) -> Any:
+    def _insert(self, rows: Rows) -> None:
         for insert in rows.inserts():
             self._store.insert(insert.table, insert.rows)

@@ -180,10 +180,11 @@ class StreamsWorker:
                     raise
                 except Exception as fault:
                     error = fault
+                    if not isinstance(error, RejectedMessage):
+                        logger.exception("what follows could not be sent on: %s/%d@%d", *_where(message))
             if error is not None:
                 if not isinstance(error, RejectedMessage):
                     # A fault of ours: it must neither stop the partition nor disappear.
-                    logger.error("a message could not be worked on: %s/%d@%d", *_where(message), exc_info=error)
                     self._telemetry.add(PIPELINE_FAILURES)
                 await self._set_aside(message, error, outcome.payload())
         return is_kept

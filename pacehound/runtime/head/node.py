@@ -146,14 +146,14 @@ class Head:
         head.
         """
         deadline_s = time.monotonic() + timeout_s
-        self._end((self._pipeline,), deadline_s)
+        self._end(self._pipeline, deadline_s)
         self._wait_for((self._actuators, self._store), deadline_s)
         self._interrupt()
-        self._end((self._actuators,), deadline_s)
+        self._end(self._actuators, deadline_s)
         if self._alerts is not None:
             self._wait_for((self._alerts,), min(deadline_s, time.monotonic() + timeout_s / 2))
-            self._end((self._alerts,), deadline_s)
-        self._end((self._store,), deadline_s)
+            self._end(self._alerts, deadline_s)
+        self._end(self._store, deadline_s)
         finished = not any(loop.is_alive() for loop in self._loops() if loop is not self._alerts)
         self._known_topology.close()
         if finished:
@@ -264,11 +264,10 @@ class Head:
             time.sleep(_SETTLE_POLL_S)
         return True
 
-    def _end(self, loops: tuple[HeadLoop, ...], deadline_s: float) -> None:
-        for loop in loops:
-            loop.stop()
-            if loop.is_alive():
-                loop.join(max(0.1, deadline_s - time.monotonic()))
+    def _end(self, loop: HeadLoop, deadline_s: float) -> None:
+        loop.stop()
+        if loop.is_alive():
+            loop.join(max(0.1, deadline_s - time.monotonic()))
 
     def _loops(self) -> tuple[HeadLoop, ...]:
         alerts = () if self._alerts is None else (self._alerts,)
