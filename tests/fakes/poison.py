@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 from events import START_NS, call_batch, finding, incident, one_of_each, operations
@@ -154,12 +155,14 @@ def _body_changed(message: bytes, old: bytes, new: bytes) -> bytes:
     return _changed(message, body=body.replace(old, new))
 
 
+@cache
 def _many_records() -> bytes:
     data = LogsData()
     data.resource_logs.add().scope_logs.add().log_records.extend(LogRecord() for _ in range(codec.MAX_RECORDS + 1))
     return _written(data)
 
 
+@cache
 def _packed_columns() -> bytes:
     rows = call_batch(n_calls=10_000).rows
     sink = pa.BufferOutputStream()
@@ -168,6 +171,7 @@ def _packed_columns() -> bytes:
     return _changed(_integer(codec.encode(call_batch()), "pacehound.count", 10_000), body=sink.getvalue().to_pybytes())
 
 
+@cache
 def _columns_of_nulls() -> bytes:
     names = call_batch().rows.schema.names
     rows = pa.RecordBatch.from_arrays([pa.nulls((1 << 31) - 1)] * len(names), names=names)

@@ -100,12 +100,12 @@ def survives(folder, contents):
 
 @pytest.mark.parametrize("name", MADE)
 def test_any_value_may_be_of_any_type(tmp_path, name):
-    """Every place of a file takes every strange value in turn: a refusal or a reading, never another error."""
+    """Every place of a file takes two strange values: a refusal or a reading, never another error."""
     value, written = MADE[name]
     rng = random.Random(name)
     places = list(walked(value))
     for place in places:
-        for strange in rng.sample(STRANGE, 4):
+        for strange in rng.sample(STRANGE, 2):
             damaged = replaced(value, place, strange)
             try:
                 contents = written(damaged)
