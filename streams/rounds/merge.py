@@ -54,7 +54,8 @@ class Merge(Generic[EventT]):
     def __init__(self) -> None:
         self._watermarks: dict[str, int] = {}
         self._lowest_ns: int | None = None  # of the watermarks, until one that is as low rises
-        self._events: list[tuple[int, str, str, EventT]] = []
+        self._events: list[tuple[int, str, str, int, EventT]] = []
+        self._pushed = 0  # orders two that are the same in all the rest: one was sent twice
         self._rounds: list[_Waiting] = []
         self._first_rounds_ns: int | None = None  # the earliest of them
 
@@ -76,7 +77,8 @@ class Merge(Generic[EventT]):
         if self.has_ended(stream):
             return
         time_ns = max(event.time_ns, self._watermarks.get(stream, -1))
-        heapq.heappush(self._events, (time_ns, stream, event.identity(), event))
+        self._pushed += 1
+        heapq.heappush(self._events, (time_ns, stream, event.identity(), self._pushed, event))
 
     def push_rounds(self, rounds: Rounds) -> None:
         """Rounds of a communicator; each counts from its own end on."""
@@ -116,7 +118,7 @@ class Merge(Generic[EventT]):
         """Events up to `until_ns`, ordered by (time, stream, id); they are removed."""
         taken = []
         while self._events and self._events[0][0] <= until_ns:
-            taken.append(heapq.heappop(self._events)[3])
+            taken.append(heapq.heappop(self._events)[4])
         return taken
 
     def take_rounds(self, until_ns: int) -> list[Rounds]:
