@@ -3,7 +3,8 @@
  * One file per thread that writes, `<run folder>/rings/<pid>-<tid>-<n>.ring`, mapped by the writer and by the agent.
  * Single producer, single consumer, no locks, no system calls after creation. A full ring overwrites its oldest
  * records: the writer never waits, and the reader counts what it missed from the sequence stamps. The file stays
- * readable after the writer has died, at any instruction.
+ * readable after the writer has died, at any instruction. The agent removes it when it has read it to its end after the
+ * thread has said that it left (`closed`), or after the process has. How large it is depends on the room (ring_room.h).
  *
  * The layout is shared by pacehound/instrument/ring.py (Python writer), pacehound/instrument/native/c10d_hooks.cpp
  * (C++ writer), collector/native/shim_ring.c (the NCCL shim) and collector/calls/rings.py (reader). The shim's files

@@ -1,10 +1,12 @@
 /* The ring of each thread that calls NCCL (ring.h), and what a thread knows of its open group.
  *
  * Only its thread writes a ring. It is closed when the thread ends; a process that ends says nothing, the agent sees
- * that it is gone.
+ * that it is gone. The agent removes the file when it has read it to its end after that.
  */
 #define _GNU_SOURCE
 #include "shim.h"
+
+#include "ring_room.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -106,9 +108,14 @@ bool ph_ring_ready(struct ph_thread *self) {
         ph_process_fail("too many threads call NCCL", 0);
         return false;
     }
-    self->capacity = tid == ph_process.pid ? MAIN_CAPACITY : OTHER_CAPACITY;
     snprintf(path, sizeof path, "%s/rings", ph_process.run_dir);
     mkdir(path, 0700);
+    self->capacity = ph_ring_room(path, tid == ph_process.pid ? MAIN_CAPACITY : OTHER_CAPACITY);
+    if (!self->capacity) {
+        atomic_fetch_sub(&n_rings, 1);
+        ph_process_fail("the rings of this run have their share of the shared memory", ENOSPC);
+        return false;
+    }
     snprintf(path, sizeof path, "%s/rings/%u-%u-" PH_RING_MARK "%u.ring", ph_process.run_dir, ph_process.pid, tid,
              atomic_fetch_add(&opened, 1));
     snprintf(scratch, sizeof scratch, "%s.new", path);

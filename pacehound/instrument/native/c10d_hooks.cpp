@@ -26,7 +26,7 @@
 #include <set>
 #include <string>
 
-#include "ring.h"
+#include "ring_room.h"
 
 namespace py = pybind11;
 
@@ -86,10 +86,12 @@ class Ring {
     Ring() : generation_(generation.load()) {
         const auto tid = uint32_t(syscall(SYS_gettid));
         const auto pid = uint32_t(getpid());
-        capacity_ = tid == pid ? kMainCapacity : kOtherCapacity;
+        const std::string folder = process().run_dir + "/rings";
+        capacity_ = ph_ring_room(folder.c_str(), tid == pid ? kMainCapacity : kOtherCapacity);
+        if (!capacity_) throw std::runtime_error("the rings of this run have their share of " + folder);
         size_ = PH_RING_HEADER_BYTES + size_t(capacity_) * PH_RECORD_BYTES;
-        const std::string path = process().run_dir + "/rings/" + std::to_string(pid) + "-" + std::to_string(tid) +
-                                 "-" + std::to_string(opened.fetch_add(1)) + ".ring";
+        const std::string path = folder + "/" + std::to_string(pid) + "-" + std::to_string(tid) + "-" +
+                                 std::to_string(opened.fetch_add(1)) + ".ring";
         const std::string temporary = path + ".new";
         const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0) throw std::runtime_error("cannot make " + temporary + ": " + strerror(errno));

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from collector.agent.daemon import run as run_agent
+from collector.agent.outbox import RETRY_FILE_NS
 from collector.agent.run_folder import RunFolder
 from pacehound.errors import InvalidInput, InvalidSetting
 from pacehound.model import codec
@@ -173,18 +174,51 @@ def test_a_quiet_agent_saves_once_a_second_and_not_more(run: AgentRun) -> None:
     assert saved[1] - saved[0] == 1_000 * MS
 
 
-def test_rings_of_threads_that_left_are_let_go_and_never_read_again(run: AgentRun) -> None:
-    main, thread = run.ring(0, tid=1), run.ring(0, tid=2)
+def test_rings_of_threads_that_left_are_removed_and_what_they_said_is_kept(run: AgentRun) -> None:
+    """Sixty short threads take no space once they were read; a killed agent goes on without their files."""
+    main = run.ring(0, tid=1)
     main.group([0, 1])
-    thread.done(0, run.now_ns, run.now_ns)
-    thread.leave()
+    threads = []
+    for number in range(60):
+        thread = run.ring(0, tid=2 + number)
+        thread.done(number, run.now_ns, run.now_ns)
+        thread.leave()
+        threads.append(thread.path)
     run.flush()
-    assert (main.path.name in run.agent._rings.positions, run.agent._rings.finished) == (True, [thread.path.name])
-    thread.path.unlink()
+    assert [path.name for path in main.path.parent.iterdir()] == [main.path.name]
     run.kill()
     run.flush()
-    assert [r["seq"] for r in run.receiver.rows()] == [0]
+    assert sorted(r["seq"] for r in run.receiver.rows()) == list(range(60))
     assert run.agent.counts.refused_rings == 0
+    assert run.agent._rings.finished == []
+
+
+def test_a_ring_stays_until_what_was_read_of_it_is_saved(run: AgentRun) -> None:
+    thread = run.joined(0)
+    thread.done(0, run.now_ns, run.now_ns)
+    thread.leave()
+    run.outbox._file.execute("PRAGMA max_page_count=1")  # type: ignore[union-attr]
+    run.step(1_100)
+    run.step()
+    assert not run.outbox.is_saved
+    assert thread.path.exists()
+    run.step(round(RETRY_FILE_NS / MS))
+    assert run.outbox.is_saved
+    assert not thread.path.exists()
+
+
+def test_the_rings_of_processes_that_are_gone_are_removed_after_their_last_record(run: AgentRun) -> None:
+    """Killed in the middle of a record, which a handler had interrupted: what stands behind it is read first."""
+    ring = run.joined(0)
+    run.flush()
+    ring.launch(0, run.now_ns, steps=2)
+    ring.written += 1
+    ring.done(1, run.now_ns, run.now_ns)
+    run.proc.remove(100)
+    run.flush()
+    assert [r["seq"] for r in run.receiver.rows()] == [1]
+    run.flush()
+    assert not ring.path.exists()
 
 
 def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(run: AgentRun) -> None:
