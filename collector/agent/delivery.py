@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -162,3 +164,14 @@ class Delivery:
         if reason not in self._reasons and len(self._reasons) < 20:
             self._reasons.add(reason)
             logger.warning("%s: %s", what, reason)
+
+
+def deliver(delivery: Delivery, answered: threading.Event, should_go_on: Callable[[int], bool]) -> None:
+    """Send until nothing waits any more, or `should_go_on` (given the monotonic time) says no; blocks.
+
+    `answered` is set whenever a request has ended.
+    """
+    while not delivery.is_done and should_go_on(now_ns := time.monotonic_ns()):
+        answered.clear()
+        delivery.step(now_ns)
+        answered.wait(0.05)
