@@ -1,7 +1,7 @@
 """All rings of a run folder: finds new ones, reads them, and removes those that are done.
 
-Nobody writes a ring any more when its thread has said so (its destructor, or the recorder that found the thread gone),
-or when its process has left. It is removed when it was read to its end after that, and what was read has been saved.
+Nobody writes a ring any more when its writer has closed it, or when its process has left. It is removed when it was
+read to its end after that, and what was read has been saved.
 """
 
 from __future__ import annotations

@@ -154,7 +154,9 @@ class Recorder:
 
     def _open(self) -> Ring:
         own = threading.get_native_id()
-        self._let_go_of_ended_threads()
+        if own != os.getpid() and (left := self._left_by_an_ended_thread()) is not None:
+            self._rings[own] = left
+            return left
         if len(self._rings) >= MAX_RINGS:
             raise OSError(f"{len(self._rings)} threads of this process have a ring already")
         folder = self.make_folder()
@@ -175,13 +177,16 @@ class Recorder:
         self._rings[own] = ring
         return ring
 
-    def _let_go_of_ended_threads(self) -> None:
-        """Nobody writes their rings any more: the agent removes the files, and our memory of them goes here."""
+    def _left_by_an_ended_thread(self) -> Ring | None:
+        """A ring that nobody writes any more: libraries make a thread for a moment, and a file for each adds up."""
         if not os.path.exists(f"/proc/self/task/{threading.get_native_id()}"):
-            return  # there is no /proc that could say
+            return None  # there is no /proc that could say
         for thread in list(self._rings):
-            if not os.path.exists(f"/proc/self/task/{thread}") and (ring := self._rings.pop(thread, None)) is not None:
-                ring.close()
+            if not os.path.exists(f"/proc/self/task/{thread}"):
+                ring = self._rings.pop(thread, None)
+                if ring is not None:
+                    return ring
+        return None
 
     def _forget(self) -> None:
         self._rings: dict[int, Ring] = {}
