@@ -60,32 +60,30 @@ def why_not_watched(outcome: Outcome) -> str:
     )
 
 
-_SUCCESSOR = (
-    f" for {KEPT_DAYS} days: the next `pacehound run` that sends there takes it along, or `pacehound flush` sends it"
-)
+_SUCCESSOR = f" for {KEPT_DAYS} days: the next `pacehound run` to there sends it along, `pacehound flush` at once"
 
 
 def _seen(watched: Watched) -> str:
-    calls = f"{watched.calls:,} call{'' if watched.calls == 1 else 's'}"
-    ranks = f"{watched.ranks:,} rank{'' if watched.ranks == 1 else 's'}"
-    steps = (
-        f" in {watched.iterations:,} iteration{'' if watched.iterations == 1 else 's'}" if watched.iterations else ""
-    )
-    return f"{calls} of {ranks}{steps} on this host"
+    steps = f" in {_count(watched.iterations, 'iteration')}" if watched.iterations else ""
+    return f"{_count(watched.calls, 'call')} of {_count(watched.ranks, 'rank')}{steps} on this host"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _lost(watched: Watched) -> list[str]:
     lines = []
     if watched.lost_calls:
-        lines.append(f"{watched.lost_calls:,} records of calls were lost before they could be read or sent")
+        lines.append(f"lost before they could be read or sent: {_count(watched.lost_calls, 'record')} of calls")
     if watched.refused:
-        lines.append(f"{watched.refused:,} messages were refused by the receiver for good")
+        lines.append(f"refused by the receiver for good: {_count(watched.refused, 'message')}")
     return lines
 
 
 def _unsent(outcome: Outcome, watched: Watched) -> str:
     said = f" ({watched.receiver_said})" if watched.receiver_said else ""
-    line = f"{watched.unsent:,} messages could not be sent to {outcome.sent_to or 'the head'}{said}"
+    line = f"not sent to {outcome.sent_to or 'the head'}{said}: {_count(watched.unsent, 'message')}"
     if outcome.kept_in is None:
-        return f"{line} and are lost: there was no disk for them"
-    return f"{line}. They are kept in {outcome.kept_in}{_SUCCESSOR}"
+        return f"{line}, lost, for there was no disk to keep them"
+    return f"{line}, kept in {outcome.kept_in}{_SUCCESSOR}"

@@ -52,18 +52,18 @@ def test_sent_is_said_of_what_has_arrived_alone() -> None:
     seen, unsent, _ = summary(outcome)
     assert "sent to" not in seen
     assert unsent == (
-        "7 messages could not be sent to http://head:4318 (answered 401: check the token). They are kept in /s/run-1 "
-        "for 7 days: the next `pacehound run` that sends there takes it along, or `pacehound flush` sends it"
+        "not sent to http://head:4318 (answered 401: check the token): 7 messages, kept in /s/run-1 for 7 days: "
+        "the next `pacehound run` to there sends it along, `pacehound flush` at once"
     )
     _, lost, _ = summary(Outcome(watched=refusing, sent_to="http://head:4318", is_complete=False))
-    assert lost.endswith("and are lost: there was no disk for them")
+    assert lost.endswith("7 messages, lost, for there was no disk to keep them")
 
 
 def test_what_was_lost_or_refused_is_counted() -> None:
     lines = summary(Outcome(watched=Watched(ranks=4, calls=1200, lost_calls=3000, refused=2)))
     assert lines[1:] == [
-        "3,000 records of calls were lost before they could be read or sent",
-        "2 messages were refused by the receiver for good",
+        "lost before they could be read or sent: 3,000 records of calls",
+        "refused by the receiver for good: 2 messages",
     ]
 
 
