@@ -275,8 +275,8 @@ class FaultRun:
             Something is missing, is there twice, or is not what follows from the log.
 
         """
-        for job in ("job", "control"):
-            (self.folder / job / "stop").touch()
+        for name in ("job", "control"):
+            (self.folder / name / "stop").touch()
         self._say("the last simulated job is coming to its end")
         self.load.stop()
         ended_s = time.monotonic()
