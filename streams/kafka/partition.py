@@ -14,19 +14,18 @@ Why nothing is lost and nothing counts twice, whatever dies, and whoever wakes u
   one that is right, and does so under a name of its own. What it relied on may have been removed by its successor:
   then the marker that covers most of those that are complete counts.
 
-Snapshots are pickles: whoever may write the topic of the snapshots may run code in a worker.
+Snapshots are data, in a schema of their own (`streams.snapshots`): one that cannot be read is refused whole.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from pacehound import __version__
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
+from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 
 CHUNK_BYTES = 512 * 1024
 """A snapshot is written in pieces of this size: brokers take messages of 1 MB by default."""
@@ -136,15 +135,26 @@ class Partition(Generic[OperatorT]):
         Which partition.
     make
         A new operator for a key.
+    codec
+        Writes and reads the states of such operators.
     is_stamped
         Messages are outputs of another stage, with its stamps. Elsewhere a header of that name is somebody else's.
 
     """
 
-    def __init__(self, topic: str, number: int, make: Callable[[str], OperatorT], *, is_stamped: bool = True) -> None:
+    def __init__(
+        self,
+        topic: str,
+        number: int,
+        make: Callable[[str], OperatorT],
+        codec: StateCodec,
+        *,
+        is_stamped: bool = True,
+    ) -> None:
         self.topic = topic
         self.number = number
         self._make = make
+        self._codec = codec
         self._is_stamped = is_stamped
         self.keys: dict[str, KeyState[OperatorT]] = {}
         self.next_offset = 0
@@ -153,6 +163,7 @@ class Partition(Generic[OperatorT]):
         self._closed: dict[str, None] = {}  # in the order in which they were closed
         self._slots: dict[str, int] = {}  # of the last snapshot of each key
         self._superseded: tuple[bytes, ...] = ()  # records that the next snapshot replaces
+        self._unwritten: dict[str, str] = {}  # keys whose state could not be written down, and why
         self.repeats = 0
         self.behind_gap = 0
 
@@ -243,16 +254,28 @@ class Partition(Generic[OperatorT]):
 
         for key in sorted(self._dirty):
             if key in self.keys:
-                write(key, self.keys[key].covered, pickle.dumps((__version__, self.keys[key]), protocol=5))
+                try:
+                    body = self._codec.encode(_as_data(self.keys[key]))
+                except UnknownState as error:
+                    self._unwritten[key] = str(error)
+                    continue
+                self._unwritten.pop(key, None)
+                write(key, self.keys[key].covered, body)
             elif key in self._slots:
                 del self._slots[key]
                 superseded += [record_key(self.topic, self.number, f"{owner}.{slot}", 0, key) for slot in (0, 1)]
         self._dirty = set()
-        known = {key: state.covered for key, state in self.keys.items()}
+        self._unwritten = {key: why for key, why in self._unwritten.items() if key in self.keys}
+        known = {key: state.covered for key, state in self.keys.items() if key not in self._unwritten}
         self._marked = self.next_offset
         covered = self.next_offset - 1
-        write(MARKER, covered, pickle.dumps((__version__, (covered, known)), protocol=5))
-        return Snapshot(covered=covered, records=tuple(records), superseded=tuple(superseded))
+        write(MARKER, covered, self._codec.encode((covered, known)))
+        return Snapshot(
+            covered=covered,
+            records=tuple(records),
+            superseded=tuple(superseded),
+            unwritten=tuple(sorted(self._unwritten.items())),
+        )
 
     def restore(self, oldest: int, found: Found | None = None) -> None:
         """Go on where the snapshots end, or begin where the log begins.
@@ -268,7 +291,7 @@ class Partition(Generic[OperatorT]):
         Raises
         ------
         LostState
-            There are snapshots, and none of them is complete and whole, or another version has written them.
+            There are snapshots, and none of them is complete and whole, or all are of another schema.
 
         """
         self.next_offset = self._marked = oldest
@@ -278,19 +301,20 @@ class Partition(Generic[OperatorT]):
         if not found.markers:
             return
         known: dict[str, tuple[int, KeyState[OperatorT]]] = {}
+        reasons = []
         for key, bodies in found.keys.items():
             for covered, body in bodies:
-                state, _ = _unpickled(body)
-                if isinstance(state, KeyState):
-                    known[key] = (covered, state)
+                try:
+                    known[key] = (covered, self._read(key, body))
                     break  # one that cannot be read does not stand before one that can
-        reasons = []
+                except MalformedState as error:
+                    reasons.append(f"{key}: {error}")
         for body in found.markers:
-            marker, problem = _unpickled(body)
-            if not _is_marker(marker):
-                reasons.append(problem)
+            try:
+                covered, least = self._read_marker(body)
+            except MalformedState as error:
+                reasons.append(str(error))
                 continue
-            covered, least = marker
             # One that has woken up may have written a marker over snapshots that its successor had already removed.
             short = [key for key, at in least.items() if key not in known or known[key][0] < at]
             if short:
@@ -303,29 +327,42 @@ class Partition(Generic[OperatorT]):
             self.next_offset = self._marked = covered + 1
             self._dirty = set(self.keys)
             return
-        raise LostState(f"{self.topic}/{self.number}: {'; '.join(reasons)}")
+        raise LostState(f"{self.topic}/{self.number}: {'; '.join(reasons[:4])}")
+
+    def _read(self, key: str, body: bytes) -> KeyState[OperatorT]:
+        match self._codec.decode(body):
+            case (operator, int(began), int(covered), int(sent), dict(taken)) if (
+                type(operator) is type(self._make(key))
+                and type(operator.is_closed) is bool
+                and all(map(_is_taken, taken.items()))
+            ):
+                return KeyState(operator, began, covered, sent, taken)
+            case other:
+                raise MalformedState(f"a state of something else: {str(other)[:60]}")
+
+    def _read_marker(self, body: bytes) -> tuple[int, dict[str, int]]:
+        match self._codec.decode(body):
+            case (int(covered), dict(least)) if all(
+                isinstance(key, str) and isinstance(at, int) for key, at in least.items()
+            ):
+                return covered, least
+            case other:
+                raise MalformedState(f"a marker of something else: {str(other)[:60]}")
 
 
-def _unpickled(body: bytes) -> tuple[Any, str]:
-    """What this version has written down; `None` for anything else, and what that is."""
-    try:
-        version, state = pickle.loads(body)
-    except Exception:  # broken pickles raise whatever they like
-        return None, "bytes that are no snapshot"
-    if version != __version__:
-        return None, f"a snapshot was written by version {version}, this is {__version__}"
-    return state, "a snapshot of something else"
+def _as_data(state: KeyState[Any]) -> tuple[Any, int, int, int, dict[str, tuple[int, int]]]:
+    return state.operator, state.began, state.covered, state.sent, state.taken
 
 
-def _is_marker(state: Any) -> bool:
-    match state:
-        case (int(), dict() as least):
-            return all(isinstance(key, str) and isinstance(at, int) for key, at in least.items())
+def _is_taken(entry: tuple[Any, Any]) -> bool:
+    match entry:
+        case (str(), (int(), int())):
+            return True
     return False
 
 
 class LostState(Exception):
-    """Snapshots are incomplete or of another version: going on with them would be guessing."""
+    """Snapshots are incomplete or of another schema: going on with them would be guessing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,12 +377,15 @@ class Snapshot:
         Keys and values for the compacted topic, in order: the marker is the last.
     superseded
         Keys of records that may be removed when the others are written.
+    unwritten
+        Keys whose state cannot be written, with the reason, a fault of ours: whoever takes over begins them anew.
 
     """
 
     covered: int
     records: tuple[tuple[bytes, bytes], ...]
     superseded: tuple[bytes, ...]
+    unwritten: tuple[tuple[str, str], ...] = ()
 
 
 def record_key(topic: str, partition: int, slot: str, piece: int, key: str) -> bytes:

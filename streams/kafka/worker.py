@@ -44,6 +44,7 @@ from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.kafka.partition import MARKER, Gap, KeyState, LostState, Partition, SnapshotReader
 from streams.rounds.stage_one import OpenStream, StageOne
+from streams.snapshots.schema import state_codec
 
 logger = logging.getLogger("pacehound.streams")
 
@@ -109,6 +110,7 @@ class StreamsWorker:
         self, settings: Settings, group: ConsumerGroup, producer: KafkaProducer, telemetry: Telemetry, clock: Clock
     ) -> None:
         self._settings = settings
+        self._codec = state_codec(settings)
         self._group = group
         self._producer = producer
         self._telemetry = telemetry
@@ -279,7 +281,7 @@ class StreamsWorker:
             self._owner = uuid.uuid4().hex[:12]
             for topic, number in new:
                 partition: Partition[Stage] = Partition(
-                    topic, number, self._maker(topic), is_stamped=topic == topics.ROUNDS.name
+                    topic, number, self._maker(topic), self._codec, is_stamped=topic == topics.ROUNDS.name
                 )
                 try:
                     partition.restore(oldest[topic, number], reader.of(topic, number))
@@ -369,6 +371,10 @@ class StreamsWorker:
             }
         took_s = self._clock.monotonic_s() - began_s
         self._not_before_s = began_s + max(SNAPSHOT_EVERY_S, SNAPSHOT_SHARE * took_s)
+        for place, snapshot in snapshots.items():
+            for key, reason in snapshot.unwritten:
+                self._telemetry.add(PIPELINE_FAILURES)
+                logger.error("%s/%d: the state of %s is kept in no snapshot: %s", *place, key, reason)
         if snapshots:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, self._producer.flush, FLUSH_S)

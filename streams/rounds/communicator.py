@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,9 +72,7 @@ class CommunicatorOperator:
         self.members = topology.members
         self._created_ns = topology.time_ns
         self._lateness_ns = lateness_ns
-        self._column = {rank: index for index, rank in enumerate(self.members)}
-        self._order = np.argsort(np.array(self.members, np.int64), kind="stable")  # columns by ascending rank
-        self._ascending = np.array(self.members, np.int64)[self._order]
+        self._place_members()
         self._hosts: dict[str, _Host] = {}
         self._claimed: dict[int, str] = {}
         self._gone: set[int] = set()  # ranks of hosts that are closed
@@ -91,6 +90,24 @@ class CommunicatorOperator:
             if self.is_world
             else None
         )
+
+    def _place_members(self) -> None:
+        self._column = {rank: index for index, rank in enumerate(self.members)}
+        self._order = np.argsort(np.array(self.members, np.int64), kind="stable")  # columns by ascending rank
+        self._ascending = np.array(self.members, np.int64)[self._order]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the members."""
+        derived = ("_column", "_order", "_ascending")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Compiled loops write into the members' columns: grids of other widths are refused (`ValueError`)."""
+        self.__dict__.update(state)
+        self._place_members()
+        for ranks, _, grid in self._grids():
+            if grid.n_ranks != len(ranks):
+                raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -247,7 +247,7 @@ def test_a_pipeline_that_is_moved_in_mid_job_says_the_same() -> None:
     out: list[Event] = []
     for number, event in enumerate(recording()):
         if number % 97 == 0:
-            pipeline = Pipeline.restore(pipeline.snapshot())
+            pipeline = Pipeline.restore(pipeline.snapshot(), SETTINGS)
         out += pipeline.on_event(event)
     assert by_stream(out) == by_stream(replay())
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import random
 from dataclasses import dataclass, field
 
 import pytest
 
-from pacehound import __version__
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
-from streams.kafka.partition import MARKER, Gap, KeyState, LostState, Partition, SnapshotReader, Stamp, record_key
+from streams.kafka.partition import MARKER, Gap, LostState, Partition, SnapshotReader, Stamp, record_key
+from streams.snapshots.codec import StateCodec
 
 
 class Chain:
@@ -29,6 +28,13 @@ class Chain:
 
     def shed(self) -> None:
         self.digest = hashlib.sha1(self.digest + b"shed").digest()
+
+
+def schema(version: int) -> StateCodec:
+    return StateCodec(version=version, plain={Chain: ("digest", "is_closed")}, made=())
+
+
+CODEC = schema(1)
 
 
 @dataclass
@@ -50,7 +56,7 @@ class Owner:
 
     def __init__(self, name: str, source: Log, out: Log, snapshots: list[tuple[bytes, bytes | None]]) -> None:
         self.name, self.source, self.out, self.snapshots = name, source, out, snapshots
-        self.partition: Partition[Chain] = Partition(source.topic, 0, Chain)
+        self.partition: Partition[Chain] = Partition(source.topic, 0, Chain, CODEC)
         reader = SnapshotReader()
         for key, value in snapshots:
             reader.add(key, value)
@@ -130,7 +136,7 @@ def run(source: Log, rng: random.Random, n_kills: int) -> list[Message]:
             snapshots[:] = compacted(snapshots, rng)
             owners.append(Owner(str(n_kills + 1), source, out, snapshots))
             owners = owners[-3:]
-    taker: Partition[Chain] = Partition("out", 0, Chain)
+    taker: Partition[Chain] = Partition("out", 0, Chain, CODEC)
     return [message for message in out.messages if taker_takes(taker, message)]
 
 
@@ -164,7 +170,7 @@ def test_a_message_behind_a_gap_is_refused_and_one_of_before_is_skipped() -> Non
     log = Log("calls")
     for number in range(4):
         log.append("k", str(number).encode())
-    partition: Partition[Chain] = Partition("calls", 0, Chain)
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
     first = partition.admit(log.messages[0])
     assert first is not None
     assert partition.admit(log.messages[2]) == Gap(wanted=1)
@@ -185,7 +191,7 @@ def test_a_snapshot_that_is_not_there_is_said_and_nothing_is_guessed() -> None:
         if not key.endswith(b" a"):
             reader.add(key, value)
     with pytest.raises(LostState, match="lacks a"):
-        Partition("calls", 0, Chain).restore(0, reader.of("calls", 0))
+        Partition("calls", 0, Chain, CODEC).restore(0, reader.of("calls", 0))
 
 
 def test_only_the_keys_that_were_closed_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,23 +234,22 @@ def test_a_stamp_that_cannot_be_read_is_refused_and_the_partition_goes_on(header
     log = Log("calls")
     log.append("k", b"0")
     bad = Message(topic="rounds", key="k", partition=0, offset=0, value=b"0", headers=(("output", header),))
-    partition: Partition[Chain] = Partition("rounds", 0, Chain)
+    partition: Partition[Chain] = Partition("rounds", 0, Chain, CODEC)
     with pytest.raises(MalformedMessage, match="header 'output'"):
         partition.admit(bad)
     log.append("k", b"1", Stamp(stream="s", began=0, number=0))
     assert taker_takes(partition, log.messages[1])
-    foreign: Partition[Chain] = Partition("calls", 0, Chain, is_stamped=False)
+    foreign: Partition[Chain] = Partition("calls", 0, Chain, CODEC, is_stamped=False)
     assert taker_takes(foreign, bad)
 
 
-def whole(owner: str, covered: int, keys: dict[str, int], version: str = __version__) -> list[tuple[bytes, bytes]]:
+def whole(owner: str, covered: int, keys: dict[str, int], codec: StateCodec = CODEC) -> list[tuple[bytes, bytes]]:
     """The records of a snapshot as an owner writes them."""
-    states = {key: KeyState(Chain(key), began=0, covered=at) for key, at in keys.items()}
     records = [
-        (record_key("calls", 0, owner, 0, key), f"{at} 1 ".encode() + pickle.dumps((version, states[key])))
+        (record_key("calls", 0, owner, 0, key), f"{at} 1 ".encode() + codec.encode((Chain(key), 0, at, 0, {})))
         for key, at in keys.items()
     ]
-    marker = f"{covered} 1 ".encode() + pickle.dumps((version, (covered, keys)))
+    marker = f"{covered} 1 ".encode() + codec.encode((covered, keys))
     return [*records, (record_key("calls", 0, owner, 0, MARKER), marker)]
 
 
@@ -259,10 +264,13 @@ GARBAGE = [
     (b"calls 0 x.0 0 a", b"x 1 body"),
     (b"calls 0 x.0 0 a", b"99 0 body"),
     (b"calls 0 x.0 0 a", b"99 1000000000000 body"),
-    (b"calls 0 x.0 0 a", b"99 1 no pickle"),
-    (b"calls 0 x.0 0 \0partition", b"99 1 no pickle"),
-    (b"calls 0 y.0 0 \0partition", b"99 1 " + pickle.dumps((__version__, "no marker"))),
-    (b"calls 0 z.0 0 \0partition", b"99 1 " + pickle.dumps((__version__, (99, {"a": "x"})))),
+    (b"calls 0 x.0 0 a", b"99 1 no snapshot"),
+    (b"calls 0 x.0 0 \0partition", b"99 1 no snapshot"),
+    (b"calls 0 y.0 0 \0partition", b"99 1 " + CODEC.encode("no marker")),
+    (b"calls 0 z.0 0 \0partition", b"99 1 " + CODEC.encode((99, {"a": "x"}))),
+    (b"calls 0 z.0 0 a", b"99 1 " + CODEC.encode(("no operator", 0, 99, 0, {}))),
+    (b"calls 0 z.1 0 a", b"99 1 " + CODEC.encode((Chain("a"), 0, 99, 0, {"b": "nothing taken"}))),
+    (b"calls 0 z.2 0 a", b"99 1 " + CODEC.encode((Chain("a"), 0, 99, 0, {}))[:-9]),
 ]
 
 
@@ -273,7 +281,7 @@ def test_records_that_are_no_snapshots_hide_none_that_are(seed: int) -> None:
     random.Random(seed).shuffle(records)
     for key, value in records:
         reader.add(key, value)
-    partition: Partition[Chain] = Partition("calls", 0, Chain)
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
     partition.restore(0, reader.of("calls", 0))
     assert partition.next_offset == 6
     assert {key: state.covered for key, state in partition.keys.items()} == {"a": 4, "b": 5}
@@ -282,13 +290,13 @@ def test_records_that_are_no_snapshots_hide_none_that_are(seed: int) -> None:
 
 def test_what_another_version_has_left_behind_costs_its_state_once_and_is_removed() -> None:
     reader = SnapshotReader()
-    for key, value in whole("old.0", 5, {"a": 4, "b": 5}, version="0.0.0"):
+    for key, value in whole("old.0", 5, {"a": 4, "b": 5}, codec=schema(2)):
         reader.add(key, value)
     log = Log("calls")
     for number in range(8):
         log.append("a", str(number).encode())
-    partition: Partition[Chain] = Partition("calls", 0, Chain)
-    with pytest.raises(LostState, match=r"written by version 0\.0\.0"):
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
+    with pytest.raises(LostState, match="schema version b'2'"):
         partition.restore(0, reader.of("calls", 0))
     partition.restore(0)
     for message in log.messages:
@@ -298,7 +306,7 @@ def test_what_another_version_has_left_behind_costs_its_state_once_and_is_remove
     assert len(snapshot.superseded) == 3
     for key, value in snapshot.records:  # and before they are removed, they are in nobody's way
         reader.add(key, value)
-    again: Partition[Chain] = Partition("calls", 0, Chain)
+    again: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
     again.restore(0, reader.of("calls", 0))
     assert again.next_offset == 8
 
@@ -307,7 +315,7 @@ def test_messages_that_change_no_key_move_the_partition_on() -> None:
     """Were they not covered, every worker after this one would set them aside again."""
     log = Log("calls")
     log.append("a", b"1")
-    partition: Partition[Chain] = Partition("calls", 0, Chain)
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
     partition.restore(0)
     assert partition.snapshot("0") is None
     partition.admit(log.messages[0])  # and not done: it was poison
@@ -318,6 +326,6 @@ def test_messages_that_change_no_key_move_the_partition_on() -> None:
     reader = SnapshotReader()
     for key, value in snapshot.records:
         reader.add(key, value)
-    again: Partition[Chain] = Partition("calls", 0, Chain)
+    again: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
     again.restore(0, reader.of("calls", 0))
     assert (again.next_offset, again.keys, again.snapshot("1")) == (1, {}, None)
