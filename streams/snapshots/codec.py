@@ -91,6 +91,7 @@ class StateCodec:
         records: Mapping[str, np.dtype[Any]] | None = None,
         given: Iterable[object] = (),
     ) -> None:
+        self.version = version
         self._head = _MAGIC + f"{version}\n".encode()
         self._fields: dict[type, tuple[str, ...]] = {cls: tuple(names) for cls, names in plain.items()}
         self._plain = frozenset(self._fields)

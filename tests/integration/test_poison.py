@@ -45,7 +45,7 @@ from storage.process import STORED
 from streams.kafka.partition import MARKER, record_key
 from streams.kafka.worker import INPUTS, snapshot_partition
 from streams.pipeline import Pipeline
-from streams.snapshots.schema import state_codec
+from streams.snapshots.schema import SCHEMA_VERSION, state_codec
 from tests.fakes.stored import write as write_messages
 
 pytestmark = [
@@ -237,7 +237,7 @@ def garbage_of_snapshots(good: Iterable[Event]) -> Iterator[tuple[int, bytes, by
     The broker itself refuses one without a key on a compacted topic.
     """
     codec_of_states = state_codec(Settings())
-    keys = [b"", NO_TEXT, b"calls", b"calls 3 x", b"calls three x 0 c", b"calls 3 x one c"]
+    keys = [b"", NO_TEXT, b"calls", b"calls 3 x", b"calls three x 0 c", b"calls 3 x one c", b"calls 3/1 x one c"]
     values: list[bytes | None] = [None, b"", b"7", b"x 1 body", b"7 x body", NO_TEXT, b"7 1 body"]
     for number, key in enumerate(keys):
         for value in values:
@@ -255,7 +255,7 @@ def garbage_of_snapshots(good: Iterable[Event]) -> Iterator[tuple[int, bytes, by
         ]
         for slot, body in enumerate(bodies):
             for key_name in (MARKER, name):
-                record = record_key(topic, number, f"foreign.{slot}", 0, key_name)
+                record = record_key(topic, number, SCHEMA_VERSION, f"foreign.{slot}", 0, key_name)
                 yield at, record, f"{1 << 40} 1 ".encode() + body
                 yield at, record + b"2", b"7 1000000000000 " + body
                 yield at, record + b"3", b"7 0 " + body

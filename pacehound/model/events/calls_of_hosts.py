@@ -32,7 +32,7 @@ MARKER_NAMES = (OPTIMIZER_STEP, CHECKPOINT_BEGIN, CHECKPOINT_END, EVALUATION_BEG
 class Topology:
     """A host says who is in a communicator and which of its own ranks are.
 
-    It stands in `calls` before the first call of that host on the communicator, and in `topology` (compacted).
+    It stands in `calls` before the first call of that host on the communicator; workers keep it on `topology` (compacted).
 
     Attributes
     ----------
