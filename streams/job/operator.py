@@ -107,6 +107,7 @@ class JobOperator:
         self._hosts: set[str] = set()
         self._host_ranks: dict[str, tuple[int, ...]] = {}
         self._dropped: dict[tuple[str, str], int] = {}
+        self._skipped: dict[str, int] = {}  # by communicator, rounds that nobody has told of
         self._previous: IterationSample | None = None
         self._before_previous: IterationSample | None = None
         self._step: int | None = None
@@ -260,6 +261,7 @@ class JobOperator:
                     if event.marks_iterations:
                         self._recurring = None
                     self._dropped[event.host, event.communicator] = event.dropped_total
+                    self._skipped[event.communicator] = event.skipped_rounds
                     events += self._note(self._hang.on_progress(event, self._step), event.time_ns)
                 case HostSample():
                     self._last_report_ns[event.host] = event.time_ns
@@ -438,6 +440,10 @@ class JobOperator:
         dropped = sum(self._dropped.values())
         if dropped:
             sentences.append(f"{dropped} calls were lost before they could be read")
+        for communicator, skipped in sorted(self._skipped.items()):
+            if skipped:
+                name, _ = self._communicators.get(communicator, (communicator, ()))
+                sentences.append(f"{skipped} rounds of {name} were told of by nobody; it was begun anew behind them")
         silent = self._silent_hosts(now_ns)
         if silent:
             sentences.append(f"hosts {', '.join(sorted(silent))} are silent: their agents or machines may be gone")

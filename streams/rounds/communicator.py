@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.model.events import (
+    NEVER,
     OPTIMIZER_STEP,
     IterationSample,
     Markers,
@@ -241,8 +242,14 @@ class CommunicatorOperator:
             self._gone -= host.ranks
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
+        launched = max((rank.last_launched for rank in progress.ranks), default=NEVER)
+        if launched >= 0 and self._collectives.is_far_ahead(launched):
+            # A number that was not true has moved it there: what hosts count themselves is where the rounds are.
+            self._collectives.begin_anew(launched + 1)
+        skipped = self._collectives.skipped_rounds
+        told = replace(progress, skipped_rounds=skipped) if skipped else progress
         mismatches = self._mismatches.in_open(progress, self._collectives)
-        return [*mismatches, *self._advance(may_rise=may_rise), progress, *self._watermark()]
+        return [*mismatches, *self._advance(may_rise=may_rise), told, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
@@ -389,7 +396,7 @@ class CommunicatorOperator:
         """Everything that was not used, by reason."""
         grids = [grid for _, _, grid in self._grids()]
         counts = dict(self.counts)
-        for name in ("duplicate_rows", "late_rows", "missing_rows"):
+        for name in ("duplicate_rows", "late_rows", "missing_rows", "skipped_rounds"):
             counts[name] = sum(getattr(grid, name) for grid in grids)
         if self._iterations is not None:
             counts["incomplete_iterations"] = self._iterations.incomplete

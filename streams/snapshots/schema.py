@@ -67,8 +67,8 @@ _PLAIN: dict[type, str] = {
         "_dropped _markers _progress _tick _passed_on _is_closed _operator"
     ),
     RoundGrid: (
-        "n_ranks duplicate_rows late_rows missing_rows _base _first_seen _length _has_new_rows _extras _op _size_bytes "
-        "_seen _closed _arrival_ns _start_ns _end_ns _signature"
+        "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows "
+        "_extras _op _size_bytes _seen _closed _arrival_ns _start_ns _end_ns _signature"
     ),
     MismatchWatch: "_job _attempt _communicator _members _open_calls _open_seqs _reported",
     IterationTracker: (
@@ -78,7 +78,7 @@ _PLAIN: dict[type, str] = {
     StageTwo: "job _settings attempts _ended late",
     JobOperator: (
         "job attempt _tick_ns _lateness_ns _merge _world _world_size _done_ns _recent _rounds_before _communicators "
-        "_last_report_ns _repeats _hosts _host_ranks _dropped _previous _before_previous _step _recurring "
+        "_last_report_ns _repeats _hosts _host_ranks _dropped _skipped _previous _before_previous _step _recurring "
         "_recurring_locks _recurring_since_ns _transfers _clocks _rates _slow_rounds _connections _gpus _processors "
         "_host_of _iteration_count _planned_count _was_hung _paused _closed_hosts _min_change _slow _earlier _ended "
         "_hang _silence _unseen_calls _exits _operation_ids _prices _incidents ended"
