@@ -33,6 +33,7 @@ from pacehound.settings import Settings
 from streams.hang.divergence import LastIterations
 from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import MIN_ITERATIONS, HangWatch
+from streams.hang.shared_name import SharedName
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.job.incidents import IncidentTracker
@@ -133,6 +134,7 @@ class JobOperator:
         self._ended: list[Finding] = []  # of iterations that are none any more
         self._hang = HangWatch(job, attempt, settings.hang)
         self._silence = SilenceWatch(job, attempt)
+        self._shared_name = SharedName(job, attempt)
         self._unseen_calls = UnseenCalls(job, attempt)
         self._exits = ExitWatch(job, attempt)
         self._operation_ids: deque[str] = deque(maxlen=_REMEMBERED_IDS)
@@ -267,9 +269,10 @@ class JobOperator:
                     self._last_report_ns[event.host] = event.time_ns
                     if event.closed:
                         self._closed_hosts[event.host] = event.closed_why
-                    self._hang.on_host(event)
-                    self._exits.on_host(event)
-                    self._unseen_calls.on_host(event)
+                    sample = self._shared_name.on_host(event)
+                    self._hang.on_host(sample)
+                    self._exits.on_host(sample)
+                    self._unseen_calls.on_host(sample)
                 case HostVitals():
                     self._connections.on_vitals(event)
                     self._gpus.on_vitals(event)
@@ -295,6 +298,7 @@ class JobOperator:
         self._hang.host_reports.silent = frozenset(silent)
         findings = self._silence.on_tick(until_ns, self._step, silent, self._host_ranks)
         findings += self._unseen_calls.on_tick(until_ns, self._step)
+        findings += self._shared_name.on_tick(until_ns, self._step)
         findings += self._hang.on_tick(
             until_ns,
             step=self._step,

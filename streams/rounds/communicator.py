@@ -207,6 +207,8 @@ class CommunicatorOperator:
         """Optimizer steps and planned pauses of a host's ranks."""
         if self._iterations is None:
             raise InvalidEvent(f"markers of host {markers.host!r} stand on {self.communicator}, which is not the world")
+        if markers.host not in self._hosts:
+            raise InvalidEvent(f"markers of host {markers.host!r}, which has not announced {markers.communicator}")
         outsiders = sorted(set(markers.ranks) - set(self.members))
         if outsiders:
             raise InvalidEvent(f"markers of ranks {outsiders}, outside the world of {len(self.members)} ranks")

@@ -18,6 +18,7 @@ from streams.hang.hang_watch import HangWatch, _Hang, _Standstill
 from streams.hang.host_reports import HostReports
 from streams.hang.observations import RootCause
 from streams.hang.rank_progress import CallSequence, ProgressTable
+from streams.hang.shared_name import SharedName, _Seen
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.hang.wait_graph import StuckCall
@@ -81,7 +82,7 @@ _PLAIN: dict[type, str] = {
         "_last_report_ns _repeats _hosts _host_ranks _dropped _skipped _previous _before_previous _step _recurring "
         "_recurring_locks _recurring_since_ns _transfers _clocks _rates _slow_rounds _connections _gpus _processors "
         "_host_of _iteration_count _planned_count _was_hung _paused _closed_hosts _min_change _slow _earlier _ended "
-        "_hang _silence _unseen_calls _exits _operation_ids _prices _incidents ended"
+        "_hang _silence _shared_name _unseen_calls _exits _operation_ids _prices _incidents ended"
     ),
     Merge: "_watermarks _lowest_ns _events _rounds _first_rounds_ns",
     Repeats: "count _last",
@@ -115,6 +116,7 @@ _PLAIN: dict[type, str] = {
         "_hang _standstill host_reports checkpoint_ns"
     ),
     ProgressTable: "sequences names blind launch_only _collective _pair _slot _open _paired _early _length _columns",
+    SharedName: "_job _attempt _seen _finding",
     SilenceWatch: "_job _attempt _findings",
     UnseenCalls: "_job _attempt _latest _findings",
     ExitWatch: "_job _attempt _processes _hosts _finding _is_decided",
@@ -130,7 +132,7 @@ _MADE: tuple[type, ...] = (
     events.CallSignature, events.IterationSample, events.Finding, events.Incident, events.Cost, events.WhatIfPrice,
     events.FixPrice, events.Instant, Rounds, Sees,
     # What operators note
-    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Hang, _Standstill, HostReports,
+    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Hang, _Standstill, _Seen, HostReports,
     CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges, Attribution,
     _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
 )  # fmt: skip
