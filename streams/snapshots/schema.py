@@ -84,7 +84,7 @@ _PLAIN: dict[type, str] = {
         "_host_of _iteration_count _planned_count _was_hung _paused _closed_hosts _min_change _slow _earlier _ended "
         "_hang _silence _shared_name _unseen_calls _exits _operation_ids _prices _incidents ended"
     ),
-    Merge: "_watermarks _lowest_ns _events _rounds _first_rounds_ns",
+    Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
     IncidentTracker: "_job _attempt _open ranks",
     RecurringIterations: (
