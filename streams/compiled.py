@@ -33,4 +33,4 @@ Division is NumPy's: by zero it gives infinity, not an exception. Loops with a c
 """
 
 compiled_reordered = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "nnan", "nsz"})
-"""For sums, counts and extremes of finite values: in whatever order is quickest, several at once."""
+"""For counts and extremes of finite values: in whatever order is quickest. Not for sums, whose last digits have one."""

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from streams.compiled import compiled, compiled_reordered
+from streams.compiled import compiled
+from streams.level.verification import LANES, in_pairs
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -21,7 +22,17 @@ PRUNE = 1e-7
 _NOISE_WEIGHT = 2.0  # NIG alpha: what is known of the noise before a run weighs as much as 2 * alpha observations
 _ODDS_OF_CHANGE = HAZARD / (1.0 - HAZARD)
 _ALPHA = _NOISE_WEIGHT + 0.5 * np.arange(MAX_RUN + 1, dtype=np.float64)
-_GAMMA = np.array([math.exp(math.lgamma(a + 0.5) - math.lgamma(a)) for a in _ALPHA], np.float64)
+
+
+def _gammas() -> FloatArray:
+    """Gamma(alpha + 1/2) / Gamma(alpha) of each run length: of two neighbours the product is alpha."""
+    ratios = [0.75 * math.sqrt(math.pi)]
+    for alpha in _ALPHA[:-1]:
+        ratios.append(float(alpha) / ratios[-1])
+    return np.array(ratios)
+
+
+_GAMMA = _gammas()
 _FORGET = float(_ALPHA[-1] / (_ALPHA[-1] + 0.5))
 _LEAST_BETA = 1e-6  # of the prior's: a series without any noise would otherwise forget it down to 0
 
@@ -96,12 +107,12 @@ def observe(posterior, x: float, prune: float) -> None:  # type: ignore[no-untyp
     beta[MAX_RUN] = max(last_beta, _LEAST_BETA * posterior.beta_0)
 
 
-@compiled_reordered
+@compiled
 def _sum(values: FloatArray) -> float:
-    total = 0.0
-    for value in values:
-        total += value
-    return total
+    lanes = np.zeros(LANES)
+    for i in range(len(values)):
+        lanes[i % LANES] += values[i]
+    return in_pairs(lanes)
 
 
 @compiled

@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from streams.compiled import compiled, compiled_reordered
-from streams.level.verification import level, median
+from streams.compiled import compiled
+from streams.level.verification import LANES, in_pairs, level, median
 
 MAX_PERIOD = 64
 ROWS = 256
@@ -119,12 +119,12 @@ def _clipped(distances):  # type: ignore[no-untyped-def]
     return np.minimum(np.maximum(distances, -clip), clip)
 
 
-@compiled_reordered
+@compiled
 def _correlation(clipped, power: float, lag: int) -> float:  # type: ignore[no-untyped-def]
-    together = 0.0
-    for i in range(lag, len(clipped)):
-        together += clipped[i] * clipped[i - lag]
-    return together / power * len(clipped) / (len(clipped) - lag)
+    lanes = np.zeros(LANES)
+    for i in range(len(clipped) - lag):
+        lanes[i % LANES] += clipped[i + lag] * clipped[i]
+    return in_pairs(lanes) / power * len(clipped) / (len(clipped) - lag)
 
 
 @compiled
