@@ -12,12 +12,8 @@ def warm_up(*, prices: bool = True) -> None:
         The what-if analysis, too.
     """
     from streams.level import level_series
-    from streams.rounds import communicator
-    from streams.slow import path_walk
 
-    communicator.warm_up()
     level_series.warm_up()
-    path_walk.warm_up()
     if prices:
         from streams.whatif import warm
 
