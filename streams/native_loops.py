@@ -8,7 +8,6 @@ same on every processor: a product and a sum stay two roundings (`-ffp-contract=
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import subprocess
 from functools import cache
@@ -23,9 +22,16 @@ if TYPE_CHECKING:  # a wheel is built where there is no NumPy
 
 NAME = "libpacehound_loops.so"
 SOURCES = Path(__file__).resolve().parent / "native"
-FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden")
-
-logger = logging.getLogger(__name__)
+FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+)
 
 
 def folder() -> str:
