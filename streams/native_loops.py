@@ -99,13 +99,17 @@ def address(array: npt.NDArray[Any], kind: Any = None) -> Any:
     if not (flags.c_contiguous and flags.aligned) or (kind is not None and array.dtype != kind):
         order = "C order" if flags.c_contiguous else "another order"
         raise ValueError(f"an array of {array.dtype} in {order}, where {kind or array.dtype} in C order is asked for")
-    # The first way takes a fifth of the second's time, and a batch has thirty arrays.
-    return _Memory.from_buffer(array.data) if flags.writeable else array.ctypes.data_as(ctypes.c_void_p)
+    if not flags.writeable:
+        return array.ctypes.data_as(ctypes.c_void_p)
+    # A quarter of the time that the other way takes, and a batch has thirty arrays. Of records, NumPy would first write
+    # down the type in words, so they are handed over as bytes.
+    return _Memory.from_buffer((array if array.dtype.names is None else array.view("u1")).data)
 
 
-def pointer(array: npt.NDArray[Any], kind: Any = None) -> ctypes.c_void_p:
+def pointer(array: npt.NDArray[Any], kind: Any = None) -> int:
     """The same for a field of a structure, which does not keep the array: the caller does."""
-    return ctypes.cast(address(array, kind), ctypes.c_void_p)
+    memory = address(array, kind)
+    return ctypes.addressof(memory) if isinstance(memory, _Memory) else memory.value
 
 
 def column(array: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
