@@ -83,8 +83,9 @@ class _Extras:
     algorithm: npt.NDArray[np.int8] = field(repr=False)
 
 
-_GRID = ("_op", "_size_bytes", "_seen", "_closed", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
-"""One line of each per round."""
+_ROWS = ("column", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "signature")
+_GRID = ("_closed", "_seen", "_op", "_size_bytes", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
+"""One line of each per round. Both as `put_rows` takes them."""
 
 
 class RoundGrid:
@@ -185,23 +186,9 @@ class RoundGrid:
         is_used = np.empty(len(rows), np.bool_)
         n_late, n_twice = put_rows(
             base,
-            rows.column,
-            rows.seq,
-            rows.op,
-            rows.size_bytes,
-            rows.arrival_ns,
-            rows.start_ns,
-            rows.end_ns,
-            rows.signature,
+            [getattr(rows, name) for name in _ROWS],
             is_used,
-            self._closed,
-            self._seen,
-            self._op,
-            self._size_bytes,
-            self._arrival_ns,
-            self._start_ns,
-            self._end_ns,
-            self._signature,
+            [getattr(self, name) for name in _GRID],
         )
         self.late_rows += n_late
         self.duplicate_rows += n_twice

@@ -425,24 +425,3 @@ def _transfer_columns(
     if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
         return None, None, None
     return rates[0], rates[1], algorithm
-
-
-def warm_up() -> None:
-    """Compile, or load what was compiled before, so that no host's rows wait for it."""
-    topology = Topology(
-        job="",
-        attempt=0,
-        time_ns=0,
-        host="",
-        communicator="",
-        name="",
-        is_world=False,
-        members=(0, 1),
-        host_ranks=(0, 1),
-        world_size=2,
-    )
-    operator = CommunicatorOperator(topology, 0)
-    operator.on_topology(topology)
-    for direction in (_NONE, _SEND):
-        columns = {"rank": [0], "peer": [1], "seq": [0], "direction": [direction]}
-        operator.on_calls(CallBatch.from_columns(columns, job="", attempt=0, host="", communicator="", source=""))
