@@ -74,3 +74,11 @@ def rebaseline(one: Series) -> None:
 def announce(one: Series) -> None:
     """A pause had been announced: the next row may still be disturbed."""
     native_loops.loaded().series_announce(address(one, record("series")))
+
+
+def is_sound(one: Series) -> bool:
+    """Whether a record's counters lie within its arrays, where the loops write."""
+    ask = native_loops.loaded().series_is_sound
+    ask.restype = ctypes.c_bool
+    found: bool = ask(address(one, record("series")))
+    return found

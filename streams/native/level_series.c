@@ -606,3 +606,17 @@ API void series_announce(struct series *s)
 {
     s->tail = ANNOUNCED_TAIL;
 }
+
+static bool counts(int64_t n, int64_t least, int64_t most)
+{
+    return least <= n && n <= most;
+}
+
+/* Whether what counts the entries of an array lies within it: a record that came out of a snapshot may say anything. */
+API bool series_is_sound(const struct series *s)
+{
+    return counts(s->state, LEARNING, SLOW) && counts(s->n_rows, 0, 2 * RECENT) &&
+           counts(s->n_reference, 0, 2 * REFERENCE) && counts(s->n_held, -1, MAX_HELD) &&
+           counts(s->pattern.period, 0, MAX_PERIOD) && counts(s->pattern.n, 0, 2 * PATTERN_ROWS) &&
+           counts(s->drift.n, 0, 2 * MAX_BLOCKS) && counts(s->drift.n_pending, 0, STEPS_PER_BLOCK - 1);
+}

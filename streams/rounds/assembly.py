@@ -134,11 +134,10 @@ class RoundGrid:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write where these numbers say: what contradicts itself is refused (`ValueError`)."""
         self.__dict__.update(state)
-        n_lines, types = self._length, (np.int8, np.int64, np.bool_, np.bool_, *4 * (np.int64,))
-        shapes = {"_op": (n_lines,), "_size_bytes": (n_lines,), "_closed": (n_lines,)}
-        for name, dtype in zip(_GRID, types, strict=True):
-            array = getattr(self, name)
-            if array.shape != shapes.get(name, (n_lines, self.n_ranks)) or array.dtype != dtype:
+        n_lines, empty = self._length, RoundGrid(0)
+        for name in _GRID:
+            array, like = getattr(self, name), getattr(empty, name)
+            if array.shape != (n_lines, self.n_ranks)[: like.ndim] or array.dtype != like.dtype:
                 raise ValueError(f"a grid of {n_lines} rounds and {self.n_ranks} ranks has {name} as {array.shape}")
         if not 0 <= n_lines <= MAX_OPEN_ROUNDS or (self._base is None and n_lines):
             raise ValueError(f"a grid has {n_lines} rounds from {self._base} on")

@@ -28,7 +28,7 @@ from streams.job.repeats import Repeats
 from streams.job.stage_two import StageTwo
 from streams.level.bursts import Burst, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
-from streams.level.level_series import SERIES
+from streams.level.records import record
 from streams.level.step_watch import StepTime, StepWatch, _Work
 from streams.rounds.assembly import RoundGrid, _Extras
 from streams.rounds.call_codes import CallCodes
@@ -147,6 +147,6 @@ def state_codec(settings: Settings) -> StateCodec:
         plain={cls: names.split() for cls, names in _PLAIN.items()},
         made=_MADE,
         encoded=(CallBatch, Operations),
-        records={"series": SERIES},
+        records={"series": record("series")},
         given=(settings, settings.hang),
     )
