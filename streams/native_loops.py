@@ -95,15 +95,16 @@ def address(array: npt.NDArray[Any], kind: Any = None) -> Any:
         It is not in C order, or of another type: C would read nonsense.
 
     """
-    flags = array.flags
-    if not (flags.c_contiguous and flags.aligned) or (kind is not None and array.dtype != kind):
-        order = "C order" if flags.c_contiguous else "another order"
-        raise ValueError(f"an array of {array.dtype} in {order}, where {kind or array.dtype} in C order is asked for")
-    if not flags.writeable:
-        return array.ctypes.data_as(ctypes.c_void_p)
-    # A quarter of the time that the other way takes, and a batch has thirty arrays. Of records, NumPy would first write
-    # down the type in words, so they are handed over as bytes.
-    return _Memory.from_buffer((array if array.dtype.names is None else array.view("u1")).data)
+    if kind is None or array.dtype == kind:
+        try:
+            # A quarter of the time that the other way takes, and a batch has thirty arrays. Of records, NumPy would
+            # first write down the type in words, so they are handed over as bytes.
+            return _Memory.from_buffer((array if array.dtype.names is None else array.view("u1")).data)
+        except TypeError:  # it cannot be written to, or is not in C order
+            if array.flags.c_contiguous and array.flags.aligned:
+                return array.ctypes.data_as(ctypes.c_void_p)
+    order = "C order" if array.flags.c_contiguous else "another order"
+    raise ValueError(f"an array of {array.dtype} in {order}, where {kind or array.dtype} in C order is asked for")
 
 
 def pointer(array: npt.NDArray[Any], kind: Any = None) -> int:

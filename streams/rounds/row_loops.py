@@ -78,8 +78,9 @@ class _Grid(ctypes.Structure):
     )
 
 
-_OF_ROWS = (np.int64, np.int64, np.int8, *(np.int64,) * 5, np.bool_)
-_OF_GRID = (np.bool_, np.bool_, np.int8, *(np.int64,) * 5)
+_INT64, _INT8, _BOOL = np.dtype(np.int64), np.dtype(np.int8), np.dtype(np.bool_)
+_OF_ROWS = (_INT64, _INT64, _INT8, *(_INT64,) * 5, _BOOL)
+_OF_GRID = (_BOOL, _BOOL, _INT8, *(_INT64,) * 5)
 
 
 def put_rows(
