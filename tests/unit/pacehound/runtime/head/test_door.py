@@ -37,6 +37,7 @@ def made(log: ManualLog, token: str = "") -> TestServer:
     )
 
 
+ASK_METRICS = b"GET /metrics HTTP/1.1\r\nHost: h\r\n"
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
 
@@ -99,6 +100,34 @@ def test_a_store_that_fails_confirms_nothing_and_says_so_at_once(path: str) -> N
             assert await post(client, path) == 200
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("token", ["s3cret", "gehe\u00efm", "\udcff"])
+@pytest.mark.parametrize("shown", [b"Bearer \xc3\xa9", b"Bearer \xff\xfe", b"\xe2\x82", b"Bearer s3cre", b""])
+def test_a_token_of_any_bytes_is_refused_and_nothing_breaks(token: str, shown: bytes) -> None:
+    async def scenario() -> bytes:
+        async with made(ManualLog(), token) as server:
+            return await said_to(server, ASK_METRICS + b"Authorization: " + shown + b"\r\n\r\n")
+
+    assert asyncio.run(scenario()).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_token_that_is_no_ascii_opens_the_door() -> None:
+    async def scenario() -> bytes:
+        async with made(ManualLog(), "gehe\u00efm") as server:
+            shown = "Bearer gehe\u00efm".encode()
+            return await said_to(server, ASK_METRICS + b"Authorization: " + shown + b"\r\n\r\n")
+
+    assert asyncio.run(scenario()).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_kind_of_content_that_is_no_text_is_refused_and_nothing_breaks() -> None:
+    async def scenario() -> bytes:
+        async with made(ManualLog()) as server:
+            head = b"POST /v1/logs HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 0\r\n"
+            return await said_to(server, head + b"Content-Type: a/\xff\xfe\r\n\r\n")
+
+    assert asyncio.run(scenario()).startswith(b"HTTP/1.1 415 ")
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
