@@ -93,9 +93,9 @@ class KafkaSettings:
 class AlertSettings:
     """Who is told."""
 
-    webhook_url: str = ""
+    webhook_url: str = field(default="", repr=False)
     """An incident is posted here as JSON, once per state; empty: nobody."""
-    alertmanager_url: str = ""
+    alertmanager_url: str = field(default="", repr=False)
     """A Prometheus Alertmanager, as in `http://HOST:9093`; for `pacehound alerts`."""
 
 
@@ -103,7 +103,7 @@ class AlertSettings:
 class StoreSettings:
     """Where the history goes, how soon, and how long it is kept."""
 
-    url: str = ""
+    url: str = field(default="", repr=False)
     """A ClickHouse server, as in `https://HOST:8443/pacehound`; empty: the embedded engine, in this process."""
     user: str = ""
     """Who logs in there, where the URL does not say; empty: `default`."""
@@ -133,7 +133,7 @@ class TelemetrySettings:
     """HOST:PORT where Prometheus metrics and the health are served; empty: nowhere."""
     targets: str = ""
     """URLs of other processes' metrics, separated by commas, for `pacehound status`."""
-    traces_endpoint: str = ""
+    traces_endpoint: str = field(default="", repr=False)
     """Base URL of an OTLP/HTTP receiver of our own traces; empty: none are made."""
 
 
@@ -169,7 +169,7 @@ class Settings:
         keys = known_keys()
         texts: dict[str, str] = {}
         for key in keys:
-            variable = ENVIRONMENT_PREFIX + key.replace(".", "_").upper()
+            variable = _variable(key)
             if variable in environ:
                 texts[key] = environ[variable]
         for override in overrides:
@@ -190,23 +190,34 @@ class Settings:
     def as_overrides(self) -> list[str]:
         """What differs from the defaults, as `key=value`, to hand to a process that this one starts.
 
-        Passwords are left out: everybody on the host can read a command line.
+        Passwords are among it, so not on its command line: everybody on the host can read that.
         """
         defaults = Settings()
         changed = []
         for key in known_keys():
             component, name = key.split(".")
-            if not _field(component, name).repr:
-                continue
             value = getattr(getattr(self, component), name)
             if value != getattr(getattr(defaults, component), name):
                 changed.append(f"{key}={value}")
         return changed
 
 
-def _field(component: str, name: str) -> dataclasses.Field[Any]:
-    kind = typing.get_type_hints(Settings)[component]
-    return next(one for one in dataclasses.fields(kind) if one.name == name)
+def secret_variables() -> frozenset[str]:
+    """The variables of settings that are a password, or a URL that may hold one: what has no `repr` above.
+
+    >>> sorted(secret_variables())[-2:]
+    ['PACEHOUND_STORE_URL', 'PACEHOUND_TELEMETRY_TRACES_ENDPOINT']
+    """
+    return frozenset(
+        _variable(f"{component}.{one.name}")
+        for component, kind in typing.get_type_hints(Settings).items()
+        for one in dataclasses.fields(kind)
+        if not one.repr
+    )
+
+
+def _variable(key: str) -> str:
+    return ENVIRONMENT_PREFIX + key.replace(".", "_").upper()
 
 
 def known_keys() -> dict[str, type]:

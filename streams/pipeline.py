@@ -6,15 +6,13 @@ the log, events out.
 
 from __future__ import annotations
 
-import pickle
-
-from pacehound import __version__
 from pacehound.model.events import Watermark
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, host_stream, route
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.rounds.stage_one import OpenStream, StageOne
+from streams.snapshots.schema import state_codec
 
 MAX_ENDED_JOBS = 1_000
 """Jobs that are over and whose late messages are still recognised as such."""
@@ -84,24 +82,20 @@ class Pipeline:
         return counts
 
     def snapshot(self) -> bytes:
-        """The state of every operator, marked with the version that can read it."""
-        state = (self._keys, self._jobs, self.counts)
-        return pickle.dumps((__version__, self._settings, state), protocol=5)
+        """The state of every operator."""
+        return state_codec(self._settings).encode((self._keys, self._jobs, self.counts))
 
     @classmethod
-    def restore(cls, snapshot: bytes) -> Pipeline:
+    def restore(cls, snapshot: bytes, settings: Settings) -> Pipeline:
         """The pipeline as it was.
 
         Raises
         ------
-        ValueError
-            Another version wrote the snapshot. Replay, or start anew and say so; never go on with half a state.
+        MalformedState
+            The bytes are no snapshot of this schema. Replay, or start anew and say so; never go on with half a state.
         """
-        version, settings, state = pickle.loads(snapshot)
-        if version != __version__:
-            raise ValueError(f"the snapshot was written by version {version}, this is {__version__}")
         pipeline = cls(settings)
-        pipeline._keys, pipeline._jobs, pipeline.counts = state
+        pipeline._keys, pipeline._jobs, pipeline.counts = state_codec(settings).decode(snapshot)
         return pipeline
 
     def _job(self, job: str) -> StageTwo:

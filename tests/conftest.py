@@ -1,4 +1,13 @@
-"""The same Hypothesis examples in every run: a failure is reproducible, and a green run does not depend on luck."""
+"""What holds for all tests.
+
+The same Hypothesis examples in every run: a failure is reproducible, and a green run does not depend on luck. And what
+their runs could not send is none of the state of whoever runs them.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -7,3 +16,6 @@ settings.register_profile("seeded", derandomize=True, deadline=None)
 settings.load_profile("seeded")
 
 pytest.register_assert_rewrite("tests.contract.bus_contract")
+
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="pacehound-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)

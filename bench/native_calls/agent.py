@@ -53,7 +53,7 @@ def main() -> None:
     folder, seconds = RunFolder(Path(sys.argv[1])), float(sys.argv[2])
     settings = Settings()
     nobody = Nobody()
-    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
+    outbox = Outbox(folder.path / "outbox.sqlite", settings.agent.max_backlog_bytes)
     agent = Agent(folder, outbox, Delivery(outbox, nobody, nobody), settings)
     _steps(agent, 1.0, settings.agent.poll_s)  # imports and first batches
     nobody.taken.clear()

@@ -16,7 +16,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,10 @@ class Outcome:
     jobs_as_embedded: int
     ticks: int
     longest_step_s: float
+    longest_control_step_s: float
+    """Of the same job, beside it and not watched."""
+    held_by_us_s: float
+    """The longest step less what the control was held in that time."""
     most_agent_mib: float
     most_worker_mib: float
     most_writer_mib: float
@@ -72,6 +76,25 @@ class _PeakMemory:
             return
         now_mib = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
         self.mib[what] = max(self.mib.get(what, 0.0), now_mib)
+
+
+def held_alone_s(times_s: Sequence[float], control_s: Sequence[float]) -> float:
+    """How much longer a step took than the longest one of the control in its time; the most over all steps.
+
+    >>> held_alone_s([0.0, 1.0, 5.0, 6.0], [0.0, 1.5, 4.5, 6.0])
+    1.0
+    """
+    control = list(itertools.pairwise(control_s))
+    most_s, first = 0.0, 0
+    for before, after in itertools.pairwise(times_s):
+        while first < len(control) and control[first][1] <= before:
+            first += 1
+        longest_beside_s, at = 0.0, first
+        while at < len(control) and control[at][0] < after:
+            longest_beside_s = max(longest_beside_s, control[at][1] - control[at][0])
+            at += 1
+        most_s = max(most_s, after - before - longest_beside_s)
+    return most_s
 
 
 class FaultRun:
@@ -101,6 +124,7 @@ class FaultRun:
         self.load = SimulatedLoad(self.engine.settings, seed)
         self._writer: subprocess.Popen[bytes] | None = None
         self._job: realjob.Run | None = None
+        self._control: subprocess.Popen[bytes] | None = None
         self._began_s = time.monotonic()
 
     def start(self) -> None:
@@ -117,12 +141,25 @@ class FaultRun:
             *("--endpoint", f"kafka://{self.broker.servers}", "--job", REAL_JOB),
             settings=[f"kafka.prefix={self.engine.settings.prefix}"],
         )
+        control = self.folder / "control"
+        control.mkdir()
+        (control / "steps").touch()
+        with (control / "log").open("wb") as log:
+            self._control = subprocess.Popen(
+                realjob.forked(STEP_S, control, ranks=REAL_RANKS, script=realjob.STEADY),
+                stdout=log,
+                stderr=log,
+                env=realjob.environment(),
+                cwd=control,
+                start_new_session=True,
+            )
         self.load.start()
         realjob.until("the job's first steps", lambda: len(self.step_times_s()) >= 5, 120, 0.2)
+        realjob.until("the control's first steps", lambda: len(self.step_times_s("control")) >= 5, 120, 0.2)
 
-    def step_times_s(self) -> list[float]:
-        """When each step of the real job ended, by its own log."""
-        text = (self.folder / "job" / "steps").read_text()
+    def step_times_s(self, job: str = "job") -> list[float]:
+        """When each step of the real job, or of its control, ended, by its own log."""
+        text = (self.folder / job / "steps").read_text()
         return [float(line.split()[1]) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     # Faults
@@ -238,7 +275,8 @@ class FaultRun:
             Something is missing, is there twice, or is not what follows from the log.
 
         """
-        (self.folder / "job" / "stop").touch()
+        for name in ("job", "control"):
+            (self.folder / name / "stop").touch()
         self._say("the last simulated job is coming to its end")
         self.load.stop()
         ended_s = time.monotonic()
@@ -305,7 +343,7 @@ class FaultRun:
         assert minutes == calls, "the calls per minute are not those of the calls"
         assert sorted(stored) == sorted(said), _unlike(stored, list(said))
         assert not letters, letters
-        times_s = self.step_times_s()
+        times_s, control_s = self.step_times_s(), self.step_times_s("control")
         return Outcome(
             faults=len(self.faults),
             calls=sum(calls.values()),
@@ -315,6 +353,8 @@ class FaultRun:
             jobs_as_embedded=self._jobs_as_embedded(said, follows.ticks),
             ticks=sum(follows.ticks.values()),
             longest_step_s=max(after - before for before, after in itertools.pairwise(times_s)),
+            longest_control_step_s=max(after - before for before, after in itertools.pairwise(control_s)),
+            held_by_us_s=held_alone_s(times_s, control_s),
             most_agent_mib=self._peak.mib.get("agent", 0.0),
             most_worker_mib=self._peak.mib.get("worker", 0.0),
             most_writer_mib=self._peak.mib.get("writer", 0.0),
@@ -337,6 +377,9 @@ class FaultRun:
 
     def stop(self) -> None:
         """End whatever is left."""
+        if self._control is not None and self._control.poll() is None:
+            os.killpg(self._control.pid, signal.SIGKILL)
+            self._control.wait()
         if self._job is not None:
             for pid in realjob.agents(self._job):
                 os.kill(pid, signal.SIGCONT)

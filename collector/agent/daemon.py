@@ -6,50 +6,84 @@ Ranks and agent share nothing but files: a rank never waits for the agent, and t
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from collector.agent.background import ThreadTaskRunner
-from collector.agent.delivery import Delivery, Outcome, Sender
+from collector.agent.delivery import Delivery, Outcome, Sender, deliver
 from collector.agent.host_watch import open_host_watch
 from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
-from collector.agent.run_folder import RunFolder
+from collector.agent.run_folder import Command, RunFolder
+from collector.agent.successor import Successor
+from collector.host.processes import read_stat
 from pacehound.bus.kafka_address import is_kafka, kafka_servers
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.errors import InvalidInput
+from pacehound.runtime.unsent import OUTBOX_FILE, give_up
+from pacehound.runtime.watched import write_watched
 from pacehound.settings import Settings
 
 logger = logging.getLogger("pacehound.agent")
 
-LAST_DELIVERY_NS = 10_000_000_000
+LAST_DELIVERY_NS = 8_000_000_000
+"""Less than `pacehound run` waits for at its end, so that it hears what became of the rest."""
 ORPHANED_NS = 10_000_000_000
 
 
-def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Settings) -> int:
-    """Watch one run until its launcher says that it has ended, and send everything to `endpoint`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What an agent is told by whoever starts it.
 
-    Blocks. SIGTERM saves, sends what it can within 10 s, and returns: an agent that is started later goes on. SIGINT
-    and SIGHUP are left to the launcher, whose word about the end is still to come.
-
-    Parameters
+    Attributes
     ----------
     run_dir
         The run folder (collector/agent/run_folder.py).
     endpoint, headers
         The head node, as in `pacehound.bus.otlp`; or Kafka, as in `pacehound.bus.kafka_address`, without headers.
+    unsent
+        The folder on disk in which it keeps what is not delivered (pacehound/runtime/unsent.py); `None`: there is none,
+        and that lives in memory.
+    goes_to
+        The receiver by the name under which others can find it again: what earlier runs could not send there goes, too.
+        Empty: nobody looks for that.
+    launcher_is_gone
+        Whether `pacehound run` has left without a word.
+
+    """
+
+    run_dir: Path
+    endpoint: str
+    headers: Mapping[str, str]
+    unsent: Path | None
+    goes_to: str = ""
+    launcher_is_gone: Callable[[], bool] = lambda: False
+
+
+def run(assignment: Assignment, settings: Settings) -> int:
+    """Watch one run until its launcher says that it has ended, and send everything to the receiver.
+
+    Blocks. SIGTERM saves, sends what it can within 8 s, and returns: an agent that is started later goes on. SIGINT
+    and SIGHUP are left to the launcher, whose word about the end is still to come. Where the launcher has left without
+    one, the agent watches on while the command or a rank of its is there.
+
+    Parameters
+    ----------
+    assignment
+        Which run, and where to.
     settings
         `agent.*` and `hang.suspect_after_s` are used; with Kafka `kafka.*`, except `kafka.servers`, too.
 
     Returns
     -------
     int
-        The exit status: 0, also when some messages could not be delivered (that is logged).
+        The exit status: 0, also when some messages could not be delivered (that is logged, and told to the launcher).
 
     Raises
     ------
@@ -58,11 +92,16 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
 
     """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line per request
-    folder = RunFolder(run_dir)
-    sender = open_sender(endpoint, headers, settings)
+    folder = RunFolder(assignment.run_dir)
+
+    def sender_of_one() -> Sender:
+        return open_sender(assignment.endpoint, assignment.headers, settings)
+
+    sender = sender_of_one()
     folder.job()
     folder.lock()
-    outbox = Outbox(folder.outbox, settings.agent.max_backlog_bytes)
+    unsent = assignment.unsent
+    outbox = Outbox(unsent / OUTBOX_FILE if unsent is not None else None, settings.agent.max_backlog_bytes)
     tasks: ThreadTaskRunner[Outcome] = ThreadTaskRunner("delivery", at_end=sender.close)
     host_watch = open_host_watch(folder.job(), settings.hang.suspect_after_s)
     agent = Agent(folder, outbox, Delivery(outbox, sender, tasks), settings, host_watch=host_watch)
@@ -75,10 +114,20 @@ def run(run_dir: Path, endpoint: str, headers: Mapping[str, str], settings: Sett
             (signal.SIGHUP, signal.SIG_IGN),
         )
     }
+    successor = Successor(assignment.goes_to, sender_of_one)
+    if unsent is not None and assignment.goes_to:
+        successor.start(unsent.parent)
     try:
-        _watch(agent, asked_to_stop, settings.agent.poll_s)
-        _deliver_the_rest(agent, tasks.finished)
+        _watch(agent, folder, asked_to_stop, settings.agent.poll_s, assignment.launcher_is_gone)
+        write_watched(folder.path, agent.watched())
+        deadline_ns = time.monotonic_ns() + LAST_DELIVERY_NS
+        deliver(agent.delivery, tasks.finished, lambda now_ns: now_ns < deadline_ns)
+        if not agent.delivery.is_done:
+            logger.warning("the receiver is away: some messages stay in the outbox")
+            _give_up(unsent)
+        write_watched(folder.path, agent.watched())
     finally:
+        successor.stop()
         agent.let_go()
         tasks.close(wait_s=1.0)
         outbox.close()
@@ -109,10 +158,15 @@ def open_sender(endpoint: str, headers: Mapping[str, str], settings: Settings) -
     return KafkaSender(replace(settings.kafka, servers=servers), "pacehound-agent")
 
 
-def _watch(agent: Agent, asked_to_stop: threading.Event, poll_s: float) -> None:
+def _watch(
+    agent: Agent,
+    folder: RunFolder,
+    asked_to_stop: threading.Event,
+    poll_s: float,
+    launcher_is_gone: Callable[[], bool],
+) -> None:
     """Step until the job has ended or a SIGTERM came."""
-    parent = os.getppid()
-    orphaned_since_ns: int | None = None
+    idle_since_ns: int | None = None
     while not agent.has_closed and not asked_to_stop.wait(poll_s):
         now_ns = time.monotonic_ns()
         try:
@@ -121,13 +175,13 @@ def _watch(agent: Agent, asked_to_stop: threading.Event, poll_s: float) -> None:
             agent.counts.failed_steps += 1
             if agent.counts.failed_steps <= 10:
                 logger.exception("a step failed; going on")
-        # A launcher that was killed cannot say that the job has ended.
-        if os.getppid() == parent or agent.processes.any_alive():
-            orphaned_since_ns = None
-        elif orphaned_since_ns is None:
-            orphaned_since_ns = now_ns
-        elif now_ns - orphaned_since_ns >= ORPHANED_NS:
-            agent.close(now_ns, "job killed")
+        # A launcher that was killed cannot say that the job has ended; its job may well go on.
+        if not launcher_is_gone() or agent.processes.any_alive() or _is_there(folder.command()):
+            idle_since_ns = None
+        elif idle_since_ns is None:
+            idle_since_ns = now_ns
+        elif now_ns - idle_since_ns >= ORPHANED_NS:
+            agent.close(now_ns, "job ended")
     if not agent.has_closed:
         now_ns = time.monotonic_ns()
         agent.step(now_ns)
@@ -135,11 +189,20 @@ def _watch(agent: Agent, asked_to_stop: threading.Event, poll_s: float) -> None:
             agent.flush(now_ns)
 
 
-def _deliver_the_rest(agent: Agent, answered: threading.Event) -> None:
-    deadline_ns = time.monotonic_ns() + LAST_DELIVERY_NS
-    while not agent.delivery.is_done and (now_ns := time.monotonic_ns()) < deadline_ns:
-        answered.clear()
-        agent.delivery.step(now_ns)
-        answered.wait(0.05)
-    if not agent.delivery.is_done:
-        logger.warning("the receiver is away: some messages stay in the outbox")
+def _is_there(command: Command | None) -> bool:
+    if command is None:
+        return False
+    try:
+        stat = read_stat(command.pid)
+    except (OSError, ValueError):
+        return False
+    return stat is not None and stat.start_ticks == command.start_ticks and stat.state != "exited"
+
+
+def _give_up(unsent: Path | None) -> None:
+    """The rest is a successor's: the next run's agent, or `pacehound flush`."""
+    if unsent is not None:
+        try:
+            give_up(unsent, time.time_ns())
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("%s cannot be marked as left behind: %s", unsent, error)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -79,6 +81,7 @@ def attempt(sender: Sender, last: int, messages: Sequence[bytes]) -> Outcome:
 class DeliveryCounts:
     """What did not go the ordinary way, since this process started."""
 
+    taken_messages: int = 0
     refused_messages: int = 0
     rejected_records: int = 0
 
@@ -95,6 +98,11 @@ class Delivery:
     tasks
         Where it sends.
 
+    Attributes
+    ----------
+    receiver_said
+        Why the last request did not get through; empty when it did.
+
     """
 
     def __init__(self, outbox: Outbox, sender: Sender, tasks: TaskRunner[Outcome]) -> None:
@@ -105,7 +113,7 @@ class Delivery:
         self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._not_before_ns = 0
         self._singly_to = 0
-        self._is_away = False
+        self.receiver_said = ""
         self._reasons: set[str] = set()
 
     @property
@@ -126,13 +134,13 @@ class Delivery:
             self._outbox.release()
             # As long as the receiver asked for, if that is longer.
             self._not_before_ns = now_ns + round(max(self._backoff.next_s(), outcome.retry_after_s or 0.0) * 1e9)
-            if not self._is_away:
+            if not self.receiver_said:
                 logger.warning("the receiver does not take messages, they wait: %s", outcome.reason)
-            self._is_away = True
+            self.receiver_said = outcome.reason or "it gives no reason"
             return
-        if self._is_away:
+        if self.receiver_said:
             logger.info("the receiver takes messages again")
-            self._is_away = False
+            self.receiver_said = ""
         self._backoff.reset()
         self._not_before_ns = 0
         if outcome.result == "refused" and outcome.messages > 1:
@@ -146,6 +154,8 @@ class Delivery:
         if outcome.rejected:
             self.counts.rejected_records += outcome.rejected
             self._say_once("the receiver has rejected records", outcome.reason)
+        if outcome.result == "taken":
+            self.counts.taken_messages += outcome.messages
         self._outbox.acknowledge(outcome.last)
         if outcome.last >= self._singly_to:
             self._singly_to = 0
@@ -154,3 +164,14 @@ class Delivery:
         if reason not in self._reasons and len(self._reasons) < 20:
             self._reasons.add(reason)
             logger.warning("%s: %s", what, reason)
+
+
+def deliver(delivery: Delivery, answered: threading.Event, should_go_on: Callable[[int], bool]) -> None:
+    """Send until nothing waits any more, or `should_go_on` (given the monotonic time) says no; blocks.
+
+    `answered` is set whenever a request has ended.
+    """
+    while not delivery.is_done and should_go_on(now_ns := time.monotonic_ns()):
+        answered.clear()
+        delivery.step(now_ns)
+        answered.wait(0.05)

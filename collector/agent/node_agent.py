@@ -20,6 +20,7 @@ from collector.agent.host_watch import HostWatch
 from collector.agent.outbox import Kind, Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.run_folder import Ended, RunFolder
+from collector.agent.seen import Seen
 from collector.agent.unplaced_calls import UnnamedCalls
 from collector.calls import rings
 from collector.calls.assembler import AssemblerState, CallAssembler
@@ -34,6 +35,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.events import AgentCost, HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
 from pacehound.model.operations import Operations
 from pacehound.model.routing import host_stream
+from pacehound.runtime.watched import Watched
 from pacehound.settings import Settings
 
 logger = logging.getLogger("pacehound.agent")
@@ -62,6 +64,7 @@ class AgentState(msgspec.Struct, kw_only=True):
     processes: list[KnownProcess] = []
     closed_attempts: list[int] = []
     unnamed_calls: dict[str, int] = {}
+    seen: Seen = msgspec.field(default_factory=Seen)
     has_closed: bool = False
 
 
@@ -130,6 +133,7 @@ class Agent:
         self._unnamed = UnnamedCalls(folder.control, state.unnamed_calls)
         self._frames = FrameSet(folder.frames)
         self._transfers = TransferSampler()
+        self._seen_so_far = state.seen
         self.has_closed = state.has_closed
         self._read_records: list[RingRecords] = []
         self._unsettled = 0
@@ -179,6 +183,21 @@ class Agent:
         self._settle(now_ns, promise_ns=now_ns, closed_why=why or "job ended")
         logger.info("closed: %s", why)
 
+    def watched(self) -> Watched:
+        """What was seen so far, and what became of it."""
+        seen, delivered = self._seen_so_far, self.delivery.counts
+        return Watched(
+            ranks=seen.ranks,
+            calls=seen.calls,
+            iterations=seen.iterations,
+            lost_calls=seen.lost_calls,
+            refused=delivered.refused_messages + delivered.rejected_records,
+            sent=delivered.taken_messages,
+            unsent=len(self._outbox),
+            is_saved=self._outbox.is_saved,
+            receiver_said=self.delivery.receiver_said,
+        )
+
     def let_go(self) -> None:
         """Close files; everything that matters has been saved."""
         self._rings.close()
@@ -222,6 +241,7 @@ class Agent:
         return had_any
 
     def _take_in(self, header: rings.RingHeader, records: rings.Records, lost: int) -> None:
+        self._seen_so_far.take(header, records, lost)
         if len(records):
             self.processes.note_rank(header, int(records.view(rings.CALL)[-1]["rank"]))
         self._read_records.append(RingRecords(attempt=header.attempt, rank=header.rank, records=records, lost=lost))
@@ -274,6 +294,7 @@ class Agent:
         coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
         for communicator, lost in self._outbox.make_room(coming_bytes).items():
             self.assembler.note_dropped(communicator, lost.calls, lost.reported)
+            self._seen_so_far.lost_calls += lost.calls
             self._warn_once("the receiver is away too long: the oldest calls are dropped and counted")
         for process, calls in self._unnamed.look(self.processes.known):
             self.assembler.note_unnamed(process.attempt, process.rank, calls)
@@ -283,7 +304,9 @@ class Agent:
         samples = self.processes.samples(self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen)
         messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
-        if not self._outbox.is_saved:
+        if self._outbox.is_saved:
+            self._rings.remove_finished()
+        else:
             self._warn_once(f"the outbox lives in memory alone: {self._outbox.counts.last_file_error}")
         for reason in self.assembler.counts.reasons:
             self._warn_once(reason)
@@ -320,6 +343,7 @@ class Agent:
             processes=self.processes.known,
             closed_attempts=self.processes.closed_attempts,
             unnamed_calls=self._unnamed.told,
+            seen=self._seen_so_far,
             has_closed=self.has_closed,
         )
 

@@ -3,8 +3,9 @@
 The messages live in memory, in order; a SQLite file keeps the same messages and the agent's state in one
 transaction, so that an agent that is killed sends the same bytes again and goes on from the state that belongs to
 them. `synchronous=OFF`: what a process has written survives its kill -9 (the kernel has it); only a crash of the
-machine could lose it, and that ends the job too. When the file cannot be written (a full disk) the outbox goes on
-in memory, says so, and writes everything again once it can.
+machine could lose it, and that ends the job too. When the file cannot be written (a full disk), or would take more than
+its share of what is free there, the outbox takes it away, goes on in memory, says so, and writes everything again once
+it can.
 
 Beyond `max_bytes` room is made in this order: progress that a later one of the same communicator supersedes, the
 oldest vitals, evidence and operations (they explain what the rest shows), the oldest calls, and when nothing else is
@@ -13,6 +14,8 @@ left the oldest host samples and markers. Topology and closing messages stay.
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -36,6 +39,11 @@ CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 """
 _LEFT_BEHIND = b"This outbox could not be written any more; its messages were kept in memory.\n"
 RETRY_FILE_NS = 10_000_000_000
+DISK_SHARE = 0.1
+"""Of what is free where the file lies, the file itself counted in: whoever fills a disk beside us finds most of it."""
+_LOG_BYTES = 4 * 1024 * 1024
+_WRITTEN_TWICE = 2
+"""What is added stands in the log and in the file until SQLite has carried it over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +96,13 @@ class Outbox:
     ----------
     path
         The SQLite file; made where it is missing. A file that is damaged is moved aside and `was_damaged` is set.
+        `None`: there is no place for one, and it lives in memory alone.
     max_bytes
         Payload bytes held; `make_room` keeps to it.
 
     """
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path | None, max_bytes: int) -> None:
         self.path = path
         self.max_bytes = max_bytes
         self.counts = OutboxCounts()
@@ -106,9 +115,15 @@ class Outbox:
         self._in_flight_to = 0
         self._doomed: list[int] = []
         self._file: sqlite3.Connection | None = None
+        if path is None:
+            return
         try:
-            self._file = self._open()
+            if not path.exists():  # what an earlier agent has left is read whatever the room
+                self._check_room(path, 0)
+            self._file = self._open(path)
             self._load(self._file)
+        except OSError as error:
+            self._note_file_error(error, 0)
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             self.discard(error)
 
@@ -171,13 +186,16 @@ class Outbox:
             added.append(self._next_id)
             self._next_id += 1
         self.state = state
+        if self.path is None:
+            return
         if self._file is None:
             if now_ns >= self._retry_file_ns:
-                self._write_all(now_ns)
+                self._write_all(self.path, now_ns)
             return
         try:
+            self._check_room(self.path, sum(len(self._entries[number].payload) for number in added))
             self._write(self._file, added)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, OSError) as error:
             self._lose_file(error, now_ns)
 
     def take(self, max_bytes: int) -> tuple[int, list[bytes]]:
@@ -243,13 +261,28 @@ class Outbox:
 
     # The file.
 
-    def _open(self) -> sqlite3.Connection:
-        file = sqlite3.connect(self.path, isolation_level=None, timeout=1.0)
+    def _check_room(self, path: Path, coming_bytes: int) -> None:
+        """An `OSError` where the file would take more than its share."""
+        where = os.statvfs(path.parent)
+        free_bytes = where.f_bavail * where.f_frsize
+        taken_bytes = sum(one.stat().st_size for one in _companions(path) if one.exists())
+        allowed_bytes = round(DISK_SHARE * (free_bytes + taken_bytes))
+        if taken_bytes + _WRITTEN_TWICE * coming_bytes > allowed_bytes:
+            raise OSError(
+                errno.ENOSPC,
+                f"{free_bytes:,} bytes are free there, of which the outbox takes a tenth: {allowed_bytes:,}",
+                str(path.parent),
+            )
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite's own is open to read
+        file = sqlite3.connect(path, isolation_level=None, timeout=1.0)
         try:
-            # One agent per folder (RunFolder.lock): no shared index file, which a full /dev/shm could not hold.
+            # One agent per folder (RunFolder.lock): no shared index file, which a network's disk could not hold.
             file.execute("PRAGMA locking_mode=EXCLUSIVE")
             file.execute("PRAGMA journal_mode=WAL")
             file.execute("PRAGMA synchronous=OFF")
+            file.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
             version = file.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, _SCHEMA_VERSION):
                 raise sqlite3.DatabaseError(f"outbox version {version}; this build writes version {_SCHEMA_VERSION}")
@@ -299,11 +332,12 @@ class Outbox:
         except sqlite3.DatabaseError as error:
             self._lose_file(error, 0)
 
-    def _write_all(self, now_ns: int) -> None:
+    def _write_all(self, path: Path, now_ns: int) -> None:
         """Start the file anew from memory: what stands in the old one is older than what is known here."""
         try:
-            self._remove_file()
-            file = self._open()
+            _remove(path)
+            self._check_room(path, self._held_bytes)
+            file = self._open(path)
             try:
                 self._write(file, list(self._entries))
             except BaseException:
@@ -312,33 +346,44 @@ class Outbox:
             self._file = file
         except (sqlite3.DatabaseError, OSError) as error:
             self._note_file_error(error, now_ns)
+            _leave_behind(path)
 
     def _lose_file(self, error: Exception, now_ns: int) -> None:
         """Go on in memory, and see to it that nobody goes on from a file that is behind."""
         self.close()
         self._note_file_error(error, now_ns)
-        try:
-            self._remove_file()
-            self.path.write_bytes(_LEFT_BEHIND)  # removing the file has made room for a few bytes
-        except OSError:  # nothing can be written or removed here: the next agent finds what there is
-            pass
+        if self.path is not None:
+            _leave_behind(self.path)
 
     def _note_file_error(self, error: Exception, now_ns: int) -> None:
         self.counts.file_errors += 1
         self.counts.last_file_error = f"{type(error).__name__}: {error}"
         self._retry_file_ns = now_ns + RETRY_FILE_NS
 
-    def _companions(self) -> list[Path]:
-        return [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm")]
-
-    def _remove_file(self) -> None:
-        for path in self._companions():
-            path.unlink(missing_ok=True)
-
     def _move_aside(self) -> None:
+        if self.path is None:
+            return
         try:
-            for path in self._companions():
+            for path in _companions(self.path):
                 if path.exists():
                     path.replace(path.with_name(path.name + ".damaged"))
         except OSError as error:  # it stays where it is, and this agent lives in memory
             self._note_file_error(error, 0)
+
+
+def _companions(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+
+def _remove(path: Path) -> None:
+    for one in _companions(path):
+        one.unlink(missing_ok=True)
+
+
+def _leave_behind(path: Path) -> None:
+    """Nothing but a few bytes, which say that this is no outbox any more: whatever was half written is gone."""
+    try:
+        _remove(path)
+        path.write_bytes(_LEFT_BEHIND)  # removing the file has made room for a few bytes
+    except OSError:  # nothing can be written or removed here: the next agent finds what there is
+        pass

@@ -30,6 +30,13 @@ class Ended(msgspec.Struct, frozen=True):
     why: str = "job ended"
 
 
+class Command(msgspec.Struct, frozen=True):
+    """The process that the launcher has started, in `command.json`."""
+
+    pid: int
+    start_ticks: int
+
+
 class RunFolder:
     """Names the files of a run folder.
 
@@ -45,7 +52,6 @@ class RunFolder:
         self.rings = path / "rings"
         self.control = path / "control"
         self.frames = path / "frames"
-        self.outbox = path / "outbox.sqlite"
         self._lock = -1
 
     def job(self) -> Job:
@@ -72,6 +78,13 @@ class RunFolder:
         try:
             return msgspec.json.decode((self.path / "ended.json").read_bytes(), type=Ended)
         except (OSError, msgspec.DecodeError):  # not there, or not wholly written yet
+            return None
+
+    def command(self) -> Command | None:
+        """Which process the launcher has started; `None` while that is not said."""
+        try:
+            return msgspec.json.decode((self.path / "command.json").read_bytes(), type=Command)
+        except (OSError, msgspec.DecodeError):
             return None
 
     def has_ended_file(self) -> bool:

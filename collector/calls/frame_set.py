@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from collector.calls.folder_listing import FolderListing
@@ -41,12 +42,14 @@ class FrameSet:
         return looks, refused
 
     def retire(self, gone: set[tuple[int, int]]) -> None:
-        """Let go of the frames of processes that have left; (pid, start ticks) of each.
+        """Remove the frames of processes that have left; (pid, start ticks) of each.
 
         They say no more than at the last look.
         """
         for name in [name for name, reader in self._readers.items() if reader.process in gone]:
             self._drop(name)
+            with contextlib.suppress(OSError):
+                (self._folder / name).unlink()
 
     def close(self) -> None:
         """Let go of every file."""

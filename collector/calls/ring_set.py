@@ -1,7 +1,12 @@
-"""All rings of a run folder: finds new ones, reads them, and lets go of those that are done."""
+"""All rings of a run folder: finds new ones, reads them, and removes those that are done.
+
+Nobody writes a ring any more when its writer has closed it, or when its process has left. It is removed when it was
+read to its end after that, and what was read has been saved.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +42,7 @@ class RingSet:
     positions
         Where an earlier reader had come to, by file name.
     finished
-        Names of files that need not be opened again.
+        Names of files that need not be opened again, and may be removed.
 
     """
 
@@ -56,7 +61,7 @@ class RingSet:
 
     @property
     def finished(self) -> list[str]:
-        """Names of the files that are read to the end for good."""
+        """Names of the files that are read to the end for good, and still there."""
         return sorted(self._finished)
 
     def discover(self) -> tuple[list[RingHeader], list[Refused]]:
@@ -67,6 +72,8 @@ class RingSet:
                 continue
             try:
                 reader = RingReader(self._folder / name, self._resume_at.get(name, 0))
+            except FileNotFoundError:  # removed since the folder was listed
+                continue
             except (UnreadableRing, OSError) as error:
                 self._refused.add(name)
                 refused.append(Refused(name=name, reason=str(error)))
@@ -96,7 +103,7 @@ class RingSet:
         return sum(took_ns for _, took_ns in measured) / calls if calls else 0.0
 
     def retire(self, gone: set[tuple[int, int]]) -> None:
-        """Let go of rings whose writer has left, once they were read after it had.
+        """Let go of rings whose writer has left, once they were read to their end after it had.
 
         Parameters
         ----------
@@ -106,10 +113,17 @@ class RingSet:
         """
         for name, reader in list(self._readers.items()):
             has_left = (reader.header.pid, reader.header.process_start_ticks) in gone
-            if has_left or reader.is_finished:
+            if (has_left and reader.is_drained) or reader.is_finished:
                 self._finished.add(name)
                 self._resume_at.pop(name, None)
                 self._drop(name)
+
+    def remove_finished(self) -> None:
+        """Give the space of finished rings back; what was read of them must be saved by now."""
+        for name in list(self._finished):
+            with contextlib.suppress(OSError):
+                (self._folder / name).unlink(missing_ok=True)
+                self._finished.discard(name)
 
     def close(self) -> None:
         """Let go of every file."""

@@ -197,6 +197,8 @@ class RingReader(SharedFile):
 
     Attributes
     ----------
+    is_drained
+        The last look came to the end of what was written.
     is_finished
         Its thread has left in good order, and everything was read.
 
@@ -212,7 +214,7 @@ class RingReader(SharedFile):
     def __init__(self, path: Path, position: int = 0) -> None:
         self.path = path
         self.position = position
-        self.is_finished = False
+        self.is_drained = self.is_finished = False
         self._stalled = False
         super().__init__(path)
 
@@ -230,6 +232,7 @@ class RingReader(SharedFile):
         """
         capacity = self.header.capacity
         written, is_closed = self._cursor()
+        self.is_drained = False
         if written < self.position - 1:
             # One torn read of the counter may say so; a counter that stays behind went backwards.
             if not self._stall():
@@ -259,7 +262,8 @@ class RingReader(SharedFile):
         elif end >= written - first:
             self._stalled = False
         taken = raw[:end][whole[:end]]
-        self.is_finished = is_closed and first + end >= written
+        self.is_drained = first + end >= written
+        self.is_finished = is_closed and self.is_drained
         if end == 0:
             return RingRead(records=NO_RECORDS)
         lost = first - self.position + end - len(taken)

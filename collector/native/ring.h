@@ -1,9 +1,11 @@
 /* ring.h: the ring that carries one thread's records to the agent.
  *
- * One file per thread that writes, `<run folder>/rings/<pid>-<tid>-<n>.ring`, mapped by the writer and by the agent.
+ * One file per thread that writes, `<run folder>/rings/<pid>-<tid>-<n>.ring`, mapped by the writer and read by the agent;
+ * when the thread ends, the next one that has something to say writes on in it.
  * Single producer, single consumer, no locks, no system calls after creation. A full ring overwrites its oldest
  * records: the writer never waits, and the reader counts what it missed from the sequence stamps. The file stays
- * readable after the writer has died, at any instruction.
+ * readable after the writer has died, at any instruction. The agent removes it when it has read it to its end after its
+ * writer has closed it, or after the process has left. How large it is depends on the room (ring_room.h).
  *
  * The layout is shared by pacehound/instrument/ring.py (Python writer), pacehound/instrument/native/c10d_hooks.cpp
  * (C++ writer), collector/native/shim_ring.c (the NCCL shim) and collector/calls/rings.py (reader). The shim's files
@@ -47,7 +49,7 @@ struct ph_ring_header {
     uint8_t reserved[64]; /* zero */
     /* offset 128: a cache line that only the writer changes */
     volatile uint64_t written; /* records completed so far */
-    volatile uint32_t closed;  /* 1: the thread has left in good order and writes no more */
+    volatile uint32_t closed;  /* 1: nobody writes it any more */
     uint32_t reserved2;
     volatile uint64_t measured_calls; /* of the NCCL shim: calls whose own time was measured (0 in other writers' rings), */
     volatile uint64_t measured_ns;    /* and what we took of the calling thread in them */

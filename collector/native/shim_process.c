@@ -52,6 +52,14 @@ static uint64_t read_start_ticks(void) {
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
+/* Whether the hooks of torch's process groups have said that they write in this process (instrument/recorder.py). */
+static bool hooks_write(void) {
+    char path[sizeof ph_process.run_dir + 64];
+    snprintf(path, sizeof path, "%s/hooks/%u-%llu", ph_process.run_dir, ph_process.pid,
+             (unsigned long long)ph_process.start_ticks);
+    return access(path, F_OK) == 0;
+}
+
 static void write_notes(void) {
     char path[sizeof ph_process.run_dir + 64], scratch[sizeof path + 8];
     snprintf(path, sizeof path, "%s/notes", ph_process.run_dir);
@@ -153,7 +161,6 @@ bool ph_process_start(void) {
     pthread_mutex_lock(&lock);
     if (!has_started) {
         const char *run_dir = getenv("PACEHOUND_RUN_DIR"), *job = getenv("PACEHOUND_JOB");
-        const char *hooks = getenv("PACEHOUND_HOOKS_PID");
         has_started = true;
         if (!has_fork_handler) pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
         has_fork_handler = true;
@@ -166,7 +173,7 @@ bool ph_process_start(void) {
             ph_process.local_rank = number("LOCAL_RANK", -1);
             ph_process.world_size = number("WORLD_SIZE", -1);
             ph_process.attempt = number("PACEHOUND_ATTEMPT", 0) + number("TORCHELASTIC_RESTART_COUNT", 0);
-            ph_process.has_hooks = hooks && strtoul(hooks, NULL, 10) == ph_process.pid;
+            ph_process.has_hooks = hooks_write();
 #ifndef PH_PROFILER
             make_control();
             ph_cuda_start();

@@ -1,10 +1,13 @@
 /* The ring of each thread that calls NCCL (ring.h), and what a thread knows of its open group.
  *
- * Only its thread writes a ring. It is closed when the thread ends; a process that ends says nothing, the agent sees
- * that it is gone.
+ * One thread at a time writes a ring. When it ends, the next thread that comes takes the ring over: libraries make a thread
+ * for a moment, and a file for each adds up. A process that ends says nothing, the agent sees that it is gone, and removes
+ * the file when it has read it to its end after that.
  */
 #define _GNU_SOURCE
 #include "shim.h"
+
+#include "ring_room.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,15 +27,24 @@ static pthread_key_t at_end;
 static pthread_once_t at_end_once = PTHREAD_ONCE_INIT;
 static _Atomic uint32_t fork_generation, n_rings;
 
+/* Rings whose threads have ended. */
+struct idle_ring {
+    struct ph_ring_header *header;
+    uint32_t capacity;
+};
+static struct idle_ring idle[MAX_RINGS];
+static uint32_t n_idle;
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static size_t ring_bytes(uint32_t capacity) { return PH_RING_HEADER_BYTES + (size_t)capacity * PH_RECORD_BYTES; }
 
 static void end_thread(void *data) {
     struct ph_thread *thread = data;
     if (thread->fork_generation == atomic_load(&fork_generation)) {
         if (thread->header) {
-            __atomic_store_n(&thread->header->closed, 1, __ATOMIC_RELEASE);
-            munmap(thread->header, ring_bytes(thread->capacity));
-            atomic_fetch_sub(&n_rings, 1);
+            pthread_mutex_lock(&idle_lock);
+            idle[n_idle++] = (struct idle_ring){thread->header, thread->capacity};
+            pthread_mutex_unlock(&idle_lock);
         }
         if (thread->waiting) munmap(thread->waiting, PH_MAX_WAITING * sizeof *thread->waiting);
         free(thread->births);
@@ -57,7 +69,16 @@ struct ph_thread *ph_thread(void) {
 void ph_ring_forget(void) {
     atomic_fetch_add(&fork_generation, 1);
     atomic_store(&n_rings, 0);
+    n_idle = 0;
+    idle_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* whoever held it in the parent is not here */
     own = NULL; /* the parent's memory is ours too now; it is left alone */
+}
+
+static void use_ring(struct ph_thread *self, struct ph_ring_header *header, uint32_t capacity) {
+    self->header = header;
+    self->records = (struct ph_record *)((char *)header + PH_RING_HEADER_BYTES);
+    self->capacity = capacity;
+    self->next = header->written;
 }
 
 static int map_ring(struct ph_thread *self, const char *scratch, const char *path, uint32_t tid) {
@@ -84,9 +105,7 @@ static int map_ring(struct ph_thread *self, const char *scratch, const char *pat
         header->attempt = ph_process.attempt;
         header->created_ns = ph_now_ns();
         if (rename(scratch, path) == 0) {
-            self->header = header;
-            self->records = (struct ph_record *)((char *)memory + PH_RING_HEADER_BYTES);
-            self->next = 0;
+            use_ring(self, header, self->capacity);
             return 0;
         }
         error = errno;
@@ -96,19 +115,34 @@ static int map_ring(struct ph_thread *self, const char *scratch, const char *pat
     return error;
 }
 
+static bool take_over(struct ph_thread *self) {
+    struct idle_ring found = {0};
+    pthread_mutex_lock(&idle_lock);
+    if (n_idle) found = idle[--n_idle];
+    pthread_mutex_unlock(&idle_lock);
+    if (found.header) use_ring(self, found.header, found.capacity);
+    return found.header != NULL;
+}
+
 bool ph_ring_ready(struct ph_thread *self) {
     static _Atomic uint32_t opened;
     char path[sizeof ph_process.run_dir + 96], scratch[sizeof path + 8];
     if (PH_LIKELY(self->header != NULL)) return true;
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
+    if (tid != ph_process.pid && take_over(self)) return true; /* the main thread's is larger, and its own */
     if (atomic_fetch_add(&n_rings, 1) >= MAX_RINGS) {
         atomic_fetch_sub(&n_rings, 1);
         ph_process_fail("too many threads call NCCL", 0);
         return false;
     }
-    self->capacity = tid == ph_process.pid ? MAIN_CAPACITY : OTHER_CAPACITY;
     snprintf(path, sizeof path, "%s/rings", ph_process.run_dir);
     mkdir(path, 0700);
+    self->capacity = ph_ring_room(path, tid == ph_process.pid ? MAIN_CAPACITY : OTHER_CAPACITY);
+    if (!self->capacity) {
+        atomic_fetch_sub(&n_rings, 1);
+        ph_process_fail("the rings of this run have their share of the shared memory", ENOSPC);
+        return false;
+    }
     snprintf(path, sizeof path, "%s/rings/%u-%u-" PH_RING_MARK "%u.ring", ph_process.run_dir, ph_process.pid, tid,
              atomic_fetch_add(&opened, 1));
     snprintf(scratch, sizeof scratch, "%s.new", path);

@@ -18,6 +18,7 @@ import msgspec
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
 from pacehound.bus.kafka import KafkaProducer, client_config
+from pacehound.bus.kafka_rights import WRITTEN_BY_AGENTS
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.bus.otlp import SendResult
 from pacehound.errors import InvalidInput, MalformedMessage, Unavailable
@@ -32,8 +33,7 @@ JOINED_BYTES = 512 * 1024
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 """More than any request: the agent hands over 2 MB at a time, or one message."""
 
-_TOPOLOGY = "pacehound.topology"
-_ON_A_COMMUNICATOR = {_TOPOLOGY, "pacehound.progress", "pacehound.markers"}
+_ON_A_COMMUNICATOR = {"pacehound.topology", "pacehound.progress", "pacehound.markers"}
 _ON_A_HOST = {"pacehound.host", "pacehound.vitals", "pacehound.evidence"}
 
 
@@ -45,8 +45,8 @@ class _Routing(msgspec.Struct):
     host: str = ""
 
 
-def routed(message: bytes) -> list[tuple[tuple[Topic, ...], str, bytes]]:
-    """For each event of a message: the topics it goes to, its key there, and its own bytes.
+def routed(message: bytes) -> list[tuple[Topic, str, bytes]]:
+    """For each event of a message: the topic it goes to, its key there, and its own bytes.
 
     The same as `routing.route` says of the decoded event, without decoding it: a batch of calls is not looked into,
     its key stands in the attributes.
@@ -78,26 +78,25 @@ def joined(messages: Sequence[bytes]) -> list[tuple[Topic, str, bytes]]:
     made: list[tuple[Topic, str, bytearray]] = []
     last: dict[tuple[str, str], bytearray] = {}
     for message in messages:
-        for where, key, value in routed(message):
-            for topic in where:
-                body = last.get((topic.name, key))
-                if body is None or len(body) + len(value) > JOINED_BYTES:
-                    body = last[topic.name, key] = bytearray()
-                    made.append((topic, key, body))
-                body += value
+        for topic, key, value in routed(message):
+            body = last.get((topic.name, key))
+            if body is None or len(body) + len(value) > JOINED_BYTES:
+                body = last[topic.name, key] = bytearray()
+                made.append((topic, key, body))
+            body += value
     return [(topic, key, bytes(body)) for topic, key, body in made]
 
 
-def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[tuple[Topic, ...], str]:
+def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[Topic, str]:
     name = record.event_name
     if name == codec.CALLS_EVENT:
         for attribute in record.attributes:
             if attribute.key == "pacehound.communicator":
-                return (topics.CALLS,), attribute.value.string_value
+                return topics.CALLS, attribute.value.string_value
         raise MalformedMessage(f"{name} without the attribute 'pacehound.communicator'")
     if name == codec.OPERATIONS_EVENT:
         named = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
-        return (topics.OPS,), host_stream(named.get("pacehound.job", ""), named.get("host.name", ""))
+        return topics.OPS, host_stream(named.get("pacehound.job", ""), named.get("host.name", ""))
     if name not in _ON_A_COMMUNICATOR and name not in _ON_A_HOST:
         raise MalformedMessage(f"event {name!r} is none that an agent sends to Kafka")
     try:
@@ -105,9 +104,8 @@ def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[tuple[Topic, ...
     except msgspec.DecodeError as error:
         raise MalformedMessage(f"{name}: {error}") from error
     if name in _ON_A_HOST:
-        return (topics.HOSTS,), host_stream(routing.job, routing.host)
-    # `calls` has it in order with the calls it explains, `topology` keeps the last one of each communicator.
-    return ((topics.CALLS, topics.TOPOLOGY) if name == _TOPOLOGY else (topics.CALLS,)), routing.communicator
+        return topics.HOSTS, host_stream(routing.job, routing.host)
+    return topics.CALLS, routing.communicator
 
 
 class KafkaSender:
@@ -175,7 +173,7 @@ class KafkaSender:
     def _connected(self) -> KafkaProducer:
         """A new producer, once a broker answers: while none does, there is nothing that could pile up."""
         try:
-            ensure_topics(self._settings, (topics.CALLS, topics.TOPOLOGY, topics.HOSTS, topics.OPS), self._within_s)
+            ensure_topics(self._settings, WRITTEN_BY_AGENTS, self._within_s)
         except InvalidInput as error:  # a cluster that is set up for another version: keep the messages meanwhile
             raise Unavailable(str(error)) from error
         self._producer = KafkaProducer(self._settings, self._name, max_bytes=MAX_WAITING_BYTES)

@@ -26,6 +26,7 @@ COMMANDS = (
     "demo",
     "doctor",
     "evaluate",
+    "flush",
     "incidents",
     "replay",
     "run",

@@ -14,20 +14,37 @@ from pacehound.settings import Settings
 
 @click.command(hidden=True)
 @click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
-@click.option("--endpoint", metavar="URL", required=True, help="Where to send: http(s)://… or kafka://HOST:PORT.")
+@click.option("--unsent", type=click.Path(path_type=Path, file_okay=False), help="Keeps what is not delivered.")
+@click.option("--job", default="", help="For whom a head is held open.")
 @click.option("--lifeline-fd", type=int, help="A pipe that closes when `pacehound run` is gone.")
+@click.option(
+    "--handover-fd", type=int, help="Settings and the receiver's headers, see pacehound/launcher/handover.py."
+)
 @set_option
-def agent(run_dir: Path, endpoint: str, lifeline_fd: int | None, overrides: tuple[str, ...]) -> None:
-    """Send what the ranks of this host write into their rings (started by `pacehound run`).
-
-    Headers for the receiver are taken from OTEL_EXPORTER_OTLP_HEADERS.
-    """
+def agent(
+    run_dir: Path,
+    unsent: Path | None,
+    job: str,
+    lifeline_fd: int | None,
+    handover_fd: int,
+    overrides: tuple[str, ...],
+) -> None:
+    """Send what the ranks of this host write into their rings (started by `pacehound run`)."""
+    from collector.agent.daemon import Assignment
     from collector.agent.daemon import run as run_agent
-    from pacehound.bus.otlp_headers import HEADERS_VARIABLE, parse_headers
-    from pacehound.launcher.lifeline import hold
+    from pacehound.launcher.handover import take_over
+    from pacehound.launcher.lifeline import Lifeline
+    from pacehound.runtime.unsent import store_of
 
     log_to_stderr()
-    if lifeline_fd is not None:
-        hold(lifeline_fd, run_dir)
-    headers = parse_headers(os.environ.get(HEADERS_VARIABLE, ""))
-    sys.exit(run_agent(run_dir, endpoint, headers, Settings.load(os.environ, overrides)))
+    handed = take_over(handover_fd)
+    lifeline = Lifeline(lifeline_fd, store_of(handed.goes_to), job) if lifeline_fd is not None else None
+    assignment = Assignment(
+        run_dir=run_dir,
+        endpoint=handed.endpoint,
+        headers=handed.headers,
+        unsent=unsent,
+        goes_to=handed.goes_to,
+        launcher_is_gone=lifeline.is_gone if lifeline is not None else lambda: False,
+    )
+    sys.exit(run_agent(assignment, Settings.load(os.environ, (*handed.overrides, *overrides))))

@@ -11,15 +11,21 @@ from pacehound.settings import Settings
 
 
 @click.command()
+@click.option("--agents", metavar="USER", help="Let this user, with whom agents log in, write what agents write.")
 @set_option
-def topics(overrides: tuple[str, ...]) -> None:
+def topics(agents: str | None, overrides: tuple[str, ...]) -> None:
     """Create the topics on Kafka that are missing and check those that are there, then end.
 
     Every process does the same when it starts; run this first where only one account may create topics.
     """
+    from pacehound.bus.kafka_rights import WRITTEN_BY_AGENTS, grant_agents
     from pacehound.bus.kafka_topics import ensure_topics
     from pacehound.model.topics import TOPICS
 
     settings = Settings.load(os.environ, overrides).kafka
     ensure_topics(settings)
     click.echo(f"pacehound: {len(TOPICS)} topics of {settings.prefix}* are as they should be", err=True)
+    if agents:
+        grant_agents(settings, agents)
+        written = ", ".join(topic.name for topic in WRITTEN_BY_AGENTS)
+        click.echo(f"pacehound: user {agents!r} may write {written}, and nothing else by this", err=True)

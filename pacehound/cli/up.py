@@ -18,6 +18,7 @@ from pacehound.settings import Settings
 @click.option("--record", type=click.Path(path_type=Path), help="Write every message to this new file, for `replay`.")
 @click.option("--listener-fd", type=int, hidden=True)
 @click.option("--until-released", is_flag=True, hidden=True)
+@click.option("--handover-fd", type=int, hidden=True)
 @store_option
 @set_option
 def up(
@@ -25,6 +26,7 @@ def up(
     record: Path | None,
     listener_fd: int | None,
     until_released: bool,
+    handover_fd: int | None,
     store: Path,
     overrides: tuple[str, ...],
 ) -> None:
@@ -32,7 +34,9 @@ def up(
 
     Unless ADDRESS is loopback, senders must show a token: that of PACEHOUND_TOKEN, or one that is made up and printed.
     """
+    from pacehound.bus.otlp_headers import TOKEN_VARIABLE
     from pacehound.bus.recording import RecordingWriter
+    from pacehound.launcher.handover import take_over
     from pacehound.runtime.embedded import listener_of, run_head
     from pacehound.runtime.head.address import parse_address
     from pacehound.runtime.head.serve import Listeners
@@ -40,24 +44,28 @@ def up(
 
     log_to_stderr()
     address = parse_address(listen)
-    token = token_for(address, os.environ)
+    handed = take_over(handover_fd)
+    given = handed.token or os.environ.get(TOKEN_VARIABLE, "")
+    token = token_for(address, given)
     listeners = Listeners(
         address=address, listener=listener_of(listener_fd), token=token, until_released=until_released
     )
     try:
         run_head(
-            settings=Settings.load(os.environ, overrides),
+            settings=Settings.load(os.environ, (*handed.overrides, *overrides)),
             folder=store,
             listeners=listeners,
             recording=RecordingWriter(record) if record else None,
-            on_ready=lambda owner: None if until_released else click.echo(ready_words(owner.url, token), err=True),
+            on_ready=lambda owner: (
+                None if until_released else click.echo(ready_words(owner.url, token, given), err=True)
+            ),
         )
     except StoreOwned as error:
         click.echo(f"pacehound: {error}", err=True)
         sys.exit(3 if until_released else 1)
 
 
-def ready_words(url: str, token: str) -> str:
-    """What to type on the other hosts."""
-    secret = f"PACEHOUND_TOKEN={token} " if token else ""
+def ready_words(url: str, token: str, given: str) -> str:
+    """What to type on the other hosts; a token that somebody gave is not repeated."""
+    secret = "" if not token else "PACEHOUND_TOKEN=… " if given else f"PACEHOUND_TOKEN={token} "
     return f"pacehound: ready. On each training host:\n  {secret}pacehound run --endpoint {url} -- COMMAND…"

@@ -16,7 +16,8 @@ from pacehound.instrument import native_build
 
 NAME = "pacehound_c10d_hooks"
 _SOURCE = Path(__file__).resolve().parent / "native" / "c10d_hooks.cpp"
-_RING_H = Path(__file__).resolve().parents[2] / "collector" / "native" / "ring.h"
+_HEADERS = Path(__file__).resolve().parents[2] / "collector" / "native"
+_SOURCES = (_SOURCE, _HEADERS / "ring.h", _HEADERS / "ring_room.h")
 _SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 
 
@@ -31,7 +32,7 @@ def path() -> Path:
         There is no torch.
 
     """
-    digest = native_build.digest((_SOURCE, _RING_H))
+    digest = native_build.digest(_SOURCES)
     folder = f"{importlib.metadata.version('torch')}-{sys.implementation.cache_tag}-{digest}"
     return native_build.place(folder, f"{NAME}{_SUFFIX}")
 
@@ -47,7 +48,7 @@ def reason_unavailable() -> str | None:
         importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return "torch is not installed for this Python"
-    for source in (_SOURCE, _RING_H):
+    for source in _SOURCES:
         if not source.is_file():
             return f"{source} is missing; install pacehound again"
     if find() is not None:
@@ -98,7 +99,7 @@ def _command() -> list[str]:
 
     from torch.utils import cpp_extension
 
-    includes = [*cpp_extension.include_paths(), sysconfig.get_path("include"), str(_RING_H.parent)]
+    includes = [*cpp_extension.include_paths(), sysconfig.get_path("include"), str(_HEADERS)]
     compiler = _compiler()
     assert compiler is not None
     return [

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from pacehound.instrument.ring import CALLBACK_CAPACITY, MAIN_CAPACITY, Ring, process_start_ticks
+from pacehound.instrument.ring import CALLBACK_CAPACITY, MAIN_CAPACITY, Ring, affordable_capacity, process_start_ticks
 
 MAX_RINGS = 1024
 """More threads than this in one process cannot all be ours to serve; it bounds the space that rings take."""
@@ -51,6 +51,7 @@ class Recorder:
         self.is_on = False
         self.is_broken = False
         self._notes: list[str] = []
+        self._said_by = 0
         self._forget()
 
     def start(self) -> None:
@@ -72,7 +73,7 @@ class Recorder:
         if self.native is not None:
             self.native.write(record.pack(kind, self.rank & 0xFFFFFFFF, handle, *fields))
             return
-        ring = self._rings.get(threading.get_ident())
+        ring = self._rings.get(threading.get_native_id())
         if ring is None:
             ring = self._open()
         ring.write(record, kind, self.rank & 0xFFFFFFFF, handle, *fields)
@@ -83,9 +84,9 @@ class Recorder:
         The native hooks close a ring when its thread ends.
         """
         self._look_at_native()
-        own = threading.get_ident()
-        for ident in [ident for ident in list(self._rings) if ident != own]:
-            self._rings.pop(ident).close()
+        own = threading.get_native_id()
+        for thread in [thread for thread in list(self._rings) if thread != own]:
+            self._rings.pop(thread).close()
 
     def close(self) -> None:
         """The process leaves in good order."""
@@ -112,11 +113,32 @@ class Recorder:
             folder = os.path.join(self.run_dir, "notes")
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"{os.getpid()}.json")
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
-                json.dump({"pid": os.getpid(), "rank": self.rank, "notes": self._notes}, file)
-            os.replace(f"{path}.new", path)
+            try:
+                with open(f"{path}.new", "w", encoding="utf-8") as file:
+                    json.dump({"pid": os.getpid(), "rank": self.rank, "notes": self._notes}, file)
+                os.replace(f"{path}.new", path)
+            except BaseException:
+                os.unlink(f"{path}.new")
+                raise
         except Exception:  # a full disk or a missing folder: there is no place left to complain
             pass
+
+    def say_that_hooks_write(self) -> None:
+        """Once per process: an empty file tells the shim and the plugin, where they are loaded.
+
+        Not a variable of the environment: setting one moves what a `getenv` on another thread is reading.
+        """
+        if self._said_by == os.getpid():
+            return
+        self._said_by = os.getpid()
+        try:
+            if os.path.isdir(self.run_dir):
+                folder = os.path.join(self.run_dir, "hooks")
+                os.makedirs(folder, exist_ok=True)
+                path = f"{folder}/{os.getpid()}-{process_start_ticks()}"
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            self.note(f"the NCCL shim, if it is loaded, does not know of the hooks: {error}")
 
     def make_folder(self) -> str:
         """The folder of the rings, made where the run folder is there without it."""
@@ -131,22 +153,40 @@ class Recorder:
             self.fail("a native hook", RuntimeError(error))
 
     def _open(self) -> Ring:
-        ident = threading.get_ident()
+        own = threading.get_native_id()
+        if own != os.getpid() and (left := self._left_by_an_ended_thread()) is not None:
+            self._rings[own] = left
+            return left
         if len(self._rings) >= MAX_RINGS:
             raise OSError(f"{len(self._rings)} threads of this process have a ring already")
         folder = self.make_folder()
+        capacity = affordable_capacity(folder, MAIN_CAPACITY if own == os.getpid() else CALLBACK_CAPACITY)
+        if not capacity:
+            raise OSError(f"the rings of this run have their share of {folder}")
         ring = Ring(
-            os.path.join(folder, f"{os.getpid()}-{threading.get_native_id()}-{next(self._numbers)}.ring"),
-            MAIN_CAPACITY if ident == threading.main_thread().ident else CALLBACK_CAPACITY,
+            os.path.join(folder, f"{os.getpid()}-{own}-{next(self._numbers)}.ring"),
+            capacity,
             rank=self.rank,
             local_rank=self.local_rank,
             world_size=self.world_size,
             attempt=self.attempt,
         )
-        # Keyed by identity and not in a threading.local: the interpreter makes and drops the state of a thread
-        # that C++ owns (gloo's) around each callback, and a threading.local with it.
-        self._rings[ident] = ring
+        # Not in a threading.local: the interpreter makes and drops the state of a thread that C++ owns (gloo's)
+        # around each callback, and a threading.local with it. And by the kernel's id: the interpreter's is given to
+        # another thread as soon as its own has ended.
+        self._rings[own] = ring
         return ring
+
+    def _left_by_an_ended_thread(self) -> Ring | None:
+        """A ring that nobody writes any more: libraries make a thread for a moment, and a file for each adds up."""
+        if not os.path.exists(f"/proc/self/task/{threading.get_native_id()}"):
+            return None  # there is no /proc that could say
+        for thread in list(self._rings):
+            if not os.path.exists(f"/proc/self/task/{thread}"):
+                ring = self._rings.pop(thread, None)
+                if ring is not None:
+                    return ring
+        return None
 
     def _forget(self) -> None:
         self._rings: dict[int, Ring] = {}

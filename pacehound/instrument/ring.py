@@ -20,6 +20,12 @@ from pacehound.instrument import layout
 MAIN_CAPACITY = 16384
 CALLBACK_CAPACITY = 2048
 
+LEAST_CAPACITY = 256
+"""Twenty times a second the agent reads: fewer would be written over under an ordinary load."""
+_PARTS, _RINGS = 4, 8
+"""As in collector/native/ring_room.h, which says why: a quarter of the file system for all rings of a run, and of
+what is free there; an eighth of what is left of that for one."""
+
 _RECORD_WORDS = layout.RECORD_BYTES // 8
 _FIRST_WORD = layout.HEADER_BYTES // 8
 _WRITTEN_WORD = layout.WRITTEN_OFFSET // 8
@@ -109,6 +115,24 @@ class Ring:
         for _ in range(2):
             self._fence.acquire()
             self._fence.release()
+
+
+def affordable_capacity(folder: str, wanted: int) -> int:
+    """The largest capacity up to `wanted` that a new ring in `folder` may have; 0: there is no room for any."""
+    where = os.statvfs(folder)
+    if not where.f_blocks:
+        return wanted
+    taken_bytes = 0
+    with os.scandir(folder) as rings:
+        for ring in rings:
+            try:
+                taken_bytes += ring.stat(follow_symlinks=False).st_size
+            except OSError:  # the agent has removed it
+                continue
+    left_bytes = min(where.f_blocks * where.f_frsize // _PARTS - taken_bytes, where.f_bavail * where.f_frsize // _PARTS)
+    while wanted and layout.HEADER_BYTES + wanted * layout.RECORD_BYTES > left_bytes // _RINGS:
+        wanted //= 2
+    return wanted if wanted >= LEAST_CAPACITY else 0
 
 
 def process_start_ticks(pid: int | None = None) -> int:

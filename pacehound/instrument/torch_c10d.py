@@ -112,7 +112,7 @@ class Instrument:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             # The NCCL shim, where it is loaded, leaves the world to us: told before NCCL makes its communicator.
-            os.environ["PACEHOUND_HOOKS_PID"] = str(os.getpid())
+            self._recorder.say_that_hooks_write()
             given = args[position] if len(args) > position else kwargs.get(argument)
             if given is None:
                 return function(*args, **kwargs)

@@ -18,6 +18,8 @@ from pacehound.launcher.attempt import counts_restarts
 from pacehound.launcher.command import CannotStart, leave_like
 from pacehound.launcher.destination import chosen_destination
 from pacehound.launcher.job import given_name, job_name
+from pacehound.launcher.secrets import without_secrets
+from pacehound.launcher.summary import summary, why_not_watched
 from pacehound.launcher.supervise import Ended, supervise
 from pacehound.launcher.watch import Outcome, Plan, Watch
 from pacehound.model.topics import INCIDENTS
@@ -57,6 +59,8 @@ def run_command(
         incidents_topic = settings.kafka.prefix + INCIDENTS.name
     name = job_name(job, environ, command, time.time(), secrets.token_hex(2))
 
+    for_the_command = without_secrets(environ)
+
     def plan() -> Plan:
         return Plan(
             job=name,
@@ -77,11 +81,11 @@ def run_command(
                 f"Kafka cannot be asked which run of job {name} this is, it counts as the first: name each run "
                 "differently, or a later one is taken for the rest of this one"
             )
-        instrumented: Mapping[str, str] = environment(watch.run_dir.path, name, environ, attempt)
+        instrumented: Mapping[str, str] = environment(watch.run_dir.path, name, for_the_command, attempt)
         return with_nccl({**instrumented, "PACEHOUND_OPS_EVERY_STEPS": str(settings.ops.every_steps)})
 
     try:
-        ended = supervise(command, plan, instrument, say)
+        ended = supervise(command, plan, instrument, say, for_the_command)
     except CannotStart as error:
         say(str(error))
         return error.exit_status
@@ -171,15 +175,9 @@ def _summarise(ended: Ended, job: str, incidents_topic: str, as_json: bool) -> N
         _print_json(ended, job)
     if outcome is None:
         return
-    if not outcome.is_complete:
-        say(f"job {job}: not everything that was seen had been processed when the command ended")
-    if outcome.sent_to:
-        say(f"job {job}: sent to {outcome.sent_to}")
-        if incidents_topic:
-            say(f"job {job}: its incidents come out of the topic {incidents_topic}, and into the store fed from it")
-        return
+    for line in summary(outcome, incidents_topic):
+        say(f"job {job}: {line}")
     if not outcome.incidents:
-        say(f"job {job}: no incident")
         return
     from pacehound.pages.incidents import print_incidents, terminal
 
@@ -200,6 +198,8 @@ def _print_json(ended: Ended, job: str) -> None:
         "exit_code": ended.status.exit_code,
         "signal": ended.status.signal_number,
         "complete": outcome.is_complete,
+        "watched": outcome.watched,
+        "not_watched_because": why_not_watched(outcome),
     }
     sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
     sys.stdout.flush()

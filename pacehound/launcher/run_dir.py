@@ -6,19 +6,27 @@ that nobody holds any more (kill -9, power) is removed by the next run of the sa
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
-import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from pacehound.clock import ClockPair
+from pacehound.instrument.ring import process_start_ticks
+from pacehound.runtime.locked_folder import LockedFolder, abandoned, private_folder
+from pacehound.runtime.watched import read_watched
 
-JOB_FILE, ENDED_FILE, LOCK_FILE = "job.json", "ended.json", "lock"
+JOB_FILE, COMMAND_FILE, ENDED_FILE = "job.json", "command.json", "ended.json"
 SHARED_MEMORY = Path("/dev/shm")
+_PREFIX = "run-"
+_MOST_NOTES = 100
+_EMPTY_FOR_S = 600.0
+"""A home made for one run may be empty for a moment while that run begins."""
 
 
 class RunDir:
@@ -31,66 +39,128 @@ class RunDir:
     parents
         Folders to try, in order; `None`: shared memory, then the system's folder for temporary files.
 
+    Attributes
+    ----------
+    path
+        The folder.
+    lock
+        The open file.
+    remarks
+        What the user should hear about where it lies.
+
+    Raises
+    ------
+    OSError
+        There is no place for it; says why of each.
+
     """
 
     def __init__(self, job: str, host: str, parents: tuple[Path, ...] | None = None) -> None:
-        self.path = _fresh(parents or _parents())
-        self.lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
         clock = ClockPair.read()
-        _write(
-            self.path / JOB_FILE,
+        self.remarks: list[str] = []
+        self._folder = self._make(
+            parents or (SHARED_MEMORY, Path(tempfile.gettempdir())),
             {"job": job, "host": host, "clock": {"monotonic_ns": clock.monotonic_ns, "unix_ns": clock.unix_ns}},
         )
+        self.path, self.lock = self._folder.path, self._folder.lock
 
     def remove(self) -> None:
         """Give it back; a file that cannot be removed is left to the next run."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self.lock)
+        self._folder.remove()
+        if self.path.parent.name != _own_name():
+            with contextlib.suppress(OSError):
+                self.path.parent.rmdir()
+
+    def _make(self, parents: tuple[Path, ...], job: Mapping[str, object]) -> LockedFolder:
+        failures = []
+        for parent in parents:
+            try:
+                home = self._home(parent)
+                self.remarks += _sweep(parent)
+                return LockedFolder.make(home, _PREFIX, lambda folder: write_file(folder / JOB_FILE, job))
+            except OSError as error:
+                failures.append(str(error))
+        raise OSError(f"no folder for the rings: {'; '.join(failures)}")
+
+    def _home(self, parent: Path) -> Path:
+        try:
+            return private_folder(parent / _own_name())
+        except PermissionError as error:
+            # Whoever made that could read our rings, or write them. A name that nobody could guess is ours alone.
+            home = Path(tempfile.mkdtemp(prefix=f"{_own_name()}-", dir=parent))
+            self.remarks.append(f"{error}: it is not used, this run's folder is in {home}")
+            return home
 
 
 def write_ended(run_dir: Path, *, exit_code: int | None, signal_number: int | None, why: str) -> None:
     """Say that the command has ended; the first word on it stands."""
     if not (run_dir / ENDED_FILE).exists():
-        _write(run_dir / ENDED_FILE, {"exit_code": exit_code, "signal": signal_number, "why": why})
+        write_file(run_dir / ENDED_FILE, {"exit_code": exit_code, "signal": signal_number, "why": why})
 
 
-def _parents() -> tuple[Path, ...]:
-    name = f"pacehound-{os.getuid()}"
-    return (SHARED_MEMORY / name, Path(tempfile.gettempdir()) / name)
+def write_command(run_dir: Path, pid: int) -> None:
+    """Say which process the command is."""
+    write_file(run_dir / COMMAND_FILE, {"pid": pid, "start_ticks": process_start_ticks(pid)})
 
 
-def _fresh(parents: tuple[Path, ...]) -> Path:
-    failures = []
-    for parent in parents:
+def read_notes(run_dir: Path) -> list[str]:
+    """What the ranks have noted, each sentence once, the first few."""
+    found: dict[str, None] = {}
+    for path in sorted((run_dir / "notes").glob("*.json"))[:_MOST_NOTES]:
         try:
-            parent.mkdir(mode=0o700, exist_ok=True)
-            if parent.stat().st_uid != os.getuid() or parent.is_symlink():
-                raise PermissionError(f"{parent} belongs to somebody else")
-            parent.chmod(0o700)
-            _sweep(parent)
-            return Path(tempfile.mkdtemp(prefix="run-", dir=parent))
-        except OSError as error:
-            failures.append(str(error))
-    raise OSError(f"no folder for the rings: {'; '.join(failures)}")
+            found |= dict.fromkeys(msgspec.json.decode(path.read_bytes(), type=_Notes).notes)
+        except (OSError, msgspec.DecodeError):
+            continue
+    return list(found)[:_MOST_NOTES]
 
 
-def _sweep(parent: Path) -> None:
-    for folder in parent.glob("run-*"):
-        try:
-            lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            continue  # being made this moment, or not ours to judge
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            pass  # in use
-        finally:
-            os.close(lock)
+class _Job(msgspec.Struct):
+    job: str
 
 
-def _write(path: Path, content: Mapping[str, object]) -> None:
+class _Notes(msgspec.Struct):
+    notes: list[str]
+
+
+def write_file(path: Path, content: object) -> None:
+    """`content` as JSON, wholly or not at all."""
     scratch = path.with_suffix(".tmp")
-    scratch.write_bytes(msgspec.json.encode(content))
-    scratch.replace(path)
+    try:
+        scratch.write_bytes(msgspec.json.encode(content))
+        scratch.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            scratch.unlink()
+        raise
+
+
+def _own_name() -> str:
+    return f"pacehound-{os.getuid()}"
+
+
+def _sweep(parent: Path) -> list[str]:
+    """Remove what runs that were killed have left, and say what became of them: they could not."""
+    said = []
+    for home in (parent / _own_name(), *parent.glob(f"{_own_name()}-*")):
+        with contextlib.suppress(OSError):
+            found = home.lstat()
+            if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+                continue
+            for folder in abandoned(home, _PREFIX):
+                said.append(_last_words(folder.path))
+                folder.remove()
+            if home.name != _own_name() and time.time() - found.st_mtime > _EMPTY_FOR_S:
+                home.rmdir()
+    return said
+
+
+def _last_words(run_dir: Path) -> str:
+    try:
+        job = msgspec.json.decode((run_dir / JOB_FILE).read_bytes(), type=_Job).job
+    except (OSError, msgspec.DecodeError):
+        job = "?"
+    watched = read_watched(run_dir)
+    if watched is None:
+        return f"job {job}: its `pacehound run` was killed, and its agent with it: from then on it was not watched"
+    seen = f"{watched.calls:,} calls of {watched.ranks:,} ranks"
+    return f"job {job}: its `pacehound run` was killed; its agent watched it to its end: {seen}"

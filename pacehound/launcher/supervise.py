@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ def supervise(
     make_plan: Callable[[], Plan],
     instrument: Callable[[Watch], Mapping[str, str]],
     say: Callable[[str], object],
+    environ: Mapping[str, str],
 ) -> Ended:
     """Run `argv` to its end.
 
@@ -41,6 +41,8 @@ def supervise(
         The environment for the command, given the watch; may fail likewise.
     say
         One line for the user.
+    environ
+        The environment for a command that cannot be instrumented.
 
     Raises
     ------
@@ -51,7 +53,6 @@ def supervise(
     # Blocked before anything else: a signal that arrives while we set up reaches the command once it is there.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGCHLD})
     watch: Watch | None = None
-    environ: Mapping[str, str] = os.environ
     try:
         watch = Watch(make_plan(), say, time.monotonic())
     except Exception as error:
@@ -67,6 +68,11 @@ def supervise(
         if watch is not None:
             watch.end(Status(127, None), "job ended", time.monotonic(), lambda: True)
         raise
+    if watch is not None:
+        try:
+            watch.note_command(command.pid)
+        except OSError as error:
+            say(f"the agent does not know the command ({error}); it would not outlive this process for it")
     status, was_asked_to_end = _follow(command, watch, say)
     outcome = None
     if watch is not None:

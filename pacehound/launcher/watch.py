@@ -8,19 +8,23 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pacehound.bus.otlp_headers import HEADERS_VARIABLE, TOKEN_VARIABLE, bearer, format_headers
+from pacehound.bus.otlp_headers import HEADERS_VARIABLE, bearer
 from pacehound.errors import PacehoundError, Unavailable
 from pacehound.launcher.attempt import ask_endpoint, ask_store, scheduled_attempt
 from pacehound.launcher.command import Status
 from pacehound.launcher.destination import Destination
+from pacehound.launcher.handover import Handover, hand_over
 from pacehound.launcher.restarting import RestartingProcess
-from pacehound.launcher.run_dir import RunDir, write_ended
+from pacehound.launcher.run_dir import RunDir, read_notes, write_command, write_ended
+from pacehound.launcher.secrets import without_secrets
 from pacehound.model.events import Decision, Incident
 from pacehound.runtime.head.client import HeadClient
 from pacehound.runtime.head.owner import announced
+from pacehound.runtime.unsent import UnsentFolder, forget_old, store_name, unsent_folders
+from pacehound.runtime.watched import Watched, read_watched
 
 MAIN = Path(__file__).resolve().parents[1] / "__main__.py"
 HEAD_OWNED = 3
@@ -29,6 +33,8 @@ HEAD_OWNED = 3
 _ATTACH_EVERY_S = 0.5
 _SLOW_HEAD_S = 30.0
 _LATE_HEAD_S = 4.0
+_AGENT_LETS_GO_S = 0.5
+"""An agent that has ended holds the head no longer, as soon as the head has noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,8 @@ class Plan:
         Where events go; `None`: to the head that owns `store`, or one started for it.
     overrides
         Settings as `key=value`, handed to the helpers.
+    environ
+        What the helpers inherit, less what is secret in it: that is handed over.
 
     """
 
@@ -50,6 +58,11 @@ class Plan:
     destination: Destination | None
     overrides: tuple[str, ...] = ()
     environ: Mapping[str, str]
+
+    @property
+    def goes_to(self) -> str:
+        """The receiver, by a name under which a later run finds it again."""
+        return self.destination.url if self.destination is not None else store_name(self.store)
 
 
 class Watch:
@@ -73,7 +86,13 @@ class Watch:
         if plan.destination is None:
             plan.store.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.run_dir = RunDir(plan.job, plan.host)
-        self._logs = plan.store if plan.destination is None else self.run_dir.path
+        for remark in self.run_dir.remarks:
+            say(remark)
+        self._handed: list[int] = []
+        self._unsent = self._begin_unsent()
+        self._logs = plan.store
+        if plan.destination is not None:
+            self._logs = self._unsent.path if self._unsent is not None else self.run_dir.path
         try:
             if plan.destination is not None:
                 self._start_agent(plan.destination, now_s)
@@ -84,6 +103,8 @@ class Watch:
         except BaseException:
             self._release()
             self.run_dir.remove()
+            if self._unsent is not None:
+                self._unsent.remove()
             raise
 
     def attempt(self) -> int:
@@ -104,6 +125,10 @@ class Watch:
                 "and what an earlier run of that name has in common with it will not be told apart"
             )
         return found or 0
+
+    def note_command(self, pid: int) -> None:
+        """The command runs: its agent may have to know when this process is gone."""
+        write_command(self.run_dir.path, pid)
 
     def ensure_running(self, now_s: float) -> None:
         """Start again what has died, and find the head that owns the store."""
@@ -140,6 +165,10 @@ class Watch:
         if self._plan.destination is None and self._lease is None:
             self._wait(self._attached, deadline_s, should_stop)
         outcome = self._ask(max(0.5, deadline_s - time.monotonic()), agent_done)
+        watched = read_watched(self.run_dir.path)
+        outcome = replace(
+            outcome, watched=watched, notes=tuple(read_notes(self.run_dir.path)), kept_in=self._end_unsent(watched)
+        )
         ending_head = self._head_that_ends_with_us()
         self._release()
         if ending_head is not None:
@@ -149,6 +178,29 @@ class Watch:
             self._agent.stop()
         self.run_dir.remove()
         return outcome
+
+    def _begin_unsent(self) -> UnsentFolder | None:
+        """Where the agent keeps what is not delivered: on disk, for shared memory is the job's."""
+        parents = unsent_folders(self._plan.environ)
+        try:
+            for parent in parents:
+                for dropped in forget_old(parent, time.time_ns()):
+                    self._say(dropped)
+            return UnsentFolder.begin(parents, self._plan.job, self._plan.goes_to, time.time_ns())
+        except OSError as error:
+            self._say(f"no folder on disk for what cannot be delivered ({error}): it is kept in memory, not longer")
+            return None
+
+    def _end_unsent(self, watched: Watched | None) -> Path | None:
+        """Leave to a successor what was not delivered; where it lies, `None` where nothing does."""
+        unsent, self._unsent = self._unsent, None
+        if unsent is None:
+            return None
+        if watched is not None and (not watched.unsent or not watched.is_saved):
+            unsent.remove()
+            return None
+        unsent.release()
+        return unsent.path
 
     def _ask(self, timeout_s: float, agent_done: bool) -> Outcome:
         if self._plan.destination is not None:
@@ -197,12 +249,13 @@ class Watch:
             self._listener.listen(128)
         token = secrets.token_urlsafe(24)
         listener = self._listener.fileno()
+        handed = self._hand_over(Handover(overrides=self._plan.overrides, token=token))
         arguments = ["up", "--store", str(self._plan.store), "--listener-fd", str(listener), "--until-released"]
         self._head = RestartingProcess(
             "head",
-            [*_program(), *arguments, *_settings(self._plan.overrides)],
-            {**self._plan.environ, TOKEN_VARIABLE: token},
-            [listener],
+            [*_program(), *arguments, "--handover-fd", str(handed)],
+            self._environ_of_helpers(),
+            [listener, handed],
             self._logs / "head.log",
             self._say,
         )
@@ -211,30 +264,59 @@ class Watch:
         self._start_agent(Destination(url=url, headers=bearer(token)), now_s)
 
     def _start_agent(self, destination: Destination, now_s: float) -> None:
-        arguments = ["agent", "--run-dir", str(self.run_dir.path), "--endpoint", destination.url]
-        arguments += ["--lifeline-fd", str(self._lifeline)]
+        handed = self._hand_over(
+            Handover(
+                overrides=self._plan.overrides,
+                endpoint=destination.url,
+                headers=dict(destination.headers),
+                goes_to=self._plan.goes_to,
+            )
+        )
+        arguments = ["agent", "--run-dir", str(self.run_dir.path), "--job", self._plan.job]
+        arguments += ["--lifeline-fd", str(self._lifeline), "--handover-fd", str(handed)]
+        descriptors = [self._lifeline, handed, self.run_dir.lock]
+        if self._unsent is not None:
+            arguments += ["--unsent", str(self._unsent.path)]
+            descriptors.append(self._unsent.lock)
         if self._agent is not None:
             self._agent.end_now()  # two agents at the same rings would send everything twice
-        environ = {**self._plan.environ, HEADERS_VARIABLE: format_headers(destination.headers)}
         self._agent = RestartingProcess(
             "agent",
-            [*_program(), *arguments, *_settings(self._plan.overrides)],
-            environ,
-            [self._lifeline, self.run_dir.lock],
+            [*_program(), *arguments],
+            self._environ_of_helpers(),
+            descriptors,
             self._logs / "agent.log",
             self._say,
         )
         self._agent_url = destination.url
         self._agent.start(now_s)
 
+    def _hand_over(self, handover: Handover) -> int:
+        self._handed.append(hand_over(handover))
+        return self._handed[-1]
+
+    def _environ_of_helpers(self) -> dict[str, str]:
+        """Everybody of this user can read it for as long as the helper runs."""
+        environ = without_secrets(self._plan.environ)
+        environ.pop(HEADERS_VARIABLE, None)
+        return environ
+
     def _head_that_ends_with_us(self) -> int | None:
         if self._client is None:
             return None
-        try:
-            status = self._client.status()
-        except PacehoundError:
-            return None
-        return int(status["pid"]) if status["until_released"] and status["leases"] == 1 else None
+        last_look_s = time.monotonic() + _AGENT_LETS_GO_S
+        while True:
+            try:
+                status = self._client.status()
+            except PacehoundError:
+                return None
+            if not status["until_released"]:
+                return None
+            if status["leases"] == 1:
+                return int(status["pid"])
+            if time.monotonic() >= last_look_s:
+                return None
+            time.sleep(0.05)
 
     def _has_left(self, pid: int) -> bool:
         if self._head is not None:
@@ -246,6 +328,9 @@ class Watch:
         for held in (self._lease, self._listener):
             if held is not None:
                 held.close()
+        for descriptor in self._handed:
+            os.close(descriptor)
+        self._handed.clear()
         self._lease = self._listener = None
 
 
@@ -257,15 +342,17 @@ class Outcome:
     decisions: tuple[Decision, ...] = ()
     sent_to: str = ""
     is_complete: bool = True
+    watched: Watched | None = None
+    """What its agent has said of itself."""
+    notes: tuple[str, ...] = ()
+    """What the ranks could not do."""
+    kept_in: Path | None = None
+    """Where that lies which was not delivered."""
 
 
 def _program() -> list[str]:
     # By path and with -P: whatever lies in the working directory or on PYTHONPATH, this package is the one that runs.
     return [sys.executable, "-P", str(MAIN)]
-
-
-def _settings(overrides: tuple[str, ...]) -> list[str]:
-    return [part for override in overrides for part in ("--set", override)]
 
 
 def _is_gone(lease: socket.socket) -> bool:

@@ -65,7 +65,7 @@ def host_stream(job: str, host: str) -> str:
 def route(event: Event) -> tuple[topics.Topic, str]:
     """The topic of an event and the key it has there.
 
-    A `Topology` goes to `calls`, in order with the calls it explains; publish it on `topics.TOPOLOGY` too.
+    A `Topology` goes to `calls`, in order with the calls it explains.
     """
     match event:
         case CallBatch() | Topology() | Progress() | Markers():

@@ -33,6 +33,7 @@ from pacehound.settings import Settings
 from streams.hang.divergence import LastIterations
 from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import MIN_ITERATIONS, HangWatch
+from streams.hang.shared_name import SharedName
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.job.incidents import IncidentTracker
@@ -107,6 +108,7 @@ class JobOperator:
         self._hosts: set[str] = set()
         self._host_ranks: dict[str, tuple[int, ...]] = {}
         self._dropped: dict[tuple[str, str], int] = {}
+        self._skipped: dict[str, int] = {}  # by communicator, rounds that nobody has told of
         self._previous: IterationSample | None = None
         self._before_previous: IterationSample | None = None
         self._step: int | None = None
@@ -132,6 +134,7 @@ class JobOperator:
         self._ended: list[Finding] = []  # of iterations that are none any more
         self._hang = HangWatch(job, attempt, settings.hang)
         self._silence = SilenceWatch(job, attempt)
+        self._shared_name = SharedName(job, attempt)
         self._unseen_calls = UnseenCalls(job, attempt)
         self._exits = ExitWatch(job, attempt)
         self._operation_ids: deque[str] = deque(maxlen=_REMEMBERED_IDS)
@@ -260,14 +263,16 @@ class JobOperator:
                     if event.marks_iterations:
                         self._recurring = None
                     self._dropped[event.host, event.communicator] = event.dropped_total
+                    self._skipped[event.communicator] = event.skipped_rounds
                     events += self._note(self._hang.on_progress(event, self._step), event.time_ns)
                 case HostSample():
                     self._last_report_ns[event.host] = event.time_ns
                     if event.closed:
                         self._closed_hosts[event.host] = event.closed_why
-                    self._hang.on_host(event)
-                    self._exits.on_host(event)
-                    self._unseen_calls.on_host(event)
+                    sample = self._shared_name.on_host(event)
+                    self._hang.on_host(sample)
+                    self._exits.on_host(sample)
+                    self._unseen_calls.on_host(sample)
                 case HostVitals():
                     self._connections.on_vitals(event)
                     self._gpus.on_vitals(event)
@@ -293,6 +298,7 @@ class JobOperator:
         self._hang.host_reports.silent = frozenset(silent)
         findings = self._silence.on_tick(until_ns, self._step, silent, self._host_ranks)
         findings += self._unseen_calls.on_tick(until_ns, self._step)
+        findings += self._shared_name.on_tick(until_ns, self._step)
         findings += self._hang.on_tick(
             until_ns,
             step=self._step,
@@ -438,6 +444,10 @@ class JobOperator:
         dropped = sum(self._dropped.values())
         if dropped:
             sentences.append(f"{dropped} calls were lost before they could be read")
+        for communicator, skipped in sorted(self._skipped.items()):
+            if skipped:
+                name, _ = self._communicators.get(communicator, (communicator, ()))
+                sentences.append(f"{skipped} rounds of {name} were told of by nobody; it was begun anew behind them")
         silent = self._silent_hosts(now_ns)
         if silent:
             sentences.append(f"hosts {', '.join(sorted(silent))} are silent: their agents or machines may be gone")

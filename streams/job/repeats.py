@@ -28,11 +28,11 @@ class Repeats:
 
     def __init__(self) -> None:
         self.count = 0
-        self._last: dict[tuple[str, type], HostEvent] = {}
+        self._last: dict[tuple[str, str], HostEvent] = {}
 
     def is_one(self, event: HostEvent) -> bool:
         """Whether `event` has been there; if not, it is remembered."""
-        key = (event.host, type(event))
+        key = (event.host, type(event).__name__)
         last = self._last.get(key)
         if last is not None and (event.time_ns < last.time_ns or event == last):
             self.count += 1

@@ -10,23 +10,24 @@ Why nothing is lost and nothing counts twice, whatever dies, and whoever wakes u
 - A snapshot says which offset it covers, for the partition and for each key. What a key's snapshot covers is skipped;
   a message that lies behind the next one is refused, and the shell goes back. A snapshot is written when everything
   that came out before it is in the log.
+- Snapshots of each schema version stand side by side and are read by workers of that version alone. Where a snapshot
+  of a key cannot be read, that key is begun anew where the log begins, and the others skip what they cover.
 - Of several snapshots of a key the one that covers most counts. An owner that was replaced and wakes up can only write
   one that is right, and does so under a name of its own. What it relied on may have been removed by its successor:
   then the marker that covers most of those that are complete counts.
 
-Snapshots are pickles: whoever may write the topic of the snapshots may run code in a worker.
+Snapshots are data, in a schema of their own (`streams.snapshots`): one that cannot be read is refused whole.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from pacehound import __version__
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
+from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 
 CHUNK_BYTES = 512 * 1024
 """A snapshot is written in pieces of this size: brokers take messages of 1 MB by default."""
@@ -68,6 +69,10 @@ class KeyState(Generic[OperatorT]):
         How many outputs there were.
     taken
         By sender: when its state began, and how many of its outputs were taken in here.
+    announced
+        Records of the topic `topology` that are to be removed when the key has closed.
+    is_begun_anew
+        A state of before was lost: of a sender that it does not know it has missed the first outputs for good.
 
     """
 
@@ -76,6 +81,8 @@ class KeyState(Generic[OperatorT]):
     covered: int
     sent: int = 0
     taken: dict[str, tuple[int, int]] = field(default_factory=dict)
+    announced: list[str] = field(default_factory=list)
+    is_begun_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +143,26 @@ class Partition(Generic[OperatorT]):
         Which partition.
     make
         A new operator for a key.
+    codec
+        Writes and reads the states of such operators.
     is_stamped
         Messages are outputs of another stage, with its stamps. Elsewhere a header of that name is somebody else's.
 
     """
 
-    def __init__(self, topic: str, number: int, make: Callable[[str], OperatorT], *, is_stamped: bool = True) -> None:
+    def __init__(
+        self,
+        topic: str,
+        number: int,
+        make: Callable[[str], OperatorT],
+        codec: StateCodec,
+        *,
+        is_stamped: bool = True,
+    ) -> None:
         self.topic = topic
         self.number = number
         self._make = make
+        self._codec = codec
         self._is_stamped = is_stamped
         self.keys: dict[str, KeyState[OperatorT]] = {}
         self.next_offset = 0
@@ -153,6 +171,8 @@ class Partition(Generic[OperatorT]):
         self._closed: dict[str, None] = {}  # in the order in which they were closed
         self._slots: dict[str, int] = {}  # of the last snapshot of each key
         self._superseded: tuple[bytes, ...] = ()  # records that the next snapshot replaces
+        self._unwritten: dict[str, str] = {}  # keys whose state could not be written down, and why
+        self._lost: frozenset[str] = frozenset()  # keys whose state was lost and has not been begun anew yet
         self.repeats = 0
         self.behind_gap = 0
 
@@ -179,6 +199,7 @@ class Partition(Generic[OperatorT]):
             return None
         if state is None:
             state = KeyState(self._make(message.key), began=message.offset, covered=message.offset)
+            state.is_begun_anew = message.key in self._lost
         if self._is_stamped and not self._is_next(state, Stamp.of(message.headers)):
             return None
         state.covered = message.offset
@@ -207,6 +228,8 @@ class Partition(Generic[OperatorT]):
         if stamp is None:
             return True
         began, taken = state.taken.get(stamp.stream, (-1, 0))
+        if began < 0 and state.is_begun_anew:
+            began, taken = stamp.began, stamp.number
         if stamp.began > began:
             began, taken = stamp.began, 0
         if stamp.began < began or stamp.number < taken:
@@ -238,23 +261,38 @@ class Partition(Generic[OperatorT]):
             slot = self._slots[key] = 1 - self._slots.get(key, 1)
             pieces = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
             for index, piece in enumerate(pieces):
-                name = record_key(self.topic, self.number, f"{owner}.{slot}", index, key)
+                name = record_key(self.topic, self.number, self._codec.version, f"{owner}.{slot}", index, key)
                 records.append((name, f"{covered} {len(pieces)} ".encode() + piece))
 
         for key in sorted(self._dirty):
             if key in self.keys:
-                write(key, self.keys[key].covered, pickle.dumps((__version__, self.keys[key]), protocol=5))
+                try:
+                    body = self._codec.encode(_as_data(self.keys[key]))
+                except UnknownState as error:
+                    self._unwritten[key] = str(error)
+                    continue
+                self._unwritten.pop(key, None)
+                write(key, self.keys[key].covered, body)
             elif key in self._slots:
                 del self._slots[key]
-                superseded += [record_key(self.topic, self.number, f"{owner}.{slot}", 0, key) for slot in (0, 1)]
+                superseded += [
+                    record_key(self.topic, self.number, self._codec.version, f"{owner}.{slot}", 0, key)
+                    for slot in (0, 1)
+                ]
         self._dirty = set()
-        known = {key: state.covered for key, state in self.keys.items()}
+        self._unwritten = {key: why for key, why in self._unwritten.items() if key in self.keys}
+        known = {key: state.covered for key, state in self.keys.items() if key not in self._unwritten}
         self._marked = self.next_offset
         covered = self.next_offset - 1
-        write(MARKER, covered, pickle.dumps((__version__, (covered, known)), protocol=5))
-        return Snapshot(covered=covered, records=tuple(records), superseded=tuple(superseded))
+        write(MARKER, covered, self._codec.encode((covered, known)))
+        return Snapshot(
+            covered=covered,
+            records=tuple(records),
+            superseded=tuple(superseded),
+            unwritten=tuple(sorted(self._unwritten.items())),
+        )
 
-    def restore(self, oldest: int, found: Found | None = None) -> None:
+    def restore(self, oldest: int, found: Found | None = None) -> list[str]:
         """Go on where the snapshots end, or begin where the log begins.
 
         Parameters
@@ -265,67 +303,89 @@ class Partition(Generic[OperatorT]):
         found
             What was read of the snapshots.
 
-        Raises
-        ------
-        LostState
-            There are snapshots, and none of them is complete and whole, or another version has written them.
+        Returns
+        -------
+        list[str]
+            Why a state is lost and begun anew; empty if none is.
 
         """
         self.next_offset = self._marked = oldest
         if found is None:
-            return
-        self._superseded = found.records
-        if not found.markers:
-            return
+            return []
+        self._superseded = (*found.records, *(key for key, covered in found.foreign.items() if covered + 1 < oldest))
         known: dict[str, tuple[int, KeyState[OperatorT]]] = {}
+        reasons = []
+        named = {*found.keys, *found.names_elsewhere}
         for key, bodies in found.keys.items():
             for covered, body in bodies:
-                state, _ = _unpickled(body)
-                if isinstance(state, KeyState):
-                    known[key] = (covered, state)
+                try:
+                    known[key] = (covered, self._read(key, body))
                     break  # one that cannot be read does not stand before one that can
-        reasons = []
+                except MalformedState as error:
+                    reasons.append(f"{key}: {error}")
+        self._dirty = set(known)
         for body in found.markers:
-            marker, problem = _unpickled(body)
-            if not _is_marker(marker):
-                reasons.append(problem)
+            try:
+                covered, least = self._read_marker(body)
+            except MalformedState as error:
+                reasons.append(str(error))
                 continue
-            covered, least = marker
+            named |= least.keys()
             # One that has woken up may have written a marker over snapshots that its successor had already removed.
             short = [key for key, at in least.items() if key not in known or known[key][0] < at]
             if short:
                 reasons.append(f"the snapshot that covers {covered} lacks {', '.join(short[:4])}")
                 continue
             # What is not in the marker and covers more was written for a later one that never came.
-            self.keys = {key: state for key, (at, state) in known.items() if key in least or at > covered}
-            closed = [key for key, state in self.keys.items() if state.operator.is_closed]
-            self._closed = dict.fromkeys(sorted(closed, key=lambda key: self.keys[key].covered))
+            self._take_over({key: state for key, (at, state) in known.items() if key in least or at > covered})
             self.next_offset = self._marked = covered + 1
-            self._dirty = set(self.keys)
-            return
-        raise LostState(f"{self.topic}/{self.number}: {'; '.join(reasons)}")
+            return []
+        if not found.markers and not found.names_elsewhere:
+            return []
+        # Each snapshot of a key is right by itself: that key skips what it covers while the others catch up.
+        self._take_over({key: state for key, (_, state) in known.items()})
+        self._lost = frozenset(named - known.keys())
+        if found.names_elsewhere and not found.markers:
+            reasons.append(f"there are snapshots of other schema versions than {self._codec.version} alone")
+        return reasons
+
+    def _take_over(self, states: dict[str, KeyState[OperatorT]]) -> None:
+        self.keys, self._dirty = states, set(states)
+        closed = [key for key, state in states.items() if state.operator.is_closed]
+        self._closed = dict.fromkeys(sorted(closed, key=lambda key: self.keys[key].covered))
+
+    def _read(self, key: str, body: bytes) -> KeyState[OperatorT]:
+        match self._codec.decode(body):
+            case (operator, int(began), int(covered), int(sent), dict(taken), list(announced), bool(is_begun_anew)) if (
+                type(operator) is type(self._make(key))
+                and type(operator.is_closed) is bool
+                and all(map(_is_taken, taken.items()))
+                and all(isinstance(name, str) for name in announced)
+            ):
+                return KeyState(operator, began, covered, sent, taken, announced, is_begun_anew)
+            case other:
+                raise MalformedState(f"a state of something else: {str(other)[:60]}")
+
+    def _read_marker(self, body: bytes) -> tuple[int, dict[str, int]]:
+        match self._codec.decode(body):
+            case (int(covered), dict(least)) if all(
+                isinstance(key, str) and isinstance(at, int) for key, at in least.items()
+            ):
+                return covered, least
+            case other:
+                raise MalformedState(f"a marker of something else: {str(other)[:60]}")
 
 
-def _unpickled(body: bytes) -> tuple[Any, str]:
-    """What this version has written down; `None` for anything else, and what that is."""
-    try:
-        version, state = pickle.loads(body)
-    except Exception:  # broken pickles raise whatever they like
-        return None, "bytes that are no snapshot"
-    if version != __version__:
-        return None, f"a snapshot was written by version {version}, this is {__version__}"
-    return state, "a snapshot of something else"
+def _as_data(state: KeyState[Any]) -> tuple[Any, ...]:
+    values = (state.operator, state.began, state.covered, state.sent, state.taken)
+    return *values, state.announced, state.is_begun_anew
 
 
-def _is_marker(state: Any) -> bool:
-    match state:
-        case (int(), dict() as least):
-            return all(isinstance(key, str) and isinstance(at, int) for key, at in least.items())
+def _is_taken(entry: tuple[Any, Any]) -> bool:
+    match entry:
+        case (str(), (int(), int())):
+            return True
     return False
-
-
-class LostState(Exception):
-    """Snapshots are incomplete or of another version: going on with them would be guessing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,20 +400,24 @@ class Snapshot:
         Keys and values for the compacted topic, in order: the marker is the last.
     superseded
         Keys of records that may be removed when the others are written.
+    unwritten
+        Keys whose state cannot be written, with the reason, a fault of ours: whoever takes over begins them anew.
 
     """
 
     covered: int
     records: tuple[tuple[bytes, bytes], ...]
     superseded: tuple[bytes, ...]
+    unwritten: tuple[tuple[str, str], ...] = ()
 
 
-def record_key(topic: str, partition: int, slot: str, piece: int, key: str) -> bytes:
+def record_key(topic: str, partition: int, version: int, slot: str, piece: int, key: str) -> bytes:
     """The key of a piece of a snapshot on the compacted topic.
 
-    The owner's name is part of the slot, so that one that was replaced does not overwrite its successor's.
+    The owner's name is part of the slot, so that one that was replaced does not overwrite its successor's; the schema
+    version is part of the place, so that workers of two versions leave each other's alone.
     """
-    return f"{topic} {partition} {slot} {piece} {key}".encode()
+    return f"{topic} {partition}/{version} {slot} {piece} {key}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,12 +432,19 @@ class Found:
         By key, its whole snapshots and what each covers, the one that covers most first.
     records
         The keys of all records.
+    foreign
+        By key, the records of other schema versions, and what each covers. Who rolls back needs them, until what
+        follows them in the log has expired.
+    names_elsewhere
+        Keys of which these have a snapshot.
 
     """
 
     markers: tuple[bytes, ...]
     keys: Mapping[str, tuple[tuple[int, bytes], ...]]
     records: tuple[bytes, ...]
+    foreign: Mapping[bytes, int] = field(default_factory=dict)
+    names_elsewhere: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,21 +471,22 @@ class SnapshotReader:
     Examples
     --------
     >>> reader = SnapshotReader()
-    >>> reader.add(record_key("calls", 3, "1.0", 0, "c"), b"7 1 state")
-    >>> reader.of("calls", 3).keys
+    >>> reader.add(record_key("calls", 3, 1, "1.0", 0, "c"), b"7 1 state")
+    >>> reader.of("calls", 3, 1).keys
     {'c': ((7, b'state'),)}
 
     """
 
     strangers: int = 0
-    _records: dict[tuple[str, int], dict[bytes, _Piece]] = field(default_factory=dict)
-    """By partition and key."""
+    _records: dict[tuple[str, int, str], dict[bytes, _Piece]] = field(default_factory=dict)
+    """By partition and schema version, and by key."""
 
     def add(self, key: bytes, value: bytes | None) -> None:
         """The next record."""
         try:
-            topic, number, slot, piece, name = key.decode().split(" ", 4)
-            place, index = (topic, int(number)), int(piece)
+            topic, where, slot, piece, name = key.decode().split(" ", 4)
+            number, _, version = where.partition("/")  # before there were versions, there was none
+            place, index = (topic, int(number), version), int(piece)
             covered, n_pieces, body = value.split(b" ", 2) if value else (b"0", b"1", b"")
             part = _Piece(slot, name, index, int(covered), int(n_pieces), body)
         except ValueError:
@@ -426,9 +498,15 @@ class SnapshotReader:
             return
         records[key] = part
 
-    def of(self, topic: str, partition: int) -> Found:
+    def of(self, topic: str, partition: int, version: int) -> Found:
         """The snapshots of a partition that are whole."""
-        records = self._records.get((topic, partition), {})
+        records = self._records.get((topic, partition, str(version)), {})
+        others = [
+            (key, piece)
+            for (of_topic, number, other), pieces in self._records.items()
+            if (of_topic, number) == (topic, partition) and other != str(version)
+            for key, piece in pieces.items()
+        ]
         snapshots: dict[tuple[str, str], dict[int, _Piece]] = {}
         for piece in records.values():
             snapshots.setdefault((piece.slot, piece.key), {})[piece.index] = piece
@@ -451,4 +529,6 @@ class SnapshotReader:
             tuple(body for _, body in sorted(markers, key=lambda marker: -marker[0])),
             {key: tuple(sorted(bodies, key=lambda body: body[0])[::-1]) for key, bodies in keys.items()},
             tuple(records),
+            foreign={key: piece.covered for key, piece in others},
+            names_elsewhere=frozenset(piece.key for _, piece in others if piece.key != MARKER),
         )

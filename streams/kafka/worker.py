@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,7 +21,7 @@ from pacehound.bus.kafka_reader import first_offset_from, oldest_offsets, read_t
 from pacehound.clock import Clock
 from pacehound.errors import BusFull, InvalidEvent, RejectedMessage, Unavailable
 from pacehound.model import codec, topics
-from pacehound.model.events import Tick
+from pacehound.model.events import Tick, Topology
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
@@ -42,8 +42,10 @@ from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
-from streams.kafka.partition import MARKER, Gap, KeyState, LostState, Partition, SnapshotReader
+from streams.kafka.partition import MARKER, Gap, KeyState, Partition, SnapshotReader
+from streams.kafka.topologies import KnownTopologies, headers_of
 from streams.rounds.stage_one import OpenStream, StageOne
+from streams.snapshots.schema import state_codec
 
 logger = logging.getLogger("pacehound.streams")
 
@@ -109,6 +111,7 @@ class StreamsWorker:
         self, settings: Settings, group: ConsumerGroup, producer: KafkaProducer, telemetry: Telemetry, clock: Clock
     ) -> None:
         self._settings = settings
+        self._codec = state_codec(settings)
         self._group = group
         self._producer = producer
         self._telemetry = telemetry
@@ -116,6 +119,7 @@ class StreamsWorker:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pacehound-kafka")
         self._probe = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pacehound-probe")
         self._partitions: dict[Place, Partition[Stage]] = {}
+        self._topologies = KnownTopologies()
         self._restoring = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._seeking: dict[Place, _Seeking] = {}
@@ -154,8 +158,55 @@ class StreamsWorker:
         self._seeking.pop(place, None)
         if state is None:
             self._telemetry.add(SKIPPED, topic=message.topic)
-        elif await self._work(partition, message, state):
+            return
+        if message.key not in partition.keys:
+            await self._introduce(partition, message, state)
+        if await self._work(partition, message, state):
+            if state.operator.is_closed and state.announced:
+                for name in state.announced:
+                    await self._put_topology(message.key, name, None)
+                state.announced = []
             partition.done(message.key, state)
+
+    async def _introduce(self, partition: Partition[Stage], message: Message, state: KeyState[Stage]) -> None:
+        """Tell a state that is begun anew what the log may have forgotten."""
+        if isinstance(state.operator, StageTwo):
+            for event in self._jobs_topologies(message) if state.is_begun_anew else ():
+                await self._send(partition, message, state, event, state.operator.on_event(event))
+            return
+        for topology in self._topologies.before(message.key, state.began):
+            try:
+                results = state.operator.on_event(topology)
+            except RejectedMessage as error:
+                logger.warning("%s/%d@%d: what was announced before contradicts itself: %s", *_where(message), error)
+                continue
+            state.announced.append(topology.identity())
+            await self._send(partition, message, state, topology, results)
+
+    def _jobs_topologies(self, message: Message) -> list[Event]:
+        attempts = {
+            event.attempt for outcome in worked(message, lambda _: None) if (event := outcome.event) is not None
+        }
+        return [
+            event
+            for attempt in sorted(attempts)
+            for event in self._topologies.of_job(message.key, attempt, self._settings)
+        ]
+
+    async def _note_topology(self, message: Message, state: KeyState[Stage], event: Event) -> None:
+        """Keep a topology that was taken in, for whoever has to begin the state anew when `calls` has forgotten it."""
+        if not isinstance(event, Topology) or not isinstance(state.operator, StageOne) or state.operator.is_closed:
+            return
+        name = event.identity()
+        if name not in state.announced:
+            state.announced.append(name)
+            await self._put_topology(message.key, name, codec.encode(event), headers_of(event, message.offset))
+
+    async def _put_topology(
+        self, communicator: str, name: str, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
+    ) -> None:
+        number = topics.partition_of(communicator.encode(), topics.TOPOLOGY.partitions)
+        await self._put_to(topics.TOPOLOGY, number, name.encode(), value, headers)
 
     async def _work(self, partition: Partition[Stage], message: Message, state: KeyState[Stage]) -> bool:
         """Feed the events of a message to its key; whether that has a state worth keeping.
@@ -174,6 +225,7 @@ class StreamsWorker:
             if outcome.event is not None and error is None:
                 is_kept = True
                 try:
+                    await self._note_topology(message, state, outcome.event)
                     await self._send(partition, message, state, outcome.event, outcome.result or [])
                     self._hear(outcome.event, message.key)
                 except Unavailable:
@@ -190,7 +242,12 @@ class StreamsWorker:
         return is_kept
 
     async def _send(
-        self, partition: Partition[Stage], message: Message, state: KeyState[Stage], event: Event, results: list[Event]
+        self,
+        partition: Partition[Stage],
+        message: Message,
+        state: KeyState[Stage],
+        event: Event,
+        results: Sequence[Event],
     ) -> None:
         """Send on what follows from an event.
 
@@ -277,16 +334,19 @@ class StreamsWorker:
             began_s = self._clock.monotonic_s()
             reader, oldest = await loop.run_in_executor(self._thread, self._read, new)
             self._owner = uuid.uuid4().hex[:12]
+            has_forgotten = False
             for topic, number in new:
                 partition: Partition[Stage] = Partition(
-                    topic, number, self._maker(topic), is_stamped=topic == topics.ROUNDS.name
+                    topic, number, self._maker(topic), self._codec, is_stamped=topic == topics.ROUNDS.name
                 )
-                try:
-                    partition.restore(oldest[topic, number], reader.of(topic, number))
-                except LostState as error:
-                    logger.error("state is lost, and begun anew: %s", error)
-                    partition.restore(oldest[topic, number])
+                first = oldest[topic, number]
+                lost = partition.restore(first, reader.of(topic, number, self._codec.version))
+                if lost:
+                    logger.error("%s/%d: state is lost, and begun anew: %s", topic, number, "; ".join(lost[:4]))
+                has_forgotten |= first > 0 and partition.next_offset == first
                 self._partitions[topic, number] = partition
+            if has_forgotten:
+                self._topologies = await loop.run_in_executor(self._thread, self._read_topologies)
             logger.info("%d partitions have come, restored in %.1f s", len(new), self._clock.monotonic_s() - began_s)
 
     def _forget_others(self) -> None:
@@ -309,6 +369,9 @@ class StreamsWorker:
         if reader.strangers:
             logger.warning("%d records of %s are no snapshots", reader.strangers, topics.SNAPSHOTS.name)
         return reader, oldest_offsets(self._settings.kafka, places)
+
+    def _read_topologies(self) -> KnownTopologies:
+        return KnownTopologies.read(read_to_end(self._settings.kafka, topics.TOPOLOGY))
 
     def _maker(self, topic: str) -> Callable[[str], Stage]:
         if topic == topics.ROUNDS.name:
@@ -369,6 +432,10 @@ class StreamsWorker:
             }
         took_s = self._clock.monotonic_s() - began_s
         self._not_before_s = began_s + max(SNAPSHOT_EVERY_S, SNAPSHOT_SHARE * took_s)
+        for place, snapshot in snapshots.items():
+            for key, reason in snapshot.unwritten:
+                self._telemetry.add(PIPELINE_FAILURES)
+                logger.error("%s/%d: the state of %s is kept in no snapshot: %s", *place, key, reason)
         if snapshots:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, self._producer.flush, FLUSH_S)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from streams.level import drift, pattern
 from streams.level.level_series import (
     KINDS,
+    MAX_HELD,
     NONE,
+    RECENT,
+    REFERENCE,
+    SERIES,
     STATES,
     ChangeKind,
     State,
@@ -121,6 +127,11 @@ class ChangepointDetector:
             raise ValueError(f"min_change must lie between 0 and 1 (0.10 is 10 %), got {min_change}")
         self._record = new_series(1, min_change, small_changes, exact)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Compiled loops write where the record's counters say: one that contradicts itself is refused."""
+        self.__dict__.update(state)
+        _check(self._record)
+
     @property
     def state(self) -> State:
         """`learning`, then `healthy` or `slow`."""
@@ -207,6 +218,30 @@ class ChangepointDetectors:
             (int(i), _change(self._records[i], int(self._kinds[i]), step, time_ns))
             for i in np.flatnonzero(self._kinds != NONE)
         ]
+
+
+_COUNTERS = (
+    (("state",), 0, len(STATES) - 1),
+    (("n_rows",), 0, 2 * RECENT),
+    (("n_reference",), 0, 2 * REFERENCE),
+    (("n_held",), -1, MAX_HELD),
+    (("pattern", "period"), 0, pattern.MAX_PERIOD),
+    (("pattern", "n"), 0, 2 * pattern.ROWS),
+    (("drift", "n"), 0, 2 * drift.MAX_BLOCKS),
+    (("drift", "n_pending"), 0, drift.STEPS_PER_BLOCK - 1),
+)
+"""By field, between which numbers what counts the entries of an array lies."""
+
+
+def _check(record: npt.NDArray[np.void]) -> None:
+    if record.dtype != SERIES or record.shape != (1,):
+        raise ValueError(f"the record of a series has the shape {record.shape} and the type {str(record.dtype)[:40]}")
+    for path, least, most in _COUNTERS:
+        counter = record
+        for name in path:
+            counter = counter[name]
+        if not least <= counter[0] <= most:
+            raise ValueError(f"the record of a series has {'.'.join(path)}={counter[0]}, not {least} to {most}")
 
 
 def _change(record: np.void, kind: int, step: int, time_ns: int) -> Change:

@@ -18,7 +18,7 @@ Float64Array = npt.NDArray[np.float64]
 _NEVER_NS = np.iinfo(np.int64).max
 
 MAX_OPEN_ROUNDS = 65_536
-"""A sequence number further ahead of the oldest open round than this is taken for corruption."""
+"""No job has so many rounds open: what is further ahead comes after a gap, and what lies further apart is corrupt."""
 
 
 SLACK_ROUNDS = 1_024
@@ -93,7 +93,7 @@ class RoundGrid:
     `add` is O(rows), `close_complete` O(open rounds); both are array operations. Rows of a round that has been
     closed are late, a second row for the same (round, rank) is a duplicate: both are counted, neither is used.
 
-    `duplicate_rows`, `late_rows` and `missing_rows` count since the start.
+    `duplicate_rows`, `late_rows` and `missing_rows` count since the start, and `skipped_rounds` those of gaps.
     """
 
     def __init__(self, n_ranks: int) -> None:
@@ -101,6 +101,7 @@ class RoundGrid:
         self.duplicate_rows = 0
         self.late_rows = 0
         self.missing_rows = 0
+        self.skipped_rounds = 0
         self._base: int | None = None  # sequence number of the grid's first line
         self._first_seen = 0
         self._length = 0  # lines in use
@@ -129,6 +130,18 @@ class RoundGrid:
             state["_extras"] = _Extras(**self._extras_at(slice(self._length)))
         return state
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Compiled loops write where these numbers say: what contradicts itself is refused (`ValueError`)."""
+        self.__dict__.update(state)
+        n_lines, types = self._length, (np.int8, np.int64, np.bool_, np.bool_, *4 * (np.int64,))
+        shapes = {"_op": (n_lines,), "_size_bytes": (n_lines,), "_closed": (n_lines,)}
+        for name, dtype in zip(_GRID, types, strict=True):
+            array = getattr(self, name)
+            if array.shape != shapes.get(name, (n_lines, self.n_ranks)) or array.dtype != dtype:
+                raise ValueError(f"a grid of {n_lines} rounds and {self.n_ranks} ranks has {name} as {array.shape}")
+        if not 0 <= n_lines <= MAX_OPEN_ROUNDS or (self._base is None and n_lines):
+            raise ValueError(f"a grid has {n_lines} rounds from {self._base} on")
+
     def _extras_at(self, lines: Int64Array | slice) -> dict[str, Any]:
         extras = self._extras
         return {} if extras is None else {name: getattr(extras, name)[lines] for name in _Extras.__slots__}
@@ -151,7 +164,7 @@ class RoundGrid:
         Raises
         ------
         InvalidEvent
-            A sequence number is too far ahead to be true; no row of the batch is used then.
+            Sequence numbers of one batch lie too far apart to be true; none of its rows is used then.
         """
         if len(rows) == 0:
             return
@@ -159,12 +172,14 @@ class RoundGrid:
         if self._base is None:
             # Rounds complete out of order, so the first rows seen need not be those of the first round.
             self._base, self._first_seen = max(0, low - SLACK_ROUNDS), low
-        base = self._base
-        if high - base >= MAX_OPEN_ROUNDS:
+        if high - low >= MAX_OPEN_ROUNDS - SLACK_ROUNDS:
             raise InvalidEvent(
-                f"sequence number {high} is {high - base} ahead of the oldest open round {base}; "
-                f"more than {MAX_OPEN_ROUNDS} cannot be open"
+                f"a batch has the sequence numbers {low} to {high}; more than {MAX_OPEN_ROUNDS - SLACK_ROUNDS} "
+                "cannot be open"
             )
+        if high - self._base >= MAX_OPEN_ROUNDS:
+            self.begin_anew(low)
+        base = self._base
         self._reserve(high - base + 1)
         self._first_seen = min(self._first_seen, low)
         is_used = np.empty(len(rows), np.bool_)
@@ -198,6 +213,18 @@ class RoundGrid:
             self._extras.send_rate[line, column] = rows.send_rate[is_used]
             self._extras.recv_rate[line, column] = rows.recv_rate[is_used]
             self._extras.algorithm[line] = rows.algorithm[is_used]
+
+    def begin_anew(self, seq: int) -> None:
+        """Rounds go on at `seq`, and what lies before it is given up: nobody told of what lies between."""
+        if self._base is not None:
+            self.skipped_rounds += max(seq - self._base - self._length, 0)
+            self.missing_rows += int((~self._seen[: self._length][~self._closed[: self._length]]).sum())
+        self._base, self._first_seen, self._length = max(0, seq - SLACK_ROUNDS), seq, 0
+        self._allocate(64)
+
+    def is_far_ahead(self, seq: int) -> bool:
+        """It stands further ahead of a round than it could if both were true."""
+        return self._base is not None and self._base - seq >= MAX_OPEN_ROUNDS
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, CallBatch, Sees
 from pacehound.model.events import (
+    NEVER,
     OPTIMIZER_STEP,
     IterationSample,
     Markers,
@@ -71,9 +73,7 @@ class CommunicatorOperator:
         self.members = topology.members
         self._created_ns = topology.time_ns
         self._lateness_ns = lateness_ns
-        self._column = {rank: index for index, rank in enumerate(self.members)}
-        self._order = np.argsort(np.array(self.members, np.int64), kind="stable")  # columns by ascending rank
-        self._ascending = np.array(self.members, np.int64)[self._order]
+        self._place_members()
         self._hosts: dict[str, _Host] = {}
         self._claimed: dict[int, str] = {}
         self._gone: set[int] = set()  # ranks of hosts that are closed
@@ -91,6 +91,24 @@ class CommunicatorOperator:
             if self.is_world
             else None
         )
+
+    def _place_members(self) -> None:
+        self._column = {rank: index for index, rank in enumerate(self.members)}
+        self._order = np.argsort(np.array(self.members, np.int64), kind="stable")  # columns by ascending rank
+        self._ascending = np.array(self.members, np.int64)[self._order]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the members."""
+        derived = ("_column", "_order", "_ascending")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Compiled loops write into the members' columns: grids of other widths are refused (`ValueError`)."""
+        self.__dict__.update(state)
+        self._place_members()
+        for ranks, _, grid in self._grids():
+            if grid.n_ranks != len(ranks):
+                raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -189,6 +207,8 @@ class CommunicatorOperator:
         """Optimizer steps and planned pauses of a host's ranks."""
         if self._iterations is None:
             raise InvalidEvent(f"markers of host {markers.host!r} stand on {self.communicator}, which is not the world")
+        if markers.host not in self._hosts:
+            raise InvalidEvent(f"markers of host {markers.host!r}, which has not announced {markers.communicator}")
         outsiders = sorted(set(markers.ranks) - set(self.members))
         if outsiders:
             raise InvalidEvent(f"markers of ranks {outsiders}, outside the world of {len(self.members)} ranks")
@@ -224,8 +244,14 @@ class CommunicatorOperator:
             self._gone -= host.ranks
         for rank_progress in progress.ranks:
             host.progress[rank_progress.rank] = rank_progress
+        launched = max((rank.last_launched for rank in progress.ranks), default=NEVER)
+        if launched >= 0 and self._collectives.is_far_ahead(launched):
+            # A number that was not true has moved it there: what hosts count themselves is where the rounds are.
+            self._collectives.begin_anew(launched + 1)
+        skipped = self._collectives.skipped_rounds
+        told = replace(progress, skipped_rounds=skipped) if skipped else progress
         mismatches = self._mismatches.in_open(progress, self._collectives)
-        return [*mismatches, *self._advance(may_rise=may_rise), progress, *self._watermark()]
+        return [*mismatches, *self._advance(may_rise=may_rise), told, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
@@ -372,7 +398,7 @@ class CommunicatorOperator:
         """Everything that was not used, by reason."""
         grids = [grid for _, _, grid in self._grids()]
         counts = dict(self.counts)
-        for name in ("duplicate_rows", "late_rows", "missing_rows"):
+        for name in ("duplicate_rows", "late_rows", "missing_rows", "skipped_rounds"):
             counts[name] = sum(getattr(grid, name) for grid in grids)
         if self._iterations is not None:
             counts["incomplete_iterations"] = self._iterations.incomplete

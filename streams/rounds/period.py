@@ -179,7 +179,7 @@ class PeriodTracker:
         return taken
 
     def __getstate__(self) -> dict[str, Any]:
-        """At most 512 KB when it is pickled: without the room for more codes, and without the laid-out copy."""
+        """At most 512 KB when it is written down: without the room for more codes, and without the laid-out copy."""
         state = {**self.__dict__, "_codes": self._codes[: self._length]}
         del state["_laid_out"]
         return state

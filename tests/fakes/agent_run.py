@@ -35,7 +35,7 @@ class AgentRun:
     def start(self) -> None:
         folder = RunFolder(self.path)
         self.delivery_tasks = ImmediateTasks()
-        self.outbox = Outbox(folder.outbox, self.settings.agent.max_backlog_bytes)
+        self.outbox = Outbox(folder.path / "outbox.sqlite", self.settings.agent.max_backlog_bytes)
         self.agent = Agent(
             folder,
             self.outbox,

@@ -28,7 +28,7 @@ def late_agent(
     clock = {"monotonic_ns": 0, "unix_ns": unix_ahead_ns}
     (folder / "job.json").write_text(json.dumps({"job": job, "host": host, "clock": clock}))
     run, settings, receiver = RunFolder(folder), Settings.load({}, []), FakeReceiver()
-    outbox = Outbox(run.outbox, settings.agent.max_backlog_bytes)
+    outbox = Outbox(run.path / "outbox.sqlite", settings.agent.max_backlog_bytes)
     agent = Agent(run, outbox, Delivery(outbox, receiver, ImmediateTasks()), settings)
     now_ns = time.monotonic_ns()
     for look in range(looks):

@@ -29,7 +29,7 @@ class Product:
         self.store = home / "pacehound"  # the default, as XDG_DATA_HOME is set below
         inherited = ("PATH", "LANG", "HOME")
         self.environ = {name: os.environ[name] for name in inherited if name in os.environ}
-        self.environ |= {"XDG_DATA_HOME": str(home), "TMPDIR": str(home)}
+        self.environ |= {"XDG_DATA_HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "TMPDIR": str(home)}
 
     def argv(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", str(self.root / "pacehound" / "__main__.py"), *arguments]

@@ -33,6 +33,7 @@ from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 from streams.kafka.worker import INPUTS
 from streams.pipeline import Pipeline
+from streams.snapshots.codec import MalformedState
 from tests.fakes.agent_run import MS, AgentRun
 from tests.fakes.call_files import (
     as_json,
@@ -74,7 +75,7 @@ class Door(ABC):
         """What is good among the inputs has all come through: raises where it has not."""
 
 
-def _job(name: str, *faults: object) -> list[Event]:
+def simulated_job(name: str, *faults: object) -> list[Event]:
     """Eight ranks on two hosts."""
     spec = JobSpec(
         layout=Layout(tp=2, dp=4, pp=1),
@@ -90,8 +91,8 @@ def _job(name: str, *faults: object) -> list[Event]:
     return list(simulate(spec).events())
 
 
-_SLOW = SlowCompute(ranks=(5,), factor=2.5, from_step=36)
-_VICTIM = b"victim-000000"
+SLOW = SlowCompute(ranks=(5,), factor=2.5, from_step=36)
+VICTIM = b"victim-000000"
 
 
 class Messages(Door):
@@ -103,10 +104,10 @@ class Messages(Door):
     def __init__(self) -> None:
         events: list[Event] = [*one_of_each(), call_batch(), operations()]
         self.good = [codec.encode(event) for event in events if route(event)[0] in INPUTS]
-        faults: Sequence[object] = (_SLOW, StopRank(rank=3, step=30), ExitRank(rank=2, step=30, signal=9))
-        self._victims = [[codec.encode(event) for event in _job(_VICTIM.decode(), fault)] for fault in faults]
+        faults: Sequence[object] = (SLOW, StopRank(rank=3, step=30), ExitRank(rank=2, step=30, signal=9))
+        self._victims = [[codec.encode(event) for event in simulated_job(VICTIM.decode(), fault)] for fault in faults]
         self._pipeline = Pipeline(Settings())
-        self._events = _job("a good job", _SLOW)
+        self._events = simulated_job("a good job", SLOW)
         self._told = 0
         self._said: list[Event] = []
         alone = Pipeline(Settings())
@@ -121,7 +122,7 @@ class Messages(Door):
             name = b"victim-%06d" % number
             share = rng.choice((0.003, 0.03, 0.3))
             for message in rng.choice(self._victims):
-                given = message.replace(_VICTIM, name)
+                given = message.replace(VICTIM, name)
                 if rng.random() < share:
                     yield damaged_message([given], rng)
                 if rng.random() < share / 3:
@@ -157,6 +158,29 @@ class Messages(Door):
         incidents = [out for out in self._expected if isinstance(out, Incident)]
         assert incidents
         assert [out for out in self._said if isinstance(out, Incident)] == incidents
+
+
+class Snapshots(Door):
+    """The state of operators as it lies on a topic; what is taken goes on with the job's next events."""
+
+    def __init__(self) -> None:
+        self._events = simulated_job("a good job", SLOW)
+        self.good = []
+        pipeline = Pipeline(Settings())
+        for number, event in enumerate(self._events[:-8]):
+            pipeline.on_event(event)
+            if number % 30 == 20:
+                self.good.append(pipeline.snapshot())
+
+    def take(self, given: bytes) -> Counter[str]:
+        try:
+            pipeline = Pipeline.restore(given, Settings())
+        except MalformedState as error:
+            return Counter([type(error).__name__])
+        message = b"".join(codec.encode(event) for event in self._events[-8:])
+        # What it holds may contradict itself: then its job's events are refused, one by one, and the process goes on.
+        list(worked(Message(topic="calls", key="", partition=0, offset=0, value=message), pipeline.on_event))
+        return Counter([TAKEN])
 
 
 class Rings(Door):
@@ -329,6 +353,7 @@ class CallFiles(Door):
 
 DOORS: dict[str, type[Door]] = {
     "messages": Messages,
+    "snapshots": Snapshots,
     "rings": Rings,
     "frames": Frames,
     "control blocks": ControlBlocks,

@@ -46,10 +46,11 @@ os._exit(3 if rank else 0)
 AGENT = """
 import sys
 from pathlib import Path
-from collector.agent.daemon import run
+from collector.agent.daemon import Assignment, run
 from pacehound.settings import Settings
 settings = Settings.load({}, ["agent.flush_s=0.3"])
-sys.exit(run(Path(sys.argv[1]), sys.argv[2], {"authorization": "Bearer t"}, settings))
+folder, headers = Path(sys.argv[1]), {"authorization": "Bearer t"}
+sys.exit(run(Assignment(run_dir=folder, endpoint=sys.argv[2], headers=headers, unsent=folder), settings))
 """
 
 

@@ -19,7 +19,7 @@ from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Markers, Progress, Topology
 from pacehound.model.routing import Event, route
-from pacehound.model.topics import CALLS, HOSTS, TOPOLOGY, partition_of
+from pacehound.model.topics import CALLS, HOSTS, partition_of
 from pacehound.settings import KafkaSettings
 
 pytestmark = [
@@ -76,7 +76,7 @@ class Job:
     def has_sent(self) -> bool:
         """Whether something of this job stands on the broker."""
         try:
-            return any(True for _ in read_to_end(self.settings, TOPOLOGY))
+            return any(True for _ in read_to_end(self.settings, CALLS))
         except Unavailable:
             return False  # there is no topic yet
 
@@ -106,7 +106,7 @@ def decoded(messages: Iterable[Message]) -> list[Event]:
     for message in messages:
         for event in codec.decode(message.value):
             _, key = route(event)
-            partitions = {CALLS.name: CALLS, HOSTS.name: HOSTS, TOPOLOGY.name: TOPOLOGY}[message.topic].partitions
+            partitions = {CALLS.name: CALLS, HOSTS.name: HOSTS}[message.topic].partitions
             assert (message.key, message.partition) == (key, partition_of(key.encode(), partitions))
             events.append(event)
     return events
@@ -153,10 +153,6 @@ def test_a_job_s_events_stand_on_their_topics_and_partitions_in_order(
     assert f"job steady: sent to kafka://{broker.servers}" in said
     assert f"{job.settings.prefix}incidents" in said
     check_calls(job, list(read_to_end(job.settings, CALLS)), may_repeat=False)
-    announced = decoded(read_to_end(job.settings, TOPOLOGY))
-    assert {topology.communicator for topology in of(announced, Topology)} == {
-        event.communicator for event in of(decoded(read_to_end(job.settings, CALLS)), Topology)
-    }
     samples = of(decoded(read_to_end(job.settings, HOSTS)), HostSample)
     assert samples[-1].closed
     assert [(p.rank, p.state) for p in samples[-1].processes] == [(0, "exited"), (1, "exited")]

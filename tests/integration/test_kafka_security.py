@@ -1,22 +1,33 @@
-"""A broker that wants TLS and a password: every client of ours brings both, and says what is wrong where one is."""
+"""A broker that wants TLS and a password: every client of ours brings both, and says what is wrong where one is.
+
+And the broker of the compose file, by its own settings: whose login lets whom do what.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import trustme
+import yaml
+from click.testing import CliRunner
+from confluent_kafka import Producer
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bench.rig.broker import Broker, free_ports
 from bench.rig.engine import Engine
 from bench.rig.realjob import until
+from pacehound import cli
+from pacehound.bus.kafka import client_config
 from pacehound.bus.kafka_reader import read_to_end
+from pacehound.bus.kafka_rights import WRITTEN_BY_AGENTS, grant_agents
+from pacehound.bus.kafka_sender import KafkaSender
 from pacehound.bus.kafka_topics import ensure_topics
-from pacehound.errors import Unavailable
+from pacehound.errors import InvalidInput, Unavailable
 from pacehound.model import codec, topics
 from pacehound.model.events import Finding
 from pacehound.model.topology import Layout
@@ -101,3 +112,97 @@ def test_a_worker_behind_tls_and_a_password_finds_the_slow_rank(locked: Locked, 
 def test_what_is_wrong_with_a_login_is_said(locked: Locked, wrong: dict[str, str], words: str) -> None:
     with pytest.raises(Unavailable, match=f"(?i){words}"):
         ensure_topics(replace(locked.settings(**wrong), prefix="refused."), timeout_s=2.0)
+
+
+COMPOSE = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text(encoding="utf-8"))
+SECRETS = {"KAFKA_PASSWORD": "of-ours", "KAFKA_AGENT_PASSWORD": "of-agents"}
+
+
+def of_compose(name: str) -> str:
+    """A setting of the compose file's broker, with its passwords."""
+    text = str(COMPOSE["services"]["kafka"]["environment"][name])
+    return re.sub(r"\$\{([A-Z_]+)[^}]*\}", lambda found: SECRETS[found[1]], text)
+
+
+@dataclass(frozen=True)
+class Granted:
+    """A broker with the logins and the rights of the compose file."""
+
+    port: int
+    folder: Path
+
+    def settings(self, user: str, password: str) -> KafkaSettings:
+        name = self.folder / f"{user}-{password}.properties"
+        name.write_text(
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username={user}\nsasl.password={password}\n"
+        )
+        return KafkaSettings(servers=f"127.0.0.1:{self.port}", prefix="granted.", client_file=str(name))
+
+
+@pytest.fixture(scope="module")
+def granted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
+    folder = tmp_path_factory.mktemp("granted")
+    (port,) = free_ports(1)
+    # The broker of the tests looks after itself behind a door of its own, on which nobody has a name.
+    properties = f"""
+sasl.enabled.mechanisms={of_compose("KAFKA_SASL_ENABLED_MECHANISMS")}
+listener.name.sasl_plaintext.plain.sasl.jaas.config={of_compose("KAFKA_LISTENER_NAME_OUTSIDE_PLAIN_SASL_JAAS_CONFIG")}
+authorizer.class.name={of_compose("KAFKA_AUTHORIZER_CLASS_NAME")}
+super.users={of_compose("KAFKA_SUPER_USERS")};User:ANONYMOUS
+"""
+    broker = Broker(folder / "kafka", doors={"SASL_PLAINTEXT": (port, properties)})
+    broker.start()
+    world = Granted(port, folder)
+    ours = world.settings("pacehound", SECRETS["KAFKA_PASSWORD"])
+    command = [str(word) for word in COMPOSE["services"]["topics"]["command"]]
+    overrides = {"kafka.servers": ours.servers, "kafka.prefix": ours.prefix, "kafka.client_file": ours.client_file}
+    options = [word for key, value in overrides.items() for word in ("--set", f"{key}={value}")]
+    made = CliRunner().invoke(cli.pacehound, [*command, *options])
+    assert made.exit_code == 0, made.output
+    # A broker hears a moment later of what its controller has granted.
+    agent = world.settings("agent", SECRETS["KAFKA_AGENT_PASSWORD"])
+    until("the grants", lambda: not any(refusal(agent, topic.name) for topic in WRITTEN_BY_AGENTS), 30, 0.1)
+    yield world
+    broker.stop()
+
+
+def refusal(settings: KafkaSettings, topic: str) -> str:
+    """Why a message is not taken; empty if it is."""
+    said: list[str] = []
+    producer = Producer({**client_config(settings), "message.timeout.ms": 10_000, "log_level": 0})
+    producer.produce(
+        settings.prefix + topic, b"x", b"k", 0, on_delivery=lambda error, _: said.append(error.name() if error else "")
+    )
+    producer.flush(20)
+    return said[0]
+
+
+@pytest.mark.parametrize("topic", sorted(topics.TOPICS))
+def test_an_agent_writes_the_topics_of_agents_and_no_other(granted: Granted, topic: str) -> None:
+    agent = granted.settings("agent", SECRETS["KAFKA_AGENT_PASSWORD"])
+    assert refusal(agent, topic) == ("" if topic in {"calls", "hosts", "ops"} else "TOPIC_AUTHORIZATION_FAILED")
+    assert refusal(granted.settings("pacehound", SECRETS["KAFKA_PASSWORD"]), topic) == ""
+
+
+def test_an_agent_sends_as_agents_do_and_neither_reads_nor_grants(granted: Granted) -> None:
+    agent = granted.settings("agent", SECRETS["KAFKA_AGENT_PASSWORD"])
+    sender = KafkaSender(agent, "agent", acknowledged_within_s=20.0)
+    sender.send([codec.encode(event) for event in simulate(JobSpec(layout=Layout(tp=2), iterations=3)).events()])
+    sender.close()
+    with pytest.raises(Unavailable, match=r"[Aa]uthorization failed"):
+        list(read_to_end(agent, topics.CALLS))
+    with pytest.raises(Unavailable, match=r"[Aa]uthorization failed"):
+        ensure_topics(replace(agent, prefix="mine."), timeout_s=5.0)
+    with pytest.raises(Unavailable, match="Kafka at"):
+        grant_agents(agent, "agent", timeout_s=5.0)
+
+
+def test_who_has_no_login_is_refused(granted: Granted) -> None:
+    for user, password in (("agent", "wrong"), ("nobody", "of-agents")):
+        with pytest.raises(Unavailable, match=r"[Aa]uthentication"):
+            ensure_topics(granted.settings(user, password), timeout_s=2.0)
+
+
+def test_brokers_that_look_at_no_rights_say_so(locked: Locked) -> None:
+    with pytest.raises(InvalidInput, match="look at no rights"):
+        grant_agents(locked.settings(), "agent", timeout_s=10.0)

@@ -20,7 +20,7 @@ from pacehound.bus.otlp import SendResult
 from pacehound.errors import MalformedMessage, RejectedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import HostSample, Topology
-from pacehound.model.topics import CALLS, HOSTS, TOPOLOGY
+from pacehound.model.topics import CALLS, HOSTS
 from pacehound.settings import KafkaSettings
 
 pytestmark = [
@@ -88,7 +88,7 @@ def taken(sender: KafkaSender, messages: list[bytes]) -> SendResult | None:
 def test_one_message_that_is_never_taken_is_refused_and_the_next_ones_go_on(
     broker: Broker, settings: KafkaSettings
 ) -> None:
-    topics = [replace(topic, retention_s=60) for topic in (CALLS, HOSTS, TOPOLOGY)]
+    topics = [replace(topic, retention_s=60) for topic in (CALLS, HOSTS)]
     ensure_topics(settings, topics)
     narrow(broker, settings.prefix + HOSTS.name)
     sender = KafkaSender(settings, "test", acknowledged_within_s=20.0)
@@ -141,9 +141,8 @@ def test_a_topology_goes_to_both_its_topics(settings: KafkaSettings) -> None:
     sender = KafkaSender(settings, "test", acknowledged_within_s=20.0)
     sender.send([codec.encode(said)])
     sender.close()
-    for topic in (CALLS, TOPOLOGY):
-        (message,) = read_to_end(settings, topic)
-        assert (message.key, codec.decode(message.value)) == ("c", [said])
+    (message,) = read_to_end(settings, CALLS)
+    assert (message.key, codec.decode(message.value)) == ("c", [said])
 
 
 def test_nobody_there_and_a_cluster_of_another_version_are_waited_for(settings: KafkaSettings) -> None:

@@ -7,7 +7,6 @@ and counted; no partition stops, and every offset is committed.
 from __future__ import annotations
 
 import hashlib
-import pickle
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +23,6 @@ from poison import Poison, event_for, every_poison
 from bench.rig.broker import Broker
 from bench.rig.engine import Results
 from bench.rig.realjob import until
-from pacehound import __version__
 from pacehound.bus import Message
 from pacehound.bus.kafka import client_config
 from pacehound.bus.kafka_reader import starts_and_ends
@@ -47,6 +45,7 @@ from storage.process import STORED
 from streams.kafka.partition import MARKER, record_key
 from streams.kafka.worker import INPUTS, snapshot_partition
 from streams.pipeline import Pipeline
+from streams.snapshots.schema import SCHEMA_VERSION, state_codec
 from tests.fakes.stored import write as write_messages
 
 pytestmark = [
@@ -237,7 +236,8 @@ def garbage_of_snapshots(good: Iterable[Event]) -> Iterator[tuple[int, bytes, by
 
     The broker itself refuses one without a key on a compacted topic.
     """
-    keys = [b"", NO_TEXT, b"calls", b"calls 3 x", b"calls three x 0 c", b"calls 3 x one c"]
+    codec_of_states = state_codec(Settings())
+    keys = [b"", NO_TEXT, b"calls", b"calls 3 x", b"calls three x 0 c", b"calls 3 x one c", b"calls 3/1 x one c"]
     values: list[bytes | None] = [None, b"", b"7", b"x 1 body", b"7 x body", NO_TEXT, b"7 1 body"]
     for number, key in enumerate(keys):
         for value in values:
@@ -247,15 +247,15 @@ def garbage_of_snapshots(good: Iterable[Event]) -> Iterator[tuple[int, bytes, by
         number = topics.partition_of(name.encode(), topic_of.partitions)
         at = snapshot_partition(topic, number)
         bodies = [
-            b"no pickle",
+            b"no snapshot",
             b"",
-            pickle.dumps(("0.0.0", (1 << 40, {name: 1 << 40}))),
-            pickle.dumps((__version__, "neither a marker nor a state")),
-            pickle.dumps((__version__, ("x", {1: 2}))),
+            codec_of_states.encode((1 << 40, {name: 1 << 40})).replace(b"state 1", b"state 9"),
+            codec_of_states.encode("neither a marker nor a state"),
+            codec_of_states.encode(("x", {1: 2})),
         ]
         for slot, body in enumerate(bodies):
             for key_name in (MARKER, name):
-                record = record_key(topic, number, f"foreign.{slot}", 0, key_name)
+                record = record_key(topic, number, SCHEMA_VERSION, f"foreign.{slot}", 0, key_name)
                 yield at, record, f"{1 << 40} 1 ".encode() + body
                 yield at, record + b"2", b"7 1000000000000 " + body
                 yield at, record + b"3", b"7 0 " + body

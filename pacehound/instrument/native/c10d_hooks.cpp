@@ -3,8 +3,8 @@
  * Same records, same numbers, same rings (collector/native/ring.h). A call costs well under a microsecond, needs no
  * GIL, and leaves no Python function in C++ that would outlive the interpreter. Built by build.py for one torch.
  *
- * Threads: each writes a ring of its own, made at its first record and closed when the thread ends. Nothing here
- * throws into c10d: the first error switches the hooks off, and Python asks why (error()).
+ * Threads: each writes a ring of its own, got at its first record; when it ends, the next thread that comes takes it
+ * over. Nothing here throws into c10d: the first error switches the hooks off, and Python asks why (error()).
  */
 #include <torch/extension.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -25,8 +25,9 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
-#include "ring.h"
+#include "ring_room.h"
 
 namespace py = pybind11;
 
@@ -80,16 +81,19 @@ std::set<Ring*>& rings() {
     return *the;
 }
 
-/* A mapped ring file. Only the thread that made it writes it; another one may close it when the process leaves. */
+/* A mapped ring file, there for as long as the process. One thread at a time writes it; another one may close it when the
+ * process leaves. */
 class Ring {
   public:
     Ring() : generation_(generation.load()) {
         const auto tid = uint32_t(syscall(SYS_gettid));
         const auto pid = uint32_t(getpid());
-        capacity_ = tid == pid ? kMainCapacity : kOtherCapacity;
+        const std::string folder = process().run_dir + "/rings";
+        capacity_ = ph_ring_room(folder.c_str(), tid == pid ? kMainCapacity : kOtherCapacity);
+        if (!capacity_) throw std::runtime_error("the rings of this run have their share of " + folder);
         size_ = PH_RING_HEADER_BYTES + size_t(capacity_) * PH_RECORD_BYTES;
-        const std::string path = process().run_dir + "/rings/" + std::to_string(pid) + "-" + std::to_string(tid) +
-                                 "-" + std::to_string(opened.fetch_add(1)) + ".ring";
+        const std::string path = folder + "/" + std::to_string(pid) + "-" + std::to_string(tid) + "-" +
+                                 std::to_string(opened.fetch_add(1)) + ".ring";
         const std::string temporary = path + ".new";
         const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0) throw std::runtime_error("cannot make " + temporary + ": " + strerror(errno));
@@ -125,14 +129,6 @@ class Ring {
         std::lock_guard<std::mutex> guard(rings_lock());
         rings().insert(this);
     }
-    ~Ring() {
-        if (is_ours()) { /* else a fork may have copied the lock while another thread held it */
-            std::lock_guard<std::mutex> guard(rings_lock());
-            rings().erase(this);
-        }
-        close();
-        munmap(header_, size_);
-    }
     Ring(const Ring&) = delete;
     Ring& operator=(const Ring&) = delete;
 
@@ -160,12 +156,42 @@ class Ring {
     uint64_t next_ = 0;
 };
 
-thread_local std::unique_ptr<Ring> own_ring;
-
-void write(const ph_record& record) {
-    if (!own_ring || !own_ring->is_ours()) own_ring = std::make_unique<Ring>();
-    own_ring->write(record);
+/* Rings whose threads have ended, under rings_lock(). */
+std::vector<Ring*>& idle() {
+    static std::vector<Ring*>* the = new std::vector<Ring*>;
+    return *the;
 }
+
+/* The ring of one thread, from its first record to its end. Libraries make a thread for a moment: a file for each adds up. */
+class OwnRing {
+  public:
+    Ring& get() {
+        if (!ring_ || !ring_->is_ours()) {
+            ring_ = taken_over();
+            if (!ring_) ring_ = new Ring;
+        }
+        return *ring_;
+    }
+    ~OwnRing() {
+        if (!ring_ || !ring_->is_ours()) return; /* a fork's: the lock may have been copied while another thread held it */
+        std::lock_guard<std::mutex> guard(rings_lock());
+        idle().push_back(ring_);
+    }
+
+  private:
+    static Ring* taken_over() {
+        if (syscall(SYS_gettid) == getpid()) return nullptr; /* the main thread's is larger, and its own */
+        std::lock_guard<std::mutex> guard(rings_lock());
+        if (idle().empty()) return nullptr;
+        Ring* ring = idle().back();
+        idle().pop_back();
+        return ring;
+    }
+    Ring* ring_ = nullptr;
+};
+thread_local OwnRing own_ring;
+
+void write(const ph_record& record) { own_ring.get().write(record); }
 
 /* One communicator that this process has joined. */
 struct Group {
@@ -367,6 +393,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         is_on.store(false);
         new (&rings_lock()) std::mutex; /* whoever held it in the parent is not here */
         rings().clear();
+        idle().clear();
     });
     py::class_<Open>(module, "Open").def("end", &Open::end_at_wait, py::arg("flags") = 0);
     module.def("start", [](const std::string& run_dir, int rank, int local_rank, int world_size, int attempt,

@@ -32,7 +32,7 @@ MARKER_NAMES = (OPTIMIZER_STEP, CHECKPOINT_BEGIN, CHECKPOINT_END, EVALUATION_BEG
 class Topology:
     """A host says who is in a communicator and which of its own ranks are.
 
-    It stands in `calls` before the first call of that host on the communicator, and in `topology` (compacted).
+    It stands in `calls` before the first call of that host on the communicator. Workers keep it on `topology`.
 
     Attributes
     ----------
@@ -191,6 +191,8 @@ class Progress:
         Calls of this host's ranks on this communicator that went into a CUDA graph; their replays are not seen.
     closed
         Nothing more will come from this host on this communicator.
+    skipped_rounds
+        Stage one adds it: so many rounds of the communicator nobody has told of, until it was begun anew behind them.
 
     """
 
@@ -206,6 +208,7 @@ class Progress:
     sees_completion: bool = True
     captured_total: int = 0
     closed: bool = False
+    skipped_rounds: int = 0
 
     def identity(self) -> str:
         """Names (job, attempt, communicator, host, time)."""

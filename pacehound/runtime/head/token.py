@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 
-from pacehound.bus.otlp_headers import TOKEN_VARIABLE
 from pacehound.runtime.head.address import Address
 
 
-def token_for(address: Address, environ: Mapping[str, str]) -> str:
-    """The token of the environment; else none on loopback, and a fresh one anywhere else.
+def token_for(address: Address, given: str) -> str:
+    """The token that somebody gave; else none on loopback, and a fresh one anywhere else.
 
-    >>> token_for(Address("127.0.0.1", 4318), {})
+    >>> token_for(Address("127.0.0.1", 4318), "")
     ''
-    >>> len(token_for(Address("0.0.0.0", 4318), {})) >= 32
+    >>> len(token_for(Address("0.0.0.0", 4318), "")) >= 32
     True
     """
-    given = environ.get(TOKEN_VARIABLE, "")
     if given or address.is_loopback:
         return given
     return secrets.token_urlsafe(24)

@@ -165,6 +165,30 @@ def test_hosts_that_are_named_in_settings_are_services() -> None:
                 assert host in SERVICES
 
 
+def test_nobody_reaches_kafka_without_a_login_and_who_is_granted_nothing_may_do_nothing() -> None:
+    """What a broker does with these settings: tests/integration/test_kafka_security.py."""
+    broker = SERVICES["kafka"]["environment"]
+    doors = dict(door.split(":") for door in broker["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
+    assert doors == dict.fromkeys(("INSIDE", "OUTSIDE", "CONTROLLER"), "SASL_PLAINTEXT")
+    for door in doors:
+        logins = broker[f"KAFKA_LISTENER_NAME_{door}_PLAIN_SASL_JAAS_CONFIG"]
+        assert ("user_agent=" in logins) == (door != "CONTROLLER")
+    assert broker["KAFKA_AUTHORIZER_CLASS_NAME"].endswith(".StandardAuthorizer")
+    assert broker["KAFKA_SUPER_USERS"] == "User:pacehound"
+    assert "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND" not in broker
+    assert SERVICES["topics"]["command"] == ["topics", "--agents", "agent"]
+
+
+@own_service
+def test_what_is_ours_logs_in(name: str) -> None:
+    (config,) = SERVICES[name]["configs"]
+    assert SERVICES[name]["environment"]["PACEHOUND_KAFKA_CLIENT_FILE"] == f"/{config}"
+    lines = dict(line.split("=", 1) for line in COMPOSE["configs"][config]["content"].splitlines())
+    assert lines["security.protocol"] == "SASL_PLAINTEXT"
+    assert lines["sasl.username"] == "pacehound"
+    assert VARIABLE.fullmatch(lines["sasl.password"])
+
+
 def test_no_secret_stands_in_the_files_and_the_example_names_every_variable() -> None:
     used = {found[0]: found[1] for text in texts(COMPOSE) for found in VARIABLE.findall(text)}
     example = dict(

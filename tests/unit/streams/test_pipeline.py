@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
+import pyarrow as pa
 import pytest
 
 from pacehound.errors import InvalidEvent
@@ -247,7 +249,7 @@ def test_a_pipeline_that_is_moved_in_mid_job_says_the_same() -> None:
     out: list[Event] = []
     for number, event in enumerate(recording()):
         if number % 97 == 0:
-            pipeline = Pipeline.restore(pipeline.snapshot())
+            pipeline = Pipeline.restore(pipeline.snapshot(), SETTINGS)
         out += pipeline.on_event(event)
     assert by_stream(out) == by_stream(replay())
 
@@ -283,6 +285,51 @@ EARLIER = JobHistory(
     time_ns=0,
     runs=(EarlierRun(name="yesterday", last_step=300, changes=(LevelChange(step=101, log_ratio=0.35),)),),
 )
+
+
+def after_a_gap(events: Iterable[Event], from_ns: int, n_rounds: int) -> Iterator[Event]:
+    """As if an agent had been dead from `from_ns` on for so many rounds: they are counted, and never told of."""
+    for event in events:
+        if isinstance(event, CallBatch) and event.integers("launch_ns").min() >= from_ns:
+            moved = pa.array(event.integers("seq") + n_rounds, event.rows.schema.field("seq").type)
+            event = replace(event, rows=event.rows.set_column(event.rows.schema.get_field_index("seq"), "seq", moved))
+        elif isinstance(event, Progress) and event.time_ns >= from_ns:
+            counted = [
+                replace(
+                    rank,
+                    last_launched=rank.last_launched + n_rounds,
+                    last_completed=rank.last_completed + n_rounds,
+                    open=tuple(replace(call, seq=call.seq + n_rounds) for call in rank.open),
+                    pairs=(),
+                )
+                for rank in event.ranks
+            ]
+            event = replace(event, ranks=tuple(counted))
+        yield event
+
+
+def test_after_a_gap_of_any_length_a_communicator_goes_on_and_the_gap_is_said() -> None:
+    recorded = recording()
+    promised_ns = sorted(event.time_ns for event in recorded if isinstance(event, Progress))
+    out = run(after_a_gap(recorded, promised_ns[len(promised_ns) // 5], 200_000))
+    (finding, *_) = [finding for finding in findings(out) if finding.culprits]
+    assert finding.culprits == (5,)
+    assert any(
+        re.search(r"(19|20)\d{4} rounds of world were told of by nobody", sentence) for sentence in finding.unseen
+    )
+
+
+def test_a_number_that_is_not_true_blinds_a_communicator_for_a_second() -> None:
+    """The hosts' own counters say where the rounds are."""
+    recorded = list(recording())
+    at = next(i for i, e in enumerate(recorded) if isinstance(e, CallBatch) and i > len(recorded) // 6)
+    batch = recorded[at]
+    assert isinstance(batch, CallBatch)
+    row = batch.rows.slice(0, 1)
+    seq = pa.array([1 << 60], row.schema.field("seq").type)
+    lie = replace(batch, rows=row.set_column(row.schema.get_field_index("seq"), "seq", seq))
+    out = run([*recorded[:at], lie, *recorded[at:]])
+    assert {finding.culprits for finding in findings(out) if finding.culprits} == {(5,)}
 
 
 def findings(events: Iterable[Event]) -> list[Finding]:

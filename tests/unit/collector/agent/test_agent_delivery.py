@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from collector.agent import daemon
+from collector.agent.daemon import Assignment
 from collector.agent.daemon import run as run_agent
+from collector.agent.outbox import RETRY_FILE_NS
 from collector.agent.run_folder import RunFolder
 from pacehound.errors import InvalidInput, InvalidSetting
+from pacehound.launcher.run_dir import write_command
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Progress, Topology
+from pacehound.runtime.watched import Watched
 from pacehound.settings import Settings
 from tests.fakes.agent_run import MS, AgentRun
 from tests.fakes.receiver import promises_hold
@@ -29,6 +35,10 @@ def busy(run: AgentRun, seconds: int, calls_per_second: int) -> None:
             ring.done(seq, run.now_ns, run.now_ns)
             seq += 1
         run.step(1_100)
+
+
+def assignment(run_dir: Path, endpoint: str) -> Assignment:
+    return Assignment(run_dir=run_dir, endpoint=endpoint, headers={}, unsent=run_dir)
 
 
 def test_a_head_node_that_was_away_gets_everything_in_order(run: AgentRun) -> None:
@@ -141,7 +151,7 @@ def test_two_agents_never_watch_one_folder(tmp_path: Path) -> None:
     first = RunFolder(tmp_path)
     first.lock()
     with pytest.raises(InvalidInput, match=r"the agent with pid \d+ watches"):
-        run_agent(tmp_path, "http://127.0.0.1:1", {}, Settings())
+        run_agent(assignment(tmp_path, "http://127.0.0.1:1"), Settings())
     first.unlock()
     second = RunFolder(tmp_path)
     second.lock()
@@ -153,12 +163,12 @@ def test_a_folder_without_a_proper_job_is_refused(tmp_path: Path, text: str) -> 
     if text:
         (tmp_path / "job.json").write_text(text)
     with pytest.raises(InvalidInput, match=r"job\.json"):
-        run_agent(tmp_path, "http://127.0.0.1:1", {}, Settings())
+        run_agent(assignment(tmp_path, "http://127.0.0.1:1"), Settings())
 
 
 def test_an_endpoint_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="no URL"):
-        run_agent(tmp_path, "head:4318", {}, Settings())
+        run_agent(assignment(tmp_path, "head:4318"), Settings())
 
 
 def test_a_quiet_agent_saves_once_a_second_and_not_more(run: AgentRun) -> None:
@@ -173,18 +183,51 @@ def test_a_quiet_agent_saves_once_a_second_and_not_more(run: AgentRun) -> None:
     assert saved[1] - saved[0] == 1_000 * MS
 
 
-def test_rings_of_threads_that_left_are_let_go_and_never_read_again(run: AgentRun) -> None:
-    main, thread = run.ring(0, tid=1), run.ring(0, tid=2)
+def test_rings_of_threads_that_left_are_removed_and_what_they_said_is_kept(run: AgentRun) -> None:
+    """Sixty short threads take no space once they were read; a killed agent goes on without their files."""
+    main = run.ring(0, tid=1)
     main.group([0, 1])
-    thread.done(0, run.now_ns, run.now_ns)
-    thread.leave()
+    threads = []
+    for number in range(60):
+        thread = run.ring(0, tid=2 + number)
+        thread.done(number, run.now_ns, run.now_ns)
+        thread.leave()
+        threads.append(thread.path)
     run.flush()
-    assert (main.path.name in run.agent._rings.positions, run.agent._rings.finished) == (True, [thread.path.name])
-    thread.path.unlink()
+    assert [path.name for path in main.path.parent.iterdir()] == [main.path.name]
     run.kill()
     run.flush()
-    assert [r["seq"] for r in run.receiver.rows()] == [0]
+    assert sorted(r["seq"] for r in run.receiver.rows()) == list(range(60))
     assert run.agent.counts.refused_rings == 0
+    assert run.agent._rings.finished == []
+
+
+def test_a_ring_stays_until_what_was_read_of_it_is_saved(run: AgentRun) -> None:
+    thread = run.joined(0)
+    thread.done(0, run.now_ns, run.now_ns)
+    thread.leave()
+    run.outbox._file.execute("PRAGMA max_page_count=1")  # type: ignore[union-attr]
+    run.step(1_100)
+    run.step()
+    assert not run.outbox.is_saved
+    assert thread.path.exists()
+    run.step(round(RETRY_FILE_NS / MS))
+    assert run.outbox.is_saved
+    assert not thread.path.exists()
+
+
+def test_the_rings_of_processes_that_are_gone_are_removed_after_their_last_record(run: AgentRun) -> None:
+    """Killed in the middle of a record, which a handler had interrupted: what stands behind it is read first."""
+    ring = run.joined(0)
+    run.flush()
+    ring.launch(0, run.now_ns, steps=2)
+    ring.written += 1
+    ring.done(1, run.now_ns, run.now_ns)
+    run.proc.remove(100)
+    run.flush()
+    assert [r["seq"] for r in run.receiver.rows()] == [1]
+    run.flush()
+    assert not ring.path.exists()
 
 
 def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(run: AgentRun) -> None:
@@ -196,3 +239,50 @@ def test_a_ring_made_within_the_tick_of_a_listing_is_found_at_the_next_look(run:
     os.utime(folder, ns=(changed_ns, changed_ns))
     run.step()
     assert len(run.agent.processes.known) == 2
+
+
+def test_an_agent_says_what_it_has_seen_and_what_became_of_it(run: AgentRun) -> None:
+    """After a kill, too; what nobody could read any more is counted as lost."""
+    for rank in (0, 1):
+        ring = run.joined(rank)
+        for seq in range(3):
+            ring.done(seq, run.now_ns, run.now_ns)
+        ring.marker(0, run.now_ns)
+        ring.marker(0, run.now_ns, ordinal=1)
+    assert run.agent.watched() == Watched()
+    run.flush()
+    run.kill()
+    run.receiver.is_away = True
+    thread = run.ring(0, tid=7, capacity=64)
+    for seq in range(3, 3 + 64):
+        thread.done(seq, run.now_ns, run.now_ns)
+    run.flush()
+    watched = run.agent.watched()
+    assert (watched.ranks, watched.calls, watched.iterations, watched.lost_calls) == (2, 6 + 32, 1, 64)
+    assert watched.unsent == len(run.outbox) > 0
+    assert (watched.receiver_said, watched.is_saved) == ("away", True)
+    run.end()
+    run.deliver()
+    assert run.agent.watched().unsent == 0
+    assert run.agent.watched().sent > 0
+    assert run.agent.watched().receiver_said == ""
+
+
+def test_without_its_launcher_an_agent_watches_while_the_command_is_there(
+    run: AgentRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only while a rank is: it may still be loading. Without either the job has ended."""
+    monkeypatch.setattr(daemon, "ORPHANED_NS", 0)
+    looks = []
+
+    class Turns(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            looks.append(run.agent.has_closed)
+            if len(looks) == 20:
+                write_command(run.path, 2**22 + 1)
+            return False
+
+    write_command(run.path, os.getpid())
+    daemon._watch(run.agent, RunFolder(run.path), Turns(), 0.0, lambda: True)
+    assert len(looks) >= 20
+    assert run.agent.has_closed

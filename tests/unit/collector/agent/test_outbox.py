@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -125,6 +127,75 @@ def test_a_full_disk_means_memory_and_a_new_file_once_there_is_room(tmp_path: Pa
     outbox.close()
     again = Outbox(path, 1 << 20)
     assert (names(again), again.state) == (["a", "b", "c", "d"], b"four")
+
+
+def free(monkeypatch: pytest.MonkeyPatch, free_bytes: int) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free_bytes // 4096, f_frsize=4096))
+
+
+def test_a_disk_that_fills_up_gets_back_what_the_file_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of what is free, the file counted in; beyond it the outbox is in memory and next to nothing on disk."""
+    path = tmp_path / "o.sqlite"
+    outbox = Outbox(path, 1 << 26)
+    free(monkeypatch, 100 << 20)
+    outbox.save([message("calls", "a", size=1 << 20)], b"one", 0)
+    assert outbox.is_saved
+    free(monkeypatch, 5 << 20)  # the job has taken the rest
+    outbox.save([message("calls", "b")], b"two", 5)
+    assert not outbox.is_saved
+    assert "a tenth" in outbox.counts.last_file_error
+    assert sum(one.stat().st_size for one in tmp_path.iterdir()) < 100
+    assert names(outbox) == ["a", "b"]
+    outbox.release()
+    free(monkeypatch, 100 << 20)
+    outbox.save([message("calls", "c")], b"three", 5 + RETRY_FILE_NS)
+    assert outbox.is_saved
+    outbox.close()
+    assert names(Outbox(path, 1 << 26)) == ["a", "b", "c"]
+
+
+def test_a_write_that_fails_half_way_leaves_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "o.sqlite"
+    outbox = Outbox(path, 1 << 26)
+    outbox.save([message("calls", "a", size=1 << 20)], b"one", 0)
+    assert outbox._file is not None
+    outbox._file.execute("PRAGMA max_page_count=10")
+    outbox.save([message("calls", "b", size=1 << 20)], b"two", 5)
+    real_write = Outbox._write
+
+    def fails_at_its_end(self: Outbox, file: sqlite3.Connection, numbers: list[int]) -> None:
+        real_write(self, file, numbers)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Outbox, "_write", fails_at_its_end)
+    outbox.save([message("calls", "c")], b"three", 5 + RETRY_FILE_NS)
+    assert not outbox.is_saved
+    assert sum(one.stat().st_size for one in tmp_path.iterdir()) < 100
+    monkeypatch.undo()
+    assert Outbox(path, 1 << 26).was_damaged, "nobody goes on from what is older than what was sent"
+
+
+def test_a_file_of_an_earlier_agent_is_read_however_full_the_disk_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = Outbox(tmp_path / "o.sqlite", 1000)
+    outbox.save([message("calls", "a")], b"one", 0)
+    outbox.close()
+    free(monkeypatch, 0)
+    assert names(Outbox(tmp_path / "o.sqlite", 1000)) == ["a"]
+
+
+def test_without_a_place_on_disk_it_lives_in_memory(tmp_path: Path) -> None:
+    outbox = Outbox(None, 1000)
+    outbox.save([message("calls", "a")], b"one", RETRY_FILE_NS)
+    assert (names(outbox), outbox.is_saved) == (["a"], False)
+    outbox.close()
+
+
+def test_only_its_user_can_read_it(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "o.sqlite", 1000)
+    outbox.save([message("calls", "a")], b"one", 0)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])

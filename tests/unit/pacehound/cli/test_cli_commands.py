@@ -54,9 +54,22 @@ def test_every_command_that_answers_takes_json_and_those_with_settings_take_set(
     ):
         assert "--json" in {opt for p in commands[name].params for opt in p.opts}
     on_kafka = ("topics", "alerts", "actuators", "simulate", "streams", "writer", "status", *letters)
-    for name in ("run", "up", "agent", "demo", "incidents", "sql", "doctor", "replay", "analyze", "whatif", *on_kafka):
+    for name in (
+        "run",
+        "up",
+        "agent",
+        "demo",
+        "flush",
+        "incidents",
+        "sql",
+        "doctor",
+        "replay",
+        "analyze",
+        "whatif",
+        *on_kafka,
+    ):
         assert "--set" in {opt for p in commands[name].params for opt in p.opts}
-    for name in ("run", "up", "demo", "incidents", "sql", "doctor"):
+    for name in ("run", "up", "demo", "flush", "incidents", "sql", "doctor"):
         assert "--store" in {opt for p in commands[name].params for opt in p.opts}
 
 

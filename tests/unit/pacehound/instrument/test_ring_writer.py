@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import pacehound.instrument
 from pacehound.instrument import layout
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.ring import Ring, process_start_ticks
@@ -82,3 +86,73 @@ def test_notes_in_a_missing_folder_that_cannot_be_made_are_dropped_quietly(tmp_p
     (tmp_path / "file").write_text("")
     Recorder(str(tmp_path / "file"), {}).note("nobody reads this")
     assert (tmp_path / "file").read_text() == ""
+
+
+def test_short_threads_one_after_another_share_a_ring(tmp_path: Path) -> None:
+    """Sixty of them, and the main thread, which has its own: no file, no memory and no record more or less."""
+    recorder = Recorder(str(tmp_path), {})
+    recorder.start()
+    for _ in range(60):
+        thread = threading.Thread(target=recorder.write, args=(layout.EMPTY_RECORD, layout.DESTROY, bytes(16)))
+        thread.start()
+        thread.join()
+        while Path(f"/proc/self/task/{thread.native_id}").exists():
+            os.sched_yield()  # Python has joined it, the kernel is not done with it yet
+    recorder.write(layout.EMPTY_RECORD, layout.DESTROY, bytes(16))
+    written = {
+        path.name.split("-")[1]: struct.unpack_from("<Q", path.read_bytes(), layout.WRITTEN_OFFSET)[0]
+        for path in (tmp_path / "rings").iterdir()
+    }
+    assert sorted(written.values()) == [1, 60]
+    assert written[str(os.getpid())] == 1
+    assert Path("/proc/self/maps").read_text().count(f"{tmp_path}/rings") == 2
+
+
+def test_a_thread_that_lives_keeps_its_ring_when_others_come(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path), {})
+    recorder.start()
+    go_on, wrote = threading.Event(), threading.Event()
+
+    def lives() -> None:
+        recorder.write(layout.EMPTY_RECORD, layout.DESTROY, bytes(16))
+        wrote.set()
+        go_on.wait()
+        recorder.write(layout.EMPTY_RECORD, layout.DESTROY, bytes(16))
+
+    living = threading.Thread(target=lives)
+    living.start()
+    wrote.wait()
+    recorder.write(layout.EMPTY_RECORD, layout.DESTROY, bytes(16))
+    go_on.set()
+    living.join()
+    (ring,) = (tmp_path / "rings").glob(f"*-{living.native_id}-*.ring")
+    assert struct.unpack_from("<Q", ring.read_bytes(), layout.WRITTEN_OFFSET) == (2,)
+    assert len(list((tmp_path / "rings").iterdir())) == 2
+
+
+def test_where_the_shared_memory_has_no_room_the_recorder_stays_without_a_ring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=16_384, f_bavail=200, f_frsize=4096))
+    recorder = Recorder(str(tmp_path), {})
+    recorder.start()
+    with pytest.raises(OSError, match="have their share"):
+        recorder.write(layout.EMPTY_RECORD, layout.DESTROY, bytes(16))
+    assert list((tmp_path / "rings").iterdir()) == []
+
+
+def test_the_shim_is_told_of_the_hooks_by_a_file_and_not_by_the_environment(tmp_path: Path) -> None:
+    """`setenv` moves what a `getenv` on another thread reads."""
+    before = dict(os.environ)
+    recorder = Recorder(str(tmp_path), {})
+    for _ in range(2):
+        recorder.say_that_hooks_write()
+    assert [path.name for path in (tmp_path / "hooks").iterdir()] == [f"{os.getpid()}-{process_start_ticks()}"]
+    assert dict(os.environ) == before
+
+
+def test_inside_a_training_process_nobody_changes_the_environment() -> None:
+    """The loader of `sitecustomize.py` apart, which runs before there is a second thread."""
+    sets_a_variable = re.compile(r"os\.environ\[.*\] *=|putenv|setenv")
+    files = Path(pacehound.instrument.__file__).parent.glob("*.py")
+    assert [path.name for path in files if sets_a_variable.search(path.read_text())] == []

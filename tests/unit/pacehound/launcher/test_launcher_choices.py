@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 
 import pytest
 
@@ -14,7 +12,7 @@ from pacehound.launcher.attempt import scheduled_attempt
 from pacehound.launcher.destination import Destination, chosen_destination
 from pacehound.launcher.entry import for_a_helper
 from pacehound.launcher.job import job_name
-from pacehound.launcher.run_dir import RunDir, write_ended
+from pacehound.launcher.run_dir import write_ended
 from pacehound.settings import Settings
 
 TORCHRUN = ["torchrun", "--nproc-per-node", "4", "train.py", "--lr", "1"]
@@ -93,37 +91,6 @@ def test_what_is_no_url_is_refused_before_the_command_starts(endpoint):
 def test_headers_survive_the_round_trip():
     headers = {"authorization": "Bearer a,b=c %", "x=,y": ""}
     assert parse_headers(format_headers(headers)) == headers
-
-
-def test_a_run_dir_is_private_and_says_what_the_job_is(tmp_path):
-    run_dir = RunDir("j", "h", (tmp_path / "parent",))
-    assert stat.S_IMODE(run_dir.path.stat().st_mode) == 0o700
-    content = json.loads((run_dir.path / "job.json").read_text())
-    assert (content["job"], content["host"]) == ("j", "h")
-    assert set(content["clock"]) == {"monotonic_ns", "unix_ns"}
-    run_dir.remove()
-    assert not run_dir.path.exists()
-
-
-def test_a_folder_whose_holders_are_gone_is_swept_and_one_in_use_is_not(tmp_path):
-    parent = (tmp_path / "parent",)
-    living = RunDir("j", "h", parent)
-    dead = RunDir("j", "h", parent)
-    os.close(dead.lock)  # as the kernel does when the last holder is killed
-    third = RunDir("j", "h", parent)
-    assert living.path.exists()
-    assert not dead.path.exists()
-    living.remove()
-    third.remove()
-
-
-def test_the_second_choice_is_taken_where_the_first_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    run_dir = RunDir("j", "h", (tmp_path / "file" / "x", tmp_path / "second"))
-    assert run_dir.path.parent == tmp_path / "second"
-    run_dir.remove()
-    with pytest.raises(OSError, match="no folder for the rings"):
-        RunDir("j", "h", (tmp_path / "file" / "x",))
 
 
 def test_the_first_word_on_how_it_ended_stands(tmp_path):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import random
 from dataclasses import dataclass, field
 
 import pytest
 
-from pacehound import __version__
 from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
-from streams.kafka.partition import MARKER, Gap, KeyState, LostState, Partition, SnapshotReader, Stamp, record_key
+from streams.kafka.partition import MARKER, Gap, Partition, SnapshotReader, Stamp, record_key
+from streams.snapshots.codec import StateCodec
 
 
 class Chain:
@@ -29,6 +28,13 @@ class Chain:
 
     def shed(self) -> None:
         self.digest = hashlib.sha1(self.digest + b"shed").digest()
+
+
+def schema(version: int) -> StateCodec:
+    return StateCodec(version=version, plain={Chain: ("digest", "is_closed")}, made=())
+
+
+CODEC = schema(1)
 
 
 @dataclass
@@ -50,11 +56,11 @@ class Owner:
 
     def __init__(self, name: str, source: Log, out: Log, snapshots: list[tuple[bytes, bytes | None]]) -> None:
         self.name, self.source, self.out, self.snapshots = name, source, out, snapshots
-        self.partition: Partition[Chain] = Partition(source.topic, 0, Chain)
+        self.partition: Partition[Chain] = Partition(source.topic, 0, Chain, CODEC)
         reader = SnapshotReader()
         for key, value in snapshots:
             reader.add(key, value)
-        self.partition.restore(0, reader.of(source.topic, 0))
+        self.partition.restore(0, reader.of(source.topic, 0, 1))
         self.at = self.partition.next_offset
         self.unsent: list[tuple[str, bytes, Stamp]] = []
 
@@ -130,7 +136,7 @@ def run(source: Log, rng: random.Random, n_kills: int) -> list[Message]:
             snapshots[:] = compacted(snapshots, rng)
             owners.append(Owner(str(n_kills + 1), source, out, snapshots))
             owners = owners[-3:]
-    taker: Partition[Chain] = Partition("out", 0, Chain)
+    taker: Partition[Chain] = Partition("out", 0, Chain, CODEC)
     return [message for message in out.messages if taker_takes(taker, message)]
 
 
@@ -164,7 +170,7 @@ def test_a_message_behind_a_gap_is_refused_and_one_of_before_is_skipped() -> Non
     log = Log("calls")
     for number in range(4):
         log.append("k", str(number).encode())
-    partition: Partition[Chain] = Partition("calls", 0, Chain)
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
     first = partition.admit(log.messages[0])
     assert first is not None
     assert partition.admit(log.messages[2]) == Gap(wanted=1)
@@ -184,8 +190,15 @@ def test_a_snapshot_that_is_not_there_is_said_and_nothing_is_guessed() -> None:
     for key, value in snapshots:
         if not key.endswith(b" a"):
             reader.add(key, value)
-    with pytest.raises(LostState, match="lacks a"):
-        Partition("calls", 0, Chain).restore(0, reader.of("calls", 0))
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
+    (reason,) = partition.restore(0, reader.of("calls", 0, 1))
+    assert "lacks a" in reason
+    # What is whole is right by itself: only the key that is lost is begun anew.
+    assert [taker_takes(partition, message) for message in log.messages] == [True, False]
+    assert {key: (state.is_begun_anew, state.covered) for key, state in partition.keys.items()} == {
+        "a": (True, 0),
+        "b": (False, 1),
+    }
 
 
 def test_only_the_keys_that_were_closed_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,24 +241,26 @@ def test_a_stamp_that_cannot_be_read_is_refused_and_the_partition_goes_on(header
     log = Log("calls")
     log.append("k", b"0")
     bad = Message(topic="rounds", key="k", partition=0, offset=0, value=b"0", headers=(("output", header),))
-    partition: Partition[Chain] = Partition("rounds", 0, Chain)
+    partition: Partition[Chain] = Partition("rounds", 0, Chain, CODEC)
     with pytest.raises(MalformedMessage, match="header 'output'"):
         partition.admit(bad)
     log.append("k", b"1", Stamp(stream="s", began=0, number=0))
     assert taker_takes(partition, log.messages[1])
-    foreign: Partition[Chain] = Partition("calls", 0, Chain, is_stamped=False)
+    foreign: Partition[Chain] = Partition("calls", 0, Chain, CODEC, is_stamped=False)
     assert taker_takes(foreign, bad)
 
 
-def whole(owner: str, covered: int, keys: dict[str, int], version: str = __version__) -> list[tuple[bytes, bytes]]:
+def whole(owner: str, covered: int, keys: dict[str, int], codec: StateCodec = CODEC) -> list[tuple[bytes, bytes]]:
     """The records of a snapshot as an owner writes them."""
-    states = {key: KeyState(Chain(key), began=0, covered=at) for key, at in keys.items()}
     records = [
-        (record_key("calls", 0, owner, 0, key), f"{at} 1 ".encode() + pickle.dumps((version, states[key])))
+        (
+            record_key("calls", 0, codec.version, owner, 0, key),
+            f"{at} 1 ".encode() + codec.encode((Chain(key), 0, at, 0, {}, [], False)),
+        )
         for key, at in keys.items()
     ]
-    marker = f"{covered} 1 ".encode() + pickle.dumps((version, (covered, keys)))
-    return [*records, (record_key("calls", 0, owner, 0, MARKER), marker)]
+    marker = f"{covered} 1 ".encode() + codec.encode((covered, keys))
+    return [*records, (record_key("calls", 0, codec.version, owner, 0, MARKER), marker)]
 
 
 GARBAGE = [
@@ -253,16 +268,19 @@ GARBAGE = [
     (b"\xff\xfe", b"7 1 body"),
     (b"calls", b"7 1 body"),
     (b"calls zero 1.0 0 a", b"7 1 body"),
-    (b"calls 0 1.0 first a", b"7 1 body"),
-    (b"calls 0 x.1 0 a", b""),
-    (b"calls 0 x.0 0 a", b"7"),
-    (b"calls 0 x.0 0 a", b"x 1 body"),
-    (b"calls 0 x.0 0 a", b"99 0 body"),
-    (b"calls 0 x.0 0 a", b"99 1000000000000 body"),
-    (b"calls 0 x.0 0 a", b"99 1 no pickle"),
-    (b"calls 0 x.0 0 \0partition", b"99 1 no pickle"),
-    (b"calls 0 y.0 0 \0partition", b"99 1 " + pickle.dumps((__version__, "no marker"))),
-    (b"calls 0 z.0 0 \0partition", b"99 1 " + pickle.dumps((__version__, (99, {"a": "x"})))),
+    (b"calls 0/1 1.0 first a", b"7 1 body"),
+    (b"calls 0/1 x.1 0 a", b""),
+    (b"calls 0/1 x.0 0 a", b"7"),
+    (b"calls 0/1 x.0 0 a", b"x 1 body"),
+    (b"calls 0/1 x.0 0 a", b"99 0 body"),
+    (b"calls 0/1 x.0 0 a", b"99 1000000000000 body"),
+    (b"calls 0/1 x.0 0 a", b"99 1 no snapshot"),
+    (b"calls 0/1 x.0 0 \0partition", b"99 1 no snapshot"),
+    (b"calls 0/1 y.0 0 \0partition", b"99 1 " + CODEC.encode("no marker")),
+    (b"calls 0/1 z.0 0 \0partition", b"99 1 " + CODEC.encode((99, {"a": "x"}))),
+    (b"calls 0/1 z.0 0 a", b"99 1 " + CODEC.encode(("no operator", 0, 99, 0, {}, [], False))),
+    (b"calls 0/1 z.1 0 a", b"99 1 " + CODEC.encode((Chain("a"), 0, 99, 0, {"b": "nothing taken"}, [], False))),
+    (b"calls 0/1 z.2 0 a", b"99 1 " + CODEC.encode((Chain("a"), 0, 99, 0, {}, [], False))[:-9]),
 ]
 
 
@@ -273,41 +291,79 @@ def test_records_that_are_no_snapshots_hide_none_that_are(seed: int) -> None:
     random.Random(seed).shuffle(records)
     for key, value in records:
         reader.add(key, value)
-    partition: Partition[Chain] = Partition("calls", 0, Chain)
-    partition.restore(0, reader.of("calls", 0))
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
+    partition.restore(0, reader.of("calls", 0, 1))
     assert partition.next_offset == 6
     assert {key: state.covered for key, state in partition.keys.items()} == {"a": 4, "b": 5}
     assert reader.strangers > 0
 
 
-def test_what_another_version_has_left_behind_costs_its_state_once_and_is_removed() -> None:
-    reader = SnapshotReader()
-    for key, value in whole("old.0", 5, {"a": 4, "b": 5}, version="0.0.0"):
-        reader.add(key, value)
-    log = Log("calls")
+def test_workers_of_two_schema_versions_leave_each_other_s_snapshots_alone() -> None:
+    """An upgrade that goes on, and one that is taken back: each version goes on where it was itself."""
+    log, reader = Log("calls"), SnapshotReader()
+
+    def worker(version: int, oldest: int = 0) -> tuple[Partition[Chain], list[str]]:
+        made: Partition[Chain] = Partition("calls", 0, Chain, schema(version))
+        return made, made.restore(oldest, reader.of("calls", 0, version))
+
+    def keep(partition: Partition[Chain], owner: str) -> tuple[bytes, ...]:
+        snapshot = partition.snapshot(owner)
+        assert snapshot is not None
+        for key, value in [*snapshot.records, *((key, None) for key in snapshot.superseded)]:
+            reader.add(key, value)
+        return snapshot.superseded
+
     for number in range(8):
         log.append("a", str(number).encode())
-    partition: Partition[Chain] = Partition("calls", 0, Chain)
-    with pytest.raises(LostState, match=r"written by version 0\.0\.0"):
-        partition.restore(0, reader.of("calls", 0))
-    partition.restore(0)
-    for message in log.messages:
-        assert taker_takes(partition, message)
-    snapshot = partition.snapshot("new")
-    assert snapshot is not None
-    assert len(snapshot.superseded) == 3
-    for key, value in snapshot.records:  # and before they are removed, they are in nobody's way
-        reader.add(key, value)
-    again: Partition[Chain] = Partition("calls", 0, Chain)
-    again.restore(0, reader.of("calls", 0))
-    assert again.next_offset == 8
+    old, _ = worker(1)
+    assert [taker_takes(old, message) for message in log.messages[:5]] == [True] * 5
+    keep(old, "old")
+    new, reasons = worker(2)
+    assert reasons == ["there are snapshots of other schema versions than 2 alone"]
+    assert [taker_takes(new, message) for message in log.messages[:7]] == [True] * 7
+    assert new.keys["a"].is_begun_anew
+    assert keep(new, "new") == ()
+    back, reasons = worker(1)
+    assert (back.next_offset, reasons) == (5, [])
+    assert [taker_takes(back, message) for message in log.messages[5:7]] == [True, True]
+    assert back.keys["a"].operator.digest == new.keys["a"].operator.digest
+    again, reasons = worker(2)
+    assert (again.next_offset, reasons) == (7, [])
+    # The first message that an old worker would need has expired: its snapshots are of no use to anybody.
+    later, _ = worker(2, oldest=6)
+    assert taker_takes(later, log.messages[7])
+    assert {key.split()[1] for key in keep(later, "later")} == {b"0/2", b"0/1"}
+    assert reader.of("calls", 0, 2).foreign == {}
+
+
+def test_snapshots_of_before_there_were_versions_are_in_nobody_s_way() -> None:
+    reader = SnapshotReader()
+    reader.add(b"calls 0 1.0 0 a", b"4 1 a pickle")
+    reader.add(b"calls 0 1.0 0 \0partition", b"4 1 a pickle")
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
+    assert partition.restore(2, reader.of("calls", 0, 1)) != []
+    assert partition.next_offset == 2
+
+
+def test_a_state_that_is_begun_anew_takes_a_sender_in_where_it_is() -> None:
+    """The outputs before are not sent again: they were taken in, by the state that is lost."""
+    taken, reader = [], SnapshotReader()
+    reader.add(record_key("rounds", 0, 2, "old.0", 0, "j"), b"8 1 another schema")
+    for found in (None, reader.of("rounds", 0, 1)):
+        partition: Partition[Chain] = Partition("rounds", 0, Chain, CODEC)
+        partition.restore(0, found)
+        log = Log("rounds")
+        for number in (7, 8, 8, 10):
+            log.append("j", b"x", Stamp(stream="calls/c", began=4, number=number))
+        taken.append([taker_takes(partition, message) for message in log.messages])
+    assert taken == [[False] * 4, [True, True, False, False]]
 
 
 def test_messages_that_change_no_key_move_the_partition_on() -> None:
     """Were they not covered, every worker after this one would set them aside again."""
     log = Log("calls")
     log.append("a", b"1")
-    partition: Partition[Chain] = Partition("calls", 0, Chain)
+    partition: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
     partition.restore(0)
     assert partition.snapshot("0") is None
     partition.admit(log.messages[0])  # and not done: it was poison
@@ -318,6 +374,6 @@ def test_messages_that_change_no_key_move_the_partition_on() -> None:
     reader = SnapshotReader()
     for key, value in snapshot.records:
         reader.add(key, value)
-    again: Partition[Chain] = Partition("calls", 0, Chain)
-    again.restore(0, reader.of("calls", 0))
+    again: Partition[Chain] = Partition("calls", 0, Chain, CODEC)
+    again.restore(0, reader.of("calls", 0, 1))
     assert (again.next_offset, again.keys, again.snapshot("1")) == (1, {}, None)

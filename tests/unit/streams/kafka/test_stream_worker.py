@@ -17,6 +17,7 @@ from pacehound.model.routing import Event, route
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka.partition import SnapshotReader
+from streams.kafka.topologies import KnownTopologies
 from streams.kafka.worker import StreamsWorker
 
 PLACE = (topics.HOSTS.name, 0)
@@ -71,6 +72,9 @@ class FirstWorker(StreamsWorker):
 
     def _read(self, places):
         return SnapshotReader(), dict.fromkeys(places, self.oldest)
+
+    def _read_topologies(self):
+        return KnownTopologies()
 
 
 @dataclass

@@ -172,7 +172,7 @@ def test_a_restarted_operator_goes_on_in_the_middle_of_waiting() -> None:
     out: list[bytes] = []
     for number, event in enumerate(late(events, "node-1", 40)):
         if number % 53 == 0:
-            pipeline = Pipeline.restore(pipeline.snapshot())
+            pipeline = Pipeline.restore(pipeline.snapshot(), SETTINGS)
         out += [encode(one) for one in pipeline.on_event(event) if isinstance(one, Incident)]
     assert tuple(out) == said_of_known("killed")
 

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from pacehound.errors import InvalidEvent
 from streams.rounds.assembly import RoundGrid, Rows
 
 
@@ -70,3 +71,23 @@ def test_a_snapshot_goes_on_as_what_it_was_taken_of_and_holds_no_free_lines(has_
         assert (first is None) == (second is None)
         assert first is None or np.array_equal(first, second, equal_nan=first.dtype == np.float64)
     assert last[0].seq.tolist() == [0, 3, 500]
+
+
+def test_a_batch_far_ahead_is_behind_a_gap_and_the_rounds_begin_anew_there():
+    grid = RoundGrid(2)
+    grid.add(rows([0, 1, 0], [0, 0, 1]))
+    grid.close_complete()
+    grid.add(rows([0, 1, 0], [100_000, 100_000, 100_001]))
+    assert grid.close_complete().seq.tolist() == [100_000]
+    assert (grid.skipped_rounds, grid.missing_rows) == (100_000 - 2, 1)
+    grid.add(rows([1], [1]))
+    grid.add(rows([1], [100_001]))
+    assert (grid.late_rows, grid.close_complete().seq.tolist()) == (1, [100_001])
+
+
+def test_numbers_of_one_batch_that_lie_too_far_apart_are_refused_and_change_nothing():
+    grid = RoundGrid(1)
+    with pytest.raises(InvalidEvent, match="the sequence numbers 3 to 100003"):
+        grid.add(rows([0, 0], [3, 100_003]))
+    grid.add(rows([0], [0]))
+    assert grid.close_complete().seq.tolist() == [0]

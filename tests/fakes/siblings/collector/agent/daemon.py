@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 
 from pacehound.model import codec
 from pacehound.model.events import HostSample, ProcessState
+from pacehound.runtime.watched import Watched, write_watched
 
 
-def run(run_dir, endpoint, headers, settings):
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    run_dir: Path
+    endpoint: str
+    headers: Mapping[str, str]
+    unsent: Path | None
+    goes_to: str
+    launcher_is_gone: Callable[[], bool]
+
+
+def run(assignment, settings):
+    run_dir, endpoint, headers = assignment.run_dir, assignment.endpoint, assignment.headers
     job = json.loads((run_dir / "job.json").read_text())
     (run_dir / "agent.pid").write_text(str(__import__("os").getpid()))
 
@@ -35,11 +50,19 @@ def run(run_dir, endpoint, headers, settings):
     while True:
         ended = run_dir / "ended.json"
         over = ended.exists()
+        alone = assignment.launcher_is_gone() and not commands_there(run_dir)
         try:
-            send(over, json.loads(ended.read_text())["why"] if over else "")
+            send(over or alone, json.loads(ended.read_text())["why"] if over else "job ended" if alone else "")
         except httpx.HTTPError:
             time.sleep(0.1)
             continue
-        if over:
+        if over or alone:
+            calls = 100 if (run_dir / "calls").exists() else 0
+            write_watched(run_dir, Watched(ranks=4 * bool(calls), calls=calls, iterations=5, sent=1))
             return 0
         time.sleep(0.1)
+
+
+def commands_there(run_dir):
+    command = json.loads((run_dir / "command.json").read_text())
+    return Path(f"/proc/{command['pid']}").exists()

@@ -1,0 +1,49 @@
+"""How much an agent has seen of its ranks, for the line at the end of a run: nothing seen is not health."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from collector.calls import rings
+from collector.calls.rings import RingHeader
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """Counts over the whole run; saved with the agent's state."""
+
+    calls: int = 0
+    lost_calls: int = 0
+    steps: dict[str, int] = {}
+    """Optimizer steps by `ATTEMPT.RANK`, of each that made a call."""
+
+    def take(self, header: RingHeader, records: rings.Records, lost: int) -> None:
+        """These were read from a ring, and so many were not there any more."""
+        self.lost_calls += lost
+        if not len(records):
+            return
+        calls = records.view(rings.CALL)
+        launches = int(np.count_nonzero(calls["kind"] == rings.LAUNCH))
+        markers = records[calls["kind"] == rings.MARKER].view(rings.MARKER_BODY)
+        steps = int(np.count_nonzero((markers["marker"] == _OPTIMIZER_STEP) & (markers["ordinal"] == 0)))
+        self.calls += launches
+        if launches or steps:
+            key = f"{header.attempt}.{int(calls['rank'][-1])}"
+            self.steps[key] = self.steps.get(key, 0) + steps
+
+    @property
+    def ranks(self) -> int:
+        """Different ranks, over all attempts."""
+        return len({key.partition(".")[2] for key in self.steps})
+
+    @property
+    def iterations(self) -> int:
+        """Steps of the rank that made most, over all attempts."""
+        by_rank: dict[str, int] = {}
+        for key, steps in self.steps.items():
+            rank = key.partition(".")[2]
+            by_rank[rank] = by_rank.get(rank, 0) + steps
+        return max(by_rank.values(), default=0)
+
+
+_OPTIMIZER_STEP = 0  # enum ph_marker of ring.h

@@ -1,0 +1,69 @@
+"""`pacehound flush`: send what earlier runs could not."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from pacehound.cli.options import log_to_stderr, set_option, store_option
+from pacehound.settings import Settings
+
+_PATIENCE_S = 15.0
+"""A receiver that is there takes something in less."""
+
+
+@click.command()
+@click.option("--endpoint", metavar="URL", help="What was meant for this OTLP/HTTP receiver or Kafka.")
+@store_option
+@set_option
+def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None:
+    """Send what earlier runs on this machine could not send, because their receiver was away.
+
+    With --endpoint (or OTEL_EXPORTER_OTLP_ENDPOINT) what was meant for it goes there, with the token of
+    PACEHOUND_TOKEN; else what was meant for the store goes to the head that has it open (pacehound up). The next
+    pacehound run to the same place does this by itself.
+    """
+    from collector.agent.daemon import open_sender
+    from collector.agent.successor import flush as send
+    from pacehound.bus.otlp_headers import bearer
+    from pacehound.errors import Unavailable
+    from pacehound.launcher.destination import Destination, chosen_destination
+    from pacehound.runtime.head.client import live_owner
+    from pacehound.runtime.unsent import forget_old, left_behind, store_name, unsent_folders
+
+    log_to_stderr()
+    settings = Settings.load(os.environ, overrides)
+    destination = chosen_destination(endpoint, os.environ)
+    goes_to = destination.url if destination is not None else store_name(store)
+    has_failed = False
+    found = False
+    for parent in unsent_folders(os.environ):
+        for dropped in forget_old(parent, time.time_ns()):
+            click.echo(dropped)
+        for folder in left_behind(parent):
+            found = True
+            if folder.left.goes_to != goes_to:
+                click.echo(f"job {folder.left.job}: {folder.held_bytes():,} bytes wait for {folder.left.goes_to}")
+                folder.release()
+                continue
+            if destination is None:
+                owner = live_owner(store)
+                if owner is None:
+                    raise Unavailable(f"nobody has the store {store} open: start pacehound up --store {store} first")
+                headers = bearer(owner[0].token) if owner[0].token else {}
+                destination = Destination(url=owner[0].url, headers=headers)
+            sender = open_sender(destination.url, destination.headers, settings)
+            flushed = send(folder, sender, patience_s=_PATIENCE_S)
+            has_failed |= flushed.unsent > 0
+            sent = flushed.messages - flushed.unsent - flushed.refused
+            click.echo(
+                f"job {flushed.left.job}: {sent:,} of {flushed.messages:,} messages sent to {goes_to}, "
+                f"{flushed.unsent:,} wait, {flushed.refused:,} refused. {flushed.reason}".rstrip()
+            )
+    if not found:
+        click.echo("nothing waits to be sent")
+    sys.exit(int(has_failed))

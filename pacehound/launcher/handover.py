@@ -1,0 +1,57 @@
+"""What `pacehound run` hands to its helpers: by an open file in memory, for everybody can read a command line.
+
+The same file is read again by a helper that is started again; no disk has ever seen it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from pacehound.errors import InvalidInput
+
+
+class Handover(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a helper needs and others need not see.
+
+    Attributes
+    ----------
+    overrides
+        All settings that differ from the defaults, as `key=value`.
+    endpoint, headers, goes_to
+        The receiver: where it is, what it must be shown, and its name (pacehound/runtime/unsent.py).
+    token
+        What a head must be shown.
+
+    """
+
+    overrides: tuple[str, ...] = ()
+    endpoint: str = ""
+    headers: dict[str, str] = {}
+    goes_to: str = ""
+    token: str = ""
+
+
+def hand_over(handover: Handover) -> int:
+    """A descriptor to be inherited by the helper, and by nobody else."""
+    descriptor = os.memfd_create("pacehound-handover", os.MFD_CLOEXEC)
+    os.write(descriptor, msgspec.json.encode(handover))
+    return descriptor
+
+
+def take_over(descriptor: int | None) -> Handover:
+    """What stands in it; nothing, where somebody started a head by hand.
+
+    Raises
+    ------
+    InvalidInput
+        It is no such descriptor.
+
+    """
+    if descriptor is None:
+        return Handover()
+    try:
+        return msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0), type=Handover)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InvalidInput(f"nothing was handed over by descriptor {descriptor}: {error}") from error

@@ -1,0 +1,89 @@
+"""What is said at the end of a run: health only of what was seen, and of everything else why it was not."""
+
+from __future__ import annotations
+
+from pacehound.launcher.watch import Outcome
+from pacehound.runtime.unsent import KEPT_DAYS
+from pacehound.runtime.watched import Watched
+
+_MOST_NOTES = 3
+
+
+def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
+    """Lines for the user, incidents apart.
+
+    Parameters
+    ----------
+    outcome
+        What is known of the run.
+    incidents_topic
+        Where they come out, if the run sent to Kafka.
+
+    """
+    lines = []
+    watched = outcome.watched
+    reason = why_not_watched(outcome)
+    if reason:
+        lines.append(f"not watched: {reason}")
+    elif watched is not None:
+        seen = _seen(watched)
+        if outcome.sent_to:
+            lines.append(f"{seen}, sent to {outcome.sent_to}" if not watched.unsent else seen)
+        elif not outcome.incidents:
+            lines.append(f"no incident in what was seen: {seen}" if outcome.is_complete else seen)
+    if watched is not None:
+        lines += _lost(watched)
+        if watched.unsent:
+            lines.append(_unsent(outcome, watched))
+    elif outcome.kept_in is not None:
+        lines.append(f"what its agent had not delivered is kept in {outcome.kept_in}{_SUCCESSOR}")
+    if not outcome.is_complete:
+        lines.append("not everything that was seen had been processed when the command ended")
+    lines += [f"in a rank: {note}" for note in outcome.notes[:_MOST_NOTES]]
+    if incidents_topic:
+        lines.append(f"its incidents come out of the topic {incidents_topic}, and into the store fed from it")
+    return lines
+
+
+def why_not_watched(outcome: Outcome) -> str:
+    """Why nothing can be said of the run's health; empty where something can."""
+    watched = outcome.watched
+    if watched is None:
+        return "its agent has left no word of what it saw"
+    if watched.calls:
+        return ""
+    if watched.ranks:
+        return "no collective call of its ranks was seen"
+    return (
+        "the command made no call of torch.distributed"
+        " (nor, with --nccl, of NCCL) in a process that can be seen from here"
+    )
+
+
+_SUCCESSOR = f" for {KEPT_DAYS} days: the next `pacehound run` to there sends it along, `pacehound flush` at once"
+
+
+def _seen(watched: Watched) -> str:
+    steps = f" in {_count(watched.iterations, 'iteration')}" if watched.iterations else ""
+    return f"{_count(watched.calls, 'call')} of {_count(watched.ranks, 'rank')}{steps} on this host"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _lost(watched: Watched) -> list[str]:
+    lines = []
+    if watched.lost_calls:
+        lines.append(f"lost before they could be read or sent: {_count(watched.lost_calls, 'record')} of calls")
+    if watched.refused:
+        lines.append(f"refused by the receiver for good: {_count(watched.refused, 'message')}")
+    return lines
+
+
+def _unsent(outcome: Outcome, watched: Watched) -> str:
+    said = f" ({watched.receiver_said})" if watched.receiver_said else ""
+    line = f"not sent to {outcome.sent_to or 'the head'}{said}: {_count(watched.unsent, 'message')}"
+    if outcome.kept_in is None:
+        return f"{line}, lost, for there was no disk to keep them"
+    return f"{line}, kept in {outcome.kept_in}{_SUCCESSOR}"

@@ -1,0 +1,108 @@
+"""Two live jobs under one name (a rendezvous id that is used again): told, and the second one kept out of the first.
+
+Nothing in a call says whose it is but job, attempt and rank, and these are the same. What tells them apart are the
+processes: a rank of one job is one process, and two that live side by side are two jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pacehound.model.events import Finding, HostSample, Instant
+from pacehound.model.identity import event_id
+
+SIDE_BY_SIDE_NS = 10_000_000_000
+"""So long two processes of one rank must both have been seen: one that takes over from another, on a host whose clock
+differs by seconds, is no second job. And who has been silent for so long is gone."""
+
+_SHOWN = 4
+
+
+@dataclass(slots=True)
+class _Seen:
+    host: str
+    pid: int
+    first_ns: int
+    last_ns: int
+
+
+class SharedName:
+    """Follows which process each rank is."""
+
+    def __init__(self, job: str, attempt: int) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._seen: dict[int, list[_Seen]] = {}  # by rank, the one that was there first before the others
+        self._finding: Finding | None = None
+
+    def on_host(self, sample: HostSample) -> HostSample:
+        """The processes of one host; without those of ranks that are somebody else's as long as he is alive.
+
+        A process that takes over from another is taken for the rank once the other has exited, or been silent for long.
+        """
+        foreign: set[int] = set()
+        for process in sample.processes:
+            known = [seen for seen in self._seen.get(process.rank, ()) if _is_live(seen, sample.time_ns)]
+            mine = next((seen for seen in known if (seen.host, seen.pid) == (sample.host, process.pid)), None)
+            if known and known[0] is not mine:
+                foreign.add(process.pid)
+            if process.state == "exited":
+                known = [seen for seen in known if seen is not mine]
+            elif mine is None:
+                known.append(_Seen(sample.host, process.pid, sample.time_ns, sample.time_ns))
+            else:
+                mine.last_ns = max(mine.last_ns, sample.time_ns)
+            self._seen[process.rank] = known[:_SHOWN]
+        if not foreign:
+            return sample
+        return replace(sample, processes=tuple(one for one in sample.processes if one.pid not in foreign))
+
+    def on_tick(self, now_ns: int, step: int | None) -> list[Finding]:
+        """A finding when two jobs are seen, and a new version of it when one of them has gone."""
+        twice = {
+            rank: live
+            for rank, seen in sorted(self._seen.items())
+            if _are_side_by_side(live := [one for one in seen if _is_live(one, now_ns)])
+        }
+        if self._finding is not None:
+            if twice:
+                return []
+            told, self._finding = self._finding, None
+            return [told.next_version("one job of that name is left", relief=Instant(step=step, time_ns=now_ns))]
+        if not twice:
+            return []
+        onset_ns = min(live[1].first_ns for live in twice.values())
+        self._finding = Finding(
+            id=event_id("blind", self._job, self._attempt, "shared name", onset_ns),
+            job=self._job,
+            attempt=self._attempt,
+            kind="blind",
+            verdict="unknown",
+            cause=None,
+            candidates=tuple(twice),
+            onset=Instant(step=step, time_ns=onset_ns),
+            detected=Instant(step=step, time_ns=now_ns),
+            evidence=tuple(_sentence(rank, live) for rank, live in list(twice.items())[:_SHOWN]),
+            unseen=(
+                f"the second job: two that are alive run as {self._job!r}, and the first is the one that is watched; "
+                "give the other one a name of its own (--job, or another rendezvous id)",
+            ),
+        )
+        return [self._finding]
+
+
+def _is_live(seen: _Seen, now_ns: int) -> bool:
+    return now_ns - seen.last_ns < SIDE_BY_SIDE_NS
+
+
+def _are_side_by_side(seen: Iterable[_Seen]) -> bool:
+    """Two of them were both seen for long enough."""
+    ordered = sorted(seen, key=lambda one: one.first_ns)
+    return any(min(a.last_ns, b.last_ns) - b.first_ns >= SIDE_BY_SIDE_NS for a, b in pairwise(ordered))
+
+
+def _sentence(rank: int, live: list[_Seen]) -> str:
+    shown = " and ".join(f"process {one.pid} of {one.host}" for one in live[:2])
+    return f"rank {rank} is {shown}, both alive for {(min(one.last_ns for one in live) - live[1].first_ns) / 1e9:.0f} s"

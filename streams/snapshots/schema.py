@@ -1,0 +1,150 @@
+"""What a state may hold: every class of it, and the fields of those that are no dataclasses.
+
+An operator that gets a field which is not listed here cannot be written, and a test says so. Whoever changes what is
+listed raises `SCHEMA_VERSION` when a state of before would be read wrongly: one that lacks a field of a plain class,
+or has one too many, is refused in any case; a field that now means something else is what only a person can see. The
+version has nothing to do with the product's: most releases change no state, and then the state of jobs goes on.
+"""
+
+from __future__ import annotations
+
+from pacehound.model import events
+from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
+from pacehound.settings import Settings
+from streams.hang.exits import ExitWatch
+from streams.hang.hang_watch import HangWatch, _Hang, _Standstill
+from streams.hang.host_reports import HostReports
+from streams.hang.observations import RootCause
+from streams.hang.rank_progress import CallSequence, ProgressTable
+from streams.hang.shared_name import SharedName, _Seen
+from streams.hang.silent_hosts import SilenceWatch
+from streams.hang.unseen_libraries import UnseenCalls
+from streams.hang.wait_graph import StuckCall
+from streams.job.incidents import IncidentTracker, _Open
+from streams.job.operator import JobOperator
+from streams.job.repeats import Repeats
+from streams.job.stage_two import StageTwo
+from streams.level.bursts import Burst, BurstWatch
+from streams.level.changepoint import Change, ChangepointDetector
+from streams.level.level_series import SERIES
+from streams.level.step_watch import StepTime, StepWatch, _Work
+from streams.rounds.assembly import RoundGrid, _Extras
+from streams.rounds.call_codes import CallCodes
+from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
+from streams.rounds.communicator import CommunicatorOperator, _Host
+from streams.rounds.iterations import IterationTracker
+from streams.rounds.merge import Merge, _Waiting
+from streams.rounds.mismatches import MismatchWatch
+from streams.rounds.partial_membership import PartialCommunicator
+from streams.rounds.period import PeriodTracker
+from streams.rounds.recurring import RecurringIterations, _Anchor, _Calls
+from streams.rounds.stage_one import StageOne
+from streams.slow.attribution.records import IterationRecord
+from streams.slow.attribution.verdict import Attribution
+from streams.slow.connections import ConnectionTracker, _Counted
+from streams.slow.critical_path import Charges
+from streams.slow.gpu_state import GpuStates
+from streams.slow.processors import ProcessorTracker, _Rates, _Reading
+from streams.slow.rates import RateTracker
+from streams.slow.slow_rounds import SlowRound, SlowRounds, _Kind
+from streams.slow.slow_watch import SlowWatch, _Episode
+from streams.slow.thinned import Thinned
+from streams.slow.transfer_times import TransferTracker, _Recent
+from streams.snapshots.codec import StateCodec
+from streams.whatif.price_watch import PriceWatch
+
+SCHEMA_VERSION = 1
+
+_PLAIN: dict[type, str] = {
+    StageOne: "_lateness_ns communicator is_closed _host",
+    CommunicatorOperator: (
+        "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
+        "_sees _source _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
+    ),
+    PartialCommunicator: (
+        "job attempt communicator _is_world _members _places _created_ns _lateness_ns _announced _calls _n_calls "
+        "_dropped _markers _progress _tick _passed_on _is_closed _operator"
+    ),
+    RoundGrid: (
+        "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows "
+        "_extras _op _size_bytes _seen _closed _arrival_ns _start_ns _end_ns _signature"
+    ),
+    MismatchWatch: "_job _attempt _communicator _members _open_calls _open_seqs _reported",
+    IterationTracker: (
+        "_job _attempt _communicator _members _lateness_ns _open _first_ns _previous _last_marker _last_pause_ns "
+        "_planned _planned_since_last incomplete backward"
+    ),
+    StageTwo: "job _settings attempts _ended late",
+    JobOperator: (
+        "job attempt _tick_ns _lateness_ns _merge _world _world_size _done_ns _recent _rounds_before _communicators "
+        "_last_report_ns _repeats _hosts _host_ranks _dropped _skipped _previous _before_previous _step _recurring "
+        "_recurring_locks _recurring_since_ns _transfers _clocks _rates _slow_rounds _connections _gpus _processors "
+        "_host_of _iteration_count _planned_count _was_hung _paused _closed_hosts _min_change _slow _earlier _ended "
+        "_hang _silence _shared_name _unseen_calls _exits _operation_ids _prices _incidents ended"
+    ),
+    Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
+    Repeats: "count _last",
+    IncidentTracker: "_job _attempt _open ranks",
+    RecurringIterations: (
+        "_job _attempt _rank _tracker _streams _stream_of_kind _ranks_of_stream _blocks _n_blocks _waiting _delays_ns "
+        "_n_delays _until_ns _locks _anchor_code _anchor_stream _anchor_stream_calls _n_seen _anchors _begun _step"
+    ),
+    PeriodTracker: (
+        "_threshold _call_codes _codes _length _first _search_at _exhausted _mask _is_provisional _followed _phase "
+        "_breaks _locks _candidates _boundaries _last_taken _pattern"
+    ),
+    CallCodes: "_tokens _codes _kinds _sizes",
+    HostClocks: "_poll_ns _host_of _compared _offsets",
+    SlowWatch: "_job _attempt _min_change _watch _records _earlier _episode _numbers _ranks excess_s",
+    StepWatch: (
+        "_job _attempt _source _min_change _history _detector _bursts _work _excesses _row _last_change _slow "
+        "_slow_before_s _intermittent _changing _expected"
+    ),
+    ChangepointDetector: "_record",
+    BurstWatch: "_bursts _periods _excesses _rate _rows _first",
+    TransferTracker: "_recent _added",
+    RateTracker: "_histories _members",
+    SlowRounds: "_job _attempt _kinds _findings",
+    ConnectionTracker: "_readings _owner",
+    GpuStates: "_now _first_ecc",
+    ProcessorTracker: "_hosts",
+    Thinned: "recent _older _every _n_gone",
+    HangWatch: (
+        "_job _attempt _settings _timeout_s _table _counters _advanced_ns _mismatches _survived_s _world _has_closed "
+        "_hang _standstill host_reports checkpoint_ns"
+    ),
+    ProgressTable: "sequences names blind launch_only _collective _pair _slot _open _paired _early _length _columns",
+    SharedName: "_job _attempt _seen _finding",
+    SilenceWatch: "_job _attempt _findings",
+    UnseenCalls: "_job _attempt _latest _findings",
+    ExitWatch: "_job _attempt _processes _hosts _finding _is_decided",
+    PriceWatch: "_job _attempt _window_steps _operations _ended _rounds _is_told _after_step refused unpriced",
+}
+
+_MADE: tuple[type, ...] = (
+    # What was said on the bus, and its parts
+    events.Topology, events.Markers, events.Progress, events.RankProgress, events.OpenCall, events.PairProgress,
+    events.ChannelTransfers, events.Tick, events.HostSample, events.ProcessState, events.HostVitals, events.GpuReading,
+    events.NicReading, events.SocketReading, events.RankProcessors, events.HostProcessors, events.AgentCost,
+    events.HostEvidence, events.RankStack, events.EarlierRun, events.LevelChange, events.SignatureMismatch,
+    events.CallSignature, events.IterationSample, events.Finding, events.Incident, events.Cost, events.WhatIfPrice,
+    events.FixPrice, events.Instant, Rounds, Sees,
+    # What operators note
+    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Hang, _Standstill, _Seen, HostReports,
+    CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges, Attribution,
+    _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
+)  # fmt: skip
+
+
+def state_codec(settings: Settings) -> StateCodec:
+    """Writes and reads the state of both stages; settings are those of whoever reads, and stand in no snapshot."""
+    return StateCodec(
+        version=SCHEMA_VERSION,
+        plain={cls: names.split() for cls, names in _PLAIN.items()},
+        made=_MADE,
+        encoded=(CallBatch, Operations),
+        records={"series": SERIES},
+        given=(settings, settings.hang),
+    )

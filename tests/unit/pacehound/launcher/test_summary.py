@@ -1,0 +1,73 @@
+"""What is said at the end of a run: health only of what was seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pacehound.launcher.summary import summary, why_not_watched
+from pacehound.launcher.watch import Outcome
+from pacehound.runtime.watched import Watched
+
+SEEN = Watched(ranks=4, calls=1200, iterations=50, sent=9)
+
+
+def test_no_incident_is_said_of_what_was_seen() -> None:
+    assert summary(Outcome(watched=SEEN)) == [
+        "no incident in what was seen: 1,200 calls of 4 ranks in 50 iterations on this host"
+    ]
+    alone = Watched(ranks=1, calls=1, sent=1)
+    assert summary(Outcome(watched=alone)) == ["no incident in what was seen: 1 call of 1 rank on this host"]
+
+
+@pytest.mark.parametrize(
+    ("watched", "why"),
+    [
+        (None, "its agent has left no word of what it saw"),
+        (Watched(), "the command made no call of torch.distributed"),
+        (Watched(ranks=2), "no collective call of its ranks was seen"),
+    ],
+)
+def test_where_nothing_was_seen_nothing_is_called_healthy(watched: Watched | None, why: str) -> None:
+    for sent_to in ("", "http://head:4318"):
+        (line,) = summary(Outcome(watched=watched, sent_to=sent_to))
+        assert line.startswith(f"not watched: {why}")
+    assert why_not_watched(Outcome(watched=watched)).startswith(why)
+    assert why_not_watched(Outcome(watched=SEEN)) == ""
+
+
+def test_what_the_ranks_could_not_do_is_told() -> None:
+    lines = summary(Outcome(watched=Watched(), notes=("instrument switched off in a hook: OSError: no room",)))
+    assert lines[1:] == ["in a rank: instrument switched off in a hook: OSError: no room"]
+
+
+def test_sent_is_said_of_what_has_arrived_alone() -> None:
+    """An endpoint that refuses: not `sent to`, but where it is, why, and who sends it."""
+    assert summary(Outcome(watched=SEEN, sent_to="http://head:4318")) == [
+        "1,200 calls of 4 ranks in 50 iterations on this host, sent to http://head:4318"
+    ]
+    refusing = Watched(ranks=4, calls=1200, unsent=7, receiver_said="answered 401: check the token")
+    outcome = Outcome(watched=refusing, sent_to="http://head:4318", is_complete=False, kept_in=Path("/s/run-1"))
+    seen, unsent, _ = summary(outcome)
+    assert "sent to" not in seen
+    assert unsent == (
+        "not sent to http://head:4318 (answered 401: check the token): 7 messages, kept in /s/run-1 for 7 days: "
+        "the next `pacehound run` to there sends it along, `pacehound flush` at once"
+    )
+    _, lost, _ = summary(Outcome(watched=refusing, sent_to="http://head:4318", is_complete=False))
+    assert lost.endswith("7 messages, lost, for there was no disk to keep them")
+
+
+def test_what_was_lost_or_refused_is_counted() -> None:
+    lines = summary(Outcome(watched=Watched(ranks=4, calls=1200, lost_calls=3000, refused=2)))
+    assert lines[1:] == [
+        "lost before they could be read or sent: 3,000 records of calls",
+        "refused by the receiver for good: 2 messages",
+    ]
+
+
+def test_an_unfinished_run_is_not_called_free_of_incidents() -> None:
+    lines = summary(Outcome(watched=SEEN, is_complete=False))
+    assert not any("no incident" in line for line in lines)
+    assert lines[-1] == "not everything that was seen had been processed when the command ended"
