@@ -167,6 +167,8 @@ class EventLoop:
         So long the first message is waited for.
     linger_s
         After a turn with few messages others are waited for so long: few, large writes cost least.
+    longest_retry_s
+        What is away is asked again so often at least.
     drains
         When it is told to stop it first deals with what is on the bus, as far as nothing is away: that of a process is
         nowhere else.
@@ -187,6 +189,7 @@ class EventLoop:
         max_messages: int = MAX_MESSAGES,
         poll_s: float = POLL_S,
         linger_s: float = 0.0,
+        longest_retry_s: float = LONGEST_RETRY_S,
         drains: bool = False,
     ) -> None:
         self._name = name
@@ -207,11 +210,13 @@ class EventLoop:
         self._done: dict[Place, int] = {}
         self._begun = 0  # records of the first waiting message that are dealt with
         self._is_paused = False
-        self._work_again = _Again(clock)
-        self._settle_again = _Again(clock)
+        self._work_again = _Again(clock, longest_retry_s)
+        self._settle_again = _Again(clock, longest_retry_s)
         self._consumer = subscribe(self._revoked)
         self.lag = 0
         """Messages that were not dealt with after the last turn; for other threads, which must not ask the consumer."""
+        self.unsettled_why = ""
+        """Why what was taken could not be made durable the last time; empty where it could. For other threads too."""
 
     def run(self, stopping: threading.Event) -> None:
         """Until `stopping` is set; then what was worked on is confirmed and the group left.
@@ -397,12 +402,14 @@ class EventLoop:
             try:
                 self._results += [_encoded(event) for event in self._worker.settle()]
             except Exception as error:
+                self.unsettled_why = str(error) or type(error).__name__
                 if not isinstance(error, Unavailable):
                     self._failed("to make durable what it has taken")
                 self._postpone(self._settle_again, "to make durable what it has taken", error)
                 return False
             self._settle_again.reset()
             self._is_unsettled = False
+            self.unsettled_why = ""
         return not self._is_unsettled
 
     def _revoked(self, places: list[Place]) -> None:
@@ -418,9 +425,9 @@ class EventLoop:
 class _Again:
     """When something that has failed is tried again."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, longest_retry_s: float) -> None:
         self._clock = clock
-        self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._backoff = Backoff(FIRST_RETRY_S, longest_retry_s)
         self._not_before_s = 0.0
 
     @property

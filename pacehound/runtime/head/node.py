@@ -58,6 +58,8 @@ BUS_MAX_BYTES = 256 * 1024 * 1024
 # What comes in from hosts may fill this much of the bus; the rest is for what the pipeline concludes.
 _INGEST_SHARE = 0.75
 _SETTLE_POLL_S = 0.02
+# While the store fails every sender is turned away, and its backlog grows: agents ask as often.
+_STORE_RETRY_S = 5.0
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
 FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
@@ -117,7 +119,8 @@ class Head:
         self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators)
         self._alerts = self._loop("alerts", (topics.INCIDENTS,), parts.alerts) if parts.alerts is not None else None
         # Few, large inserts cost the training host least, and a sender can wait for so long.
-        self._store = self._loop("store", STORED, parts.writer, max_messages=2048, linger_s=0.3)
+        how = {"max_messages": 2048, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
+        self._store = self._loop("store", STORED, parts.writer, **how)
         self._known_topology = known_topology or KnownTopology()
         self._ingest_lock = threading.Lock()
         self._attempts = Attempts()
@@ -227,6 +230,11 @@ class Head:
     def stored(self) -> int:
         """Up to where the store has dealt with them: they are written, or given up and counted."""
         return self._store.committed
+
+    @property
+    def not_stored_why(self) -> str:
+        """Why nothing can be stored now; empty where it can."""
+        return self._store.stuck_why
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident of the store."""
