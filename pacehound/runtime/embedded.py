@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -91,14 +90,10 @@ class SiblingStore:
 def open_parts(settings: Settings, folder: Path, telemetry: Telemetry) -> Parts:
     """The real parts, with their store in `folder`."""
     from actuators.worker import ActuatorWorker
-    from streams.level.level_series import warm_up
+    from streams import native_loops
     from streams.pipeline import Pipeline
-    from streams.whatif import warm
 
-    # Half a minute where nobody has compiled them yet: it must not begin with the first job's first iteration.
-    threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
-    if settings.ops.every_steps:
-        threading.Thread(target=warm.warm_up, name="warm-up-what-if", daemon=True).start()
+    native_loops.loaded()  # where they cannot be built, no job shall find that out
     store = SiblingStore(folder)
     clock = SystemClock()
     try:

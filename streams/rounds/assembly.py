@@ -89,8 +89,9 @@ class _Extras:
     algorithm: npt.NDArray[np.int8] = field(repr=False)
 
 
-_GRID = ("_op", "_size_bytes", "_seen", "_closed", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
-"""One line of each per round."""
+_ROWS = ("column", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "signature")
+_GRID = ("_closed", "_seen", "_op", "_size_bytes", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
+"""One line of each per round. Both as `put_rows` takes them."""
 
 
 class RoundGrid:
@@ -139,11 +140,10 @@ class RoundGrid:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write where these numbers say: what contradicts itself is refused (`ValueError`)."""
         self.__dict__.update(state)
-        n_lines, types = self._length, (np.int8, np.int64, np.bool_, np.bool_, *4 * (np.int64,))
-        shapes = {"_op": (n_lines,), "_size_bytes": (n_lines,), "_closed": (n_lines,)}
-        for name, dtype in zip(_GRID, types, strict=True):
-            array = getattr(self, name)
-            if array.shape != shapes.get(name, (n_lines, self.n_ranks)) or array.dtype != dtype:
+        n_lines, empty = self._length, RoundGrid(0)
+        for name in _GRID:
+            array, like = getattr(self, name), getattr(empty, name)
+            if array.shape != (n_lines, self.n_ranks)[: like.ndim] or array.dtype != like.dtype:
                 raise ValueError(f"a grid of {n_lines} rounds and {self.n_ranks} ranks has {name} as {array.shape}")
         if not 0 <= n_lines <= self._most_open or (self._base is None and n_lines):
             raise ValueError(f"a grid has {n_lines} rounds from {self._base} on")
@@ -202,23 +202,9 @@ class RoundGrid:
         is_used = np.empty(len(rows), np.bool_)
         n_late, n_twice = put_rows(
             base,
-            rows.column,
-            rows.seq,
-            rows.op,
-            rows.size_bytes,
-            rows.arrival_ns,
-            rows.start_ns,
-            rows.end_ns,
-            rows.signature,
+            [getattr(rows, name) for name in _ROWS],
             is_used,
-            self._closed,
-            self._seen,
-            self._op,
-            self._size_bytes,
-            self._arrival_ns,
-            self._start_ns,
-            self._end_ns,
-            self._signature,
+            [getattr(self, name) for name in _GRID],
         )
         self.late_rows += n_late
         self.duplicate_rows += n_twice

@@ -268,6 +268,16 @@ def test_a_head_started_again_knows_the_communicators_of_jobs_that_go_on(tmp_pat
     head.stop()
 
 
+def test_of_jobs_that_were_silent_for_longest_introductions_are_forgotten(monkeypatch):
+    """A job whose machines vanish never says that it has ended."""
+    monkeypatch.setattr("pacehound.runtime.head.known_topology.MAX_JOBS", 2)
+    known = KnownTopology()
+    for job in ("vanished", "goes-on", "new"):
+        known.note(topology(job=job), codec.encode(topology(job=job)))
+        known.note(progress("goes-on"), b"")
+    assert {key[0] for key in known._kept} == {key[0] for key in known._made} == {"goes-on", "new"}
+
+
 def test_introductions_survive_a_torn_file(tmp_path):
     path = tmp_path / "topology.rec"
     first = KnownTopology(path)
