@@ -23,7 +23,7 @@ from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.runtime.head.known_topology import KnownTopology
-from pacehound.runtime.head.node import Head, IngestResult
+from pacehound.runtime.head.node import Head, IngestResult, why
 from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.serve import Listeners, serve
@@ -141,11 +141,11 @@ def span_receiver(head: Head) -> Callable[[bytes], IngestResult]:
             raise
         head.publish(found.batches)
         for refused in found.refused:
-            head.reject(refused.message, refused.error)
+            head.reject(refused.message, refused.error, refused.n_spans)
         return IngestResult(
             accepted=sum(map(len, found.batches)),
-            rejected=len(found.refused),
-            reason="; ".join(f"{type(r.error).__name__}: {r.error}" for r in found.refused[:3]),
+            rejected=sum(refused.n_spans for refused in found.refused),
+            reason="; ".join(why(refused.error) for refused in found.refused),
         )
 
     return take

@@ -21,7 +21,6 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import DEAD_LETTERS, Topic
 from pacehound.runtime.backoff import Backoff
-from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import (
     COMMIT_FAILURES,
@@ -33,7 +32,7 @@ from pacehound.runtime.metric_names import (
     WORKER_FAILURES,
 )
 from pacehound.runtime.phases import Stages
-from pacehound.runtime.records import worked
+from pacehound.runtime.records import Outcome, dead_letters_of, worked
 from pacehound.runtime.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -209,6 +208,7 @@ class EventLoop:
         self._results: deque[tuple[Topic, str, bytes]] = deque()
         self._done: dict[Place, int] = {}
         self._begun = 0  # records of the first waiting message that are dealt with
+        self._refused: list[Outcome[list[Event]]] = []  # of those
         self._is_paused = False
         self._work_again = _Again(clock, longest_retry_s)
         self._settle_again = _Again(clock, longest_retry_s)
@@ -316,7 +316,7 @@ class EventLoop:
                 self._postpone(self._work_again, f"{message.topic}/{message.partition} at {message.offset}", error)
                 break
             self._work_again.reset()
-            self._begun = 0
+            self._begin_message()
             self._waiting.popleft()
             self._done[message.topic, message.partition] = message.offset + 1
             self._is_unsettled = True
@@ -325,6 +325,9 @@ class EventLoop:
             if not self._send():
                 break
         return n_worked
+
+    def _begin_message(self) -> None:
+        self._begun, self._refused = 0, []
 
     def _deal_with(self, message: Message) -> None:
         """Add what follows from a message to the results; each of its records stands for itself."""
@@ -338,7 +341,8 @@ class EventLoop:
             if outcome.error is not None:
                 if outcome.is_fault:
                     self._telemetry.add(WORKER_FAILURES, worker=self._name)
-                self._set_aside(message, outcome.error, outcome.payload())
+                self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(outcome.error).__name__)
+                self._refused.append(outcome)
             for result in outcome.result or ():
                 try:
                     self._results.append(_encoded(result))
@@ -350,12 +354,8 @@ class EventLoop:
                 self._telemetry.add(EVENT_AGE_SECONDS, max(age_s, 0.0))
                 self._telemetry.add(EVENT_AGES)
             self._begun += 1
-
-    def _set_aside(self, message: Message, error: Exception, payload: bytes | None = None) -> None:
-        self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
-        if message.topic == DEAD_LETTERS.name:
-            return  # a letter that does not fit itself is not worth another one
-        self._results.append(_encoded(dead_letter_of(message, error, self._clock.now_ns(), payload)))
+        if message.topic != DEAD_LETTERS.name:  # a letter that does not fit itself is not worth another one
+            self._results += map(_encoded, dead_letters_of(message, self._refused, self._clock.now_ns()))
 
     def _postpone(self, again: _Again, what: str, error: Exception) -> None:
         pause_s = again.later()
@@ -415,7 +415,7 @@ class EventLoop:
     def _revoked(self, places: list[Place]) -> None:
         gone = set(places)
         if self._waiting and (self._waiting[0].topic, self._waiting[0].partition) in gone:
-            self._begun = 0
+            self._begin_message()
         self._waiting = deque(m for m in self._waiting if (m.topic, m.partition) not in gone)
         for place in gone:
             self._done.pop(place, None)

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
+    DeadLetter,
     Decision,
     HostEvidence,
     HostSample,
@@ -32,7 +33,7 @@ from pacehound.model.events import (
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.runtime.dead_letter import dead_letter_of
+from pacehound.runtime.dead_letter import LONGEST_REASON, dead_letter_of
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question
 from pacehound.runtime.head.interrupted import interrupted
@@ -47,7 +48,7 @@ from pacehound.runtime.metric_names import (
     RECORDS_ACCEPTED,
     RECORDS_REJECTED,
 )
-from pacehound.runtime.records import records_of
+from pacehound.runtime.records import Outcome, dead_letters_of, records_of
 from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -176,24 +177,32 @@ class Head:
         """
         with self._ingest_lock:
             self._make_sure_of_room(len(body))  # before it is decoded: a full head must not work for what it refuses
+            request = Message(topic="otlp", key="", partition=0, offset=0, value=body)
             try:
-                records = records_of(Message(topic="otlp", key="", partition=0, offset=0, value=body))
+                records = records_of(request)
             except RejectedMessage as error:
                 self._reject(body, error)
                 raise
-            outcomes = [record.outcome(_from_a_host) for record in records]
-            self._make_sure_of_room(len(body) + sum(decoded_bytes(one.result) for one in outcomes if one.result))
-            reasons: list[str] = []
-            for outcome in outcomes:
-                if isinstance(outcome.error, RejectedMessage):
-                    reasons.append(f"{type(outcome.error).__name__}: {outcome.error}")
-                    self._reject(outcome.payload(), outcome.error)
+            taken: list[tuple[FromHost, bytes]] = []
+            refused: list[Outcome[FromHost]] = []
+            for outcome in (record.outcome(_from_a_host) for record in records):
+                if outcome.error is None and outcome.result is not None and outcome.record is not None:
+                    taken.append((outcome.result, outcome.record.payload()))
+                elif isinstance(outcome.error, RejectedMessage):
+                    refused.append(outcome)
                 elif outcome.error is not None:
                     raise outcome.error
-                elif outcome.result is not None:
-                    self._admit(outcome.result, outcome.payload(), is_decoded=True)
+            letters = dead_letters_of(request, refused, self._clock.now_ns())
+            n_bytes = sum(len(value) + decoded_bytes(event) for event, value in taken)
+            self._make_sure_of_room(n_bytes + sum(len(letter.payload) for letter in letters))
+            for letter in letters:
+                self._set_aside(letter)
+            for event, value in taken:
+                self._admit(event, value, is_decoded=True)
+            for outcome in refused:
+                self.telemetry.add(RECORDS_REJECTED, error=type(outcome.error).__name__)
             return IngestResult(
-                accepted=len(records) - len(reasons), rejected=len(reasons), reason="; ".join(reasons[:3])
+                accepted=len(taken), rejected=len(refused), reason="; ".join(why(one.error) for one in refused[:3])
             )
 
     def publish(self, events: Sequence[Event]) -> None:
@@ -211,10 +220,10 @@ class Head:
             for event, value in zip(events, values, strict=True):
                 self._admit(event, value)
 
-    def reject(self, payload: bytes, error: RejectedMessage) -> None:
+    def reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
         """Keep what could not be taken as a dead letter (`BusFull` reaches the caller)."""
         with self._ingest_lock:
-            self._reject(payload, error)
+            self._reject(payload, error, n_records)
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
@@ -330,13 +339,15 @@ class Head:
             history = JobHistory(job=event.job, attempt=event.attempt, time_ns=self._clock.now_ns(), runs=tuple(runs))
             self._publish(history)
 
-    def _reject(self, payload: bytes, error: RejectedMessage) -> None:
+    def _reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
+        refused = Message(topic="otlp", key="", partition=0, offset=0, value=payload)
+        self._set_aside(dead_letter_of(refused, error, self._clock.now_ns()))
+        self.telemetry.add(RECORDS_REJECTED, n_records, error=type(error).__name__)
+
+    def _set_aside(self, letter: DeadLetter) -> None:
+        """It came over the network and stands nowhere: a number of ours is its place."""
         self._dead_letters += 1
-        # It came over the network and stands nowhere: a number of ours is its place.
-        refused = Message(topic="otlp", key="", partition=0, offset=self._dead_letters, value=payload)
-        letter = dead_letter_of(refused, error, self._clock.now_ns())
-        self._publish(letter)
-        self.telemetry.add(RECORDS_REJECTED, error=type(error).__name__)
+        self._publish(replace(letter, offset=self._dead_letters))
 
     def _interrupt(self) -> None:
         try:
@@ -353,3 +364,8 @@ def _from_a_host(event: Event) -> FromHost:
     if not isinstance(event, SENT_BY_HOSTS):
         raise MalformedMessage(f"a {type(event).__name__} is concluded by a head and not taken from outside")
     return event
+
+
+def why(error: Exception | None) -> str:
+    """In short, for whoever has sent it."""
+    return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
