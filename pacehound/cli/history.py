@@ -60,7 +60,7 @@ class OpenedHistory:
 
     def sql(self, statement: str) -> pa.Table:
         """Rows."""
-        return self.store.query(statement)
+        return self.store.answer(statement)
 
 
 History = OwnedHistory | OpenedHistory

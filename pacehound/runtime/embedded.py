@@ -11,9 +11,8 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -73,9 +72,9 @@ class SiblingStore:
 
         return list(earlier_runs(self._store, job, before_attempt))
 
-    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-        """Rows of a reading statement."""
-        return self._store.query(sql, dict(params or {}))
+    def answer(self, sql: str) -> pa.Table:
+        """Rows of a statement that reads the history and nothing else."""
+        return self._store.answer(sql)
 
     def told(self) -> set[tuple[str, str]]:
         """The states of incidents that somebody has been told of, as (incident, state)."""
@@ -83,9 +82,9 @@ class SiblingStore:
 
         return set(told(self._store))
 
-    def close(self) -> None:
-        """Give the store back."""
-        self._store.close()
+    def close(self) -> bool:
+        """Give the store back; False where a question goes on all the same."""
+        return bool(self._store.close())
 
 
 def open_parts(settings: Settings, folder: Path, telemetry: Telemetry) -> Parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -236,9 +236,9 @@ class Head:
         """Every decision of the store."""
         return self.parts.store.decisions()
 
-    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-        """Rows of a reading statement."""
-        return self.parts.store.query(sql, params)
+    def query(self, sql: str) -> pa.Table:
+        """Rows of a statement that reads the history and nothing else."""
+        return self.parts.store.answer(sql)
 
     def jobs(self) -> list[str]:
         """Jobs that are being watched now."""

@@ -32,7 +32,7 @@ class Store:
         self.file.writelines(base64.b64encode(m.value).decode() + "\n" for m in messages)
         self.file.flush()
 
-    def query(self, sql, parameters=None):
+    def answer(self, sql):
         if not sql.lower().startswith("select"):
             raise InvalidInput("only reading statements")
         events = self.events()
@@ -42,3 +42,4 @@ class Store:
 
     def close(self):
         self.file.close()
+        return True
