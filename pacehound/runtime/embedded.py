@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import threading
 import time
@@ -201,6 +202,10 @@ def run_head(
                 logger.error("the head ended before everything was stored")
     finally:
         ownership.release()
+    if not head.is_quiet:
+        logger.warning("a question goes on that the engine cannot break off: this process ends in the middle of it")
+        logging.shutdown()
+        os._exit(0)  # what arrived is on disk; an ordinary end would wait for the answer
 
 
 def _when_asked_enough(open_all: Callable[[], Parts]) -> Parts:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,10 +120,15 @@ class Head:
         # Few, large inserts cost the training host least, and a sender can wait for so long.
         self._store = self._loop("store", STORED, parts.writer, max_messages=2048, linger_s=0.3)
         self._known_topology = known_topology or KnownTopology()
+        self._is_stopping = False
+        self.is_quiet = True
+        """Nobody's question goes on after `stop`, in a function that the engine cannot break off."""
         self._ingest_lock = threading.Lock()
         self._attempts = Attempts()
         self._attempts_lock = threading.Lock()
         self._attempts_file = attempts_file
+        # Apart from what arrives: a store that is slow to answer must hold up nothing.
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="earlier-runs")
         # Names dead letters of what is refused on arrival: unique over the lives of a store's owners.
         self._dead_letters = self._clock.now_ns()
         self.telemetry.observe(BUS_BYTES, lambda: float(self.bus.held_bytes))
@@ -146,6 +152,8 @@ class Head:
         head.
         """
         deadline_s = time.monotonic() + timeout_s
+        self._is_stopping = True
+        self._reading.shutdown(wait=False, cancel_futures=True)
         self._end(self._pipeline, deadline_s)
         self._wait_for((self._actuators, self._store), deadline_s)
         self._interrupt()
@@ -157,7 +165,7 @@ class Head:
         finished = not any(loop.is_alive() for loop in self._loops() if loop is not self._alerts)
         self._known_topology.close()
         if finished:
-            self.parts.store.close()
+            self.is_quiet = self.parts.store.close()
         return finished
 
     def ingest(self, body: bytes) -> IngestResult:
@@ -308,19 +316,17 @@ class Head:
             )
         if is_new and self._attempts_file is not None:
             self._attempts_file.note(event.job, event.attempt)
-        if is_new and event.attempt > 0:
-            self._tell_history(event)
+        if is_new and event.attempt > 0 and not self._is_stopping:
+            self._reading.submit(self._tell_history, event.job, event.attempt)
 
-    def _tell_history(self, event: FromHost) -> None:
-        """What earlier attempts did stands in the log before the first word of this one."""
+    def _tell_history(self, job: str, attempt: int) -> None:
+        """What earlier attempts did stands in the log soon after the first word of this one, before any iteration."""
         try:
-            runs = self.parts.store.earlier_runs(event.job, event.attempt)
+            runs = self.parts.store.earlier_runs(job, attempt)
+            if runs and not self._is_stopping:
+                self._publish(JobHistory(job=job, attempt=attempt, time_ns=self._clock.now_ns(), runs=tuple(runs)))
         except Exception:
-            logger.exception("the earlier runs of a job cannot be read", extra={"job": event.job})
-            return
-        if runs:
-            history = JobHistory(job=event.job, attempt=event.attempt, time_ns=self._clock.now_ns(), runs=tuple(runs))
-            self._publish(history)
+            logger.exception("the earlier runs of a job cannot be read", extra={"job": job})
 
     def _reject(self, payload: bytes, error: RejectedMessage) -> None:
         self._dead_letters += 1

@@ -171,7 +171,7 @@ def make_otlp_app(
 
     async def close(app: web.Application) -> None:
         thread.shutdown(wait=True)
-        asked.shutdown(wait=True)
+        asked.shutdown(wait=False, cancel_futures=True)  # it only reads, and the store may take long to answer
 
     app = web.Application(middlewares=[count, check_token], client_max_size=MAX_MESSAGE_BYTES)
     app.router.add_post("/v1/logs", logs)

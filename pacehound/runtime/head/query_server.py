@@ -88,12 +88,15 @@ def make_desk(
     shut_down: Callable[[], object],
 ) -> web.Application:
     """The web application behind the socket; `info` is added to what `/status` answers."""
-    threads = ThreadPoolExecutor(4, thread_name_prefix="queries")
+    # Apart: whoever begins a run waits neither for a long question nor for those who wait for the end of theirs.
+    questions = ThreadPoolExecutor(2, thread_name_prefix="questions")
+    attempts = ThreadPoolExecutor(1, thread_name_prefix="attempts")
+    threads = ThreadPoolExecutor(4, thread_name_prefix="desk")
     telemetry.observe(LEASES, lambda: float(len(leases)))
 
-    async def aside(work: Callable[..., Any], *args: Any) -> Any:
+    async def aside(work: Callable[..., Any], *args: Any, on: ThreadPoolExecutor = threads) -> Any:
         try:
-            return await asyncio.get_running_loop().run_in_executor(threads, work, *args)
+            return await asyncio.get_running_loop().run_in_executor(on, work, *args)
         except InvalidInput as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         except PacehoundError as error:
@@ -112,8 +115,9 @@ def make_desk(
             statement = str((await request.json())["sql"])
         except (ValueError, KeyError, TypeError) as error:
             raise web.HTTPBadRequest(text='send {"sql": "SELECT …"}') from error
-        table: pa.Table = await aside(head.query, statement)
-        return web.Response(body=await aside(_arrow, table), content_type="application/vnd.apache.arrow.stream")
+        table: pa.Table = await aside(head.query, statement, on=questions)
+        body = await aside(_arrow, table, on=questions)
+        return web.Response(body=body, content_type="application/vnd.apache.arrow.stream")
 
     async def settle(request: web.Request) -> web.Response:
         try:
@@ -124,7 +128,7 @@ def make_desk(
 
     async def attempt(request: web.Request) -> web.Response:
         question = parse_question(await request.read())
-        return _json({"attempt": await aside(head.attempt_for, question)})
+        return _json({"attempt": await aside(head.attempt_for, question, on=attempts)})
 
     async def shutdown(request: web.Request) -> web.Response:
         asyncio.get_running_loop().call_later(0.1, shut_down)
@@ -148,7 +152,8 @@ def make_desk(
         return response
 
     async def close(app: web.Application) -> None:
-        threads.shutdown(wait=False, cancel_futures=True)
+        for pool in (questions, attempts, threads):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     app = web.Application()
     app.router.add_get("/status", status)
