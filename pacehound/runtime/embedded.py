@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
-from pacehound.errors import RejectedMessage, StoreOwned
+from pacehound.errors import RejectedMessage, StoreOwned, Unavailable
 from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
@@ -170,6 +170,8 @@ def run_head(
     ------
     StoreOwned
         Another process has the store.
+    Unavailable
+        It has ended, and not everything that had arrived is stored.
 
     """
     ownership = Ownership(folder)
@@ -198,14 +200,19 @@ def run_head(
                 )
             )
         finally:
-            if not head.stop():
-                logger.error("the head ended before everything was stored")
+            head.stop()
     finally:
         ownership.release()
+    health = head.health()
+    lost = f"the head ended before everything was stored: {health.not_stored_messages} messages are in no store"
     if not head.is_quiet:
         logger.warning("a question goes on that the engine cannot break off: this process ends in the middle of it")
+        if health.not_stored_messages:
+            logger.error(lost)
         logging.shutdown()
-        os._exit(0)  # what arrived is on disk; an ordinary end would wait for the answer
+        os._exit(1 if health.not_stored_messages else 0)  # an ordinary end would wait for the answer
+    if health.not_stored_messages:
+        raise Unavailable("; ".join((lost, *health.problems)))
 
 
 def _when_asked_enough(open_all: Callable[[], Parts]) -> Parts:

@@ -24,6 +24,7 @@ from pacehound.runtime.backoff import Backoff
 from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import (
+    AWAY,
     COMMIT_FAILURES,
     DEAD_LETTERED,
     EVENT_AGE_SECONDS,
@@ -242,6 +243,16 @@ class EventLoop:
         finally:
             self._consumer.close()
 
+    @property
+    def problem(self) -> str:
+        """What does not answer, so that messages wait; empty where nothing is away."""
+        return self._work_again.problem or self._settle_again.problem
+
+    @property
+    def failures(self) -> int:
+        """How many tries have failed because something did not answer."""
+        return self._work_again.failures + self._settle_again.failures
+
     def turn(self) -> int:
         """Poll, work, publish, commit, once; how many messages were dealt with.
 
@@ -261,6 +272,8 @@ class EventLoop:
                 self._send()
         if self._is_unsettled or self._results or self._done:
             self._confirm()
+        if not self.problem:
+            self._telemetry.set(AWAY, 0.0, worker=self._name)
         self.lag = self._consumer.lag() + len(self._waiting)
         self._stages.end_batch(n_worked)
         return n_worked
@@ -353,8 +366,9 @@ class EventLoop:
         self._results.append(_encoded(dead_letter_of(message, error, self._clock.now_ns(), payload)))
 
     def _postpone(self, again: _Again, what: str, error: Exception) -> None:
-        pause_s = again.later()
+        pause_s = again.later(str(error) or type(error).__name__)
         self._telemetry.add(RETRIES)
+        self._telemetry.set(AWAY, 1.0, worker=self._name)
         logger.warning("%s tries %s again in %g s: %s", self._name, what, pause_s, error)
 
     def _send(self) -> bool:
@@ -416,10 +430,12 @@ class EventLoop:
 
 
 class _Again:
-    """When something that has failed is tried again."""
+    """When something that has failed is tried again; `problem` says what failed, as long as it does."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.problem = ""
+        self.failures = 0
         self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._not_before_s = 0.0
 
@@ -428,14 +444,17 @@ class _Again:
         """Not yet."""
         return self._clock.monotonic_s() < self._not_before_s
 
-    def later(self) -> float:
+    def later(self, problem: str) -> float:
         """It failed: after how many seconds it is tried again."""
+        self.problem = problem
+        self.failures += 1
         pause_s = self._backoff.next_s()
         self._not_before_s = self._clock.monotonic_s() + pause_s
         return pause_s
 
     def reset(self) -> None:
         """It worked."""
+        self.problem = ""
         self._backoff.reset()
         self._not_before_s = 0.0
 

@@ -36,6 +36,7 @@ from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question
+from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.parts import Parts
@@ -45,6 +46,7 @@ from pacehound.runtime.metric_names import (
     BUS_FULL,
     INCIDENTS_INTERRUPTED,
     PIPELINE_LAG,
+    RECORDING_DROPPED,
     RECORDS_ACCEPTED,
     RECORDS_REJECTED,
 )
@@ -256,6 +258,19 @@ class Head:
             except RuntimeError:
                 continue  # the pipeline's thread opened a stream while this one read them
         return []
+
+    def health(self) -> Health:
+        """What is not as it should be, and what was not kept."""
+        waiting = self.bus.position - self._store.committed
+        problems = [f"{loop.name} waits: {loop.loop.problem}" for loop in self._loops() if loop.loop.problem]
+        problems += [
+            f"{loop.name} has ended" for loop in self._loops() if not loop.is_alive() and not self._is_stopping
+        ]
+        if self._store.loop.problem:
+            problems.append(f"{waiting} messages are not stored, {self._store.loop.failures} tries to write failed")
+        if dropped := int(self.telemetry.value(RECORDING_DROPPED)):
+            problems.append(f"{dropped} messages are missing from the recording")
+        return Health(problems=tuple(problems), not_stored_messages=waiting, failed_writes=self._store.loop.failures)
 
     def attempt_for(self, question: Question) -> int:
         """Which attempt of its job a run is that begins now."""

@@ -15,7 +15,7 @@ from aiohttp import web
 from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.events import Decision, Incident
 from pacehound.runtime.head.attempts import Question
-from pacehound.runtime.head.client import IncidentsAnswer
+from pacehound.runtime.head.client import Health, IncidentsAnswer
 from pacehound.runtime.metric_names import LEASES
 from pacehound.runtime.telemetry import Telemetry
 
@@ -43,6 +43,10 @@ class Answers(Protocol):
 
     def jobs(self) -> list[str]:
         """Jobs that are being watched."""
+        ...
+
+    def health(self) -> Health:
+        """What is not as it should be."""
         ...
 
     def attempt_for(self, question: Question) -> int:
@@ -103,7 +107,8 @@ def make_desk(
             raise web.HTTPServiceUnavailable(text=str(error)) from error
 
     async def status(request: web.Request) -> web.Response:
-        return _json({"pid": os.getpid(), "leases": len(leases), "jobs": head.jobs(), **info})
+        health = msgspec.to_builtins(head.health())
+        return _json({"pid": os.getpid(), "leases": len(leases), "jobs": head.jobs(), "health": health, **info})
 
     async def incidents(request: web.Request) -> web.Response:
         job = request.query.get("job")

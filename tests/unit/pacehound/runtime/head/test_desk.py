@@ -8,6 +8,7 @@ import threading
 import pyarrow as pa
 from aiohttp.test_utils import TestClient, TestServer
 
+from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.query_server import Leases, make_desk
 from pacehound.runtime.telemetry import Telemetry
 
@@ -24,6 +25,9 @@ class BusyHead:
 
     def settle(self, timeout_s: float) -> bool:
         return self.let_go.wait()
+
+    def health(self) -> Health:
+        return Health()
 
     def attempt_for(self, question: object) -> int:
         return 7

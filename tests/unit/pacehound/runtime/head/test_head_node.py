@@ -162,6 +162,8 @@ def test_a_receiver_that_is_away_holds_up_neither_the_store_nor_the_room_on_the_
     head.publish([sample(time_ns=2_000 + i) for i in range(50)])
     assert head.settle(5.0)
     assert head.bus.held_bytes == held, "only the incident that somebody is still to be told of"
+    assert "alerts waits: away" in head.health().problems
+    assert head.telemetry.value(metric_names.AWAY, worker="alerts") == 1
     assert head.stop(timeout_s=2.0)
 
 
@@ -199,6 +201,9 @@ def test_a_store_that_does_not_answer_for_a_while_loses_nothing_and_confirms_not
     for _ in range(3):
         assert (head.stored, store.messages) == (0, [])
         head._store.loop.turn()
+        told = head.health()
+        assert (told.failed_writes, told.not_stored_messages) in ((1, 1), (2, 1), (2, 0))
+        assert ("store waits: no space left on device" in told.problems) == (not store.messages)
         clock.advance_s(60.0)
     assert len(store.messages) == 1
     assert head.stored == head.bus.position
