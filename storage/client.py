@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,18 +18,15 @@ from storage.address import DATABASE, ServerAddress, server_address
 from storage.engine_errors import engine_errors
 from storage.migrate import migrate
 from storage.ownership import Ownership
-from storage.statements import only_reads
+from storage.readers import LIMITS, Readers
 
 # A store stands beside a training job on a small machine as often as on one of its own.
 _ENGINE_SETTINGS = {"max_threads": 2, "max_insert_threads": 1}
 
-# The pipeline may live in this process: a question must not take its memory.
-MAX_ANSWER_BYTES = 256 * 1024**2
-_TOO_LARGE = 396  # ClickHouse's TOO_MANY_ROWS_OR_BYTES
-_READER_LIMITS = {"max_memory_usage": 1024**3, "max_result_bytes": MAX_ANSWER_BYTES}
-
 # A server that does not let us in within this does not answer; a migration of a large table may take long.
 _CONNECT_S, _ANSWER_S = 5, 300
+
+_BROKEN_OFF_WITHIN_S = 1.0
 
 # A block of rows with hostile times may span more than 100 days; that must cost time, not the rows.
 _INSERT_SETTINGS = {"max_partitions_per_insert_block": 0}
@@ -37,13 +35,15 @@ _INSERT_SETTINGS = {"max_partitions_per_insert_block": 0}
 class Store:
     """The tables of `migrations/`, migrated and ready: embedded (`open`) or on a server (`connect`).
 
-    Writes go through one handle of the engine and reads through another, read-only one, so that a long question
-    does not hold up the writer. Safe to use from several threads; each handle serves one call at a time.
+    Writes go through one handle of the engine and each question through one of its own, so that a long question holds
+    up neither the writer nor another question. Safe to use from several threads.
 
     Parameters
     ----------
-    writer, reader
-        Two clickhouse-connect clients of the same database.
+    writer
+        A clickhouse-connect client of the database.
+    readers
+        Handles that only read it.
     ownership
         Released on `close`; `None` for a server.
     server
@@ -52,14 +52,15 @@ class Store:
     """
 
     def __init__(
-        self, writer: Any, reader: Any, ownership: Ownership | None = None, server: ServerAddress | None = None
+        self, writer: Any, readers: Readers, ownership: Ownership | None = None, server: ServerAddress | None = None
     ) -> None:
         self._writer = writer
-        self._reader = reader
         self._ownership = ownership
         self._server = server
+        self._readers = readers
+        self.query = readers.query
+        self.answer = readers.answer
         migrate(self)
-        self._reader.set_client_setting("readonly", "1")
 
     @classmethod
     def open(cls, directory: Path) -> Store:
@@ -90,12 +91,12 @@ class Store:
                 clients.append(get_client(interface="chdb", path=path, settings=dict(_ENGINE_SETTINGS)))
                 clients[0].command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
                 clients[0].database = DATABASE
-                clients.append(
-                    get_client(
-                        interface="chdb", path=path, database=DATABASE, settings={**_ENGINE_SETTINGS, **_READER_LIMITS}
-                    )
-                )
-            return cls(clients[0], clients[1], ownership)
+
+                def reader() -> Any:
+                    settings = {**_ENGINE_SETTINGS, **LIMITS}
+                    return _reading(get_client(interface="chdb", path=path, database=DATABASE, settings=settings))
+
+            return cls(clients[0], Readers(reader), ownership)
         except BaseException:
             for client in clients:
                 client.close()
@@ -130,43 +131,11 @@ class Store:
                 if not int(writer.command(f"EXISTS DATABASE {address.database}")):
                     writer.command(f"CREATE DATABASE IF NOT EXISTS {address.database}")
                 writer.database = address.database
-                clients.append(_http_client(address, _READER_LIMITS, address.database))
-            return cls(clients[0], clients[1], server=address)
+            return cls(writer, server_readers(address), server=address)
         except BaseException:
             for client in clients:
                 client.close()
             raise
-
-    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """The answer to one question, as a table.
-
-        Parameters
-        ----------
-        sql
-            One SELECT, WITH, SHOW, DESCRIBE, EXPLAIN or EXISTS; `{name:Type}` stands for a parameter.
-        parameters
-            Values by name.
-
-        Raises
-        ------
-        InvalidInput
-            The SQL is not a question, or the engine refuses it; the message is the engine's.
-
-        """
-        statement = only_reads(sql)
-        with engine_errors("the query failed", InvalidInput, server=self._server):
-            try:
-                table: pa.Table = self._reader.query_arrow(statement, parameters=dict(parameters or {}))
-            except Exception as error:
-                # Over the limit chDB ends the answer in its middle instead of saying so; a server says it.
-                broke_off = self._server is None and isinstance(error, (pa.ArrowException, OSError))
-                if broke_off or getattr(error, "code", None) == _TOO_LARGE:
-                    raise InvalidInput(
-                        f"the answer {'broke off; most likely it ' if broke_off else ''}is larger than"
-                        f" {MAX_ANSWER_BYTES // 1024**2} MiB: select fewer columns or rows"
-                    ) from error
-                raise
-        return table
 
     def insert(self, table: str, rows: pa.Table, token: str = "") -> None:
         """Append rows; when it returns they survive a kill of this process.
@@ -198,20 +167,45 @@ class Store:
         with engine_errors("a statement failed", server=self._server):
             self._writer.command(sql)
 
-    def close(self) -> None:
-        """Close both handles and let the next process have the store."""
+    def close(self) -> bool:
+        """Break off what is being asked, and let the next process have the store.
+
+        False where a question goes on all the same, in the middle of a function that the engine cannot break off: what
+        is written is on disk, but only the end of this process lets go of the store.
+        """
         try:
-            self._reader.close()
-            self._writer.close()
+            is_quiet = self._readers.close() or self._break_off()
+            if is_quiet:
+                self._writer.close()
         finally:
             if self._ownership is not None:
                 self._ownership.release()
+        return is_quiet
+
+    def _break_off(self) -> bool:
+        deadline_s = time.monotonic() + _BROKEN_OFF_WITHIN_S
+        while not self._readers.close() and time.monotonic() < deadline_s:
+            # Of this process alone: others of a server have theirs.
+            if self._server is None:
+                self.command("KILL QUERY WHERE query_kind IN ('Select', 'Show', 'Explain') ASYNC")
+            time.sleep(0.05)
+        return self._readers.close()
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def server_readers(address: ServerAddress) -> Readers:
+    """Handles that read the database of a server; none is connected before the first question."""
+    return Readers(lambda: _reading(_http_client(address, LIMITS, address.database)), address)
+
+
+def _reading(client: Any) -> Any:
+    client.set_client_setting("readonly", "1")  # the last of its settings: from here on none can be changed
+    return client
 
 
 def _http_client(address: ServerAddress, settings: Mapping[str, Any], database: str | None = None) -> Any:

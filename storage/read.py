@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from pacehound.errors import InvalidInput
 from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange
-from storage.client import Store
 
 E = TypeVar("E")
+
+
+class Asked(Protocol):
+    """A store, or handles that only read one."""
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """The answer to a question."""
+        ...
 
 
 def named_query(name: str) -> str:
@@ -30,33 +38,33 @@ def query_names() -> list[str]:
     return sorted(name.removesuffix(".sql") for name in names if name.endswith(".sql"))
 
 
-def ask(store: Store, name: str, **parameters: Any) -> pa.Table:
+def ask(store: Asked, name: str, **parameters: Any) -> pa.Table:
     """The answer to a named query."""
     return store.query(named_query(name), parameters)
 
 
-def incidents(store: Store, job: str | None = None) -> list[Incident]:
+def incidents(store: Asked, job: str | None = None) -> list[Incident]:
     """The latest version of every incident, newest first, as they were published."""
     return _events(ask(store, "incidents", job=job or ""), Incident)
 
 
-def incident_versions(store: Store, incident_id: str) -> list[Incident]:
+def incident_versions(store: Asked, incident_id: str) -> list[Incident]:
     """All versions of the incidents whose id starts with `incident_id`, newest version first."""
     return _events(ask(store, "incident", id=incident_id), Incident)
 
 
-def decisions(store: Store, incident_id: str | None = None) -> list[Decision]:
+def decisions(store: Asked, incident_id: str | None = None) -> list[Decision]:
     """What was decided about one incident, or about all, in order."""
     return _events(ask(store, "decisions", incident=incident_id or ""), Decision)
 
 
-def told(store: Store) -> set[tuple[str, str]]:
+def told(store: Asked) -> set[tuple[str, str]]:
     """(incident, state) of everything that somebody has been told of."""
     table = store.query("SELECT incident, state FROM notifications")
     return set(zip(table.column("incident").to_pylist(), table.column("state").to_pylist(), strict=True))
 
 
-def last_attempt(store: Store, job: str) -> int | None:
+def last_attempt(store: Asked, job: str) -> int | None:
     """The highest attempt of `job` that has anything stored; `None` when the job is not known."""
     sql = """
         SELECT max(attempt) AS attempt, count() AS n FROM
@@ -70,7 +78,7 @@ def last_attempt(store: Store, job: str) -> int | None:
     return int(row["attempt"]) if row["n"] else None
 
 
-def earlier_runs(store: Store, job: str, before_attempt: int) -> list[EarlierRun]:
+def earlier_runs(store: Asked, job: str, before_attempt: int) -> list[EarlierRun]:
     """What the last runs of `job` before this attempt did, the latest first; at most eight of them."""
     sql = """
         SELECT attempt, max(step) AS last_step FROM iterations

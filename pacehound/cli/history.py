@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacehound.clock import SystemClock
-from pacehound.errors import StoreOwned
+from pacehound.errors import InvalidInput, StoreOwned
 from pacehound.model.events import Decision, Incident
 from pacehound.runtime.head.client import HeadClient, live_owner
 from pacehound.runtime.head.interrupted import interrupted
-from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S
+from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, is_held
+from pacehound.settings import StoreSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from storage.client import Store
+    from storage.readers import Readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class OwnedHistory:
         """As the head knows them."""
         return self.client.incidents(job)
 
+    def problems(self) -> tuple[str, ...]:
+        """What is not as it should be there."""
+        return self.client.health().problems
+
     def sql(self, statement: str) -> pa.Table:
         """Rows, sent as an Arrow stream."""
         import pyarrow as pa
@@ -46,21 +52,28 @@ class OwnedHistory:
 
 @dataclass(frozen=True, slots=True)
 class OpenedHistory:
-    """Reads the store in this process; nobody watches, so nothing in it can still be open."""
+    """Reads a store in this process; in a folder nobody watches then, so nothing in it can still be open."""
 
-    store: Store
+    store: Store | Readers
+    is_watched: bool = False
 
     def incidents(self, job: str | None) -> tuple[list[Incident], list[Decision]]:
         """What a head left open is shown as interrupted, as the next head will write it."""
         from storage.read import decisions, incidents
 
         stored = incidents(self.store, job)
+        if self.is_watched:
+            return stored, list(decisions(self.store))
         closed = {incident.id: incident for incident in interrupted(stored, SystemClock().now_ns())}
         return [closed.get(incident.id, incident) for incident in stored], list(decisions(self.store))
 
+    def problems(self) -> tuple[str, ...]:
+        """Who writes it is not known here: `pacehound status` asks them."""
+        return ()
+
     def sql(self, statement: str) -> pa.Table:
         """Rows."""
-        return self.store.query(statement)
+        return self.store.answer(statement)
 
 
 History = OwnedHistory | OpenedHistory
@@ -68,24 +81,45 @@ History = OwnedHistory | OpenedHistory
 
 
 @contextlib.contextmanager
-def history(folder: Path) -> Iterator[History]:
+def history(folder: Path, server: StoreSettings | None = None) -> Iterator[History]:
     """Whoever can answer about the store in `folder`: the head that has it, else this process.
+
+    With `server.url` it is the store of that server instead. Nothing is made in order to be asked.
 
     Raises
     ------
     StoreOwned
         Somebody has it and does not answer.
+    InvalidInput
+        There is no such store.
 
     """
+    if server is not None and server.url:
+        from storage.address import server_address
+        from storage.client import server_readers
+
+        readers = server_readers(server_address(server.url, server.user, server.password))
+        try:
+            yield OpenedHistory(readers, is_watched=True)
+        finally:
+            readers.close()
+        return
     deadline_s = time.monotonic() + OWNER_LEAVES_WITHIN_S
     while True:
         owner = live_owner(folder)
         if owner is not None:
             yield OwnedHistory(owner[1])
             return
+        if not (folder / "data").is_dir() and not is_held(folder):
+            raise InvalidInput(
+                f"there is no store in {folder}: nothing was watched into it; give the --store DIR of the run, or"
+                " set store.url"
+            )
         from storage.client import Store
 
         try:
+            if is_held(folder):
+                raise StoreOwned(f"the store {folder} is open in a process that does not answer yet")
             store = Store.open(folder)
         except StoreOwned:
             # A head that is ending, or one that is starting: either way it is a matter of seconds.

@@ -18,15 +18,15 @@ from pacehound.settings import Settings
 @set_option
 @json_option
 def sql(statement: str, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Ask the history in ClickHouse SQL (reading statements only).
+    """Ask the history in ClickHouse SQL (reading statements only): of a folder, or of the server of `store.url`.
 
     Example: pacehound sql "SELECT job, count() FROM incidents GROUP BY job"
     """
     from pacehound.cli.history import history
     from pacehound.pages.rows import print_rows, rows_answer
 
-    Settings.load(os.environ, overrides)
-    with history(store) as answers:
+    settings = Settings.load(os.environ, overrides)
+    with history(store, settings.store) as answers:
         table = answers.sql(statement)
     if as_json:
         print_json(rows_answer(table))

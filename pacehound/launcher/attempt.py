@@ -30,6 +30,7 @@ WITHIN_S = 2.0
 
 _RESTARTS = "SLURM_RESTART_COUNT"
 _PAUSE_S = 0.2
+_UNKNOWN_SINCE_S = 1_577_836_800  # 2020: the numbers fit until 2054
 _HIGHEST = 2**30  # a ring's header has 32 bits for it, and restarts are added
 _TRY_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 
@@ -80,6 +81,18 @@ def scheduled_attempt(environ: Mapping[str, str]) -> int:
 
     """
     return _fitting(int(environ[_RESTARTS]) * RESTARTS_WITHIN) if counts_restarts(environ) else 0
+
+
+def unknown_attempt(now_s: float) -> int:
+    """The attempt of a run of which nobody has said which it is: a number of its own, above all that were counted.
+
+    It is the time, in seconds: two runs of one name do not begin in the same second, and what a head answers later is
+    above it. Hosts of one run of which some were answered and some were not are shown as two attempts.
+
+    >>> unknown_attempt(1_800_000_000.0), unknown_attempt(1_800_000_001.0)
+    (222163200, 222163201)
+    """
+    return _fitting(int(now_s) - _UNKNOWN_SINCE_S)
 
 
 def counts_restarts(environ: Mapping[str, str]) -> bool:

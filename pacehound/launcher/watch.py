@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pacehound.bus.otlp_headers import HEADERS_VARIABLE, bearer
 from pacehound.errors import PacehoundError, Unavailable
-from pacehound.launcher.attempt import ask_endpoint, ask_store, scheduled_attempt
+from pacehound.launcher.attempt import WITHIN_S, ask_endpoint, ask_store, scheduled_attempt, unknown_attempt
 from pacehound.launcher.command import Status
 from pacehound.launcher.destination import Destination
 from pacehound.launcher.handover import Handover, hand_over
@@ -110,8 +110,8 @@ class Watch:
     def attempt(self) -> int:
         """Which attempt of its job this run is, so that its events differ from those of an earlier run of that name.
 
-        Takes 2 s at most. Who does not get an answer in that time counts as the first. Kafka is not asked, see
-        `pacehound.launcher.attempt`.
+        Takes 2 s at most. Who does not get an answer in that time gets a number that no other run has. Kafka is not
+        asked, see `pacehound.launcher.attempt`.
         """
         plan = self._plan
         if plan.destination is None:
@@ -120,11 +120,13 @@ class Watch:
             return scheduled_attempt(plan.environ)
         found = ask_endpoint(plan.destination, plan.job, plan.host)
         if found is None:
+            found = unknown_attempt(time.time())
             self._say(
-                f"{plan.destination.url} has not said which attempt of job {plan.job} this is; it counts as the first, "
-                "and what an earlier run of that name has in common with it will not be told apart"
+                f"{plan.destination.url} has not said in {WITHIN_S:.0f} s which attempt of job {plan.job} this is: it "
+                f"is called attempt {found}, which no earlier run is; hosts of this run that were told another number "
+                "are shown apart"
             )
-        return found or 0
+        return found
 
     def note_command(self, pid: int) -> None:
         """The command runs: its agent may have to know when this process is gone."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
-from pacehound.errors import RejectedMessage, StoreOwned
+from pacehound.errors import RejectedMessage, StoreOwned, Unavailable
 from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
@@ -72,9 +72,9 @@ class SiblingStore:
 
         return list(earlier_runs(self._store, job, before_attempt))
 
-    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-        """Rows of a reading statement."""
-        return self._store.query(sql, dict(params or {}))
+    def answer(self, sql: str) -> pa.Table:
+        """Rows of a statement that reads the history and nothing else."""
+        return self._store.answer(sql)
 
     def told(self) -> set[tuple[str, str]]:
         """The states of incidents that somebody has been told of, as (incident, state)."""
@@ -82,9 +82,9 @@ class SiblingStore:
 
         return set(told(self._store))
 
-    def close(self) -> None:
-        """Give the store back."""
-        self._store.close()
+    def close(self) -> bool:
+        """Give the store back; False where a question goes on all the same."""
+        return bool(self._store.close())
 
 
 def open_parts(settings: Settings, folder: Path, telemetry: Telemetry) -> Parts:
@@ -165,6 +165,8 @@ def run_head(
     ------
     StoreOwned
         Another process has the store.
+    Unavailable
+        It has ended, and not everything that had arrived is stored.
 
     """
     ownership = Ownership(folder)
@@ -193,10 +195,19 @@ def run_head(
                 )
             )
         finally:
-            if not head.stop():
-                logger.error("the head ended before everything was stored")
+            head.stop()
     finally:
         ownership.release()
+    health = head.health()
+    lost = f"the head ended before everything was stored: {health.not_stored_messages} messages are in no store"
+    if not head.is_quiet:
+        logger.warning("a question goes on that the engine cannot break off: this process ends in the middle of it")
+        if health.not_stored_messages:
+            logger.error(lost)
+        logging.shutdown()
+        os._exit(1 if health.not_stored_messages else 0)  # an ordinary end would wait for the answer
+    if health.not_stored_messages:
+        raise Unavailable("; ".join((lost, *health.problems)))
 
 
 def _when_asked_enough(open_all: Callable[[], Parts]) -> Parts:

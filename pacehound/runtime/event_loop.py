@@ -23,6 +23,7 @@ from pacehound.model.topics import DEAD_LETTERS, Topic
 from pacehound.runtime.backoff import Backoff
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import (
+    AWAY,
     COMMIT_FAILURES,
     DEAD_LETTERED,
     EVENT_AGE_SECONDS,
@@ -215,8 +216,6 @@ class EventLoop:
         self._consumer = subscribe(self._revoked)
         self.lag = 0
         """Messages that were not dealt with after the last turn; for other threads, which must not ask the consumer."""
-        self.unsettled_why = ""
-        """Why what was taken could not be made durable the last time; empty where it could. For other threads too."""
 
     def run(self, stopping: threading.Event) -> None:
         """Until `stopping` is set; then what was worked on is confirmed and the group left.
@@ -247,6 +246,16 @@ class EventLoop:
         finally:
             self._consumer.close()
 
+    @property
+    def problem(self) -> str:
+        """What does not answer, so that messages wait; empty where nothing is away. For other threads too."""
+        return self._work_again.problem or self._settle_again.problem
+
+    @property
+    def failures(self) -> int:
+        """How many tries have failed because something did not answer."""
+        return self._work_again.failures + self._settle_again.failures
+
     def turn(self) -> int:
         """Poll, work, publish, commit, once; how many messages were dealt with.
 
@@ -266,6 +275,8 @@ class EventLoop:
                 self._send()
         if self._is_unsettled or self._results or self._done:
             self._confirm()
+        if not self.problem:
+            self._telemetry.set(AWAY, 0.0, worker=self._name)
         self.lag = self._consumer.lag() + len(self._waiting)
         self._stages.end_batch(n_worked)
         return n_worked
@@ -358,8 +369,9 @@ class EventLoop:
             self._results += map(_encoded, dead_letters_of(message, self._refused, self._clock.now_ns()))
 
     def _postpone(self, again: _Again, what: str, error: Exception) -> None:
-        pause_s = again.later()
+        pause_s = again.later(str(error) or type(error).__name__)
         self._telemetry.add(RETRIES)
+        self._telemetry.set(AWAY, 1.0, worker=self._name)
         logger.warning("%s tries %s again in %g s: %s", self._name, what, pause_s, error)
 
     def _send(self) -> bool:
@@ -402,14 +414,12 @@ class EventLoop:
             try:
                 self._results += [_encoded(event) for event in self._worker.settle()]
             except Exception as error:
-                self.unsettled_why = str(error) or type(error).__name__
                 if not isinstance(error, Unavailable):
                     self._failed("to make durable what it has taken")
                 self._postpone(self._settle_again, "to make durable what it has taken", error)
                 return False
             self._settle_again.reset()
             self._is_unsettled = False
-            self.unsettled_why = ""
         return not self._is_unsettled
 
     def _revoked(self, places: list[Place]) -> None:
@@ -423,10 +433,12 @@ class EventLoop:
 
 
 class _Again:
-    """When something that has failed is tried again."""
+    """When something that has failed is tried again; `problem` says what failed, as long as it does."""
 
     def __init__(self, clock: Clock, longest_retry_s: float) -> None:
         self._clock = clock
+        self.problem = ""
+        self.failures = 0
         self._backoff = Backoff(FIRST_RETRY_S, longest_retry_s)
         self._not_before_s = 0.0
 
@@ -435,14 +447,17 @@ class _Again:
         """Not yet."""
         return self._clock.monotonic_s() < self._not_before_s
 
-    def later(self) -> float:
+    def later(self, problem: str) -> float:
         """It failed: after how many seconds it is tried again."""
+        self.problem = problem
+        self.failures += 1
         pause_s = self._backoff.next_s()
         self._not_before_s = self._clock.monotonic_s() + pause_s
         return pause_s
 
     def reset(self) -> None:
         """It worked."""
+        self.problem = ""
         self._backoff.reset()
         self._not_before_s = 0.0
 

@@ -69,6 +69,9 @@ DEAD_LETTERED = Metric(
     ("topic", "error"),
 )
 RETRIES = Metric("pacehound_retries_total", "counter", "Messages that will be tried again because something is away")
+AWAY = Metric(
+    "pacehound_away", "gauge", "1 while something that a worker needs does not answer and messages wait", ("worker",)
+)
 COMMIT_FAILURES = Metric("pacehound_commit_failures_total", "counter", "Commits that Kafka did not take")
 STAGE_SECONDS = Metric(
     "pacehound_stage_seconds_total", "counter", "Time spent in a stage of the loop (poll, work, publish …)", ("stage",)

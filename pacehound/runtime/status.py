@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 from prometheus_client.samples import Sample
 
 from pacehound.bus.kafka_state import KafkaState
-from pacehound.runtime.metric_names import LAST_BATCH, MESSAGES, PROCESS, STORE_MESSAGES
+from pacehound.runtime.metric_names import AWAY, LAST_BATCH, MESSAGES, PROCESS, STORE_MESSAGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def process_state(first: Scrape, second: Scrape, now_unix_s: float) -> ProcessSt
     return ProcessState(
         name=name or "process",
         target=second.target,
-        problem=second.problem,
+        problem=second.problem or _away(second),
         # One that has started again in between counts from 0.
         rate_per_s=max(done, 0.0) / took_s if took_s > 0 and first.samples else 0.0,
         lag=int(_sum(second, "_lag_messages")),
@@ -108,10 +108,28 @@ def process_state(first: Scrape, second: Scrape, now_unix_s: float) -> ProcessSt
     )
 
 
+def head_state(url: str, answer: Mapping[str, Any]) -> ProcessState:
+    """A head as its own `/status` has it.
+
+    >>> head_state("http://h:1", {"health": {"problems": ["alerts waits: refused"], "not_stored_messages": 2}}).problem
+    'alerts waits: refused'
+    """
+    health = answer.get("health", {})
+    problem = "; ".join(health.get("problems", ()))
+    return ProcessState(name="head", target=url, problem=problem, lag=int(health.get("not_stored_messages", 0)))
+
+
 def status_answer(status: Status) -> dict[str, Any]:
     """What `pacehound status --json` prints."""
     answer: dict[str, Any] = msgspec.to_builtins(status)
     return {"schema": 1, "is_well": not status.problems, "problems": status.problems} | answer
+
+
+def _away(scraped: Scrape) -> str:
+    waiting = [
+        sample.labels.get("worker", "") for sample in scraped.samples if sample.name == AWAY.name and sample.value
+    ]
+    return f"{', '.join(waiting)} waits for something that does not answer; its log says for what" if waiting else ""
 
 
 def _messages(scraped: Scrape) -> float:

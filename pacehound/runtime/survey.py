@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -15,25 +15,32 @@ from pacehound.bus.kafka_state import KafkaState, kafka_state
 from pacehound.clock import Clock
 from pacehound.errors import InvalidInput, Unavailable
 from pacehound.runtime.scrape import metrics_url, scrape
-from pacehound.runtime.status import Scrape, Status, process_state, rows_of, targets_of
+from pacehound.runtime.status import ProcessState, Scrape, Status, process_state, rows_of, targets_of
 from pacehound.settings import Settings
 
 BETWEEN_SCRAPES_S = 1.0
 HEALTH_TIMEOUT_S = 2.0
 
 
-def survey(settings: Settings, clock: Clock, wait: Callable[[float], object] = time.sleep) -> Status:
+def survey(
+    settings: Settings,
+    clock: Clock,
+    wait: Callable[[float], object] = time.sleep,
+    heads: Sequence[ProcessState] = (),
+) -> Status:
     """The state of the pipeline, in about a second.
 
     Raises
     ------
     InvalidInput
-        Neither `kafka.servers` nor `telemetry.targets` says whom to ask.
+        There is no head, and neither `kafka.servers` nor `telemetry.targets` says whom to ask.
 
     """
     targets = targets_of(settings.telemetry.targets)
-    if not targets and not settings.kafka.servers:
-        raise InvalidInput("there is nobody to ask: set kafka.servers, telemetry.targets, or both")
+    if not heads and not targets and not settings.kafka.servers:
+        raise InvalidInput(
+            "there is nobody to ask: no head has the store open; set kafka.servers or telemetry.targets, or --store"
+        )
     first = [scrape_process(target, clock) for target in targets]
     kafka: KafkaState | None = None
     kafka_problem = ""
@@ -49,7 +56,7 @@ def survey(settings: Settings, clock: Clock, wait: Callable[[float], object] = t
     return Status(
         kafka=kafka,
         kafka_problem=kafka_problem,
-        processes=tuple(process_state(*scrapes, now_s) for scrapes in zip(first, second, strict=True)),
+        processes=(*heads, *(process_state(*scrapes, now_s) for scrapes in zip(first, second, strict=True))),
     )
 
 

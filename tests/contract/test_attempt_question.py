@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.launcher.attempt import ask_endpoint, ask_store, parse_answer
+from pacehound.launcher.attempt import ask_endpoint, ask_store, parse_answer, unknown_attempt
 from pacehound.launcher.destination import Destination
+from pacehound.launcher.watch import Plan, Watch
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.runtime.head.client import HeadClient
 
@@ -84,6 +86,25 @@ def test_nobody_there_costs_the_given_time_and_no_more() -> None:
         began_s = time.monotonic()
         assert ask_endpoint(refused, "j", "h", within_s=0.3) is None
         assert time.monotonic() - began_s < 1.0
+
+
+def test_a_run_of_which_nobody_says_which_it_is_never_counts_as_an_earlier_one(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        plan = Plan(
+            job="j",
+            host="h",
+            store=tmp_path,
+            destination=Destination(url=f"http://127.0.0.1:{silent.getsockname()[1]}"),
+            environ=dict(os.environ),
+        )
+        said: list[str] = []
+        asking = Watch.__new__(Watch)  # without the agent that a run has
+        asking._plan, asking._say = plan, said.append
+        before = unknown_attempt(time.time())
+        assert before <= asking.attempt() <= unknown_attempt(time.time())
+    assert before > 100_000_000  # no head has counted so far
+    assert f"attempt {before}"[:-3] in said[0]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pacehound.errors import InvalidInput, Unavailable
 from pacehound.runtime.metric_names import WRITER_FAILURES, WRITER_HELD_BYTES
 from storage.client import Store
 from storage.migrate import known_migrations, migrate
+from tests.contract.test_asking import ask
 from tests.contract.test_store_contract import (  # noqa: F401  (the same tests, with the store of this file)
     test_a_call_batch_reads_back_as_it_was_written,
     test_a_filter_on_the_latest_incidents_does_not_revive_an_older_version,
@@ -184,3 +185,18 @@ def test_a_server_killed_in_the_middle_of_an_insert_has_every_row_once_when_it_i
             log.committed.clear()  # and another writer begins again, from the start
             finish(store, log, clock)
             assert_once(store, log, batches)
+
+
+def test_a_server_is_asked_as_it_is_and_gets_no_database_by_being_asked(server, tmp_path):
+    started = f"{server.url}/asked"
+    url = ("--set", f"store.url={started}", "--store", tmp_path / "unused")
+    for command in (("incidents",), ("sql", "SELECT 1")):
+        answer = ask(*command, *url)
+        assert (answer.exit_code, "asked" in answer.stderr) == (2, True), answer.output
+    with Store.connect(started) as store:
+        write(store, [incident(job="on the server")])
+    rows = json.loads(ask("sql", "SELECT job FROM incidents", *url, "--json").stdout)["rows"]
+    assert "on the server" in str(rows)
+    assert json.loads(ask("incidents", *url, "--json").stdout)["incidents"][0]["job"] == "on the server"
+    assert ask("sql", "SELECT file('/etc/passwd')", *url).exit_code == 2
+    assert not (tmp_path / "unused").exists()

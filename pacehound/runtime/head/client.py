@@ -37,6 +37,10 @@ class HeadClient:
         answer: dict[str, Any] = json.loads(self._ask("GET", "/status"))
         return answer
 
+    def health(self) -> Health:
+        """What is not as it should be there."""
+        return msgspec.convert(self.status().get("health", {}), Health)
+
     def incidents(self, job: str | None = None) -> tuple[list[Incident], list[Decision]]:
         """The latest version of each incident, and the decisions about them."""
         found = msgspec.json.decode(
@@ -115,6 +119,25 @@ class HeadClient:
                 f"the head answered {path} with {response.status}: {answer[:300].decode('utf8', 'replace')}"
             )
         return answer
+
+
+class Health(msgspec.Struct, kw_only=True, frozen=True):
+    """What a head says of itself; part of what `/status` answers.
+
+    Attributes
+    ----------
+    problems
+        What is not as it should be, in sentences.
+    not_stored_messages
+        What has arrived or was concluded, and is not stored so far.
+    failed_writes
+        Tries at storing that failed since the head has begun; each was repeated.
+
+    """
+
+    problems: tuple[str, ...] = ()
+    not_stored_messages: int = 0
+    failed_writes: int = 0
 
 
 class IncidentsAnswer(msgspec.Struct, kw_only=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,7 @@ from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import LONGEST_REASON, dead_letter_of
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question
+from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.parts import Parts
@@ -45,6 +47,7 @@ from pacehound.runtime.metric_names import (
     BUS_FULL,
     INCIDENTS_INTERRUPTED,
     PIPELINE_LAG,
+    RECORDING_DROPPED,
     RECORDS_ACCEPTED,
     RECORDS_REJECTED,
 )
@@ -123,10 +126,15 @@ class Head:
         how = {"max_messages": 2048, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
         self._store = self._loop("store", STORED, parts.writer, **how)
         self._known_topology = known_topology or KnownTopology()
+        self._is_stopping = False
+        self.is_quiet = True
+        """Nobody's question goes on after `stop`, in a function that the engine cannot break off."""
         self._ingest_lock = threading.Lock()
         self._attempts = Attempts()
         self._attempts_lock = threading.Lock()
         self._attempts_file = attempts_file
+        # Apart from what arrives: a store that is slow to answer must hold up nothing.
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="earlier-runs")
         # Names dead letters of what is refused on arrival: unique over the lives of a store's owners.
         self._dead_letters = self._clock.now_ns()
         self.telemetry.observe(BUS_BYTES, lambda: float(self.bus.held_bytes))
@@ -150,6 +158,8 @@ class Head:
         head.
         """
         deadline_s = time.monotonic() + timeout_s
+        self._is_stopping = True
+        self._reading.shutdown(wait=False, cancel_futures=True)
         self._end(self._pipeline, deadline_s)
         self._wait_for((self._actuators, self._store), deadline_s)
         self._interrupt()
@@ -161,7 +171,7 @@ class Head:
         finished = not any(loop.is_alive() for loop in self._loops() if loop is not self._alerts)
         self._known_topology.close()
         if finished:
-            self.parts.store.close()
+            self.is_quiet = self.parts.store.close()
         return finished
 
     def ingest(self, body: bytes) -> IngestResult:
@@ -253,9 +263,9 @@ class Head:
         """Every decision of the store."""
         return self.parts.store.decisions()
 
-    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-        """Rows of a reading statement."""
-        return self.parts.store.query(sql, params)
+    def query(self, sql: str) -> pa.Table:
+        """Rows of a statement that reads the history and nothing else."""
+        return self.parts.store.answer(sql)
 
     def jobs(self) -> list[str]:
         """Jobs that are being watched now."""
@@ -265,6 +275,19 @@ class Head:
             except RuntimeError:
                 continue  # the pipeline's thread opened a stream while this one read them
         return []
+
+    def health(self) -> Health:
+        """What is not as it should be, and what was not kept."""
+        waiting = self.bus.position - self._store.committed
+        problems = [f"{loop.name} waits: {loop.loop.problem}" for loop in self._loops() if loop.loop.problem]
+        problems += [
+            f"{loop.name} has ended" for loop in self._loops() if not loop.is_alive() and not self._is_stopping
+        ]
+        if self._store.loop.problem:
+            problems.append(f"{waiting} messages are not stored, {self._store.loop.failures} tries to write failed")
+        if dropped := int(self.telemetry.value(RECORDING_DROPPED)):
+            problems.append(f"{dropped} messages are missing from the recording")
+        return Health(problems=tuple(problems), not_stored_messages=waiting, failed_writes=self._store.loop.failures)
 
     def attempt_for(self, question: Question) -> int:
         """Which attempt of its job a run is that begins now."""
@@ -325,19 +348,17 @@ class Head:
             )
         if is_new and self._attempts_file is not None:
             self._attempts_file.note(event.job, event.attempt)
-        if is_new and event.attempt > 0:
-            self._tell_history(event)
+        if is_new and event.attempt > 0 and not self._is_stopping:
+            self._reading.submit(self._tell_history, event.job, event.attempt)
 
-    def _tell_history(self, event: FromHost) -> None:
-        """What earlier attempts did stands in the log before the first word of this one."""
+    def _tell_history(self, job: str, attempt: int) -> None:
+        """What earlier attempts did stands in the log soon after the first word of this one, before any iteration."""
         try:
-            runs = self.parts.store.earlier_runs(event.job, event.attempt)
+            runs = self.parts.store.earlier_runs(job, attempt)
+            if runs and not self._is_stopping:
+                self._publish(JobHistory(job=job, attempt=attempt, time_ns=self._clock.now_ns(), runs=tuple(runs)))
         except Exception:
-            logger.exception("the earlier runs of a job cannot be read", extra={"job": event.job})
-            return
-        if runs:
-            history = JobHistory(job=event.job, attempt=event.attempt, time_ns=self._clock.now_ns(), runs=tuple(runs))
-            self._publish(history)
+            logger.exception("the earlier runs of a job cannot be read", extra={"job": job})
 
     def _reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
         refused = Message(topic="otlp", key="", partition=0, offset=0, value=payload)

@@ -187,7 +187,7 @@ def make_otlp_app(
 
     async def close(app: web.Application) -> None:
         thread.shutdown(wait=True)
-        asked.shutdown(wait=True)
+        asked.shutdown(wait=False, cancel_futures=True)  # it only reads, and the store may take long to answer
 
     def come_again(why: object) -> web.HTTPServiceUnavailable:
         return web.HTTPServiceUnavailable(text=f"{why}\n", headers={"Retry-After": str(_RETRY_AFTER_S)})

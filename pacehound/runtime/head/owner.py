@@ -97,6 +97,21 @@ class Ownership:
         os.close(self._lock)
 
 
+def is_held(store: Path) -> bool:
+    """Whether a process holds the store now, answering or not; nothing is made to find out."""
+    try:
+        lock = os.open(store / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+
+
 def announced(store: Path) -> Owner | None:
     """Whoever announced itself last on this machine; it may be dead by now, so ask it before you believe it."""
     try:

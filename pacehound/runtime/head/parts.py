@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -45,12 +45,12 @@ class Store(Protocol):
         """What the runs of `job` before this attempt did."""
         ...
 
-    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-        """Rows of a reading statement."""
+    def answer(self, sql: str) -> pa.Table:
+        """Rows of a statement that reads the history and nothing else."""
         ...
 
-    def close(self) -> None:
-        """Give the store back."""
+    def close(self) -> bool:
+        """Give the store back; False where a question goes on all the same."""
         ...
 
 

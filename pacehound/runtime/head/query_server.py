@@ -15,7 +15,7 @@ from aiohttp import web
 from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.events import Decision, Incident
 from pacehound.runtime.head.attempts import Question
-from pacehound.runtime.head.client import IncidentsAnswer
+from pacehound.runtime.head.client import Health, IncidentsAnswer
 from pacehound.runtime.metric_names import LEASES
 from pacehound.runtime.telemetry import Telemetry
 
@@ -43,6 +43,10 @@ class Answers(Protocol):
 
     def jobs(self) -> list[str]:
         """Jobs that are being watched."""
+        ...
+
+    def health(self) -> Health:
+        """What is not as it should be."""
         ...
 
     def attempt_for(self, question: Question) -> int:
@@ -88,19 +92,23 @@ def make_desk(
     shut_down: Callable[[], object],
 ) -> web.Application:
     """The web application behind the socket; `info` is added to what `/status` answers."""
-    threads = ThreadPoolExecutor(4, thread_name_prefix="queries")
+    # Apart: whoever begins a run waits neither for a long question nor for those who wait for the end of theirs.
+    questions = ThreadPoolExecutor(2, thread_name_prefix="questions")
+    attempts = ThreadPoolExecutor(1, thread_name_prefix="attempts")
+    threads = ThreadPoolExecutor(4, thread_name_prefix="desk")
     telemetry.observe(LEASES, lambda: float(len(leases)))
 
-    async def aside(work: Callable[..., Any], *args: Any) -> Any:
+    async def aside(work: Callable[..., Any], *args: Any, on: ThreadPoolExecutor = threads) -> Any:
         try:
-            return await asyncio.get_running_loop().run_in_executor(threads, work, *args)
+            return await asyncio.get_running_loop().run_in_executor(on, work, *args)
         except InvalidInput as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         except PacehoundError as error:
             raise web.HTTPServiceUnavailable(text=str(error)) from error
 
     async def status(request: web.Request) -> web.Response:
-        return _json({"pid": os.getpid(), "leases": len(leases), "jobs": head.jobs(), **info})
+        health = msgspec.to_builtins(head.health())
+        return _json({"pid": os.getpid(), "leases": len(leases), "jobs": head.jobs(), "health": health, **info})
 
     async def incidents(request: web.Request) -> web.Response:
         job = request.query.get("job")
@@ -112,8 +120,9 @@ def make_desk(
             statement = str((await request.json())["sql"])
         except (ValueError, KeyError, TypeError) as error:
             raise web.HTTPBadRequest(text='send {"sql": "SELECT …"}') from error
-        table: pa.Table = await aside(head.query, statement)
-        return web.Response(body=await aside(_arrow, table), content_type="application/vnd.apache.arrow.stream")
+        table: pa.Table = await aside(head.query, statement, on=questions)
+        body = await aside(_arrow, table, on=questions)
+        return web.Response(body=body, content_type="application/vnd.apache.arrow.stream")
 
     async def settle(request: web.Request) -> web.Response:
         try:
@@ -124,7 +133,7 @@ def make_desk(
 
     async def attempt(request: web.Request) -> web.Response:
         question = parse_question(await request.read())
-        return _json({"attempt": await aside(head.attempt_for, question)})
+        return _json({"attempt": await aside(head.attempt_for, question, on=attempts)})
 
     async def shutdown(request: web.Request) -> web.Response:
         asyncio.get_running_loop().call_later(0.1, shut_down)
@@ -148,7 +157,8 @@ def make_desk(
         return response
 
     async def close(app: web.Application) -> None:
-        threads.shutdown(wait=False, cancel_futures=True)
+        for pool in (questions, attempts, threads):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     app = web.Application()
     app.router.add_get("/status", status)

@@ -78,7 +78,7 @@ class HeadLoop(threading.Thread):
     @property
     def stuck_why(self) -> str:
         """Why nothing can be made durable now; empty where it can."""
-        return self.loop.unsettled_why or ("" if self.is_alive() else f"the {self.name} has ended")
+        return self.loop.problem or ("" if self.is_alive() else f"the {self.name} has ended")
 
     def run(self) -> None:
         """Until `stop`."""

@@ -45,6 +45,11 @@ def test_a_question_is_passed_on_without_its_semicolon(sql, statement):
         ("SELECT 1 INTO  OUTFILE 'x'", "INTO OUTFILE"),
         ("SELECT 1 FORMAT JSON", "FORMAT"),
         ("42", "42"),
+        ("SHOW USERS", "of SHOW only"),
+        ("show/**/processlist", "of SHOW only"),
+        ("SELECT $$'$$; DESCRIBE file('x'); SELECT $$'$$", "outside quotes"),
+        ("SELECT $a$'$a$; DESCRIBE file('x'); SELECT $a$'$a$", "outside quotes"),
+        ("SELECT ‘'’; DESCRIBE file('x'); SELECT ‘'’", "outside quotes"),
     ],
 )
 def test_what_is_no_question_is_refused_and_the_message_names_it(sql, word):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,7 +14,17 @@ from pacehound.bus.recording import Recording, RecordingWriter
 from pacehound.clock import ManualClock
 from pacehound.errors import BusFull, MalformedMessage, Unavailable
 from pacehound.model import codec
-from pacehound.model.events import DeadLetter, Decision, Incident, Progress, Tick, Topology
+from pacehound.model.events import (
+    DeadLetter,
+    Decision,
+    EarlierRun,
+    HostSample,
+    Incident,
+    JobHistory,
+    Progress,
+    Tick,
+    Topology,
+)
 from pacehound.runtime import metric_names
 from pacehound.runtime.event_loop import EventWorker
 from pacehound.runtime.head.known_topology import KnownTopology
@@ -177,6 +189,8 @@ def test_a_receiver_that_is_away_holds_up_neither_the_store_nor_the_room_on_the_
     head.publish([sample(time_ns=2_000 + i) for i in range(50)])
     assert head.settle(5.0)
     assert head.bus.held_bytes == held, "only the incident that somebody is still to be told of"
+    assert "alerts waits: away" in head.health().problems
+    assert head.telemetry.value(metric_names.AWAY, worker="alerts") == 1
     assert head.stop(timeout_s=2.0)
 
 
@@ -214,6 +228,9 @@ def test_a_store_that_does_not_answer_for_a_while_loses_nothing_and_confirms_not
     for _ in range(3):
         assert (head.stored, store.messages) == (0, [])
         head._store.loop.turn()
+        told = head.health()
+        assert (told.failed_writes, told.not_stored_messages) in ((1, 1), (2, 1), (2, 0))
+        assert ("store waits: no space left on device" in told.problems) == (not store.messages)
         clock.advance_s(60.0)
     assert len(store.messages) == 1
     assert head.stored == head.bus.position
@@ -312,3 +329,42 @@ def test_a_head_that_is_not_running_has_not_settled(store):
     head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
     head.publish([sample()])
     assert not head.settle(0.0)
+
+
+class SlowToAnswer(MemoryStore):
+    """Questions about the past wait until `answering` is set."""
+
+    def __init__(self):
+        super().__init__()
+        self.answering, self.asked = threading.Event(), threading.Event()
+
+    def earlier_runs(self, job, before_attempt):
+        self.asked.set()
+        self.answering.wait()
+        return [EarlierRun(name="attempt 0", last_step=9, changes=())]
+
+
+def test_a_store_that_does_not_answer_holds_up_neither_what_arrives_nor_the_end():
+    store = SlowToAnswer()
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+    head.start()
+    head.publish([replace(topology(), attempt=1), replace(sample(), attempt=1)])
+    assert store.asked.wait(5)
+    assert head.settle(5.0)
+    assert any(isinstance(event, HostSample) for event in store.events())
+    assert head.stop(5.0)
+    store.answering.set()
+
+
+def test_what_earlier_attempts_did_reaches_the_log_when_the_store_has_answered():
+    store = SlowToAnswer()
+    store.answering.set()
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+    head.start()
+    head.publish([replace(topology(), attempt=1)])
+    deadline_s = time.monotonic() + 5
+    while not any(isinstance(event, JobHistory) for event in store.events()) and time.monotonic() < deadline_s:
+        assert head.settle(5.0)
+        time.sleep(0.01)
+    assert [event.runs[0].name for event in store.events() if isinstance(event, JobHistory)] == ["attempt 0"]
+    assert head.stop(5.0)
