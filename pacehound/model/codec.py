@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, fields
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -41,6 +42,9 @@ MAX_RECORDS = 100_000
 MAX_RESOURCE_ATTRIBUTES = 1_000
 """A Collector adds tens."""
 
+SMALL_RESOURCE_BYTES = 512
+"""Our own have 100."""
+
 MAX_NAME_CHARS = 1_024
 """Names become keys of messages, and of what is kept about them."""
 
@@ -61,6 +65,7 @@ _REPRESENTED, _WITHIN = "pacehound.alike", "pacehound.within_ns"
 CALLS_EVENT = "pacehound.calls"
 ROUNDS_EVENT = "pacehound.rounds"
 OPERATIONS_EVENT = "pacehound.operations"
+DEAD_LETTER_EVENT = "pacehound.dead_letter"
 _ARROW_EVENTS = (CALLS_EVENT, ROUNDS_EVENT, OPERATIONS_EVENT)
 _JSON_EVENTS: dict[str, type] = {
     "pacehound.topology": events.Topology,
@@ -81,7 +86,7 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.incident": events.Incident,
     "pacehound.decision": events.Decision,
     "pacehound.notification": events.Notification,
-    "pacehound.dead_letter": events.DeadLetter,
+    DEAD_LETTER_EVENT: events.DeadLetter,
 }
 _NAMES = ("job", "host", "communicator", "stream", "source_topic", "source")
 _RESOURCE_KEYS = ("pacehound.job", "pacehound.attempt", "host.name")
@@ -183,9 +188,10 @@ def records_of(message: bytes) -> list[tuple[ResourceLogs, LogRecord]]:
         data = LogsData.FromString(message)
     except DecodeError as error:
         raise MalformedMessage(f"not an OTLP logs message ({len(message)} bytes): {error}") from error
-    check_count(len(data.resource_logs), "resources")
-    check_count(sum(len(r.scope_logs) for r in data.resource_logs), "scopes")
-    check_count(sum(len(scope.log_records) for r in data.resource_logs for scope in r.scope_logs), "log records")
+    if len(message) > 2 * MAX_RECORDS:  # in fewer bytes there are not so many
+        check_count(len(data.resource_logs), "resources")
+        check_count(sum(len(r.scope_logs) for r in data.resource_logs), "scopes")
+        check_count(sum(len(scope.log_records) for r in data.resource_logs for scope in r.scope_logs), "log records")
     found = [(r, record) for r in data.resource_logs for scope in r.scope_logs for record in scope.log_records]
     if not found:
         raise MalformedMessage(f"an OTLP message of {len(message)} bytes without any log record")
@@ -199,11 +205,14 @@ def check_count(n: int, what: str) -> None:
 
 
 def single(resource_logs: ResourceLogs, record: LogRecord) -> bytes:
-    """One record as a message of its own, with what is read of its resource: others may share a large one."""
+    """One record as a message of its own; of a large resource, which others may share, with what is read of it."""
     data = LogsData()
     alone = data.resource_logs.add()
-    kept = [attribute for attribute in resource_logs.resource.attributes if attribute.key in _RESOURCE_KEYS]
-    alone.resource.attributes.extend(kept)
+    if resource_logs.resource.ByteSize() <= SMALL_RESOURCE_BYTES:
+        alone.resource.CopyFrom(resource_logs.resource)
+    else:
+        kept = [attribute for attribute in resource_logs.resource.attributes if attribute.key in _RESOURCE_KEYS]
+        alone.resource.attributes.extend(kept)
     alone.scope_logs.add().log_records.add().CopyFrom(record)
     encoded: bytes = data.SerializeToString(deterministic=True)
     return encoded
@@ -235,16 +244,20 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
     version = attributes.get("pacehound.schema", AnyValue()).int_value
     if version != SCHEMA_VERSION:
         raise UnknownSchema(f"{name} has schema version {version}; this build reads version {SCHEMA_VERSION}")
+    body = record.body.bytes_value
     try:
         if name in _JSON_EVENTS:
-            _check_texts(name, record.body.bytes_value)
-            event: Any = msgspec.json.decode(record.body.bytes_value, type=_JSON_EVENTS[name])
-            _check_time(event.time_ns)
+            if len(body) > MAX_TEXT_BYTES and name != DEAD_LETTER_EVENT:  # which holds bytes, as a string
+                _check_texts(name, body)
+            event: Any = msgspec.json.decode(body, type=_JSON_EVENTS[name])
+            if not -(1 << 63) <= event.time_ns < 1 << 63:  # JSON has no largest number; what passes the event on has
+                raise InvalidEvent(f"time_ns is {event.time_ns}, which is no 64-bit integer")
             return _believed(event)
         resource = {kv.key: kv.value for kv in resource_logs.resource.attributes}
-        table = _read_arrow(record.body.bytes_value)
+        table = _read_arrow(body)
         if name == CALLS_EVENT:
-            _check_words(table, len(record.body.bytes_value))
+            if len(body) > MAX_TEXT_BYTES + table.num_rows * ROW_BYTES:
+                _check_words(table)
             return _believed(_decode_calls(resource, attributes, table))
         if name == OPERATIONS_EVENT:
             return _believed(_decode_operations(resource, table))
@@ -269,8 +282,9 @@ def _believed(event: Event) -> Event:
         A name is too long for a key, or there was no such attempt.
 
     """
-    for name in _NAMES:
-        value = getattr(event, name, "")
+    kind: Any = type(event)
+    for name in _names_of(kind):
+        value = getattr(event, name)
         if len(value) > MAX_NAME_CHARS:
             raise InvalidEvent(f"the {name} has {len(value)} characters; at most {MAX_NAME_CHARS} are taken")
     if not 0 <= event.attempt <= MAX_ATTEMPT:
@@ -278,20 +292,18 @@ def _believed(event: Event) -> Event:
     return event
 
 
+@cache
+def _names_of(kind: type) -> tuple[str, ...]:
+    fields_of_kind = {one.name for one in fields(kind)}
+    return tuple(name for name in _NAMES if name in fields_of_kind)
+
+
 def _check_texts(name: str, body: bytes) -> None:
-    """No string of a JSON body is longer than anybody writes; only a dead letter holds bytes, as a string."""
-    if len(body) <= MAX_TEXT_BYTES or _JSON_EVENTS[name] is events.DeadLetter:
-        return
+    """No string of a JSON body is longer than anybody writes."""
     unescaped = body.replace(b"\\\\", b"..").replace(b'\\"', b"..")
     longest = max(map(len, unescaped.split(b'"')[1::2]), default=0)
     if longest > MAX_TEXT_BYTES:
         raise InvalidEvent(f"{name} has a string of {longest} bytes; at most {MAX_TEXT_BYTES} are taken")
-
-
-def _check_time(time_ns: int) -> None:
-    """JSON has no largest number; what passes the event on has."""
-    if not -(1 << 63) <= time_ns < 1 << 63:
-        raise InvalidEvent(f"time_ns is {time_ns}, which is no 64-bit integer")
 
 
 def _encode_calls(batch: CallBatch, record: LogRecord) -> None:
@@ -355,10 +367,8 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
     return batch.whole()
 
 
-def _check_words(rows: pa.RecordBatch, n_bytes: int) -> None:
+def _check_words(rows: pa.RecordBatch) -> None:
     """No column holds more in names than anybody writes; asked only where there are more bytes than rows need."""
-    if n_bytes <= MAX_TEXT_BYTES + rows.num_rows * ROW_BYTES:
-        return
     for spec in CALL_SCHEMA:
         if pa.types.is_dictionary(spec.type) and spec.name in rows.schema.names:
             column = rows.column(spec.name)
