@@ -106,6 +106,8 @@ class Pipeline:
     def _finish(self, job: str, attempt: int) -> None:
         """Forget the communicators of an attempt that has just ended, and the oldest of many jobs that are over."""
         if job not in self._jobs or not self._jobs[job].has_ended(attempt):
+            if job in self._jobs and self._jobs[job].is_empty:
+                del self._jobs[job]
             return
         for name, stage_one in list(self._keys.items()):
             operator = stage_one.communicator

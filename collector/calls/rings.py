@@ -21,6 +21,8 @@ import numpy.typing as npt
 
 from collector.calls.shared_file import SharedFile
 from pacehound.errors import RejectedMessage
+from pacehound.model.codec import MAX_ATTEMPT
+from pacehound.model.events.calls_of_hosts import MAX_WORLD_RANKS
 
 RING_MAGIC = 0x31474E5248434150
 RING_VERSION = 2
@@ -179,7 +181,7 @@ def parse_header(head: bytes, file_bytes: int) -> RingHeader:
         raise UnreadableRing(f"capacity is {capacity}, not a power of two up to {MAX_CAPACITY}")
     if file_bytes < HEADER_BYTES + capacity * RECORD_BYTES:
         raise UnreadableRing(f"{file_bytes} bytes are too few for {capacity} records")
-    if header.pid < 1 or header.rank < -1 or header.attempt < 0:
+    if header.pid < 1 or not -1 <= header.rank < MAX_WORLD_RANKS or not 0 <= header.attempt <= MAX_ATTEMPT:
         who = f"pid {header.pid}, rank {header.rank}, attempt {header.attempt}"
         raise UnreadableRing(f"{who} in the header: no process has these")
     return header

@@ -151,8 +151,17 @@ class JobOperator:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Hosts of the job that have not said that it has ended there."""
-        return tuple(sorted(self._hosts - set(self._closed_hosts)))
+        """Hosts whose silence matters: those of the job that have not said that it has ended there.
+
+        While it has joined no process group all that have been heard of, also those where it has ended: another one may
+        yet join, and it is given up when none does.
+        """
+        begin = host_stream(self.job, "")
+        told = {stream for stream in self._merge.streams if stream.startswith(begin)}
+        if self._world is not None:
+            told = {stream for stream in told if not self._merge.has_ended(stream)}
+        known = self._hosts | {stream.removeprefix(begin) for stream in told}
+        return tuple(sorted(known - set(self._closed_hosts)))
 
     def on_stage_one(self, event: StageOneEvent) -> list[StageTwoEvent]:
         """One event of a communicator."""

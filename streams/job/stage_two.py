@@ -57,6 +57,11 @@ class StageTwo:
         """No attempt goes on, and one has."""
         return not self.attempts and bool(self._ended)
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing of any attempt has been of use."""
+        return not self.attempts and not self._ended
+
     def shed(self) -> None:
         """What is left of a job that is over is small already."""
 

@@ -7,6 +7,7 @@ same recording gives the same order at any speed.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -89,6 +90,11 @@ class Merge(Generic[EventT]):
             first_ns = int(times_ns.min())
             self._rounds.append(_Waiting(times_ns, rounds, first_ns, int(times_ns.max())))
             self._first_rounds_ns = min(first_ns, self._first_rounds_ns or first_ns)
+
+    @property
+    def streams(self) -> Collection[str]:
+        """Those that have said something, or are waited for."""
+        return self._watermarks.keys()
 
     def has_ended(self, stream: str) -> bool:
         """Nothing more can come from a stream."""

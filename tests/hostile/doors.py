@@ -22,7 +22,7 @@ from collector.importers.step_logs.recognise import RefusedLog, read_step_logs
 from pacehound.bus import Message
 from pacehound.errors import InvalidEvent, RejectedMessage
 from pacehound.model import codec
-from pacehound.model.events import Incident
+from pacehound.model.events import HostSample, Incident, Tick
 from pacehound.model.routing import Event, route
 from pacehound.model.topology import Layout
 from pacehound.runtime.records import worked
@@ -33,6 +33,7 @@ from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 from streams.kafka.worker import INPUTS
 from streams.pipeline import Pipeline
+from streams.rounds.giving_up import GIVEN_UP_AFTER_NS
 from streams.snapshots.codec import MalformedState
 from tests.fakes.agent_run import MS, AgentRun
 from tests.fakes.call_files import (
@@ -93,6 +94,8 @@ def simulated_job(name: str, *faults: object) -> list[Event]:
 
 SLOW = SlowCompute(ranks=(5,), factor=2.5, from_step=36)
 VICTIM = b"victim-000000"
+_JOBS_AT_ONCE = 50
+_MINUTE_NS = 59_000_000_000  # ticks that are a minute apart or more begin the hour anew
 
 
 class Messages(Door):
@@ -112,6 +115,7 @@ class Messages(Door):
         self._said: list[Event] = []
         alone = Pipeline(Settings())
         self._expected = [out for event in self._events for out in alone.on_event(event)]
+        self._ended_ns = max(event.time_ns for event in self._events if isinstance(event, HostSample)) + _MINUTE_NS
         self._coming = self._messages(random.Random(0))
 
     def damaged(self, rng: random.Random) -> bytes:
@@ -132,6 +136,17 @@ class Messages(Door):
                 if rng.random() > share / 30:
                     yield given
             self._tell(max(1, len(self._events) // 100))
+            if number % _JOBS_AT_ONCE == _JOBS_AT_ONCE - 1:
+                self._let_an_hour_pass()
+
+    def _let_an_hour_pass(self) -> None:
+        """For all that was damaged: what never ends is given up, and memory is bounded by what is open at one time."""
+        streams = self._pipeline.streams()
+        for minute in range(GIVEN_UP_AFTER_NS // _MINUTE_NS + 2):
+            for name, opened in streams.items():
+                if opened.job != self._events[0].job:
+                    at_ns = self._ended_ns + minute * _MINUTE_NS
+                    self._pipeline.on_event(Tick(job=opened.job, attempt=opened.attempt, time_ns=at_ns, stream=name))
 
     def take(self, given: bytes) -> Counter[str]:
         message = Message(topic="hosts", key="", partition=0, offset=0, value=given)

@@ -129,3 +129,30 @@ def test_of_jobs_that_have_vanished_nothing_stays() -> None:
     assert operators() != before
     list(ticked(pipeline, last_ns(events) + 6 * S, HOUR_S + 120, every_s=50))
     assert operators() == before
+
+
+def test_a_job_that_ended_on_its_hosts_before_it_joined_a_group_is_forgotten_after_an_hour() -> None:
+    """Not at once: another host of the job may yet begin."""
+    pipeline, processes = Pipeline(SETTINGS), begun()
+    sample = next(event for event in processes if isinstance(event, HostSample) and event.processes)
+    feed(pipeline, [sample, replace(sample, time_ns=sample.time_ns + S, closed=True, closed_why="job ended")])
+    assert list(pipeline.streams()) == ["host:vanished/host0"]
+    list(ticked(pipeline, sample.time_ns + 6 * S, HOUR_S + 200))
+    assert pipeline.streams() == {}
+
+
+def test_a_host_that_joined_no_group_and_vanished_does_not_hold_up_its_job() -> None:
+    """All streams of a job are put into one order: nothing is said while one of them is waited for."""
+    pipeline, events = Pipeline(SETTINGS), begun(iterations=40)
+    sample = next(event for event in events if isinstance(event, HostSample) and event.processes)
+    feed(pipeline, [replace(sample, host="never-joined"), *events])
+    assert "host:vanished/never-joined" in pipeline.streams()
+    list(ticked(pipeline, last_ns(events) + 6 * S, HOUR_S + 200))
+    assert pipeline.streams() == {}
+
+
+def test_of_a_job_of_which_nothing_was_of_use_nothing_stays() -> None:
+    pipeline, events = Pipeline(SETTINGS), begun()
+    sample = next(event for event in events if isinstance(event, HostSample))
+    feed(pipeline, [replace(sample, processes=())])
+    assert pipeline._jobs == {}
