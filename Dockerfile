@@ -16,16 +16,12 @@ COPY simulator simulator
 RUN python -m pip wheel --no-cache-dir --wheel-dir /wheels --constraint constraints.txt '.[engine]'
 
 FROM python:3.11-slim-bookworm
-ENV PYTHONUNBUFFERED=1 \
-    NUMBA_CACHE_DIR=/var/cache/pacehound
-RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /nonexistent pacehound \
-    && install --directory --owner pacehound --group pacehound /var/cache/pacehound
+ENV PYTHONUNBUFFERED=1
+RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /nonexistent pacehound
 # Mounted, not copied: the wheels take no room in the image.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python -m pip install --no-cache-dir --no-index --find-links /wheels 'pacehound[engine]'
 USER 10001:10001
-# The detectors are compiled here, half a minute, instead of at each start.
-RUN python -m streams.warm_up
 EXPOSE 9464
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["pacehound"]

@@ -63,11 +63,10 @@ $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 
-# What the embedded pipeline needs: no torch, no compiler.
+# What the embedded pipeline needs: no torch.
 $(VENV)/.embedded: $(BIN)/uv pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[collector,embedded]'
-	# Compiles the detectors and the what-if analysis, half a minute.
-	$(BIN)/python -m streams.warm_up
+	$(BIN)/python -m streams.native_loops
 	touch $@
 
 # With torch, the test tools and the C++ hooks.

@@ -8,12 +8,17 @@ before the offset is committed, so a process that dies in between finds on its r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from actuators.decide import decide
 from pacehound.bus import Message, Place
 from pacehound.model.events import Decision, Incident
 from pacehound.model.routing import Event
 from pacehound.runtime.event_loop import EventWorker
+
+REMEMBERED = 10_000
+"""Decisions of a partition that are known as such: far more than incidents whose versions may still come again. One
+that comes again later is said again, with the same id, and every reader drops it."""
 
 Decided = Callable[[int], Iterable[Decision]]
 """What was decided about the incidents of a partition so far; a partition may be told of more than its own."""
@@ -23,25 +28,27 @@ class ActuatorWorker(EventWorker):
     """Says of each incident what would be done, once per action and whom it is aimed at.
 
     A decision's id names just that, so one that is said again after a restart is the same decision. What was decided
-    while nobody was named is decided anew when somebody is. An incident that is closed is not forgotten: in a log its
-    open versions may come again after that.
+    while nobody was named is decided anew when somebody is. An incident that is closed is not forgotten at once: in a
+    log its open versions may come again after that.
     """
 
     kinds: tuple[type, ...] = (Incident,)
 
     def __init__(self, decided: Decided) -> None:
         self._decided = decided
-        self._said: dict[int, set[str]] = {}
+        self._said: dict[int, dict[str, None]] = {}  # by partition, in the order in which they were said
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """The decisions that this version of an incident adds."""
         assert isinstance(event, Incident)
         partition = message.partition
         if partition not in self._said:
-            self._said[partition] = {decision.identity() for decision in self._decided(partition)}
+            self._said[partition] = dict.fromkeys(decision.identity() for decision in self._decided(partition))
         said = self._said[partition]
         new = [decision for decision in decide(event) if decision.identity() not in said]
-        said.update(decision.identity() for decision in new)
+        said |= dict.fromkeys(decision.identity() for decision in new)
+        for oldest in list(islice(said, max(len(said) - REMEMBERED, 0))):
+            del said[oldest]
         return list(new)
 
     def on_revoked(self, places: list[Place]) -> None:

@@ -15,7 +15,7 @@ from pacehound.runtime.head.node import Head
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from simulator.job import JobSpec, simulate
-from streams.warm_up import warm_up
+from streams import native_loops
 
 LAYOUT = Layout(tp=4, dp=8, pp=2)
 RUNS = 3
@@ -25,7 +25,7 @@ _SETTLE_S = 300.0
 def run() -> list[dict[str, Any]]:
     """One row per figure; the median of some runs."""
     bodies = [codec.encode(event) for event in simulate(JobSpec(layout=LAYOUT, iterations=150)).events()]
-    warm_up()
+    native_loops.loaded()
     figures = sorted(_calls_per_core_s(bodies) for _ in range(RUNS))
     case = f"{LAYOUT.world_size} ranks, {len(bodies):,} messages"
     return [

@@ -27,9 +27,9 @@ from pacehound.settings import Settings
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
+from streams import native_loops
 from streams.kafka.partition import SnapshotReader
 from streams.kafka.worker import INPUTS, StreamsWorker
-from streams.warm_up import warm_up
 
 CASES = ((16, 1, 300), (16, 8, 300), (256, 1, 20), (256, 8, 40), (4_096, 1, 2))
 """Ranks, flush in seconds, iterations."""
@@ -37,7 +37,7 @@ CASES = ((16, 1, 300), (16, 8, 300), (256, 1, 20), (256, 8, 40), (4_096, 1, 2))
 
 def run() -> list[dict[str, Any]]:
     """One row per case and figure."""
-    warm_up(prices=False)
+    native_loops.loaded()
     rows: list[dict[str, Any]] = []
     for ranks, flush_s, iterations in CASES:
         spec = JobSpec(layout=LAYOUTS[ranks][0], iterations=iterations, source=DEVICE_TIMES)

@@ -15,8 +15,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.events import DeadLetter
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
-from pacehound.runtime.dead_letter import dead_letter_of
-from pacehound.runtime.records import worked
+from pacehound.runtime.records import dead_letters_of, worked
 from storage import schemas
 from storage.rows import Row, arrow_rows, calls_table, operations_table, rows_of
 
@@ -94,9 +93,8 @@ def gather(messages: Sequence[Message], clock: Clock) -> Gathered:
 
 def _take(message: Message, found: Rows, clock: Clock) -> Iterator[DeadLetter]:
     """Add the events of a message; one bad record does not take the good ones with it."""
-    for outcome in worked(message, found.add):
-        if outcome.error is not None:
-            yield dead_letter_of(message, outcome.error, clock.now_ns(), outcome.payload())
+    refused = [outcome for outcome in worked(message, found.add) if outcome.error is not None]
+    yield from dead_letters_of(message, refused, clock.now_ns())
 
 
 class Rows:

@@ -150,8 +150,7 @@ class FaultRun:
                 stdout=log,
                 stderr=log,
                 env=realjob.environment(),
-                cwd=control,
-                start_new_session=True,
+                cwd=control,  # and in our session, as the job is: the kernel shares processors among sessions first
             )
         self.load.start()
         realjob.until("the job's first steps", lambda: len(self.step_times_s()) >= 5, 120, 0.2)
@@ -378,7 +377,8 @@ class FaultRun:
     def stop(self) -> None:
         """End whatever is left."""
         if self._control is not None and self._control.poll() is None:
-            os.killpg(self._control.pid, signal.SIGKILL)
+            for pid in [self._control.pid, *realjob.descendants(self._control.pid)]:
+                os.kill(pid, signal.SIGKILL)
             self._control.wait()
         if self._job is not None:
             for pid in realjob.agents(self._job):

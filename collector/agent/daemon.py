@@ -124,7 +124,8 @@ def run(assignment: Assignment, settings: Settings) -> int:
         deliver(agent.delivery, tasks.finished, lambda now_ns: now_ns < deadline_ns)
         if not agent.delivery.is_done:
             logger.warning("the receiver is away: some messages stay in the outbox")
-            _give_up(unsent)
+            if agent.has_closed:  # else an agent that is started later goes on
+                _give_up(unsent)
         write_watched(folder.path, agent.watched())
     finally:
         successor.stop()

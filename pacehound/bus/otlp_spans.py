@@ -38,8 +38,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, TracesDa
 
 from pacehound.errors import InvalidEvent, MalformedMessage, RejectedMessage, Unavailable
 from pacehound.model.calls import DIRECTIONS, DTYPES, FIRST_PLACE, NO_PEER, OPS, REDOPS, UNKNOWN_COUNT, CallBatch, Sees
-from pacehound.model.codec import MAX_MESSAGE_BYTES
+from pacehound.model.codec import MAX_ATTEMPT, MAX_MESSAGE_BYTES, MAX_NAME_CHARS, check_count
+from pacehound.model.events import MAX_WORLD_RANKS
 from pacehound.model.identity import digest, round_trace_id
+from pacehound.model.message_parts import MAX_PARTS, has_too_many_parts
 from pacehound.model.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -48,14 +50,25 @@ if TYPE_CHECKING:
 
 SOURCE = "otlp"
 _SPAN_ID_BYTES = 8
+_OF_A_CALL = frozenset(
+    {"host.name"}
+    | {
+        f"pacehound.{name}"
+        for name in (
+            "job", "attempt", "communicator", "rank", "seq", "op", "peer", "count", "dtype", "redop", "start_ns",
+            "is_device_span", "incomplete",
+        )
+    }
+)  # fmt: skip
 _MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedSpan:
-    """A span that is no call: why, and a trace message that holds it alone (for the dead letters)."""
+class RefusedSpans:
+    """Spans that are no calls, of one kind of error: why the first is none, and a trace message of them all."""
 
     error: RejectedMessage
+    n_spans: int
     message: bytes
 
 
@@ -64,7 +77,7 @@ class SpansRead:
     """What one trace message held: every span of it is in one of the batches or among the refused."""
 
     batches: tuple[CallBatch, ...]
-    refused: tuple[RefusedSpan, ...]
+    refused: tuple[RefusedSpans, ...]
 
 
 class _Stream(NamedTuple):
@@ -100,23 +113,35 @@ class SpanReader:
         """
         if len(message) > MAX_MESSAGE_BYTES:
             raise MalformedMessage(f"a message of {len(message)} bytes is larger than the limit of {MAX_MESSAGE_BYTES}")
+        if has_too_many_parts(message, TracesData.DESCRIPTOR):
+            raise MalformedMessage(f"a message of {len(message)} bytes in more than {MAX_PARTS} parts")
         try:
             data = TracesData.FromString(message)
         except DecodeError as error:
             raise MalformedMessage(f"not an OTLP traces message ({len(message)} bytes): {error}") from error
+        check_count(len(data.resource_spans), "resources")
+        check_count(sum(len(r.scope_spans) for r in data.resource_spans), "scopes")
+        check_count(sum(len(scope.spans) for r in data.resource_spans for scope in r.scope_spans), "spans")
         rows: dict[_Stream, list[dict[str, int]]] = {}
-        refused = []
+        refused: dict[str, tuple[RejectedMessage, list[tuple[ResourceSpans, Span]]]] = {}
         for resource_spans in data.resource_spans:
-            resource = _attributes(resource_spans.resource.attributes)
+            # Merged with those of each span: what else a resource says is not looked at so often.
+            resource = {a.key: a.value for a in resource_spans.resource.attributes if a.key in _OF_A_CALL}
             for span in (span for scope in resource_spans.scope_spans for span in scope.spans):
                 try:
                     stream, row = _call_of(resource, span)
                 except RejectedMessage as error:
-                    refused.append(RefusedSpan(error=error, message=_alone(resource_spans, span)))
+                    refused.setdefault(type(error).__name__, (error, []))[1].append((resource_spans, span))
                 else:
                     rows.setdefault(stream, []).append(row)
         batches = tuple(self._batch(stream, found) for stream, found in rows.items())
-        return SpansRead(batches=batches, refused=tuple(refused))
+        return SpansRead(
+            batches=batches,
+            refused=tuple(
+                RefusedSpans(error=error, n_spans=len(spans), message=_together(spans))
+                for error, spans in refused.values()
+            ),
+        )
 
     def _batch(self, stream: _Stream, rows: list[dict[str, int]]) -> CallBatch:
         counted = (stream.job, stream.attempt, stream.host, stream.communicator)
@@ -293,13 +318,13 @@ def _call_of(resource: dict[str, AnyValue], span: Span) -> tuple[_Stream, dict[s
         sees |= Sees.START
     stream = _Stream(
         job=_text(attributes, "pacehound.job"),
-        attempt=_integer(attributes, "pacehound.attempt", 0, highest=_MAX_INT32),
+        attempt=_integer(attributes, "pacehound.attempt", 0, lowest=0, highest=MAX_ATTEMPT),
         host=_text(attributes, "host.name"),
         communicator=_text(attributes, "pacehound.communicator"),
         sees=sees,
     )
     return stream, {
-        "rank": _integer(attributes, "pacehound.rank", lowest=0, highest=_MAX_INT32),
+        "rank": _integer(attributes, "pacehound.rank", lowest=0, highest=MAX_WORLD_RANKS - 1),
         "seq": _integer(attributes, "pacehound.seq", lowest=0, highest=_MAX_INT64),
         "op": _code(op, OPS),
         "count": _integer(attributes, "pacehound.count", UNKNOWN_COUNT, highest=_MAX_INT64),
@@ -317,11 +342,16 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, AnyValue]:
     return {pair.key: pair.value for pair in pairs}
 
 
-def _alone(resource_spans: ResourceSpans, span: Span) -> bytes:
+def _together(spans: Sequence[tuple[ResourceSpans, Span]]) -> bytes:
+    """Spans of one message as a message, those of one resource beneath it: no larger than what they came in."""
     data = TracesData()
-    alone = data.resource_spans.add()
-    alone.resource.CopyFrom(resource_spans.resource)
-    alone.scope_spans.add().spans.add().CopyFrom(span)
+    last: ResourceSpans | None = None
+    for resource_spans, span in spans:
+        if resource_spans is not last:
+            last, part = resource_spans, data.resource_spans.add()
+            part.resource.CopyFrom(resource_spans.resource)
+            scope = part.scope_spans.add()
+        scope.spans.add().CopyFrom(span)
     encoded: bytes = data.SerializeToString(deterministic=True)
     return encoded
 
@@ -342,7 +372,10 @@ def _value(attributes: dict[str, AnyValue], key: str, kind: str, default: Any) -
 
 
 def _text(attributes: dict[str, AnyValue], key: str, default: str | None = None) -> str:
-    return str(_value(attributes, key, "string_value", default))
+    text = str(_value(attributes, key, "string_value", default))
+    if len(text) > MAX_NAME_CHARS:
+        raise InvalidEvent(f"the span attribute {key!r} has {len(text)} characters; at most {MAX_NAME_CHARS} are taken")
+    return text
 
 
 def _flag(attributes: dict[str, AnyValue], key: str) -> bool:

@@ -28,7 +28,6 @@ def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_jso
     from pacehound.runtime.telemetry import Telemetry
     from simulator.faults import SlowCompute
     from simulator.job import JobSpec, simulate
-    from streams.warm_up import warm_up
 
     slow = SlowCompute(ranks=(2,), factor=1.5, from_step=iterations // 3, to_step=iterations * 2 // 3)
     spec = JobSpec(job="demo", iterations=iterations, faults=(slow,))
@@ -37,7 +36,6 @@ def demo(iterations: int, store: Path | None, overrides: tuple[str, ...], as_jso
         folder = store.absolute() if store else Path(scratch)
         result = run_demo(
             lambda: simulate(spec),
-            lambda: warm_up(prices=False),
             lambda: open_parts(settings, folder, Telemetry()),
             settings,
         )

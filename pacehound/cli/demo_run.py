@@ -58,14 +58,11 @@ class DemoResult:
 
 def run_demo(
     simulate: Callable[[], Simulation],
-    compile_detectors: Callable[[], object],
     parts: Callable[[], Parts],
     settings: Settings,
     progress_to: TextIO = sys.stderr,
 ) -> DemoResult:
     """Simulate, send every event through an embedded head, and compare; progress is shown live.
-
-    The detectors are compiled before the job begins: the first time that takes longer than the job is waited for.
 
     Raises
     ------
@@ -80,8 +77,6 @@ def run_demo(
     ) as progress:
         task = progress.add_task("simulating a training job", total=None)
         simulation = simulate()
-        progress.update(task, description="loading the detectors (compiled once, in a minute)")
-        compile_detectors()
         progress.update(task, description="opening the store")
         # The job's time is not ours: a clock that stands still puts no ticks into it.
         head = Head(settings=settings, parts=parts(), clock=ManualClock(time.time_ns()))

@@ -26,13 +26,13 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
     """Say what works on this host, what does not, and how to fix it."""
     import msgspec
 
-    from pacehound.cli.doctor_checks import build_fast_path, build_shim, compile_detectors, examine, print_checks
+    from pacehound.cli.doctor_checks import build_fast_path, build_loops, build_shim, examine, print_checks
     from pacehound.pages.incidents import terminal
 
     Settings.load(os.environ, overrides)
     failed = False
     if build:
-        for part in (compile_detectors, build_shim, build_fast_path):
+        for part in (build_loops, build_shim, build_fast_path):
             try:
                 part(terminal(sys.stderr))
             except Unavailable as error:

@@ -338,15 +338,19 @@ def check_port(port: int = OTLP_PORT) -> Check:
     return ok(f"{port} is free for `pacehound up`")
 
 
-def compile_detectors(console: Console) -> None:
-    """Compile the detectors and the what-if analysis now, so that nobody waits for it; nothing without a head."""
-    try:
-        compiled = [importlib.import_module(name) for name in ("streams.level.level_series", "streams.whatif.warm")]
-    except ImportError:
+def build_loops(console: Console) -> None:
+    """Build the streams' inner loops in C; nothing where they came with the wheel, or without a head.
+
+    Raises
+    ------
+    Unavailable
+        They cannot be built here.
+
+    """
+    if find_spec("streams") is None or find_spec("numpy") is None:
         return
-    with console.status("compiling the detectors (once per version, half a minute)"):
-        for module in compiled:
-            module.warm_up()
+    with console.status("building the streams' inner loops (C, some seconds)"):
+        importlib.import_module("streams.native_loops").loaded()
 
 
 def build_fast_path(console: Console) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +46,21 @@ def print_json(answer: dict[str, Any]) -> None:
 
 
 def log_to_stderr() -> None:
-    """Our own events; of the libraries only what is wrong."""
+    """Our own events, of each kind one line per interval; of the libraries only what is wrong."""
+    from pacehound.clock import SystemClock
+    from pacehound.runtime.log_limit import LogLimit
+
+    limit = LogLimit(SystemClock())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(limit)
     logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", handlers=[handler]
     )
     for name in ("pacehound", *SIBLINGS):
         logging.getLogger(name).setLevel(logging.INFO)
+    atexit.register(_tell, limit.rest)
+
+
+def _tell(rest: Callable[[], str]) -> None:
+    if words := rest():
+        logging.getLogger("pacehound").warning("the log ends %s", words)

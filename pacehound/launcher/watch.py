@@ -198,7 +198,8 @@ class Watch:
         unsent, self._unsent = self._unsent, None
         if unsent is None:
             return None
-        if watched is not None and (not watched.unsent or not watched.is_saved):
+        has_left_something = unsent.outbox.exists() if watched is None else watched.unsent > 0 and watched.is_saved
+        if not has_left_something:
             unsent.remove()
             return None
         unsent.release()

@@ -9,6 +9,7 @@ message again (protobuf merges repeated fields), which is how an HTTP request ca
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any, get_args
 
@@ -25,6 +26,7 @@ from pacehound.model.arrow_body import is_compressed
 from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.columns import numbers, values_of
 from pacehound.model.finite import unfit_field
+from pacehound.model.message_parts import MAX_PARTS, has_too_many_parts
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
 from pacehound.model.representative import RepresentedRank
 from pacehound.model.rounds import Rounds
@@ -36,8 +38,20 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_RECORDS = 100_000
 """More records in one message than anybody sends; each that cannot be read would be a dead letter of its own."""
 
+MAX_RESOURCE_ATTRIBUTES = 1_000
+"""A Collector adds tens."""
+
 MAX_NAME_CHARS = 1_024
 """Names become keys of messages, and of what is kept about them."""
+
+MAX_TEXT_BYTES = 16 * 1024
+"""Of one string in an event, or of the names in a column: frames, reasons and lines of a log are shorter."""
+
+MAX_ATTEMPT = 1 << 20
+"""No job has been restarted more often."""
+
+ROW_BYTES = 112
+"""What the columns of a call take on the way."""
 
 MIN_ROW_BYTES = 16
 """No row of calls or rounds takes less: columns that stand for more rows than they hold are not unpacked."""
@@ -69,7 +83,8 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.notification": events.Notification,
     "pacehound.dead_letter": events.DeadLetter,
 }
-_NAMES = ("job", "host", "communicator", "stream", "source_topic")
+_NAMES = ("job", "host", "communicator", "stream", "source_topic", "source")
+_RESOURCE_KEYS = ("pacehound.job", "pacehound.attempt", "host.name")
 _NAME_OF = {kind: name for name, kind in _JSON_EVENTS.items()}
 
 # What reading a hostile body can raise in the libraries below. Arrow reports most of a broken IPC stream as OSError.
@@ -162,25 +177,48 @@ def records_of(message: bytes) -> list[tuple[ResourceLogs, LogRecord]]:
     """
     if len(message) > MAX_MESSAGE_BYTES:
         raise MalformedMessage(f"a message of {len(message)} bytes is larger than the limit of {MAX_MESSAGE_BYTES}")
+    if has_too_many_parts(message, LogsData.DESCRIPTOR):
+        raise MalformedMessage(f"a message of {len(message)} bytes in more than {MAX_PARTS} parts")
     try:
         data = LogsData.FromString(message)
     except DecodeError as error:
         raise MalformedMessage(f"not an OTLP logs message ({len(message)} bytes): {error}") from error
-    n_records = sum(len(scope.log_records) for r in data.resource_logs for scope in r.scope_logs)
-    if n_records > MAX_RECORDS:
-        raise MalformedMessage(f"a message of {n_records} log records; at most {MAX_RECORDS} are taken")
+    check_count(len(data.resource_logs), "resources")
+    check_count(sum(len(r.scope_logs) for r in data.resource_logs), "scopes")
+    check_count(sum(len(scope.log_records) for r in data.resource_logs for scope in r.scope_logs), "log records")
     found = [(r, record) for r in data.resource_logs for scope in r.scope_logs for record in scope.log_records]
     if not found:
         raise MalformedMessage(f"an OTLP message of {len(message)} bytes without any log record")
     return found
 
 
+def check_count(n: int, what: str) -> None:
+    """No message has more resources, scopes or records than `MAX_RECORDS`, or it is refused (`MalformedMessage`)."""
+    if n > MAX_RECORDS:
+        raise MalformedMessage(f"a message of {n} {what}; at most {MAX_RECORDS} are taken")
+
+
 def single(resource_logs: ResourceLogs, record: LogRecord) -> bytes:
-    """One record with its resource as a message of its own (for the dead letters)."""
+    """One record as a message of its own, with what is read of its resource: others may share a large one."""
     data = LogsData()
     alone = data.resource_logs.add()
-    alone.resource.CopyFrom(resource_logs.resource)
+    kept = [attribute for attribute in resource_logs.resource.attributes if attribute.key in _RESOURCE_KEYS]
+    alone.resource.attributes.extend(kept)
     alone.scope_logs.add().log_records.add().CopyFrom(record)
+    encoded: bytes = data.SerializeToString(deterministic=True)
+    return encoded
+
+
+def together(records: Sequence[tuple[ResourceLogs, LogRecord]]) -> bytes:
+    """Records of one message as a message, those of one resource beneath it: no larger than what they came in."""
+    data = LogsData()
+    last: ResourceLogs | None = None
+    for resource_logs, record in records:
+        if resource_logs is not last:
+            last, part = resource_logs, data.resource_logs.add()
+            part.resource.CopyFrom(resource_logs.resource)
+            scope = part.scope_logs.add()
+        scope.log_records.add().CopyFrom(record)
     encoded: bytes = data.SerializeToString(deterministic=True)
     return encoded
 
@@ -190,22 +228,27 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
     name = record.event_name
     if name not in _JSON_EVENTS and name not in _ARROW_EVENTS:
         raise UnknownSchema(f"event name {name!r} is not one of Pacehound's")
+    if len(resource_logs.resource.attributes) > MAX_RESOURCE_ATTRIBUTES:  # they are looked through for each record
+        n_attributes = len(resource_logs.resource.attributes)
+        raise MalformedMessage(f"a resource of {n_attributes} attributes; at most {MAX_RESOURCE_ATTRIBUTES} are taken")
     attributes = {kv.key: kv.value for kv in record.attributes}
     version = attributes.get("pacehound.schema", AnyValue()).int_value
     if version != SCHEMA_VERSION:
         raise UnknownSchema(f"{name} has schema version {version}; this build reads version {SCHEMA_VERSION}")
     try:
         if name in _JSON_EVENTS:
-            event: Event = msgspec.json.decode(record.body.bytes_value, type=_JSON_EVENTS[name])
-            _check_numbers(event)
-            return _named(event)
+            _check_texts(name, record.body.bytes_value)
+            event: Any = msgspec.json.decode(record.body.bytes_value, type=_JSON_EVENTS[name])
+            _check_time(event.time_ns)
+            return _believed(event)
         resource = {kv.key: kv.value for kv in resource_logs.resource.attributes}
         table = _read_arrow(record.body.bytes_value)
         if name == CALLS_EVENT:
-            return _named(_decode_calls(resource, attributes, table))
+            _check_words(table, len(record.body.bytes_value))
+            return _believed(_decode_calls(resource, attributes, table))
         if name == OPERATIONS_EVENT:
-            return _named(_decode_operations(resource, table))
-        return _named(_decode_rounds(resource, attributes, table))
+            return _believed(_decode_operations(resource, table))
+        return _believed(_decode_rounds(resource, attributes, table))
     except RejectedMessage:
         raise
     except msgspec.ValidationError as error:
@@ -217,28 +260,38 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
         raise MalformedMessage(f"{name}: {type(error).__name__}: {error}") from error
 
 
-def _named(event: Event) -> Event:
-    """The event, if its names are none that nobody can pass on.
+def _believed(event: Event) -> Event:
+    """The event, if it claims nothing that cannot be.
 
     Raises
     ------
     InvalidEvent
-        A name is too long for a key.
+        A name is too long for a key, or there was no such attempt.
 
     """
     for name in _NAMES:
         value = getattr(event, name, "")
         if len(value) > MAX_NAME_CHARS:
             raise InvalidEvent(f"the {name} has {len(value)} characters; at most {MAX_NAME_CHARS} are taken")
+    if not 0 <= event.attempt <= MAX_ATTEMPT:
+        raise InvalidEvent(f"attempt is {event.attempt}; it must be in 0..{MAX_ATTEMPT}")
     return event
 
 
-def _check_numbers(event: Event) -> None:
+def _check_texts(name: str, body: bytes) -> None:
+    """No string of a JSON body is longer than anybody writes; only a dead letter holds bytes, as a string."""
+    if len(body) <= MAX_TEXT_BYTES or _JSON_EVENTS[name] is events.DeadLetter:
+        return
+    unescaped = body.replace(b"\\\\", b"..").replace(b'\\"', b"..")
+    longest = max(map(len, unescaped.split(b'"')[1::2]), default=0)
+    if longest > MAX_TEXT_BYTES:
+        raise InvalidEvent(f"{name} has a string of {longest} bytes; at most {MAX_TEXT_BYTES} are taken")
+
+
+def _check_time(time_ns: int) -> None:
     """JSON has no largest number; what passes the event on has."""
-    for name in ("time_ns", "attempt"):
-        number = getattr(event, name)
-        if not -(1 << 63) <= number < 1 << 63:
-            raise InvalidEvent(f"{name} is {number}, which is no 64-bit integer")
+    if not -(1 << 63) <= time_ns < 1 << 63:
+        raise InvalidEvent(f"time_ns is {time_ns}, which is no 64-bit integer")
 
 
 def _encode_calls(batch: CallBatch, record: LogRecord) -> None:
@@ -292,9 +345,28 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
             raise InvalidEvent(f"calls batch of {name} {constant!r} has rows of {sorted(used - {constant})}")
     if len(batch) and (batch.integers("attempt") != batch.attempt).any():
         raise InvalidEvent(f"calls batch of attempt {batch.attempt} has rows of another attempt")
-    if len(batch) and (batch.integers("rank").min() < 0 or batch.integers("seq").min() < 0):
-        raise InvalidEvent("calls batch has a negative rank or sequence number")
+    if len(batch):
+        ranks = batch.column("rank")
+        if ranks.min() < 0 or batch.integers("seq").min() < 0:
+            raise InvalidEvent("calls batch has a negative rank or sequence number")
+        highest = max(int(ranks.max()), max((one.rank for one in batch.represented), default=0))
+        if highest >= events.MAX_WORLD_RANKS:
+            raise InvalidEvent(f"calls batch has rank {highest}; at most {events.MAX_WORLD_RANKS} can be watched")
     return batch.whole()
+
+
+def _check_words(rows: pa.RecordBatch, n_bytes: int) -> None:
+    """No column holds more in names than anybody writes; asked only where there are more bytes than rows need."""
+    if n_bytes <= MAX_TEXT_BYTES + rows.num_rows * ROW_BYTES:
+        return
+    for spec in CALL_SCHEMA:
+        if pa.types.is_dictionary(spec.type) and spec.name in rows.schema.names:
+            column = rows.column(spec.name)
+            names = column.dictionary if pa.types.is_dictionary(column.type) else column.unique()
+            if names.nbytes > MAX_TEXT_BYTES:
+                raise InvalidEvent(
+                    f"call column {spec.name!r} has {names.nbytes} bytes of names; at most {MAX_TEXT_BYTES} are taken"
+                )
 
 
 def _represented(attributes: dict[str, AnyValue]) -> tuple[RepresentedRank, ...]:

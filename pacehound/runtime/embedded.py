@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.runtime.head.known_topology import KnownTopology
-from pacehound.runtime.head.node import Head, IngestResult
+from pacehound.runtime.head.node import Head, IngestResult, why
 from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.serve import Listeners, serve
@@ -91,14 +90,10 @@ class SiblingStore:
 def open_parts(settings: Settings, folder: Path, telemetry: Telemetry) -> Parts:
     """The real parts, with their store in `folder`."""
     from actuators.worker import ActuatorWorker
-    from streams.level.level_series import warm_up
+    from streams import native_loops
     from streams.pipeline import Pipeline
-    from streams.whatif import warm
 
-    # Half a minute where nobody has compiled them yet: it must not begin with the first job's first iteration.
-    threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
-    if settings.ops.every_steps:
-        threading.Thread(target=warm.warm_up, name="warm-up-what-if", daemon=True).start()
+    native_loops.loaded()  # where they cannot be built, no job shall find that out
     store = SiblingStore(folder)
     clock = SystemClock()
     try:
@@ -146,11 +141,11 @@ def span_receiver(head: Head) -> Callable[[bytes], IngestResult]:
             raise
         head.publish(found.batches)
         for refused in found.refused:
-            head.reject(refused.message, refused.error)
+            head.reject(refused.message, refused.error, refused.n_spans)
         return IngestResult(
             accepted=sum(map(len, found.batches)),
-            rejected=len(found.refused),
-            reason="; ".join(f"{type(r.error).__name__}: {r.error}" for r in found.refused[:3]),
+            rejected=sum(refused.n_spans for refused in found.refused),
+            reason="; ".join(why(refused.error) for refused in found.refused),
         )
 
     return take

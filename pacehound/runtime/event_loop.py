@@ -21,7 +21,6 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import DEAD_LETTERS, Topic
 from pacehound.runtime.backoff import Backoff
-from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import (
     AWAY,
@@ -34,7 +33,7 @@ from pacehound.runtime.metric_names import (
     WORKER_FAILURES,
 )
 from pacehound.runtime.phases import Stages
-from pacehound.runtime.records import worked
+from pacehound.runtime.records import Outcome, dead_letters_of, worked
 from pacehound.runtime.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -168,6 +167,8 @@ class EventLoop:
         So long the first message is waited for.
     linger_s
         After a turn with few messages others are waited for so long: few, large writes cost least.
+    longest_retry_s
+        What is away is asked again so often at least.
     drains
         When it is told to stop it first deals with what is on the bus, as far as nothing is away: that of a process is
         nowhere else.
@@ -188,6 +189,7 @@ class EventLoop:
         max_messages: int = MAX_MESSAGES,
         poll_s: float = POLL_S,
         linger_s: float = 0.0,
+        longest_retry_s: float = LONGEST_RETRY_S,
         drains: bool = False,
     ) -> None:
         self._name = name
@@ -207,9 +209,10 @@ class EventLoop:
         self._results: deque[tuple[Topic, str, bytes]] = deque()
         self._done: dict[Place, int] = {}
         self._begun = 0  # records of the first waiting message that are dealt with
+        self._refused: list[Outcome[list[Event]]] = []  # of those
         self._is_paused = False
-        self._work_again = _Again(clock)
-        self._settle_again = _Again(clock)
+        self._work_again = _Again(clock, longest_retry_s)
+        self._settle_again = _Again(clock, longest_retry_s)
         self._consumer = subscribe(self._revoked)
         self.lag = 0
         """Messages that were not dealt with after the last turn; for other threads, which must not ask the consumer."""
@@ -245,7 +248,7 @@ class EventLoop:
 
     @property
     def problem(self) -> str:
-        """What does not answer, so that messages wait; empty where nothing is away."""
+        """What does not answer, so that messages wait; empty where nothing is away. For other threads too."""
         return self._work_again.problem or self._settle_again.problem
 
     @property
@@ -324,7 +327,7 @@ class EventLoop:
                 self._postpone(self._work_again, f"{message.topic}/{message.partition} at {message.offset}", error)
                 break
             self._work_again.reset()
-            self._begun = 0
+            self._begin_message()
             self._waiting.popleft()
             self._done[message.topic, message.partition] = message.offset + 1
             self._is_unsettled = True
@@ -333,6 +336,9 @@ class EventLoop:
             if not self._send():
                 break
         return n_worked
+
+    def _begin_message(self) -> None:
+        self._begun, self._refused = 0, []
 
     def _deal_with(self, message: Message) -> None:
         """Add what follows from a message to the results; each of its records stands for itself."""
@@ -346,7 +352,8 @@ class EventLoop:
             if outcome.error is not None:
                 if outcome.is_fault:
                     self._telemetry.add(WORKER_FAILURES, worker=self._name)
-                self._set_aside(message, outcome.error, outcome.payload())
+                self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(outcome.error).__name__)
+                self._refused.append(outcome)
             for result in outcome.result or ():
                 try:
                     self._results.append(_encoded(result))
@@ -358,12 +365,8 @@ class EventLoop:
                 self._telemetry.add(EVENT_AGE_SECONDS, max(age_s, 0.0))
                 self._telemetry.add(EVENT_AGES)
             self._begun += 1
-
-    def _set_aside(self, message: Message, error: Exception, payload: bytes | None = None) -> None:
-        self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
-        if message.topic == DEAD_LETTERS.name:
-            return  # a letter that does not fit itself is not worth another one
-        self._results.append(_encoded(dead_letter_of(message, error, self._clock.now_ns(), payload)))
+        if message.topic != DEAD_LETTERS.name:  # a letter that does not fit itself is not worth another one
+            self._results += map(_encoded, dead_letters_of(message, self._refused, self._clock.now_ns()))
 
     def _postpone(self, again: _Again, what: str, error: Exception) -> None:
         pause_s = again.later(str(error) or type(error).__name__)
@@ -422,7 +425,7 @@ class EventLoop:
     def _revoked(self, places: list[Place]) -> None:
         gone = set(places)
         if self._waiting and (self._waiting[0].topic, self._waiting[0].partition) in gone:
-            self._begun = 0
+            self._begin_message()
         self._waiting = deque(m for m in self._waiting if (m.topic, m.partition) not in gone)
         for place in gone:
             self._done.pop(place, None)
@@ -432,11 +435,11 @@ class EventLoop:
 class _Again:
     """When something that has failed is tried again; `problem` says what failed, as long as it does."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, longest_retry_s: float) -> None:
         self._clock = clock
         self.problem = ""
         self.failures = 0
-        self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._backoff = Backoff(FIRST_RETRY_S, longest_retry_s)
         self._not_before_s = 0.0
 
     @property

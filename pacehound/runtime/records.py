@@ -7,8 +7,8 @@ record takes no good one with it; a fault of ours is refused like a bad record, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
@@ -16,7 +16,9 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 from pacehound.bus import Message
 from pacehound.errors import RejectedMessage, Unavailable
 from pacehound.model import codec
+from pacehound.model.events import DeadLetter
 from pacehound.model.routing import Event
+from pacehound.runtime.dead_letter import dead_letter_of
 
 logger = logging.getLogger(__name__)
 
@@ -35,15 +37,15 @@ class Outcome(Generic[T]):
         What `work` returned; `None` where the record was refused.
     error
         Why it was refused; `None` where it was not.
-    payload
-        Gives the bytes of the record, as a message of its own.
+    record
+        Which one; `None` where the message itself cannot be read.
 
     """
 
     event: Event | None = None
     result: T | None = None
     error: Exception | None = None
-    payload: Callable[[], bytes]
+    record: Record | None = None
 
     @property
     def is_fault(self) -> bool:
@@ -82,12 +84,17 @@ class Record:
             return self._message.value
         return codec.single(*self._encoded)
 
+    @property
+    def among_others(self) -> tuple[ResourceLogs, LogRecord] | None:
+        """Itself and its resource, where its message holds others; else it is the message."""
+        return None if self._is_alone else self._encoded
+
     def outcome(self, work: Callable[[Event], T]) -> Outcome[T]:
         """What comes of handing it to `work`; `Unavailable` reaches the caller."""
         event = None
         try:
             event = self.event()
-            return Outcome(event=event, result=work(event), payload=self.payload)
+            return Outcome(event=event, result=work(event), record=self)
         except Unavailable:
             raise
         except Exception as error:
@@ -95,7 +102,7 @@ class Record:
                 # It must neither stop the partition nor disappear.
                 where = (self._message.topic, self._message.partition, self._message.offset)
                 logger.exception("failed on %s/%d at %d", *where)
-            return Outcome(event=event, error=error, payload=self.payload)
+            return Outcome(event=event, error=error, record=self)
 
 
 def records_of(message: Message) -> list[Record]:
@@ -139,7 +146,28 @@ def worked(message: Message, work: Callable[[Event], T], begin: int = 0) -> Iter
         records = records_of(message)
     except RejectedMessage as error:
         if begin == 0:
-            yield Outcome(error=error, payload=lambda: message.value)
+            yield Outcome(error=error)
         return
     for record in records[begin:]:
         yield record.outcome(work)
+
+
+def dead_letters_of(message: Message, refused: Iterable[Outcome[T]], now_ns: int) -> list[DeadLetter]:
+    """What was refused of a message, a letter for each kind of error.
+
+    All records of a kind lie in one letter, each resource once: many small ones under a large resource would be more
+    than was sent.
+    """
+    by_error: dict[str, list[Outcome[T]]] = {}
+    for outcome in refused:
+        by_error.setdefault(type(outcome.error).__name__, []).append(outcome)
+    letters = []
+    for outcomes in by_error.values():
+        error = outcomes[0].error
+        assert error is not None
+        records = [found for one in outcomes if one.record is not None and (found := one.record.among_others)]
+        letter = dead_letter_of(message, error, now_ns, codec.together(records) if records else None)
+        if len(outcomes) > 1:
+            letter = replace(letter, reason=f"{letter.reason} (the first of {len(outcomes)} records)")
+        letters.append(letter)
+    return letters

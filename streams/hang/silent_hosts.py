@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
+from streams.rounds.giving_up import GIVEN_UP
 
 REPORT_AFTER_NS = 10_000_000_000
 """Silence beyond the usual lateness that is worth a word: an agent that is started anew is back before."""
@@ -25,12 +27,16 @@ class SilenceWatch:
         step: int | None,
         silent_since_ns: Mapping[str, int],
         ranks_of: Mapping[str, tuple[int, ...]],
+        given_up: AbstractSet[str] = frozenset(),
     ) -> list[Finding]:
         """A finding when a host has been silent for too long, and a new version of it when it speaks again.
 
-        `silent_since_ns` holds, by host, the last report of those that are silent now.
+        `silent_since_ns` holds, by host, the last report of those that are silent now. Those that are `given_up` stay
+        as silent as they are, and nobody waits for them.
         """
         findings = []
+        for host in sorted(self._findings.keys() & given_up):
+            findings.append(self._findings.pop(host).next_version(f"{host} is given up: {GIVEN_UP}"))
         for host in sorted(self._findings.keys() - silent_since_ns.keys()):
             relief = Instant(step=step, time_ns=now_ns)
             findings.append(self._findings.pop(host).next_version(f"{host} is heard again", relief=relief))

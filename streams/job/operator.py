@@ -40,6 +40,7 @@ from streams.job.incidents import IncidentTracker
 from streams.job.repeats import Repeats
 from streams.rounds.clocks import HostClocks
 from streams.rounds.communicator import StageOneEvent
+from streams.rounds.giving_up import GIVEN_UP, Patience
 from streams.rounds.merge import CLOSED_NS, Merge
 from streams.rounds.recurring import RecurringIterations
 from streams.slow.attribution.observations import Observations
@@ -128,6 +129,7 @@ class JobOperator:
         self._was_hung = False
         self._paused: set[int] = set()  # ranks in a checkpoint or an evaluation now
         self._closed_hosts: dict[str, str] = {}
+        self._patience: dict[str, Patience] = {}  # by stream of a host that is silent
         self._min_change = settings.slow.min_change
         self._slow = SlowWatch(job, attempt, self._min_change)
         self._earlier: tuple[EarlierRun, ...] = ()
@@ -176,6 +178,7 @@ class JobOperator:
         if self._repeats.is_one(sample) or (self._world is None and not sample.processes):
             return []
         stream = host_stream(self.job, sample.host)
+        self._patience.pop(stream, None)
         self._merge.push(stream, sample)
         self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)
         return self._work()
@@ -197,8 +200,11 @@ class JobOperator:
         self._slow.on_history(self._earlier)
 
     def on_host_silence(self, stream: str, tick_ns: int) -> list[StageTwoEvent]:
-        """A host's samples have stopped: go on without it."""
-        self._merge.advance(stream, tick_ns - self._lateness_ns)
+        """A host's samples have stopped: go on without it, and give it up at last."""
+        is_given_up = self._patience.setdefault(stream, Patience()).ends(tick_ns)
+        if is_given_up:
+            self._closed_hosts.setdefault(stream.removeprefix(host_stream(self.job, "")), GIVEN_UP)
+        self._merge.advance(stream, CLOSED_NS if is_given_up else tick_ns - self._lateness_ns)
         return self._work()
 
     def _expect(self, topology: Topology) -> None:
@@ -215,6 +221,8 @@ class JobOperator:
     def _work(self) -> list[StageTwoEvent]:
         """Work on every whole tick up to the lowest watermark."""
         if self._world is None or self.ended:
+            # Its command has never joined a process group, and its machines are gone.
+            self.ended |= GIVEN_UP in self._closed_hosts.values() and self._merge.watermark_ns >= CLOSED_NS
             return []
         watermark_ns = self._merge.watermark_ns
         first_ns = self._merge.first_time_ns
@@ -296,7 +304,8 @@ class JobOperator:
         events += self._note(ended, until_ns)
         silent = self._silent_hosts(until_ns)
         self._hang.host_reports.silent = frozenset(silent)
-        findings = self._silence.on_tick(until_ns, self._step, silent, self._host_ranks)
+        given_up = {host for host, why in self._closed_hosts.items() if why == GIVEN_UP}
+        findings = self._silence.on_tick(until_ns, self._step, silent, self._host_ranks, given_up)
         findings += self._unseen_calls.on_tick(until_ns, self._step)
         findings += self._shared_name.on_tick(until_ns, self._step)
         findings += self._hang.on_tick(
@@ -404,7 +413,7 @@ class JobOperator:
     def _end(self, now_ns: int) -> list[StageTwoEvent]:
         self.ended = True
         reasons = set(self._closed_hosts.values())
-        why = "job killed" if "job killed" in reasons else "job ended"
+        why = next((why for why in ("job killed", GIVEN_UP) if why in reasons), "job ended")
         left = self._exits_until(now_ns, is_end=True)
         return self._note(left, now_ns) + list(self._incidents.on_end(now_ns, why, self._ongoing_s(now_ns)))
 

@@ -10,21 +10,11 @@ from typing import Any
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.runtime.process import Process, started, when_available
 from pacehound.settings import Settings
+from streams import native_loops
 
 logger = logging.getLogger("pacehound.streams")
 
 _LOOK_EVERY_S = 0.2
-
-
-def compile_loops(settings: Settings) -> None:
-    """Compile what the operators call in their loops, or load what was compiled before.
-
-    It would else be done within the first message that needs it, for longer than the group waits for a worker. The
-    what-if analysis is left out where no operations are recorded (`ops.every_steps`).
-    """
-    from streams.warm_up import warm_up
-
-    warm_up(prices=bool(settings.ops.every_steps))
 
 
 def _topics_are_there(settings: Settings) -> None:
@@ -40,7 +30,6 @@ def _application(settings: Settings, process: Process) -> Any:
 def run(
     settings: Settings,
     *,
-    prepare: Callable[[Settings], None] = compile_loops,
     await_topics: Callable[[Settings], None] = _topics_are_there,
     make: Callable[[Settings, Process], Any] = _application,
 ) -> int:
@@ -50,8 +39,6 @@ def run(
     ----------
     settings
         Where Kafka is, and what the operators shall do.
-    prepare
-        Done before the worker joins its group: whoever is in it must answer within seconds.
     await_topics
         Raises `Unavailable` as long as Kafka does not answer.
     make
@@ -65,9 +52,7 @@ def run(
 
     """
     with started("streams", settings) as process:
-        process.liveness.mark_stuck("it compiles its loops, once per version")
-        prepare(settings)
-        process.liveness.mark_alive()
+        native_loops.loaded()  # where they cannot be built, it does not join its group
         if not when_available(process, lambda: await_topics(settings)):
             return 0
         return asyncio.run(_run(settings, process, make))

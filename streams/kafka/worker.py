@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pacehound.bus import Message, Place
@@ -37,7 +37,7 @@ from pacehound.runtime.metric_names import (
     SKIPPED,
     TICKS,
 )
-from pacehound.runtime.records import worked
+from pacehound.runtime.records import dead_letters_of, worked
 from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -220,6 +220,7 @@ class StreamsWorker:
             self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
             return list(state.operator.on_event(event))
 
+        refused = []
         for outcome in worked(message, work):
             error = outcome.error
             if outcome.event is not None and error is None:
@@ -238,7 +239,10 @@ class StreamsWorker:
                 if not isinstance(error, RejectedMessage):
                     # A fault of ours: it must neither stop the partition nor disappear.
                     self._telemetry.add(PIPELINE_FAILURES)
-                await self._set_aside(message, error, outcome.payload())
+                self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
+                refused.append(replace(outcome, error=error))
+        for letter in dead_letters_of(message, refused, self._clock.now_ns()):
+            await self._publish(letter)
         return is_kept
 
     async def _send(
@@ -317,9 +321,9 @@ class StreamsWorker:
                 f"and came on {message.topic!r} with {message.key!r}"
             )
 
-    async def _set_aside(self, message: Message, error: Exception, payload: bytes | None = None) -> None:
+    async def _set_aside(self, message: Message, error: Exception) -> None:
         self._telemetry.add(DEAD_LETTERED, topic=message.topic, error=type(error).__name__)
-        await self._publish(dead_letter_of(message, error, self._clock.now_ns(), payload))
+        await self._publish(dead_letter_of(message, error, self._clock.now_ns()))
 
     # Partitions that come and go
 

@@ -1,119 +1,21 @@
-"""Bayesian online changepoint detection: how long ago did this series last change its level?"""
+"""Bayesian online changepoint detection: how long ago did this series last change its level? In C (`native/bocd.c`)."""
 
 from __future__ import annotations
 
+import ctypes
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streams.compiled import compiled, compiled_reordered
+from streams import native_loops
+from streams.level.records import record
 
 FloatArray = npt.NDArray[np.float64]
 
-MAX_RUN = 128
-"""Longest run length that is told apart; the last cell means "at least so many observations"."""
-
-HAZARD = 1.0 / 200.0
 PRUNE = 1e-7
 """Run lengths less probable than this are given up. Verdicts stay those of the exact posterior (docs/scoreboard.md)."""
-
-_NOISE_WEIGHT = 2.0  # NIG alpha: what is known of the noise before a run weighs as much as 2 * alpha observations
-_ODDS_OF_CHANGE = HAZARD / (1.0 - HAZARD)
-_ALPHA = _NOISE_WEIGHT + 0.5 * np.arange(MAX_RUN + 1, dtype=np.float64)
-_GAMMA = np.array([math.exp(math.lgamma(a + 0.5) - math.lgamma(a)) for a in _ALPHA], np.float64)
-_FORGET = float(_ALPHA[-1] / (_ALPHA[-1] + 0.5))
-_LEAST_BETA = 1e-6  # of the prior's: a series without any noise would otherwise forget it down to 0
-
-POSTERIOR = np.dtype(
-    [
-        ("level_0", "f8"),
-        ("kappa_0", "f8"),
-        ("beta_0", "f8"),
-        ("probability", "f8", (MAX_RUN + 1,)),
-        ("mean", "f8", (MAX_RUN + 1,)),
-        ("beta", "f8", (MAX_RUN + 1,)),
-    ]
-)
-"""Cell `r` of the three arrays: the run that holds `r` observations. Cell 0 is the prior: a run that holds none yet."""
-
-
-@compiled
-def begin(posterior, level: float, level_spread: float, noise: float) -> None:  # type: ignore[no-untyped-def]
-    """Set the prior: a run's level is `level` +- `level_spread`, the observations scatter about it by `noise`."""
-    posterior.level_0 = level
-    posterior.kappa_0 = (noise / level_spread) ** 2
-    posterior.beta_0 = _NOISE_WEIGHT * noise * noise
-    posterior.probability[:] = 0.0
-    posterior.mean[:] = level
-    posterior.beta[:] = posterior.beta_0
-
-
-@compiled
-def observe(posterior, x: float, prune: float) -> None:  # type: ignore[no-untyped-def]
-    """Take the next observation (finite); run lengths below `prune` are given up, 0 keeps all.
-
-    A run of `r` observations predicts with 2 alpha = 4 + r degrees of freedom and scale^2 = beta (kappa + 1) /
-    (alpha kappa). With `beta'` after the observation that is, but for a constant, the product
-
-        t(x) = GAMMA[r] * sqrt(kappa / (kappa + 1) / beta) * sqrt(beta / beta')^(r + 5)
-
-    whose power is a whole number: squares and products in the place of two logarithms and an exponential. Every
-    cell takes the same path, so the compiler works on several of them at once (seven times as fast).
-    """
-    probability, mean, beta = posterior.probability, posterior.mean, posterior.beta
-    kappa_0 = posterior.kappa_0
-    weight = np.empty(MAX_RUN + 1)
-    next_mean = np.empty(MAX_RUN + 1)
-    next_beta = np.empty(MAX_RUN + 1)
-    probability[0] = _ODDS_OF_CHANGE
-    for run in range(MAX_RUN + 1):
-        kappa = kappa_0 + run
-        share = kappa / (kappa + 1.0)
-        deviation = x - mean[run]
-        next_mean[run] = mean[run] + deviation / (kappa + 1.0)
-        next_beta[run] = beta[run] + 0.5 * share * deviation * deviation
-        square = math.sqrt(beta[run] / next_beta[run])
-        power = 1.0
-        for bit in range(8):
-            power *= square if (run + 5) >> bit & 1 else 1.0
-            square *= square
-        weight[run] = probability[run] * _GAMMA[run] * math.sqrt(share / beta[run]) * power
-    probability[0] = 0.0
-    total = _sum(weight)
-    probability[1] = weight[0] / total
-    for run in range(1, MAX_RUN):
-        now = weight[run] / total
-        probability[run + 1] = now if now > prune else 0.0
-    # Two runs meet in the last cell, the one that is there and the one that reaches it.
-    both = weight[MAX_RUN] + weight[MAX_RUN - 1]
-    stays = weight[MAX_RUN] / both if both > 0.0 else 0.0
-    probability[MAX_RUN] = both / total if both / total > prune else 0.0
-    mean[1:MAX_RUN] = next_mean[: MAX_RUN - 1]
-    beta[1:MAX_RUN] = next_beta[: MAX_RUN - 1]
-    mean[MAX_RUN] = stays * next_mean[MAX_RUN] + (1.0 - stays) * next_mean[MAX_RUN - 1]
-    last_beta = stays * next_beta[MAX_RUN] * _FORGET + (1.0 - stays) * next_beta[MAX_RUN - 1]
-    beta[MAX_RUN] = max(last_beta, _LEAST_BETA * posterior.beta_0)
-
-
-@compiled_reordered
-def _sum(values: FloatArray) -> float:
-    total = 0.0
-    for value in values:
-        total += value
-    return total
-
-
-@compiled
-def mass_within(posterior, n: int) -> float:  # type: ignore[no-untyped-def]
-    """Probability that the present run holds at most `n` observations."""
-    return float(_sum(posterior.probability[1 : n + 1]) / _sum(posterior.probability))
-
-
-@compiled
-def most_likely_run(posterior) -> int:  # type: ignore[no-untyped-def]
-    """The most probable number of observations in the present run; 0 before the first."""
-    return int(posterior.probability.argmax())
 
 
 class RunLengthPosterior:
@@ -130,10 +32,10 @@ class RunLengthPosterior:
     the textbook's order, where the old run still scores `x_t`, `P(r_t = 0)` equals the hazard whatever comes in.
     Ask for `mass_within(n)`, the probability that the level changed within the last `n` observations.
 
-    Run lengths are bounded: the last cell means "at least `MAX_RUN` observations" and forgets exponentially, so
+    Run lengths are bounded: the last cell means "at least 128 observations" and forgets exponentially, so
     time and memory per observation are constant. Run lengths that have become improbable are given up (`PRUNE`).
 
-    It knows neither correlated noise nor outliers: it answers "did something change?" eagerly, and verification.py
+    It knows neither correlated noise nor outliers: it answers "did something change?" eagerly, and verification.c
     decides whether that matters.
 
     Parameters
@@ -167,25 +69,31 @@ class RunLengthPosterior:
                 f"a prior needs level_spread > 0, noise > 0 and 0 <= prune < 0.01; got {level_spread}, {noise}, {prune}"
             )
         self._prune = prune
-        self._record = np.zeros(1, POSTERIOR)
-        begin(self._record[0], level, level_spread, noise)
+        self._record = np.zeros(1, record("posterior"))
+        native_loops.loaded().bocd_begin(self._address(), *map(ctypes.c_double, (level, level_spread, noise)))
+
+    def _address(self) -> Any:
+        return native_loops.address(self._record, record("posterior"))
 
     def update(self, x: float) -> None:
         """Take the next observation (finite, else ValueError)."""
         if not math.isfinite(x):
             raise ValueError(f"an observation must be finite, got {x}")
-        observe(self._record[0], x, self._prune)
+        native_loops.loaded().bocd_observe(self._address(), ctypes.c_double(x), ctypes.c_double(self._prune))
 
     def mass_within(self, n: int) -> float:
         """Probability that the present run holds at most `n` observations."""
-        return mass_within(self._record[0], n)
+        ask = native_loops.loaded().bocd_mass_within
+        ask.restype = ctypes.c_double
+        mass: float = ask(self._address(), ctypes.c_int64(n))
+        return mass
 
     @property
     def most_likely_run(self) -> int:
         """The most probable number of observations in the present run; 0 before the first."""
-        return most_likely_run(self._record[0])
+        return int(self._record["probability"][0].argmax())
 
     def probabilities(self) -> FloatArray:
-        """Shape `(MAX_RUN + 1,)`: entry `r` is the probability that the run holds `r` observations."""
+        """Shape `(129,)`: entry `r` is the probability that the run holds `r` observations."""
         probability: FloatArray = self._record["probability"][0].copy()
         return probability

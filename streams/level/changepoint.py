@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streams.level import drift, pattern
 from streams.level.level_series import (
     KINDS,
-    MAX_HELD,
     NONE,
-    RECENT,
-    REFERENCE,
-    SERIES,
     STATES,
     ChangeKind,
     State,
     advance,
     advance_all,
     announce,
+    is_sound,
     new_series,
     rebaseline,
 )
@@ -47,8 +43,8 @@ class Change:
     before_s: float
     after_s: float
     baseline_s: float  # the healthy level that `slow` is measured by (for a speed-up, the one given up)
-    probability: float  # BOCD's posterior mass of a change within the time looked at; 1 where drift.py found it
-    is_small: bool = False  # found by drift.py: below the bar of an abrupt change, but lasting
+    probability: float  # BOCD's posterior mass of a change within the time looked at; 1 where drift.c found it
+    is_small: bool = False  # found by drift.c: below the bar of an abrupt change, but lasting
     is_ramp: bool = False  # it came slowly rather than from one step to the next
 
     @property
@@ -60,9 +56,9 @@ class Change:
 class ChangepointDetector:
     """BOCD with verification (Falcon 4.2), and the memory of what healthy was.
 
-    Two parts. BOCD (bocd.py) runs on the logarithm of the step times, through a median of three so that a single
+    Two parts. BOCD (bocd.c) runs on the logarithm of the step times, through a median of three so that a single
     pause does not restart it, and proposes: the posterior mass of a change within the last 64 steps exceeds 0.9.
-    Verification (verification.py) decides. A new level counts when
+    Verification (verification.c) decides. A new level counts when
 
     - it lies at least `min_change` beyond the reference,
     - and 5.25 standard errors, by the noise and lag-1 correlation of the reference and of thousands of steps before,
@@ -70,7 +66,7 @@ class ChangepointDetector:
     - and it persists: ten steps, most of them (and four of the last five) past the middle between the levels.
 
     Logarithms, because slowdowns are ratios and jitter scales with the step time; trimmed means, because step times
-    have spikes that mean nothing. A repeating pattern of up to 64 steps is learnt and taken out first (pattern.py). A
+    have spikes that mean nothing. A repeating pattern of up to 64 steps is learnt and taken out first (pattern.c). A
     pause (up to two steps 30 % beyond the level, then back) and the elevated ones among the four steps after it belong
     to no level: caches are cold then.
 
@@ -79,13 +75,13 @@ class ChangepointDetector:
     or a lasting speed-up replaces it. While slow, another level 10 % away is `worse` or `eased`; a level within 9 % of
     what it was before with at most two fifths of the slowdown left is the `relief`; 64 such steps are one in any case.
 
-    With `small_changes`, drift.py looks for what lies below the bar of an abrupt change: from 8 % (24 steps) down to
+    With `small_changes`, drift.c looks for what lies below the bar of an abrupt change: from 8 % (24 steps) down to
     4 % (128 steps), and slow drifts.
 
     Where rows are means of ten steps or more (`n_steps`), six rows may be a level.
 
     Bounds, in steps of the new level: an abrupt change is said after 10 at the earliest, and within 64 or not at all
-    (then by drift.py, or never); a return to the level before is said within 64 in any case. Of 600 plain
+    (then by drift.c, or never); a return to the level before is said within 64 in any case. Of 600 plain
     changes of 12 % in correlated jitter of up to 3 % one took more than 24 steps (38), and changes of 20 % took 12 at
     the most (docs/scoreboard.md). State is bounded (`SERIES.itemsize` bytes).
 
@@ -96,7 +92,7 @@ class ChangepointDetector:
     min_change
         Smallest relative change that is reported as abrupt, 0.10 for Falcon's 10 %.
     small_changes
-        Whether drift.py looks, too.
+        Whether drift.c looks, too.
     exact
         Keep the whole run-length posterior, for comparison: slower, and the verdicts are the same.
 
@@ -128,9 +124,10 @@ class ChangepointDetector:
         self._record = new_series(1, min_change, small_changes, exact)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Compiled loops write where the record's counters say: one that contradicts itself is refused."""
+        """The loops write where the record's counters say: one that contradicts itself is refused (`ValueError`)."""
         self.__dict__.update(state)
-        _check(self._record)
+        if self._record.shape != (1,) or not is_sound(self._record):
+            raise ValueError(f"the record of a series contradicts itself; its shape is {self._record.shape}")
 
     @property
     def state(self) -> State:
@@ -174,16 +171,16 @@ class ChangepointDetector:
         `n_steps` is how many steps the row is the mean of. `time_ns` only labels it; `step` says, besides, where in a
         pattern it stands.
         """
-        kind = advance(self._record[0], step, time_ns, float(step_time_s), float(n_steps))
+        kind = advance(self._record, step, time_ns, float(step_time_s), float(n_steps))
         return None if kind == NONE else _change(self._record[0], kind, step, time_ns)
 
     def skip_planned(self) -> None:
         """A row was left out because a pause had been announced in it: the next one may still be disturbed."""
-        announce(self._record[0])
+        announce(self._record)
 
     def rebaseline(self) -> None:
         """Take the present level for healthy: the caller knows that the work itself has changed."""
-        rebaseline(self._record[0])
+        rebaseline(self._record)
 
 
 class ChangepointDetectors:
@@ -218,30 +215,6 @@ class ChangepointDetectors:
             (int(i), _change(self._records[i], int(self._kinds[i]), step, time_ns))
             for i in np.flatnonzero(self._kinds != NONE)
         ]
-
-
-_COUNTERS = (
-    (("state",), 0, len(STATES) - 1),
-    (("n_rows",), 0, 2 * RECENT),
-    (("n_reference",), 0, 2 * REFERENCE),
-    (("n_held",), -1, MAX_HELD),
-    (("pattern", "period"), 0, pattern.MAX_PERIOD),
-    (("pattern", "n"), 0, 2 * pattern.ROWS),
-    (("drift", "n"), 0, 2 * drift.MAX_BLOCKS),
-    (("drift", "n_pending"), 0, drift.STEPS_PER_BLOCK - 1),
-)
-"""By field, between which numbers what counts the entries of an array lies."""
-
-
-def _check(record: npt.NDArray[np.void]) -> None:
-    if record.dtype != SERIES or record.shape != (1,):
-        raise ValueError(f"the record of a series has the shape {record.shape} and the type {str(record.dtype)[:40]}")
-    for path, least, most in _COUNTERS:
-        counter = record
-        for name in path:
-            counter = counter[name]
-        if not least <= counter[0] <= most:
-            raise ValueError(f"the record of a series has {'.'.join(path)}={counter[0]}, not {least} to {most}")
 
 
 def _change(record: np.void, kind: int, step: int, time_ns: int) -> Change:

@@ -59,7 +59,7 @@ class _Work:
 class StepWatch:
     """Follows one series of step times and says what its users should know.
 
-    Levels come from changepoint.py and drift.py, intermittent slowness from bursts.py. Here it is decided what a
+    Levels come from changepoint.py and drift.c, intermittent slowness from bursts.py. Here it is decided what a
     change means, by the strongest evidence there is:
 
     1. the log's own fields: the batch or the sequence grew as the step time did, a `change` of work;
@@ -69,7 +69,7 @@ class StepWatch:
     A slowdown is `lasting` when 30 steps of it have been seen, and pages then if it is at least `min_change`.
 
     `min_change` is the relative change that counts as abrupt slowness (Falcon 4.2: 0.10); smaller ones are looked for
-    with `small_changes` (drift.py).
+    with `small_changes` (drift.c).
 
     Examples
     --------

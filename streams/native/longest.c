@@ -3,11 +3,9 @@
  * Called from Python with arrays whose types and shapes it has checked; float64 and float32 durations.
  */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "loops.h"
 
-#define API __attribute__((visibility("default")))
+#include <stdlib.h>
 
 enum { IDEAL = 0, KEPT = 1 };
 enum { BLOCK_LANES = 256 };

@@ -24,6 +24,12 @@ MAX_OPEN_ROUNDS = 65_536
 SLACK_ROUNDS = 1_024
 """Rounds before the first one seen that may still come."""
 
+MAX_OPEN_CELLS = 1 << 22
+"""Rounds times ranks, 140 MB: two rows of a large communicator that lie far apart must not take more than that."""
+
+_LEAST_OPEN_ROUNDS = 64
+"""However many ranks there are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Calls:
@@ -83,8 +89,9 @@ class _Extras:
     algorithm: npt.NDArray[np.int8] = field(repr=False)
 
 
-_GRID = ("_op", "_size_bytes", "_seen", "_closed", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
-"""One line of each per round."""
+_ROWS = ("column", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "signature")
+_GRID = ("_closed", "_seen", "_op", "_size_bytes", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
+"""One line of each per round. Both as `put_rows` takes them."""
 
 
 class RoundGrid:
@@ -133,14 +140,23 @@ class RoundGrid:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write where these numbers say: what contradicts itself is refused (`ValueError`)."""
         self.__dict__.update(state)
-        n_lines, types = self._length, (np.int8, np.int64, np.bool_, np.bool_, *4 * (np.int64,))
-        shapes = {"_op": (n_lines,), "_size_bytes": (n_lines,), "_closed": (n_lines,)}
-        for name, dtype in zip(_GRID, types, strict=True):
-            array = getattr(self, name)
-            if array.shape != shapes.get(name, (n_lines, self.n_ranks)) or array.dtype != dtype:
+        n_lines, empty = self._length, RoundGrid(0)
+        for name in _GRID:
+            array, like = getattr(self, name), getattr(empty, name)
+            if array.shape != (n_lines, self.n_ranks)[: like.ndim] or array.dtype != like.dtype:
                 raise ValueError(f"a grid of {n_lines} rounds and {self.n_ranks} ranks has {name} as {array.shape}")
-        if not 0 <= n_lines <= MAX_OPEN_ROUNDS or (self._base is None and n_lines):
+        if not 0 <= n_lines <= self._most_open or (self._base is None and n_lines):
             raise ValueError(f"a grid has {n_lines} rounds from {self._base} on")
+
+    @property
+    def _most_open(self) -> int:
+        """How many rounds may be open."""
+        return min(MAX_OPEN_ROUNDS, max(MAX_OPEN_CELLS // self.n_ranks, _LEAST_OPEN_ROUNDS))
+
+    @property
+    def _slack(self) -> int:
+        """How many rounds before the first one seen may still come."""
+        return min(SLACK_ROUNDS, self._most_open // 2)
 
     def _extras_at(self, lines: Int64Array | slice) -> dict[str, Any]:
         extras = self._extras
@@ -171,13 +187,14 @@ class RoundGrid:
         low, high = int(rows.seq.min()), int(rows.seq.max())
         if self._base is None:
             # Rounds complete out of order, so the first rows seen need not be those of the first round.
-            self._base, self._first_seen = max(0, low - SLACK_ROUNDS), low
-        if high - low >= MAX_OPEN_ROUNDS - SLACK_ROUNDS:
+            self._base, self._first_seen = max(0, low - self._slack), low
+        most_apart = self._most_open - self._slack
+        if high - low >= most_apart:
             raise InvalidEvent(
-                f"a batch has the sequence numbers {low} to {high}; more than {MAX_OPEN_ROUNDS - SLACK_ROUNDS} "
+                f"a batch has the sequence numbers {low} to {high}; more than {most_apart} of {self.n_ranks} ranks "
                 "cannot be open"
             )
-        if high - self._base >= MAX_OPEN_ROUNDS:
+        if high - self._base >= self._most_open:
             self.begin_anew(low)
         base = self._base
         self._reserve(high - base + 1)
@@ -185,23 +202,9 @@ class RoundGrid:
         is_used = np.empty(len(rows), np.bool_)
         n_late, n_twice = put_rows(
             base,
-            rows.column,
-            rows.seq,
-            rows.op,
-            rows.size_bytes,
-            rows.arrival_ns,
-            rows.start_ns,
-            rows.end_ns,
-            rows.signature,
+            [getattr(rows, name) for name in _ROWS],
             is_used,
-            self._closed,
-            self._seen,
-            self._op,
-            self._size_bytes,
-            self._arrival_ns,
-            self._start_ns,
-            self._end_ns,
-            self._signature,
+            [getattr(self, name) for name in _GRID],
         )
         self.late_rows += n_late
         self.duplicate_rows += n_twice
@@ -219,12 +222,12 @@ class RoundGrid:
         if self._base is not None:
             self.skipped_rounds += max(seq - self._base - self._length, 0)
             self.missing_rows += int((~self._seen[: self._length][~self._closed[: self._length]]).sum())
-        self._base, self._first_seen, self._length = max(0, seq - SLACK_ROUNDS), seq, 0
+        self._base, self._first_seen, self._length = max(0, seq - self._slack), seq, 0
         self._allocate(64)
 
     def is_far_ahead(self, seq: int) -> bool:
         """It stands further ahead of a round than it could if both were true."""
-        return self._base is not None and self._base - seq >= MAX_OPEN_ROUNDS
+        return self._base is not None and self._base - seq >= self._most_open
 
     def close_complete(self) -> ClosedRounds | None:
         """Take out every round that all members have reported."""

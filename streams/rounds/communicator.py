@@ -30,6 +30,7 @@ from pacehound.model.events import (
 )
 from pacehound.model.rounds import ALGORITHMS, Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid, Rows
+from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
@@ -56,6 +57,7 @@ class _Host:
     left_out: bool = False
     last_progress: Progress | None = None
     progress: dict[int, RankProgress] = field(default_factory=dict)
+    patience: Patience = field(default_factory=Patience)
 
 
 class CommunicatorOperator:
@@ -224,6 +226,7 @@ class CommunicatorOperator:
         outsiders = [p.rank for p in progress.ranks if p.rank not in self._column]
         if outsiders:
             raise InvalidEvent(f"progress of ranks {outsiders}, which are no members of {progress.communicator}")
+        host.patience.renew()
         if progress == host.last_progress:  # sent twice: later stages have it
             return [*self._advance(), *self._watermark()]
         if progress.time_ns < host.promised_ns:
@@ -254,11 +257,15 @@ class CommunicatorOperator:
         return [*mismatches, *self._advance(may_rise=may_rise), told, *self._watermark()]
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
-        """Time has passed in a stream in which a host is silent: whoever is too far behind is left out."""
+        """Time has passed in a stream in which a host is silent: who is too far behind is left out, then given up."""
         self._ticked_ns = max(self._ticked_ns, tick.time_ns)
         for host in self._hosts.values():
-            if not host.closed and host.promised_ns < tick.time_ns - self._lateness_ns:
-                host.left_out = True
+            if host.closed or host.promised_ns >= tick.time_ns - self._lateness_ns:
+                continue
+            host.left_out = True
+            if host.patience.ends(tick.time_ns):
+                host.closed, host.left_out = True, False
+                self._gone |= host.ranks
         return [*self._advance(), *self._watermark()]
 
     def _advance(self, *, may_rise: bool = True) -> list[StageOneEvent]:
@@ -418,24 +425,3 @@ def _transfer_columns(
     if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
         return None, None, None
     return rates[0], rates[1], algorithm
-
-
-def warm_up() -> None:
-    """Compile, or load what was compiled before, so that no host's rows wait for it."""
-    topology = Topology(
-        job="",
-        attempt=0,
-        time_ns=0,
-        host="",
-        communicator="",
-        name="",
-        is_world=False,
-        members=(0, 1),
-        host_ranks=(0, 1),
-        world_size=2,
-    )
-    operator = CommunicatorOperator(topology, 0)
-    operator.on_topology(topology)
-    for direction in (_NONE, _SEND):
-        columns = {"rank": [0], "peer": [1], "seq": [0], "direction": [direction]}
-        operator.on_calls(CallBatch.from_columns(columns, job="", attempt=0, host="", communicator="", source=""))

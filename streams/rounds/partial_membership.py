@@ -18,6 +18,7 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CALL_SCHEMA, FIRST_PLACE, NO_PEER, CallBatch
 from pacehound.model.events import UNKNOWN_MEMBER, Markers, Progress, Tick, Topology, Watermark
 from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
+from streams.rounds.giving_up import Patience
 from streams.rounds.merge import CLOSED_NS
 
 MAX_WAITING_CALLS = 1 << 16
@@ -54,6 +55,7 @@ class PartialCommunicator:
         self._tick: Tick | None = None
         self._passed_on: dict[str, Progress] = {}
         self._is_closed = False
+        self._patience = Patience()
         self._operator: CommunicatorOperator | None = None
 
     @property
@@ -131,6 +133,7 @@ class PartialCommunicator:
         before = self._progress.get(progress.host)
         if before is None or before.time_ns <= progress.time_ns:
             self._progress[progress.host] = progress
+        self._patience.renew()
         return []
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
@@ -149,7 +152,7 @@ class PartialCommunicator:
             if lost != self._passed_on.get(host):
                 self._passed_on[host] = lost
                 events.append(lost)
-        self._is_closed = not self.hosts
+        self._is_closed = not self.hosts or self._patience.ends(tick.time_ns)
         watermark_ns = CLOSED_NS if self._is_closed else tick.time_ns - self._lateness_ns
         return [
             *events,

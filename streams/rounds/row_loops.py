@@ -1,23 +1,27 @@
-"""The inner loops of stage one, compiled: what is done with every row of every batch.
+"""What is done with every row of every batch, in C (`native/rows.c`).
 
-A batch has a hundred rows or two, so that what it costs is the number of calls into NumPy, and not what they do.
-Columns have shape `(n_rows,)`; those that come from a batch cannot be written to. Every loop keeps the rows' order.
+Columns have shape `(n_rows,)`; those that come from a batch cannot be written to.
 """
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from streams.compiled import compiled
+from streams import native_loops
+from streams.native_loops import address, column, pointer
 
 Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
 Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 
+_COUNT = ctypes.c_int64
 
-@compiled
+
 def places_of(
     ranks: Int32Array, is_asked: BoolArray, ascending: Int64Array, order: Int64Array
 ) -> tuple[Int64Array, int]:
@@ -25,71 +29,88 @@ def places_of(
 
     `ascending` are the ranks that have a place, `order` where each of them stands.
     """
-    places, outsider = np.zeros(len(ranks), np.int64), -1
-    for i in range(len(ranks)):
-        if is_asked[i]:
-            at = np.searchsorted(ascending, ranks[i])
-            is_known = at < len(ascending) and ascending[at] == ranks[i]
-            places[i] = order[at] if is_known else -1
-            if not is_known and outsider < 0:
-                outsider = i
+    places = np.empty(len(ranks), np.int64)
+    find = native_loops.loaded().rows_places_of
+    find.restype = _COUNT
+    outsider = find(
+        _COUNT(len(ranks)),
+        address(column(ranks, np.int32)),
+        address(is_asked, np.bool_),
+        _COUNT(len(ascending)),
+        address(ascending, np.int64),
+        address(order, np.int64),
+        address(places),
+    )
     return places, outsider
 
 
-@compiled
 def without_backward_times(
     launch: Int64Array, start: Int64Array, end: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, int]:
     """Times as they can be, and of how many rows they go backwards: their starts and ends are taken for unseen."""
-    launched, started, ended, n_backward = launch.copy(), start.copy(), end.copy(), 0
-    for i in range(len(launch)):
-        is_negative = launch[i] < 0 or start[i] < 0 or end[i] < 0
-        if is_negative or (end[i] > 0 and (end[i] < launch[i] or end[i] < start[i])):
-            n_backward += 1
-            started[i] = ended[i] = 0
-            launched[i] = max(launch[i], 0)
+    launched, started, ended = np.empty((3, len(launch)), np.int64)
+    take = native_loops.loaded().rows_without_backward_times
+    take.restype = _COUNT
+    n_backward = take(
+        _COUNT(len(launch)),
+        *(address(column(one, np.int64)) for one in (launch, start, end)),
+        *(address(one) for one in (launched, started, ended)),
+    )
     return launched, started, ended, n_backward
 
 
-@compiled
+def _pointers(*names: str) -> tuple[tuple[str, type[ctypes.c_void_p]], ...]:
+    return tuple((name, ctypes.c_void_p) for name in names)
+
+
+class _Rows(ctypes.Structure):
+    """`struct rows` of native/rows.c."""
+
+    _fields_ = _pointers("column", "seq", "op", "size_bytes", "launch", "start", "end", "signature", "is_used")
+
+
+class _Grid(ctypes.Structure):
+    """`struct grid` of native/rows.c."""
+
+    _fields_ = (
+        ("width", _COUNT),
+        *_pointers("closed_lines", "seen", "op", "size_bytes", "launch", "start", "end", "signature"),
+    )
+
+
+_INT64, _INT8, _BOOL = np.dtype(np.int64), np.dtype(np.int8), np.dtype(np.bool_)
+_OF_ROWS = (_INT64, _INT64, _INT8, *(_INT64,) * 5, _BOOL)
+_OF_GRID = (_BOOL, _BOOL, _INT8, *(_INT64,) * 5)
+
+
 def put_rows(
-    base: int,
-    column: Int64Array,
-    seq: Int64Array,
-    op: Int8Array,
-    size_bytes: Int64Array,
-    launch: Int64Array,
-    start: Int64Array,
-    end: Int64Array,
-    signature: Int64Array,
-    is_used: BoolArray,
-    closed_lines: BoolArray,
-    seen_at: BoolArray,
-    op_of: Int8Array,
-    size_of: Int64Array,
-    launch_at: Int64Array,
-    start_at: Int64Array,
-    end_at: Int64Array,
-    signature_at: Int64Array,
+    base: int, rows: Sequence[npt.NDArray[np.generic]], is_used: BoolArray, grid: Sequence[npt.NDArray[np.generic]]
 ) -> tuple[int, int]:
     """Put rows into a grid whose first line is `base`; how many came late, and how many came twice.
 
-    `is_used` tells which rows are in the grid now: not those of closed lines, and of two for one place the first.
+    Parameters
+    ----------
+    base
+        The sequence number of the first line.
+    rows
+        Their columns: place, sequence number, operation, bytes, launch, start, end, signature.
+    is_used
+        Written: which rows are in the grid now. Not those of closed lines, and of two for one place the first.
+    grid
+        Which lines are closed; which places have been seen, shape `(n_lines, width)`; operation and bytes of each line;
+        launch, start, end and signature of each place. Written.
+
     """
-    n_late = n_twice = 0
-    for i in range(len(seq)):
-        line, place = seq[i] - base, column[i]
-        is_used[i] = False
-        if line < 0 or closed_lines[line]:
-            n_late += 1
-        elif seen_at[line, place]:
-            n_twice += 1
-        else:
-            is_used[i] = seen_at[line, place] = True
-            op_of[line] = op[i]
-            size_of[line] = max(size_of[line], size_bytes[i])
-            launch_at[line, place] = launch[i]
-            start_at[line, place] = start[i]
-            end_at[line, place] = end[i]
-            signature_at[line, place] = signature[i]
-    return n_late, n_twice
+    columns = [*(column(one, kind) for one, kind in zip(rows, _OF_ROWS, strict=False)), is_used]
+    of_rows = _Rows(*map(pointer, columns, _OF_ROWS))
+    of_grid = _Grid(grid[1].shape[1], *map(pointer, grid, _OF_GRID))
+    n_late, n_twice = _COUNT(0), _COUNT(0)
+    native_loops.loaded().rows_put(
+        _COUNT(len(is_used)),
+        ctypes.byref(of_rows),
+        _COUNT(base),
+        ctypes.byref(of_grid),
+        ctypes.byref(n_late),
+        ctypes.byref(n_twice),
+    )
+    return n_late.value, n_twice.value

@@ -20,6 +20,7 @@ from pacehound.model.operations import Operations
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
 from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
+from streams.rounds.giving_up import Patience
 from streams.rounds.partial_membership import PartialCommunicator
 
 StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
@@ -50,6 +51,7 @@ class StageOne:
         self.is_closed = False
         """All that was to come has come; what comes all the same was sent twice."""
         self._host: HostSample | None = None
+        self._patience = Patience()
 
     def on_event(self, event: Event) -> list[StageTwoInput]:
         """One event; what stage two has to know of it, in order.
@@ -64,6 +66,7 @@ class StageOne:
                 return []
             case HostSample():
                 self._host, self.is_closed = event, event.closed
+                self._patience.renew()
                 return [event]
             case JobHistory():
                 return [event]
@@ -73,6 +76,7 @@ class StageOne:
             case HostVitals() | HostEvidence():
                 return [event]
             case Tick() if event.stream.startswith(HOST_STREAM):
+                self.is_closed |= self._patience.ends(event.time_ns)
                 return [event]
             case Topology() | CallBatch() | Markers() | Progress() if self.is_closed:
                 return []

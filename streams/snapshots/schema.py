@@ -28,12 +28,13 @@ from streams.job.repeats import Repeats
 from streams.job.stage_two import StageTwo
 from streams.level.bursts import Burst, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
-from streams.level.level_series import SERIES
+from streams.level.records import record
 from streams.level.step_watch import StepTime, StepWatch, _Work
 from streams.rounds.assembly import RoundGrid, _Extras
 from streams.rounds.call_codes import CallCodes
 from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
 from streams.rounds.communicator import CommunicatorOperator, _Host
+from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import Merge, _Waiting
 from streams.rounds.mismatches import MismatchWatch
@@ -58,15 +59,16 @@ from streams.whatif.price_watch import PriceWatch
 SCHEMA_VERSION = 1
 
 _PLAIN: dict[type, str] = {
-    StageOne: "_lateness_ns communicator is_closed _host",
+    StageOne: "_lateness_ns communicator is_closed _host _patience",
     CommunicatorOperator: (
         "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
         "_sees _source _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
     ),
     PartialCommunicator: (
         "job attempt communicator _is_world _members _places _created_ns _lateness_ns _announced _calls _n_calls "
-        "_dropped _markers _progress _tick _passed_on _is_closed _operator"
+        "_dropped _markers _progress _tick _passed_on _is_closed _patience _operator"
     ),
+    Patience: "_since_ns _ticked_ns",
     RoundGrid: (
         "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows "
         "_extras _op _size_bytes _seen _closed _arrival_ns _start_ns _end_ns _signature"
@@ -81,10 +83,10 @@ _PLAIN: dict[type, str] = {
         "job attempt _tick_ns _lateness_ns _merge _world _world_size _done_ns _recent _rounds_before _communicators "
         "_last_report_ns _repeats _hosts _host_ranks _dropped _skipped _previous _before_previous _step _recurring "
         "_recurring_locks _recurring_since_ns _transfers _clocks _rates _slow_rounds _connections _gpus _processors "
-        "_host_of _iteration_count _planned_count _was_hung _paused _closed_hosts _min_change _slow _earlier _ended "
-        "_hang _silence _shared_name _unseen_calls _exits _operation_ids _prices _incidents ended"
+        "_host_of _iteration_count _planned_count _was_hung _paused _closed_hosts _patience _min_change _slow _earlier "
+        "_ended _hang _silence _shared_name _unseen_calls _exits _operation_ids _prices _incidents ended"
     ),
-    Merge: "_watermarks _lowest_ns _events _rounds _first_rounds_ns",
+    Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
     IncidentTracker: "_job _attempt _open ranks",
     RecurringIterations: (
@@ -145,6 +147,6 @@ def state_codec(settings: Settings) -> StateCodec:
         plain={cls: names.split() for cls, names in _PLAIN.items()},
         made=_MADE,
         encoded=(CallBatch, Operations),
-        records={"series": SERIES},
+        records={"series": record("series")},
         given=(settings, settings.hang),
     )

@@ -1,8 +1,7 @@
 """When each step ends, by the longest path through the contracted graph, many lanes at a time.
 
 A lane is one DP rank in one step. Lanes lie side by side in memory; they meet only where DP ranks wait for each other.
-In C (`native/longest.c`), which works on 256 lanes at a time so that their ends stay in the cache; here in NumPy, for
-where that is not built. Both give the same bits.
+In C (`native/longest.c`), which works on 256 lanes at a time so that their ends stay in the cache.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import native_loops
-from streams.native_loops import address
+from streams.native_loops import address, pointer
 from streams.whatif.graph import Graph
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -51,7 +50,7 @@ def together(
         Shape `(n_steps,)`; written: when the last operation, and the last optimizer, of each step ends.
 
     """
-    if _in_c(
+    _in_c(
         "together",
         graph,
         own_s,
@@ -60,21 +59,7 @@ def together(
         address(keeps_on, np.bool_),
         address(end_s, np.float64),
         address(optimizer_end_s, np.float64),
-    ):
-        return
-    ends = np.empty((graph.n_slots, *own_s.shape[1:]))
-    finish, optimizer = np.zeros((2, *own_s.shape[1:]))
-    for node in range(len(graph.over_dp)):
-        begin = _latest_of_waits(graph, node, ends)
-        if graph.over_dp[node]:
-            begin = np.broadcast_to(begin.max(axis=1, keepdims=True), begin.shape)
-        for op in graph.members[graph.member_bounds[node] : graph.member_bounds[node + 1]]:
-            takes_s: FloatArray = own_s[op] if keeps[op] == KEPT else ideal_s[op]
-            if keeps[op] == KEPT_ON_SOME:
-                takes_s = np.where(keeps_on[op], own_s[op], ideal_s[op])
-            out = np.add(begin, takes_s, out=ends[graph.slot[op]])
-            _keep_latest(graph, op, out, finish, optimizer)
-    end_s[:], optimizer_end_s[:] = finish.max(axis=1), optimizer.max(axis=1)
+    )
 
 
 def alone(
@@ -98,7 +83,7 @@ def alone(
         Shape `(n_steps, n_dp)`; written.
 
     """
-    if _in_c(
+    _in_c(
         "alone",
         graph,
         own_s,
@@ -106,20 +91,7 @@ def alone(
         address(keeps, np.int8),
         address(end_s, np.float64),
         address(optimizer_end_s, np.float64),
-    ):
-        return
-    ends, others = np.empty((2, graph.n_slots, *own_s.shape[1:]))
-    end_s[:] = optimizer_end_s[:] = 0.0
-    for node in range(len(graph.over_dp)):
-        begin, other_begin = _latest_of_waits(graph, node, ends), _latest_of_waits(graph, node, others)
-        if graph.over_dp[node] and own_s.shape[2] > 1:
-            begin = other_begin = np.maximum(begin, other_begin)
-        for op in graph.members[graph.member_bounds[node] : graph.member_bounds[node + 1]]:
-            out = np.add(begin, ideal_s[op] if keeps[op] == IDEAL else own_s[op], out=ends[graph.slot[op]])
-            _keep_latest(graph, op, out, end_s, optimizer_end_s)
-            if own_s.shape[2] > 1:
-                out = np.add(other_begin, ideal_s[op], out=others[graph.slot[op]])
-                _keep_latest(graph, op, out, end_s, optimizer_end_s)
+    )
 
 
 def timeline(
@@ -144,7 +116,7 @@ def timeline(
         Shape `(n_ops, n_steps, n_dp)`; written. The start of a transfer is its launch.
 
     """
-    if _in_c(
+    _in_c(
         "timeline",
         graph,
         own_s,
@@ -152,32 +124,7 @@ def timeline(
         address(is_delayed, np.bool_),
         address(starts_s, np.float64),
         address(ends_s, np.float64),
-    ):
-        return
-    for node in range(len(graph.over_dp)):
-        first, last = graph.member_bounds[node], graph.member_bounds[node + 1]
-        members = graph.members[first:last]
-        for at, op in enumerate(members, first):
-            waits = graph.own_waits[graph.own_bounds[at] : graph.own_bounds[at + 1]]
-            start = ends_s[waits].max(axis=0) if len(waits) else np.zeros(own_s.shape[1:])
-            starts_s[op] = np.where(is_delayed[op], start + delays_s[op], start)
-        began = starts_s[members].max(axis=0)
-        if graph.over_dp[node]:
-            began = np.broadcast_to(began.max(axis=1, keepdims=True), began.shape)
-        ends_s[members] = began + own_s[members]
-
-
-def _latest_of_waits(graph: Graph, node: int, ends: Float64Array) -> Float64Array:
-    waits = graph.waits[graph.wait_bounds[node] : graph.wait_bounds[node + 1]]
-    found: Float64Array = ends[graph.slot[waits]].max(axis=0) if len(waits) else np.zeros(ends.shape[1:])
-    return found
-
-
-def _keep_latest(graph: Graph, op: int, ends: Float64Array, finish: Float64Array, optimizer: Float64Array) -> None:
-    if graph.is_last[op]:
-        np.maximum(finish, ends, out=finish)
-    if graph.is_optimizer[op]:
-        np.maximum(optimizer, ends, out=optimizer)
+    )
 
 
 _ARRAYS = (
@@ -196,15 +143,12 @@ class _Graph(ctypes.Structure):
     )
 
 
-def _in_c(function: str, graph: Graph, own_s: FloatArray, *arrays: ctypes.c_void_p) -> bool:
-    """Whether the function in C has done it: all arrays but `own_s` are given as they are there."""
-    library = native_loops.loaded()
-    if library is None:
-        return False
+def _in_c(function: str, graph: Graph, own_s: FloatArray, *arrays: ctypes.c_void_p) -> None:
+    """Have it done by the function in C: all arrays but `own_s` are given as they are there."""
     own_s = np.ascontiguousarray(own_s)
-    arrays_of_graph = {name: address(getattr(graph, name)) for name in _ARRAYS}
+    arrays_of_graph = {name: pointer(getattr(graph, name)) for name in _ARRAYS}
     passed = _Graph(**arrays_of_graph, n_nodes=len(graph.over_dp), n_slots=graph.n_slots)
     shape = (ctypes.c_int64(n) for n in own_s.shape)
-    if getattr(library, f"{function}_{own_s.dtype}")(ctypes.byref(passed), address(own_s), *shape, *arrays):
+    run = getattr(native_loops.loaded(), f"{function}_{own_s.dtype}")
+    if run(ctypes.byref(passed), address(own_s), *shape, *arrays):
         raise MemoryError(f"no memory for the ends of {own_s.shape[1] * own_s.shape[2]} lanes")
-    return True

@@ -16,6 +16,7 @@ from tests.hostile.doors import DOORS, TAKEN
 LONG = [pytest.mark.prove, pytest.mark.timeout(7200)]
 INPUTS = {
     "messages": 500_000,
+    "snapshots": 50_000,
     "rings": 50_000,
     "frames": 300_000,
     "control blocks": 100_000,

@@ -1,18 +1,22 @@
 """Hypothesis strategies for every event of the pipeline."""
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from pacehound.model import events
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
+from pacehound.model.codec import MAX_ATTEMPT
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.rounds import Rounds
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 NATURAL = st.integers(0, 2**62)
-RANK = st.integers(0, 2**31 - 1)
+RANK = st.integers(0, events.MAX_WORLD_RANKS - 1)
+ATTEMPT = st.integers(0, MAX_ATTEMPT)
 FLOAT = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(max_size=12)
 
@@ -57,7 +61,7 @@ def call_batches(draw):
     return CallBatch.from_columns(
         columns,
         job=draw(TEXT),
-        attempt=draw(INT32),
+        attempt=draw(ATTEMPT),
         host=draw(TEXT),
         communicator=draw(TEXT),
         source=draw(st.sampled_from(SOURCES)),
@@ -78,7 +82,7 @@ def rounds(draw):
 
     return Rounds(
         job=draw(TEXT),
-        attempt=draw(INT32),
+        attempt=draw(ATTEMPT),
         communicator=draw(TEXT),
         source=draw(TEXT),
         sees=Sees(draw(st.integers(0, 7))),
@@ -105,7 +109,7 @@ def operations(draw):
     n = draw(st.integers(1, 5))
     arrays = [pa.array(draw(_columns_of(n, columns.get(f.name, natural))), f.type) for f in OPERATION_SCHEMA]
     rows = pa.RecordBatch.from_arrays(arrays, schema=OPERATION_SCHEMA)
-    return Operations(job=draw(TEXT), attempt=draw(INT32), host=draw(TEXT), rows=rows)
+    return Operations(job=draw(TEXT), attempt=draw(ATTEMPT), host=draw(TEXT), rows=rows)
 
 
 @st.composite
@@ -167,6 +171,14 @@ st.register_type_strategy(events.Finding, findings())
 
 def event_of(kind):
     """A strategy for one kind of event, with every field of it drawn."""
+    return st.builds(_with_attempt, _any_event_of(kind), ATTEMPT)
+
+
+def _with_attempt(event, attempt):
+    return event if isinstance(event, CallBatch) else dataclasses.replace(event, attempt=attempt)
+
+
+def _any_event_of(kind):
     if kind in (CallBatch, Operations, Rounds, events.Topology, events.Markers, events.Finding):
         return st.from_type(kind)
     if kind is events.Progress:
@@ -210,5 +222,5 @@ def event_of(kind):
             cost=st.builds(events.Cost, excess_s=FLOAT, ranks=NATURAL, gpu_hours=FLOAT),
         )
     if kind is events.DeadLetter:
-        return st.builds(kind, payload=st.binary(max_size=40), job=TEXT, attempt=INT64)
+        return st.builds(kind, payload=st.binary(max_size=40), job=TEXT, attempt=ATTEMPT)
     return st.builds(kind)

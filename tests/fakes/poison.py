@@ -103,6 +103,18 @@ def _amplifiers(topic: Topic) -> Iterator[Poison]:
     yield Poison("a communicator without members", _body_changed(nobody, b"[2,3]", b"[]"), "InvalidEvent")
     long_name = _body_changed(told["Tick"], b'"job":"j"', b'"job":"' + 5_000 * b"j" + b'"')
     yield Poison("a name too long for a key", long_name, "InvalidEvent")
+    restarted = _body_changed(told["Tick"], b'"attempt":0', b'"attempt":4611686018427387904')
+    yield Poison("an attempt that nobody made", restarted, "InvalidEvent")
+    endless = _body_changed(told["Topology"], b'"default_pg"', b'"' + 6_000_000 * b"n" + b'"')
+    yield Poison("a string of megabytes", endless, "InvalidEvent")
+    quotes = _body_changed(told["Topology"], b'"default_pg"', b'"' + 10_000 * b'\\"\\\\' + b'"')
+    yield Poison("a string of quotes and backslashes", quotes, "InvalidEvent")
+    yield Poison("a column with a name of megabytes", codec.encode(_batch(algorithm=["a" * 6_000_000])), "InvalidEvent")
+    yield Poison("a rank beyond every world", codec.encode(_batch(rank=[1 << 20])), "InvalidEvent")
+    yield Poison("millions of empty resources", 4_000_000 * b"\x0a\x00", "MalformedMessage")
+    yield Poison("a resource of a thousand attributes", _with_attributes(told["Tick"], 1_000), "MalformedMessage")
+    yield Poison("a hundred thousand empty resources", 100_001 * b"\x0a\x00", "MalformedMessage")
+    yield Poison("a hundred thousand empty scopes", _in_resource(100_001 * b"\x12\x00"), "MalformedMessage")
     late = _body_changed(told["Tick"], f'"time_ns":{START_NS}'.encode(), b'"time_ns":' + 30 * b"9")
     yield Poison("a time that is no 64-bit integer", late, "InvalidEvent")
 
@@ -153,6 +165,27 @@ def _body_changed(message: bytes, old: bytes, new: bytes) -> bytes:
     body = _read(message)[1].body.bytes_value
     assert old in body
     return _changed(message, body=body.replace(old, new))
+
+
+def _batch(**columns: object) -> CallBatch:
+    """A batch of one call, with these columns."""
+    given = {"rank": [0], "seq": [0], **columns}
+    return CallBatch.from_columns(given, job="j", attempt=0, host="h", communicator="c", source="c10d")
+
+
+def _in_resource(content: bytes) -> bytes:
+    n_bytes, length = len(content), bytearray()
+    while n_bytes >= 0x80:
+        length.append(n_bytes & 0x7F | 0x80)
+        n_bytes >>= 7
+    return bytes([0x0A, *length, n_bytes]) + content
+
+
+def _with_attributes(message: bytes, n: int) -> bytes:
+    data, _ = _read(message)
+    for _ in range(n):
+        data.resource_logs[0].resource.attributes.add()
+    return _written(data)
 
 
 @cache

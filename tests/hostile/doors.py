@@ -33,6 +33,7 @@ from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 from streams.kafka.worker import INPUTS
 from streams.pipeline import Pipeline
+from streams.snapshots.codec import MalformedState
 from tests.fakes.agent_run import MS, AgentRun
 from tests.fakes.call_files import (
     as_json,
@@ -157,6 +158,29 @@ class Messages(Door):
         incidents = [out for out in self._expected if isinstance(out, Incident)]
         assert incidents
         assert [out for out in self._said if isinstance(out, Incident)] == incidents
+
+
+class Snapshots(Door):
+    """The state of operators as it lies on a topic; what is taken goes on with the job's next events."""
+
+    def __init__(self) -> None:
+        self._events = simulated_job("a good job", SLOW)
+        self.good = []
+        pipeline = Pipeline(Settings())
+        for number, event in enumerate(self._events[:-8]):
+            pipeline.on_event(event)
+            if number % 30 == 20:
+                self.good.append(pipeline.snapshot())
+
+    def take(self, given: bytes) -> Counter[str]:
+        try:
+            pipeline = Pipeline.restore(given, Settings())
+        except MalformedState as error:
+            return Counter([type(error).__name__])
+        message = b"".join(codec.encode(event) for event in self._events[-8:])
+        # What it holds may contradict itself: then its job's events are refused, one by one, and the process goes on.
+        list(worked(Message(topic="calls", key="", partition=0, offset=0, value=message), pipeline.on_event))
+        return Counter([TAKEN])
 
 
 class Rings(Door):
@@ -329,6 +353,7 @@ class CallFiles(Door):
 
 DOORS: dict[str, type[Door]] = {
     "messages": Messages,
+    "snapshots": Snapshots,
     "rings": Rings,
     "frames": Frames,
     "control blocks": ControlBlocks,

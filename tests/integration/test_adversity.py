@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import textwrap
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from small_disk import fill, needs_root, small_disk
 
 from bench.rig import realjob
 from pacehound.instrument import native_build
@@ -26,12 +26,11 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.prove,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounts need root"),
+    needs_root,
 ]
 
 ITERATIONS, SLOW_FROM, STRIKES_AT = 260, 130, 60
 MOST_SLOWDOWN = 1.05
-MIB = 1 << 20
 
 CLOCK = """
 #define _GNU_SOURCE
@@ -80,27 +79,6 @@ class Scene:
         self.prefix = ["unshare", "--mount", "sh", "-c", f'set -e; {script}; exec "$@"', "sh"]
 
 
-def _fill(folder: Path) -> None:
-    """Until not a byte is left."""
-    with (folder / "somebody-elses").open("wb", buffering=0) as file:
-        for size in (MIB, 4096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-
-
-@contextmanager
-def _small_disk(folder: Path, size_mib: int) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "none", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 @contextmanager
 def nothing(scene: Scene) -> Iterator[None]:
     yield
@@ -109,15 +87,15 @@ def nothing(scene: Scene) -> Iterator[None]:
 @contextmanager
 def full_disk_of_the_store(scene: Scene) -> Iterator[None]:
     """From the first second on."""
-    with _small_disk(scene.folder / "store", 1):
-        _fill(scene.folder / "store")
+    with small_disk(scene.folder / "store", 1):
+        fill(scene.folder / "store")
         yield
 
 
 @contextmanager
 def disk_of_the_store_fills(scene: Scene) -> Iterator[None]:
-    with _small_disk(scene.folder / "store", 256):
-        scene.strike = lambda run: _fill(scene.folder / "store")
+    with small_disk(scene.folder / "store", 256):
+        scene.strike = lambda run: fill(scene.folder / "store")
         yield
 
 
@@ -125,8 +103,8 @@ def disk_of_the_store_fills(scene: Scene) -> Iterator[None]:
 def full_disk_of_the_outbox_and_the_head_away(scene: Scene) -> Iterator[None]:
     scene.env["XDG_STATE_HOME"] = str(scene.folder / "state")
     scene.options += ["--endpoint", "http://127.0.0.1:9"]
-    with _small_disk(scene.folder / "state", 1):
-        _fill(scene.folder / "state")
+    with small_disk(scene.folder / "state", 1):
+        fill(scene.folder / "state")
         yield
 
 

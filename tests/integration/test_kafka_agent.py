@@ -150,7 +150,7 @@ def test_a_job_s_events_stand_on_their_topics_and_partitions_in_order(
     job = start_job(tmp_path, broker)
     job.reach(100)
     said = job.end()
-    assert f"job steady: sent to kafka://{broker.servers}" in said
+    assert f" on this host, sent to kafka://{broker.servers}" in said
     assert f"{job.settings.prefix}incidents" in said
     check_calls(job, list(read_to_end(job.settings, CALLS)), may_repeat=False)
     samples = of(decoded(read_to_end(job.settings, HOSTS)), HostSample)

@@ -131,7 +131,7 @@ def test_what_is_installed_watches_the_simulated_job_and_reads_a_log(
 def test_a_training_host_needs_no_store(built: dict[str, Path], tmp_path: Path, python: str) -> None:
     ours = installed(tmp_path, python, built["wheel"], "collector")
     there = {path.name for path in (ours.environment / "lib").glob("python3*/site-packages/*")}
-    assert there & {"chdb", "faust", "numba", "torch"} == set()
+    assert there & {"chdb", "faust", "torch"} == set()
     assert "watched" in ours.run("run", "--endpoint", "http://127.0.0.1:9", "--", "echo", "watched")
 
 

@@ -221,8 +221,9 @@ def test_a_plugin_that_switches_itself_off_says_that_it_counts_no_more(
         f"  return size != {frames.FRAME_BYTES} && n++ ? 28 : syscall(SYS_fallocate, fd, 0, at, size) ? 28 : 0; }}"
     )
     job = new_plugin_job()
-    begun = [INIT, *reduce("x", 0), *moved("x", 0, steps=9, done=4), "tell begun"]
-    job.play(begun, ["wait begun", "op y c x 1 1 9 1"], LD_PRELOAD=library(tmp_path, code))
+    # The first thread is still there when the second one needs a ring: it would take over that of one that has ended.
+    begun = [INIT, *reduce("x", 0), *moved("x", 0, steps=9, done=4), "tell begun", "wait over"]
+    job.play(begun, ["wait begun", "op y c x 1 1 9 1", "tell over"], LD_PRELOAD=library(tmp_path, code))
     (look,) = job.frames()
     assert any("no room for a ring" in note for note in job.notes())
     assert not look.is_measured

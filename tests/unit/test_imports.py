@@ -59,7 +59,7 @@ ROOMS = {
 BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
-    "streams": {"compiled", "native_loops", "pipeline", "warm_up"},
+    "streams": {"native_loops", "pipeline"},
     "simulator": None,
 }
 """Modules that lie in no room and that rooms may import; all of them where it is None."""
@@ -329,7 +329,7 @@ def test_importing_a_part_loads_no_library_that_its_host_may_lack():
 def test_a_command_loads_what_it_needs_and_nothing_else(modules, loads):
     """Somebody waits for it: NumPy and Arrow are 0.2 s, pandas 0.4 s, the parts of a head 0.3 s."""
     loaded = {name.split(".")[0] for name in modules_loaded_by(modules)}
-    heavy = {"click", "msgspec", "rich", "numpy", "pandas", "pyarrow", "httpx", "aiohttp", "opentelemetry", "numba"}
+    heavy = {"click", "msgspec", "rich", "numpy", "pandas", "pyarrow", "httpx", "aiohttp", "opentelemetry"}
     assert loaded & heavy == loads
     assert loaded & set(PARTS) == set()
 
@@ -349,17 +349,16 @@ def modules_loaded_by_command(*arguments):
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_what_if_loads_no_compiler_no_engine_and_not_pandas(tmp_path):
+def test_what_if_loads_no_engine_and_not_pandas(tmp_path):
     """Each of them takes longer than the analysis of a trace."""
     table, _ = generate(OpJob(n_dp=2, n_steps=2))
     pq.write_table(table, tmp_path / "trace.parquet")
     loaded = {name.split(".")[0] for name in modules_loaded_by_command("whatif", tmp_path / "trace.parquet")}
-    assert loaded & {"numba", "pandas", "chdb", "matplotlib", "httpx", "opentelemetry"} == set()
+    assert loaded & {"pandas", "chdb", "matplotlib", "httpx", "opentelemetry"} == set()
     assert "numpy" in loaded
 
 
-def test_files_of_calls_are_analysed_without_a_compiler(tmp_path):
-    """The detector of slow steps is compiled; only step times need it."""
+def test_files_of_calls_are_analysed_without_an_engine(tmp_path):
     entries = [
         {"process_group": ["0", "default_pg"], "collective_seq_id": 1, "profiling_name": "nccl:all_reduce",
          "time_created_ns": 10**18, "state": "scheduled", "input_sizes": [[8]], "output_sizes": [[8]],
@@ -369,11 +368,11 @@ def test_files_of_calls_are_analysed_without_a_compiler(tmp_path):
     dump = {"version": "2.10", "rank": 0, "entries": entries, "pg_config": {"0": {"name": "0", "ranks": "[0, 1]"}}}
     (tmp_path / "trace_0").write_bytes(pickle.dumps(dump))
     loaded = {name.split(".")[0] for name in modules_loaded_by_command("analyze", tmp_path)}
-    assert loaded & {"numba", "pandas", "chdb", "matplotlib", "torch"} == set()
+    assert loaded & {"pandas", "chdb", "matplotlib", "torch"} == set()
     assert "streams" in loaded
 
 
 def test_an_incident_is_shown_without_numpy():
     """A head answers with it; who asks needs no arrays."""
     loaded = {name.split(".")[0] for name in modules_loaded_by(["pacehound.cli.history", "pacehound.pages.incidents"])}
-    assert loaded & {"numpy", "pandas", "pyarrow", "numba", "httpx"} == set()
+    assert loaded & {"numpy", "pandas", "pyarrow", "httpx"} == set()

@@ -21,6 +21,9 @@ from pacehound.model.operations import Operations
 
 logger = logging.getLogger(__name__)
 
+MAX_JOBS = 1_000
+"""Jobs that are remembered, by who spoke last: one whose machines have vanished never says that it has ended."""
+
 _Key = tuple[str, int, str, str]  # job, attempt, host, communicator
 _FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
 
@@ -38,10 +41,12 @@ class KnownTopology:
     def __init__(self, path: Path | None = None) -> None:
         self._kept: dict[_Key, bytes] = {}
         self._made: set[_Key] = set()
+        self._spoken: dict[str, None] = {}  # jobs, the one that has been silent for longest first
         self._writer: RecordingWriter | None = None
         if path is None:
             return
         self._kept = _read(path)
+        self._spoken = dict.fromkeys(key[0] for key in self._kept)
         scratch = path.with_suffix(".new")
         scratch.unlink(missing_ok=True)
         self._writer = RecordingWriter(scratch)
@@ -60,7 +65,14 @@ class KnownTopology:
         return self._kept.get(key)
 
     def note(self, event: _FromHost, value: bytes) -> None:
-        """Keep it; forget those of a host on which the job has closed."""
+        """Keep it; forget those of a host on which the job has closed, and of jobs that were silent for longest."""
+        self._spoken.pop(event.job, None)
+        self._spoken[event.job] = None
+        if len(self._spoken) > MAX_JOBS:
+            silent = next(iter(self._spoken))
+            del self._spoken[silent]
+            self._kept = {key: value for key, value in self._kept.items() if key[0] != silent}
+            self._made = {key for key in self._made if key[0] != silent}
         if isinstance(event, Topology):
             key = (event.job, event.attempt, event.host, event.communicator)
             self._made.add(key)

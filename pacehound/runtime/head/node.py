@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
+    DeadLetter,
     Decision,
     HostEvidence,
     HostSample,
@@ -33,7 +34,7 @@ from pacehound.model.events import (
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.runtime.dead_letter import dead_letter_of
+from pacehound.runtime.dead_letter import LONGEST_REASON, dead_letter_of
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question
 from pacehound.runtime.head.client import Health
@@ -50,7 +51,7 @@ from pacehound.runtime.metric_names import (
     RECORDS_ACCEPTED,
     RECORDS_REJECTED,
 )
-from pacehound.runtime.records import records_of
+from pacehound.runtime.records import Outcome, dead_letters_of, records_of
 from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -61,6 +62,8 @@ BUS_MAX_BYTES = 256 * 1024 * 1024
 # What comes in from hosts may fill this much of the bus; the rest is for what the pipeline concludes.
 _INGEST_SHARE = 0.75
 _SETTLE_POLL_S = 0.02
+# While the store fails every sender is turned away, and its backlog grows: agents ask as often.
+_STORE_RETRY_S = 5.0
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
 FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
@@ -120,7 +123,8 @@ class Head:
         self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators)
         self._alerts = self._loop("alerts", (topics.INCIDENTS,), parts.alerts) if parts.alerts is not None else None
         # Few, large inserts cost the training host least, and a sender can wait for so long.
-        self._store = self._loop("store", STORED, parts.writer, max_messages=2048, linger_s=0.3)
+        how = {"max_messages": 2048, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
+        self._store = self._loop("store", STORED, parts.writer, **how)
         self._known_topology = known_topology or KnownTopology()
         self._is_stopping = False
         self.is_quiet = True
@@ -183,24 +187,32 @@ class Head:
         """
         with self._ingest_lock:
             self._make_sure_of_room(len(body))  # before it is decoded: a full head must not work for what it refuses
+            request = Message(topic="otlp", key="", partition=0, offset=0, value=body)
             try:
-                records = records_of(Message(topic="otlp", key="", partition=0, offset=0, value=body))
+                records = records_of(request)
             except RejectedMessage as error:
                 self._reject(body, error)
                 raise
-            outcomes = [record.outcome(_from_a_host) for record in records]
-            self._make_sure_of_room(len(body) + sum(decoded_bytes(one.result) for one in outcomes if one.result))
-            reasons: list[str] = []
-            for outcome in outcomes:
-                if isinstance(outcome.error, RejectedMessage):
-                    reasons.append(f"{type(outcome.error).__name__}: {outcome.error}")
-                    self._reject(outcome.payload(), outcome.error)
+            taken: list[tuple[FromHost, bytes]] = []
+            refused: list[Outcome[FromHost]] = []
+            for outcome in (record.outcome(_from_a_host) for record in records):
+                if outcome.error is None and outcome.result is not None and outcome.record is not None:
+                    taken.append((outcome.result, outcome.record.payload()))
+                elif isinstance(outcome.error, RejectedMessage):
+                    refused.append(outcome)
                 elif outcome.error is not None:
                     raise outcome.error
-                elif outcome.result is not None:
-                    self._admit(outcome.result, outcome.payload(), is_decoded=True)
+            letters = dead_letters_of(request, refused, self._clock.now_ns())
+            n_bytes = sum(len(value) + decoded_bytes(event) for event, value in taken)
+            self._make_sure_of_room(n_bytes + sum(len(letter.payload) for letter in letters))
+            for letter in letters:
+                self._set_aside(letter)
+            for event, value in taken:
+                self._admit(event, value, is_decoded=True)
+            for outcome in refused:
+                self.telemetry.add(RECORDS_REJECTED, error=type(outcome.error).__name__)
             return IngestResult(
-                accepted=len(records) - len(reasons), rejected=len(reasons), reason="; ".join(reasons[:3])
+                accepted=len(taken), rejected=len(refused), reason="; ".join(why(one.error) for one in refused[:3])
             )
 
     def publish(self, events: Sequence[Event]) -> None:
@@ -218,10 +230,10 @@ class Head:
             for event, value in zip(events, values, strict=True):
                 self._admit(event, value)
 
-    def reject(self, payload: bytes, error: RejectedMessage) -> None:
+    def reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
         """Keep what could not be taken as a dead letter (`BusFull` reaches the caller)."""
         with self._ingest_lock:
-            self._reject(payload, error)
+            self._reject(payload, error, n_records)
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
@@ -237,6 +249,11 @@ class Head:
     def stored(self) -> int:
         """Up to where the store has dealt with them: they are written, or given up and counted."""
         return self._store.committed
+
+    @property
+    def not_stored_why(self) -> str:
+        """Why nothing can be stored now; empty where it can."""
+        return self._store.stuck_why
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident of the store."""
@@ -343,13 +360,15 @@ class Head:
         except Exception:
             logger.exception("the earlier runs of a job cannot be read", extra={"job": job})
 
-    def _reject(self, payload: bytes, error: RejectedMessage) -> None:
+    def _reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
+        refused = Message(topic="otlp", key="", partition=0, offset=0, value=payload)
+        self._set_aside(dead_letter_of(refused, error, self._clock.now_ns()))
+        self.telemetry.add(RECORDS_REJECTED, n_records, error=type(error).__name__)
+
+    def _set_aside(self, letter: DeadLetter) -> None:
+        """It came over the network and stands nowhere: a number of ours is its place."""
         self._dead_letters += 1
-        # It came over the network and stands nowhere: a number of ours is its place.
-        refused = Message(topic="otlp", key="", partition=0, offset=self._dead_letters, value=payload)
-        letter = dead_letter_of(refused, error, self._clock.now_ns())
-        self._publish(letter)
-        self.telemetry.add(RECORDS_REJECTED, error=type(error).__name__)
+        self._publish(replace(letter, offset=self._dead_letters))
 
     def _interrupt(self) -> None:
         try:
@@ -366,3 +385,8 @@ def _from_a_host(event: Event) -> FromHost:
     if not isinstance(event, SENT_BY_HOSTS):
         raise MalformedMessage(f"a {type(event).__name__} is concluded by a head and not taken from outside")
     return event
+
+
+def why(error: Exception | None) -> str:
+    """In short, for whoever has sent it."""
+    return f"{type(error).__name__}: {error}"[:LONGEST_REASON]

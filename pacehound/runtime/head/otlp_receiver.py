@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from pacehound.errors import BusFull, PacehoundError, RejectedMessage
 from pacehound.model.codec import MAX_MESSAGE_BYTES
 from pacehound.runtime.head.attempts import Question
+from pacehound.runtime.head.connections import BODY_WITHIN_S
 from pacehound.runtime.head.query_server import parse_question
 from pacehound.runtime.metric_names import OTLP_BYTES, OTLP_REQUESTS
 from pacehound.runtime.telemetry import Telemetry
@@ -58,6 +59,11 @@ class Log(Protocol):
         """How many of them, from the first on, are stored, or were given up and counted."""
         ...
 
+    @property
+    def not_stored_why(self) -> str:
+        """Why nothing can be stored now; empty where it can."""
+        ...
+
 
 def make_otlp_app(
     *,
@@ -72,7 +78,7 @@ def make_otlp_app(
 
     A request is answered when what it brought is stored: whoever has the answer may forget it, also if this process is
     killed in the next moment. Where the store takes longer than senders wait, they are answered all the same: sent
-    again it would only become more.
+    again it would only become more. Where it fails, nobody is: they keep what they have and come again (503).
 
     Parameters
     ----------
@@ -95,8 +101,9 @@ def make_otlp_app(
     @web.middleware
     async def check_token(request: web.Request, handler: _Handler) -> web.StreamResponse:
         if token and request.path != "/healthz":
-            shown = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
+            # What is no UTF-8 comes as halves of characters, from the network and from the environment alike.
+            shown = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+            if not hmac.compare_digest(shown, f"Bearer {token}".encode(errors="surrogateescape")):
                 raise web.HTTPUnauthorized(
                     text="show the head's token as 'Authorization: Bearer TOKEN'\n",
                     headers={"WWW-Authenticate": "Bearer"},
@@ -116,26 +123,35 @@ def make_otlp_app(
 
     async def export(request: web.Request, take: Callable[[bytes], Taken]) -> Taken:
         if request.content_type != PROTOBUF:
-            raise web.HTTPUnsupportedMediaType(text=f"send {PROTOBUF}, not {request.content_type}\n")
+            raise web.HTTPUnsupportedMediaType(text=f"send {PROTOBUF}, not {request.content_type!a}\n")
         if request.headers.get("Content-Encoding", "identity") not in ("gzip", "identity"):
             raise web.HTTPUnsupportedMediaType(text="send gzip or no compression\n")
+        make_sure_of_the_store()
         try:
-            body = await request.read()
+            async with asyncio.timeout(BODY_WITHIN_S):
+                body = await request.read()
+        except TimeoutError as error:
+            raise web.HTTPRequestTimeout(text=f"the body has not come within {BODY_WITHIN_S:g} s\n") from error
         except web.RequestPayloadError as error:
             raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from error
         telemetry.add(OTLP_BYTES, len(body))
         try:
             taken = await asyncio.get_running_loop().run_in_executor(thread, take, body)
         except BusFull as error:
-            raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": str(_RETRY_AFTER_S)}) from error
+            raise come_again(error) from error
         except RejectedMessage as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
         await until_stored(log.arrived)
         return taken
 
+    def make_sure_of_the_store() -> None:
+        if log.not_stored_why:
+            raise come_again(f"nothing can be stored now: {log.not_stored_why}")
+
     async def until_stored(position: int) -> None:
         waited_s = 0.0
         while log.stored < position and waited_s < _STORED_WITHIN_S:
+            make_sure_of_the_store()
             await asyncio.sleep(_STORED_POLL_S)
             waited_s += _STORED_POLL_S
 
@@ -160,7 +176,7 @@ def make_otlp_app(
         try:
             number = await asyncio.get_running_loop().run_in_executor(asked, attempt_for, question)
         except PacehoundError as error:
-            raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": str(_RETRY_AFTER_S)}) from error
+            raise come_again(error) from error
         return web.Response(text=json.dumps({"attempt": number}), content_type="application/json")
 
     async def healthz(request: web.Request) -> web.Response:
@@ -172,6 +188,9 @@ def make_otlp_app(
     async def close(app: web.Application) -> None:
         thread.shutdown(wait=True)
         asked.shutdown(wait=False, cancel_futures=True)  # it only reads, and the store may take long to answer
+
+    def come_again(why: object) -> web.HTTPServiceUnavailable:
+        return web.HTTPServiceUnavailable(text=f"{why}\n", headers={"Retry-After": str(_RETRY_AFTER_S)})
 
     app = web.Application(middlewares=[count, check_token], client_max_size=MAX_MESSAGE_BYTES)
     app.router.add_post("/v1/logs", logs)

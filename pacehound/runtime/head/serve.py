@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from pacehound.runtime.head.address import Address
+from pacehound.runtime.head.connections import HEADERS_WITHIN_S, listen, most_connections, raise_descriptor_limit
 from pacehound.runtime.head.otlp_receiver import Log, Taken, make_otlp_app
 from pacehound.runtime.head.owner import Owner, Ownership
 from pacehound.runtime.head.query_server import Answers, Leases, make_desk
@@ -85,10 +86,12 @@ async def serve(
         ),
         access_log=None,
         shutdown_timeout=2.0,
+        keepalive_timeout=HEADERS_WITHIN_S,
     )
     await otlp.setup()
+    assert otlp.server is not None
     listener = listeners.listener or _bind(listeners.address)
-    await web.SockSite(otlp, listener).start()
+    listening = await listen(otlp.server, listener, most_connections(raise_descriptor_limit()))
     host, port = listener.getsockname()[:2]
     url = Address(host, port).url()
 
@@ -115,6 +118,7 @@ async def serve(
         await ending.wait()
     finally:
         # The OTLP receiver closes first: an agent that finds it closed keeps what it has.
+        listening.close()
         await otlp.cleanup()
         await queries.cleanup()
 

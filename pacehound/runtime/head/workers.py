@@ -18,7 +18,7 @@ from pacehound.model import topics
 from pacehound.model.events import Tick
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.runtime.event_loop import EventLoop, EventWorker, Worker
+from pacehound.runtime.event_loop import LONGEST_RETRY_S, EventLoop, EventWorker, Worker
 from pacehound.runtime.head.parts import Pipeline
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import EVENTS_IN, EVENTS_OUT, RECORDING_DROPPED, TICKS
@@ -47,6 +47,7 @@ class HeadLoop(threading.Thread):
         *,
         max_messages: int = 16,
         linger_s: float = 0.0,
+        longest_retry_s: float = LONGEST_RETRY_S,
         recording: RecordingWriter | None = None,
     ) -> None:
         super().__init__(name=name, daemon=True)
@@ -64,6 +65,7 @@ class HeadLoop(threading.Thread):
             max_messages=max_messages,
             poll_s=_POLL_S,
             linger_s=linger_s,
+            longest_retry_s=longest_retry_s,
             drains=True,
         )
         self._stopping = threading.Event()
@@ -72,6 +74,11 @@ class HeadLoop(threading.Thread):
     def committed(self) -> int:
         """The position on the bus up to which everything is dealt with."""
         return self._consumer.committed
+
+    @property
+    def stuck_why(self) -> str:
+        """Why nothing can be made durable now; empty where it can."""
+        return self.loop.problem or ("" if self.is_alive() else f"the {self.name} has ended")
 
     def run(self) -> None:
         """Until `stop`."""

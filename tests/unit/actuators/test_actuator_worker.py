@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from actuators.worker import ActuatorWorker
+from dataclasses import replace
+
+from actuators.worker import REMEMBERED, ActuatorWorker
 from pacehound.bus import Message
 from pacehound.model.events import Decision, Incident
 from tests.fakes.events import incident
@@ -44,3 +46,12 @@ def test_partitions_are_remembered_apart_and_read_when_they_are_met() -> None:
     taken(worker, incident(id="i1"), 3)
     taken(worker, incident(id="i2"), 3)
     assert asked == [0, 3]
+
+
+def test_what_was_decided_is_remembered_for_so_long_and_not_for_ever() -> None:
+    worker = ActuatorWorker(lambda _: [])
+    opened = incident()
+    said = sum(len(taken(worker, replace(opened, id=f"{number:032x}"))) for number in range(REMEMBERED + 1))
+    assert said > REMEMBERED
+    assert taken(worker, replace(opened, id=f"{REMEMBERED:032x}")) == []
+    assert sum(map(len, worker._said.values())) == REMEMBERED

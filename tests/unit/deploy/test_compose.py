@@ -234,7 +234,7 @@ def test_the_image_copies_what_is_there_and_installs_extras_that_are_there() -> 
 
 def test_what_is_installed_is_enough_for_every_process_of_the_engine() -> None:
     extra = {re.split(r"[><=\[]", one)[0] for one in PROJECT["project"]["optional-dependencies"]["engine"]}
-    assert {"clickhouse-connect", "confluent-kafka", "faust-streaming", "httpx", "numba", "opentelemetry-sdk"} <= extra
+    assert {"clickhouse-connect", "confluent-kafka", "faust-streaming", "httpx", "opentelemetry-sdk"} <= extra
     assert "chdb" not in extra
 
 

@@ -231,3 +231,16 @@ def test_the_checks_have_something_to_look_at() -> None:
         command_of(["nobody"])
     with pytest.raises(AssertionError, match=re.escape("hang.never")):
         check_options(*command_of(["run", "--set", "hang.never=1", "--", "torchrun", "--nothing"]))
+
+
+def test_every_promise_names_tests_that_are_there():
+    """`::name` alone is of the file named before it."""
+    file, names = None, 0
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)?(?:::(\w+))?`", text_of(ROOT / "docs" / "promises.md")):
+        file = ROOT / path if path else file
+        if path:
+            assert file.is_file(), path
+        if name:
+            names += 1
+            assert f"def {name}(" in file.read_text(encoding="utf-8"), f"{file}: {name}"
+    assert names >= 16

@@ -1,8 +1,9 @@
-"""The inner loops in C: built once, done without where they cannot be, and never given what they would misread."""
+"""The inner loops in C: built once, without a warning, and never given what they would misread."""
 
 import numpy as np
 import pytest
 
+from pacehound.errors import Unavailable
 from streams import native_loops
 
 
@@ -21,10 +22,16 @@ def test_they_are_built_once_into_the_cache(anew, monkeypatch):
     assert native_loops.loaded() is not None
 
 
-def test_a_machine_without_a_compiler_does_without(anew, monkeypatch):
+def test_a_machine_without_a_compiler_is_told_what_to_do(anew, monkeypatch):
     monkeypatch.setenv("PATH", str(anew))
     monkeypatch.delenv("CC", raising=False)
-    assert native_loops.loaded() is None
+    with pytest.raises(Unavailable, match=r"no C compiler .*\. Install a C compiler .* or a wheel"):
+        native_loops.loaded()
+
+
+def test_the_compiler_has_nothing_to_say_about_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(native_loops, "FLAGS", (*native_loops.FLAGS, "-Wall", "-Wextra", "-Werror"))
+    native_loops.make(tmp_path / native_loops.NAME)
 
 
 @pytest.mark.parametrize("array", [np.zeros((4, 4))[:, 0], np.zeros(4, np.float32)], ids=["strided", "of another type"])

@@ -54,10 +54,12 @@ def test_what_has_one_key_travels_together_and_in_order(events: list[Event]) -> 
 
 
 def test_a_message_is_not_joined_beyond_what_every_broker_takes() -> None:
-    said = [
-        codec.encode(HostEvidence(job="j", attempt=0, time_ns=t, host="h", reason="." * 100_000)) for t in range(12)
-    ]
-    large = codec.encode(HostEvidence(job="j", attempt=0, time_ns=99, host="h", reason="." * 2 * JOINED_BYTES))
+    def evidence(time_ns: int, n_lines: int) -> bytes:
+        lines = ("." * 997,) * n_lines
+        return codec.encode(HostEvidence(job="j", attempt=0, time_ns=time_ns, host="h", reason="", kernel_log=lines))
+
+    said = [evidence(t, 100) for t in range(12)]
+    large = evidence(99, 2 * JOINED_BYTES // 1_000)
     sent = [value for _, _, value in joined([*said, large, said[0]])]
     assert b"".join(sent) == b"".join([*said, large, said[0]])
     assert [len(codec.decode(value)) for value in sent] == [5, 5, 2, 1, 1]

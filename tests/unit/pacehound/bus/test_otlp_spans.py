@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -265,3 +265,27 @@ def test_an_exporter_takes_the_spans_or_the_caller_learns_that_it_did_not():
     assert exporter.export(spans) is SpanExportResult.FAILURE
     with pytest.raises(Unavailable, match="did not take 4 spans"):
         export(spans, exporter)
+
+
+def test_spans_that_are_no_calls_are_kept_together_and_no_larger_than_they_came():
+    data = TracesData()
+    resource = data.resource_spans.add()
+    resource.resource.attributes.add(key="k8s.pod").value.string_value = 50_000 * "p"
+    resource.scope_spans.add().spans.extend(Span(name="no call") for _ in range(1_000))
+    message = data.SerializeToString(deterministic=True)
+    (refused,) = SpanReader().read(message).refused
+    assert (refused.n_spans, refused.message) == (1_000, message)
+
+
+@pytest.mark.parametrize("message", [b"\x0a\x00" * 4_000_000, b"\x0a\x00" * 100_001], ids=["parts", "resources"])
+def test_a_message_of_more_parts_than_anybody_sends_is_refused(message):
+    with pytest.raises(MalformedMessage, match=r"parts|resources"):
+        SpanReader().read(message)
+
+
+@pytest.mark.parametrize(
+    "change", [{"pacehound.attempt": 2**62}, {"pacehound.rank": 1 << 20}, {"pacehound.job": "j" * 5_000}]
+)
+def test_a_span_that_claims_what_cannot_be_is_refused(change):
+    (refused,) = SpanReader().read(message_of(({**NEEDED, **change}, 1, 2))).refused
+    assert isinstance(refused.error, InvalidEvent)

@@ -133,7 +133,7 @@ def test_what_cannot_be_built_is_said_and_the_checks_are_shown_all_the_same(monk
         raise Unavailable("the NCCL shim does not build: no C compiler")
 
     built = []
-    for name in ("compile_detectors", "build_fast_path"):
+    for name in ("build_loops", "build_fast_path"):
         monkeypatch.setattr(f"pacehound.cli.doctor_checks.{name}", built.append)
     monkeypatch.setattr("pacehound.cli.doctor_checks.build_shim", cannot)
     answer = CliRunner().invoke(cli.pacehound, ["doctor", "--build", "--json", "--store", str(tmp_path / "s")])

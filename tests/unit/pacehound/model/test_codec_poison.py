@@ -37,6 +37,15 @@ def test_every_poison_is_refused_for_its_reason(poison: Poison) -> None:
         ("a communicator without members", "has no members"),
         ("a name too long for a key", "5000 characters"),
         ("a time that is no 64-bit integer", "no 64-bit integer"),
+        ("an attempt that nobody made", "attempt is 4611686018427387904"),
+        ("a string of megabytes", "a string of 6000000 bytes"),
+        ("a string of quotes and backslashes", "a string of 40000 bytes"),
+        ("a column with a name of megabytes", "'algorithm' has 6000"),
+        ("a rank beyond every world", "has rank 1048576"),
+        ("millions of empty resources", "in more than 1048576 parts"),
+        ("a resource of a thousand attributes", "a resource of 1002 attributes"),
+        ("a hundred thousand empty resources", "100001 resources"),
+        ("a hundred thousand empty scopes", "100001 scopes"),
     ],
 )
 def test_small_messages_that_would_become_large_are_refused_before_they_do(name: str, why: str) -> None:
@@ -75,3 +84,16 @@ def test_a_stream_that_is_cut_or_turned_over_is_no_columns_whatever_it_looks_lik
     record.body.bytes_value = body[:cut_at] + bytes(255 - byte for byte in body[cut_at:]) + b"\x28\xb5\x2f\xfd"
     with pytest.raises(MalformedMessage):
         codec.decode(data.SerializeToString())
+
+
+def test_records_together_are_no_larger_than_what_they_came_in_and_one_alone_has_what_is_read_of_its_resource() -> None:
+    data = LogsData.FromString(codec.encode(call_batch()))
+    data.resource_logs[0].resource.attributes.add(key="k8s.pod").value.string_value = 5_000 * "p"
+    for _ in range(1_000):
+        data.resource_logs[0].scope_logs[0].log_records.add(event_name="no event of ours")
+    message = data.SerializeToString(deterministic=True)
+    records = codec.records_of(message)
+    assert codec.together(records) == message
+    (read,) = codec.decode(codec.single(*records[0]))
+    assert codec.encode(read) == codec.encode(call_batch())
+    assert len(codec.single(*records[1])) < 200

@@ -1,14 +1,14 @@
-"""The process of a streams worker: in which order it does what, and what it compiles."""
+"""The process of a streams worker: in which order it does what."""
 
 import os
 import signal
 
 import pytest
 
+from pacehound.errors import Unavailable
 from pacehound.settings import Settings
-from streams.kafka.process import compile_loops, run
-from streams.level import level_series
-from streams.whatif import warm
+from streams import native_loops
+from streams.kafka.process import run
 
 
 class App:
@@ -29,33 +29,30 @@ class App:
         self.done.append("leave")
 
 
-@pytest.fixture
-def compiled(monkeypatch):
-    found = []
-    monkeypatch.setattr(level_series, "warm_up", lambda: found.append("detectors"))
-    monkeypatch.setattr(warm, "warm_up", lambda: found.append("what-if"))
-    return found
-
-
-def test_everything_is_compiled_before_the_worker_joins_its_group(compiled):
-    """And before it asks for Kafka: told to stop meanwhile, it never joins."""
-    settings = Settings.load({}, ["ops.every_steps=10"])
-    status = run(settings, await_topics=lambda _: compiled.append("topics"), make=lambda *_: App(compiled))
-    assert compiled == ["detectors", "what-if", "topics", "join", "leave"]
+def test_a_worker_joins_when_the_topics_are_there_and_leaves_in_order():
+    done = []
+    status = run(Settings(), await_topics=lambda _: done.append("topics"), make=lambda *_: App(done))
+    assert done == ["topics", "join", "leave"]
     assert status == 1  # nobody had told it to stop
 
 
-def test_told_to_stop_while_it_compiles_it_never_joins():
+def test_told_to_stop_while_it_waits_for_topics_it_never_joins():
     done = []
-    status = run(
-        Settings(),
-        prepare=lambda _: os.kill(os.getpid(), signal.SIGTERM),
-        await_topics=lambda _: done.append("topics"),
-        make=lambda *_: App(done),
-    )
-    assert (status, done) == (0, [])
+
+    def away(_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise Unavailable("no broker")
+
+    assert (run(Settings(), await_topics=away, make=lambda *_: App(done)), done) == (0, [])
 
 
-def test_what_no_job_needs_is_not_compiled(compiled):
-    compile_loops(Settings())
-    assert compiled == ["detectors"]
+def test_a_worker_without_its_loops_says_so_and_never_joins(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    native_loops.loaded.cache_clear()
+    done = []
+    with pytest.raises(Unavailable, match="Install a C compiler"):
+        run(Settings(), await_topics=lambda _: done.append("topics"), make=lambda *_: App(done))
+    native_loops.loaded.cache_clear()
+    assert done == []

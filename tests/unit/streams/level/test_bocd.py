@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.level.bocd import HAZARD, MAX_RUN, RunLengthPosterior
-from streams.level.level_series import PROBABILITY
+from streams.level.bocd import RunLengthPosterior
 
+HAZARD = 1.0 / 200.0
+MAX_RUN = 128
+PROBABILITY = 0.9  # that is believed
 PRIOR = {"level": 0.0, "level_spread": 0.5, "noise": 0.05}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from simulator.suites.step_noise import Noise
 from streams.level.changepoint import ChangepointDetector
-from streams.level.drift import DRIFT, bar, drop_since, highest_quarter, onset, push, rows_per_block
+from tests.fakes.level_in_c import bar, drop_since, highest_quarter, new, onset, push, rows_per_block
 
 
 def jittered(seed, n, sd=0.006, correlation=0.4):
@@ -92,13 +92,13 @@ def test_the_bar_falls_with_the_length_of_the_window():
 
 
 def blocks(values):
-    record = np.zeros(1, DRIFT)[0]
+    record = new("drift")
     completed = [push(record, step, 10 * step, value, 1.0) for step, value in enumerate(values)]
     return record, completed
 
 
 def test_blocks_are_levels_of_their_steps_and_kept_within_bounds():
-    record, completed = blocks(np.repeat(np.arange(1000.0), 8))
+    (record,), completed = blocks(np.repeat(np.arange(1000.0), 8))
     assert [i for i, is_complete in enumerate(completed) if is_complete][:2] == [7, 15]
     assert 256 <= record["n"] <= 512
     last = slice(record["n"] - 3, record["n"])
@@ -110,9 +110,9 @@ def test_blocks_are_levels_of_their_steps_and_kept_within_bounds():
 def test_blocks_since_an_onset_are_forgotten():
     record, _ = blocks(np.zeros(84))
     drop_since(record, 40)
-    assert (record["n"], record["n_pending"]) == (5, 0)
+    assert (record["n"][0], record["n_pending"][0]) == (5, 0)
     drop_since(record, -1)
-    assert record["n"] == 0
+    assert record["n"][0] == 0
 
 
 def test_the_base_is_the_highest_of_four_quarters():

@@ -9,7 +9,7 @@ import pytest
 
 from simulator.suites.step_noise import Noise
 from streams.level.changepoint import ChangepointDetector
-from streams.level.pattern import PATTERN, look, offset_of, remember
+from tests.fakes.level_in_c import look, new, offset_of, remember
 
 
 def jitter(seed, n, sd=0.01, correlation=0.3):
@@ -17,11 +17,11 @@ def jitter(seed, n, sd=0.01, correlation=0.3):
 
 
 def learnt(values, first=0):
-    record = np.zeros(1, PATTERN)[0]
+    record = new("pattern")
     for index, value in enumerate(values, first):
         if remember(record, index, value):
             look(record)
-    return record
+    return record[0]
 
 
 @pytest.mark.parametrize("period", [2, 3, 7, 10, 20])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.suites.step_noise import Noise
-from streams.level.verification import MEASURE, level, locate, measure, persists, split, standard_error, strays
+from tests.fakes.level_in_c import level, locate, measure, new, persists, split, standard_error, strays
 
 
 def sample(seed, n, sd=0.02, correlation=0.0):
@@ -16,8 +16,8 @@ def sample(seed, n, sd=0.02, correlation=0.0):
 
 
 def measured(log_times, is_averaged=False):
-    into = np.zeros(1, MEASURE)
-    measure(log_times, is_averaged, into[0])
+    into = new("measure")
+    measure(log_times, is_averaged, into)
     return into[0]
 
 

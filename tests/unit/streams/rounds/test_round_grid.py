@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pacehound.errors import InvalidEvent
-from streams.rounds.assembly import RoundGrid, Rows
+from streams.rounds.assembly import MAX_OPEN_CELLS, RoundGrid, Rows
 
 
 def rows(column, seq, *, size_bytes=1, has_rates=False):
@@ -91,3 +91,15 @@ def test_numbers_of_one_batch_that_lie_too_far_apart_are_refused_and_change_noth
         grid.add(rows([0, 0], [3, 100_003]))
     grid.add(rows([0], [0]))
     assert grid.close_complete().seq.tolist() == [0]
+
+
+@pytest.mark.parametrize("n_ranks", [2, 180, 16_384])
+def test_rows_far_apart_take_no_more_of_a_snapshot_than_a_grid_may_have(n_ranks):
+    """Two rows of 180 ranks were 528 MB."""
+    grid = RoundGrid(n_ranks)
+    for seq in range(0, 1 << 17, 60):
+        grid.add(rows([0], [seq]))
+    held_bytes = sum(array.nbytes for array in grid.__getstate__().values() if isinstance(array, np.ndarray))
+    assert held_bytes < 35 * MAX_OPEN_CELLS
+    with pytest.raises(InvalidEvent, match=f"of {n_ranks} ranks cannot be open"):
+        grid.add(rows([0, 0], [0, min(65_536, MAX_OPEN_CELLS // n_ranks)]))

@@ -252,7 +252,7 @@ def test_what_compiled_loops_rely_on_is_looked_at() -> None:
     for field, value in (("n_rows", 10**6), ("n_held", -2), ("state", 3), ("n_reference", -1)):
         detector = ChangepointDetector()
         detector._record[field] = value
-        with pytest.raises(MalformedState, match=f"{field}={value}"):
+        with pytest.raises(MalformedState, match="contradicts itself"):
             CODEC.decode(CODEC.encode(detector))
 
 

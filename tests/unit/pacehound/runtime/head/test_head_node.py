@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from head_parts import MemoryStore, an_incident, parts, sample, topology
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData
 
 from pacehound.bus.recording import Recording, RecordingWriter
 from pacehound.clock import ManualClock
@@ -64,6 +65,32 @@ def test_one_bad_record_goes_to_the_dead_letters_and_the_good_ones_do_not(head, 
     assert letter.error == "UnknownSchema"
     assert b"pacehound.hose" in letter.payload
     assert head.telemetry.value(metric_names.RECORDS_REJECTED, error="UnknownSchema") == 1
+
+
+def test_what_is_refused_of_a_request_is_kept_once_and_no_larger_than_it_came(head, store):
+    """Each record took a copy of their resource with it: 287 bytes of gzip became 57 MiB."""
+    data = LogsData()
+    resource = data.resource_logs.add()
+    resource.resource.attributes.add(key="k8s.pod").value.string_value = 50_000 * "p"
+    resource.scope_logs.add().log_records.extend(LogRecord() for _ in range(1_000))
+    body = data.SerializeToString(deterministic=True)
+    receipt = head.ingest(body + codec.encode(sample()))
+    assert (receipt.accepted, receipt.rejected) == (1, 1_000)
+    assert head.settle(5.0)
+    (letter,) = [event for event in store.events() if isinstance(event, DeadLetter)]
+    assert letter.payload == body
+    assert "the first of 1000 records" in letter.reason
+    assert head.telemetry.value(metric_names.RECORDS_REJECTED, error="UnknownSchema") == 1_000
+
+
+def test_what_is_taken_of_a_request_does_not_carry_what_else_its_resource_says(store):
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+    data = LogsData.FromString(codec.encode(sample()))
+    data.resource_logs[0].resource.attributes.add(key="k8s.pod").value.string_value = 50_000 * "p"
+    records = data.resource_logs[0].scope_logs[0].log_records
+    records.extend([records[0]] * 99)
+    assert head.ingest(data.SerializeToString()).accepted == 100
+    assert head.bus.held_bytes < 100 * 1_000
 
 
 def test_bytes_that_are_no_otlp_are_refused_and_kept(head, store):
@@ -256,6 +283,16 @@ def test_a_head_started_again_knows_the_communicators_of_jobs_that_go_on(tmp_pat
         ("Progress", "closed"),
     ]
     head.stop()
+
+
+def test_of_jobs_that_were_silent_for_longest_introductions_are_forgotten(monkeypatch):
+    """A job whose machines vanish never says that it has ended."""
+    monkeypatch.setattr("pacehound.runtime.head.known_topology.MAX_JOBS", 2)
+    known = KnownTopology()
+    for job in ("vanished", "goes-on", "new"):
+        known.note(topology(job=job), codec.encode(topology(job=job)))
+        known.note(progress("goes-on"), b"")
+    assert {key[0] for key in known._kept} == {key[0] for key in known._made} == {"goes-on", "new"}
 
 
 def test_introductions_survive_a_torn_file(tmp_path):
