@@ -32,7 +32,8 @@ def up(
 ) -> None:
     """Run a head node: take OTLP over HTTP from other hosts, watch their jobs, keep the history.
 
-    Unless ADDRESS is loopback, senders must show a token: that of PACEHOUND_TOKEN, or one that is made up and printed.
+    Senders must show a token: that of PACEHOUND_TOKEN, or one that is made up and printed. A run of this
+    user with the same --store finds it by itself.
     """
     from pacehound.bus.otlp_headers import TOKEN_VARIABLE
     from pacehound.bus.recording import RecordingWriter
@@ -46,7 +47,7 @@ def up(
     address = parse_address(listen)
     handed = take_over(handover_fd)
     given = handed.token or os.environ.get(TOKEN_VARIABLE, "")
-    token = token_for(address, given)
+    token = token_for(given)
     listeners = Listeners(
         address=address, listener=listener_of(listener_fd), token=token, until_released=until_released
     )
@@ -67,5 +68,5 @@ def up(
 
 def ready_words(url: str, token: str, given: str) -> str:
     """What to type on the other hosts; a token that somebody gave is not repeated."""
-    secret = "" if not token else "PACEHOUND_TOKEN=… " if given else f"PACEHOUND_TOKEN={token} "
+    secret = "PACEHOUND_TOKEN=… " if given else f"PACEHOUND_TOKEN={token} "
     return f"pacehound: ready. On each training host:\n  {secret}pacehound run --endpoint {url} -- COMMAND…"

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pacehound.bus.kafka_address import SCHEME, is_kafka, kafka_servers
 from pacehound.bus.otlp_headers import ENDPOINT_VARIABLE, HEADERS_VARIABLE, TOKEN_VARIABLE, bearer, parse_headers
 from pacehound.errors import InvalidInput
+from pacehound.runtime.head.owner import Owner
 
 PROTOCOL_VARIABLE = "OTEL_EXPORTER_OTLP_PROTOCOL"
 
@@ -24,6 +25,26 @@ class Destination:
     def is_kafka(self) -> bool:
         """Nobody is there who could be asked."""
         return is_kafka(self.url)
+
+
+def with_own_token(destination: Destination, owner: Owner | None) -> Destination:
+    """With the token of this user's own head, if it is that head which is named, and no other header was given for it.
+
+    The head wrote it beside its store, readable by this user alone.
+
+    >>> owner = Owner(pid=1, host="h", socket="s", url="http://127.0.0.1:4318", token="t")
+    >>> dict(with_own_token(Destination(url="http://127.0.0.1:4318"), owner).headers)
+    {'authorization': 'Bearer t'}
+    >>> dict(with_own_token(Destination(url="http://elsewhere:4318"), owner).headers)
+    {}
+    """
+    if (
+        owner is None
+        or owner.url != destination.url
+        or "authorization" in {name.lower() for name in destination.headers}
+    ):
+        return destination
+    return Destination(url=destination.url, headers={**destination.headers, **bearer(owner.token)})
 
 
 def chosen_destination(endpoint: str | None, environ: Mapping[str, str]) -> Destination | None:

@@ -16,13 +16,14 @@ from typing import Any
 from pacehound.errors import InvalidInput, InvalidSetting, Unavailable
 from pacehound.launcher.attempt import counts_restarts
 from pacehound.launcher.command import CannotStart, leave_like
-from pacehound.launcher.destination import chosen_destination
+from pacehound.launcher.destination import chosen_destination, with_own_token
 from pacehound.launcher.job import given_name, job_name
 from pacehound.launcher.secrets import without_secrets
 from pacehound.launcher.summary import summary, why_not_watched
 from pacehound.launcher.supervise import Ended, supervise
 from pacehound.launcher.watch import Outcome, Plan, Watch
 from pacehound.model.topics import INCIDENTS
+from pacehound.runtime.head.owner import announced
 from pacehound.settings import Settings
 
 
@@ -53,6 +54,8 @@ def run_command(
     settings = Settings.load(environ, overrides)
     with_nccl = watching_nccl(nccl, environ)
     destination = chosen_destination(endpoint, environ)
+    if destination is not None:
+        destination = with_own_token(destination, announced(store))
     incidents_topic = ""
     if destination is not None and destination.is_kafka:
         settings = for_a_helper(settings)

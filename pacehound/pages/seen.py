@@ -36,15 +36,13 @@ def seen_question(job: str | None) -> str:
     True
     """
     of_job = "1" if job is None else "job = '{}'".format(job.replace("\\", "\\\\").replace("'", "\\'"))
-    return f"""
-        SELECT
+    return f"""SELECT
             (SELECT uniqExact(job) FROM host_samples WHERE {of_job}) AS jobs,
             (SELECT uniqExact(host) FROM host_samples WHERE {of_job}) AS hosts,
             (SELECT uniqExact(job, attempt, rank) FROM topology ARRAY JOIN host_ranks AS rank WHERE {of_job}) AS ranks,
             (SELECT toUInt64(sum(rows)) FROM batches WHERE {of_job}) AS calls,
             (SELECT toUInt64(sum(dropped)) FROM batches WHERE {of_job}) AS lost_calls,
-            (SELECT uniqExact(job, attempt, step) FROM iterations WHERE {of_job}) AS iterations
-    """
+            (SELECT uniqExact(job, attempt, step) FROM iterations WHERE {of_job}) AS iterations"""
 
 
 def not_watched(seen: Seen, job: str | None) -> str:

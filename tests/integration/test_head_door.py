@@ -158,19 +158,23 @@ def test_a_second_head_is_refused_and_says_why(head):
 def test_the_recording_replays_to_the_same_bytes(product):
     """Two replays agree byte for byte, on a recording with an incident in it."""
     record = product.home / "run.rec"
-    process = product.start("up", "--listen", "127.0.0.1:0", "--record", str(record), stderr=subprocess.DEVNULL)
+    up = ("up", "--listen", "127.0.0.1:0", "--record", str(record))
+    process = product.start(*up, environ={"PACEHOUND_TOKEN": ""}, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 15
     while live_owner(product.store) is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    url = json.loads((product.store / "head.json").read_text())["url"]
+    told = json.loads((product.store / "head.json").read_text())
+    url, shown = told["url"], {**PROTOBUF, "Authorization": f"Bearer {told['token']}"}
+    # Every user of this machine can reach loopback: a head that was given no token has made one.
+    assert httpx.post(f"{url}/v1/logs", content=codec.encode(sample()), headers=PROTOBUF).status_code == 401
     now = time.time_ns()
     for event in (
         topology(time_ns=now),
         sample(time_ns=now, stopped=(1,)),
         sample(time_ns=now + 1, closed=True, why="job ended"),
     ):
-        assert httpx.post(f"{url}/v1/logs", content=codec.encode(event), headers=PROTOBUF).status_code == 200
-    assert httpx.post(f"{url}/v1/logs", content=b"\xff", headers=PROTOBUF).status_code == 400
+        assert httpx.post(f"{url}/v1/logs", content=codec.encode(event), headers=shown).status_code == 200
+    assert httpx.post(f"{url}/v1/logs", content=b"\xff", headers=shown).status_code == 400
     owner = live_owner(product.store)
     assert owner is not None
     HeadClient(owner[1]._path).shut_down()

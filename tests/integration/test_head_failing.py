@@ -36,7 +36,8 @@ class FailingHead:
             "up", "--listen", "127.0.0.1:0", stderr=self._log.open("wb"), preexec_fn=self._with_few_descriptors
         )
         self.until(lambda: live_owner(product.store) is not None)
-        self.url = json.loads((product.store / "head.json").read_text())["url"]
+        owner = json.loads((product.store / "head.json").read_text())
+        self.url, self._headers = owner["url"], {**PROTOBUF, "Authorization": f"Bearer {owner['token']}"}
         self.taken: set[str] = set()
 
     def _with_few_descriptors(self) -> None:
@@ -46,7 +47,7 @@ class FailingHead:
         """The status of the answer; 0 where there is none."""
         body = codec.encode(sample(job=job, time_ns=time.time_ns(), stopped=(1,)))
         try:
-            status = httpx.post(f"{self.url}/v1/logs", content=body, headers=PROTOBUF, timeout=2.0).status_code
+            status = httpx.post(f"{self.url}/v1/logs", content=body, headers=self._headers, timeout=2.0).status_code
         except httpx.TransportError:
             return 0
         if status == 200:

@@ -30,7 +30,8 @@ def head_on(store: Path, log: Path) -> Iterator[tuple[OtlpProducer, subprocess.P
         head = subprocess.Popen(up, stdout=out, stderr=out, env=realjob.environment(), cwd="/")
     try:
         realjob.until("the head", (store / "head.json").exists, 60, 0.1)
-        producer = OtlpProducer(json.loads((store / "head.json").read_text())["url"])
+        owner = json.loads((store / "head.json").read_text())
+        producer = OtlpProducer(owner["url"], {"authorization": f"Bearer {owner['token']}"})
         yield producer, head
         producer.close()
     finally:

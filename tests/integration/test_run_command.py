@@ -210,6 +210,8 @@ def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_p
 
 def incidents_of(product):
     done = product.finish("incidents", "--json", "--store", str(product.store))
+    if b"there is no store" in done.stderr:
+        return []  # its head is only starting
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["incidents"]
 

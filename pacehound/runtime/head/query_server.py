@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import socket
+import struct
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -160,7 +162,17 @@ def make_desk(
         for pool in (questions, attempts, threads):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    app = web.Application()
+    @web.middleware
+    async def check_user(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        # The socket lies where others may have been given access to: the kernel says who is at its other end.
+        asker = None if request.transport is None else request.transport.get_extra_info("socket")
+        if asker is None or not is_of(asker, os.getuid()):
+            raise web.HTTPForbidden(text=f"this head answers user {os.getuid()} alone\n")
+        return await handler(request)
+
+    app = web.Application(middlewares=[check_user])
     app.router.add_get("/status", status)
     app.router.add_get("/incidents", incidents)
     app.router.add_post("/sql", sql)
@@ -170,6 +182,14 @@ def make_desk(
     app.router.add_get("/lease", lease)
     app.on_cleanup.append(close)
     return app
+
+
+def is_of(connection: socket.socket, user: int) -> bool:
+    """Whether the process at the other end of a unix socket is the user's, or root's; nobody else's, nor from afar."""
+    if connection.family != socket.AF_UNIX:
+        return False
+    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return uid in (user, 0)
 
 
 def parse_question(body: bytes) -> Question:
