@@ -3,8 +3,8 @@
 The engine's own read-only mode (`readonly = 1`, which chDB honours per handle) refuses writes, changes of settings, and
 most table functions in a SELECT. It lets `KILL QUERY`, `USE` and `INTO OUTFILE` through; it opens the file or the
 address of `DESCRIBE file(…)`, `DESCRIBE url(…)` and `s3(…)`; and the function `file(…)` reads any file. The embedded
-engine has one user, who may do all that and from whom it cannot be taken (no grant option, no impersonation). So it is
-refused here, by what the engine's own parser makes of the statement.
+engine has one user, who may do all that; grants of a users file would take part of it from him, not the function `file`
+and not `INTO OUTFILE`. So it is refused here, by what the engine's own parser makes of the statement.
 """
 
 from __future__ import annotations
