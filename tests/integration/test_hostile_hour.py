@@ -84,11 +84,10 @@ def test_a_head_takes_what_is_good_among_what_is_damaged(tmp_path: Path) -> None
         print(f"{REQUESTS} requests: {dict(answers)}; memory {grown:.2f} times what it was after the first tenth")
         assert answers.keys() <= {0, 200, 400, 401, 413, 415, 503}
         assert grown < MOST_GROWTH
-        said = {
-            (one["id"], one["version"]) for one in realjob.Run(head, store, tmp_path / "log").incidents("a good job")
-        }
-        assert said <= _expected().keys()
-        assert said
+        told = realjob.Run(head, store, tmp_path / "log").incidents("a good job")
+        # It may say besides that hosts are not heard: the job's time is the simulator's, and the head's is ours.
+        named = {rank for one in told for finding in one["findings"] for rank in finding["culprits"]}
+        assert named == {5}, told
         counted = metrics_of(httpx.get(f"{owner.url}/metrics", headers={"Authorization": "Bearer s3cret"}).text)
         print(*(sample for sample in counted if "rejected" in sample.name), sep="\n")
     finally:
