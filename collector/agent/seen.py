@@ -7,6 +7,9 @@ import numpy as np
 
 from collector.calls import rings
 from collector.calls.rings import RingHeader
+from pacehound.model.events import MARKER_NAMES, OPTIMIZER_STEP
+
+_OPTIMIZER_STEP = MARKER_NAMES.index(OPTIMIZER_STEP)
 
 
 class Seen(msgspec.Struct, kw_only=True):
@@ -44,6 +47,3 @@ class Seen(msgspec.Struct, kw_only=True):
             rank = key.partition(".")[2]
             by_rank[rank] = by_rank.get(rank, 0) + steps
         return max(by_rank.values(), default=0)
-
-
-_OPTIMIZER_STEP = 0  # enum ph_marker of ring.h

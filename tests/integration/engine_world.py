@@ -8,13 +8,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.rig.broker import free_ports
 from pacehound.bus import Message
 from pacehound.bus.kafka import KafkaProducer
-from pacehound.bus.kafka_reader import read_to_end
+from pacehound.bus.kafka_reader import read_to_end, starts_and_ends
 from pacehound.model import codec
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
@@ -114,3 +115,9 @@ def messages_on(kafka: KafkaSettings, topic: Topic) -> list[Message]:
 
 def events_on(kafka: KafkaSettings, topic: Topic) -> list[Event]:
     return [event for message in messages_on(kafka, topic) for event in codec.decode(message.value)]
+
+
+def is_all_committed(kafka: KafkaSettings, group: str, of: Iterable[Topic]) -> bool:
+    """Nothing is left to be read, on any partition."""
+    places = [place for topic in of for place in starts_and_ends(kafka, group, topic).values()]
+    return all(committed == end or (committed is None and end == 0) for committed, end in places)

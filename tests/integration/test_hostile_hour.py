@@ -15,13 +15,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from engine_world import Ours, events_on
+from engine_world import Ours, events_on, is_all_committed
 
 from bench.rig import realjob
 from bench.rig.broker import Broker
 from bench.rig.engine import Results
 from pacehound.bus.kafka import KafkaProducer
-from pacehound.bus.kafka_reader import starts_and_ends
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.errors import RejectedMessage
 from pacehound.model import codec, topics
@@ -140,10 +139,10 @@ def test_a_worker_of_the_streams_concludes_the_same_among_what_is_damaged(broker
             if number % 1_000 == 999:
                 producer.flush(60)
             if number == MESSAGES // 10:
-                realjob.until("the first tenth", lambda: _is_read(kafka), 600, 0.5)
+                realjob.until("the first tenth", lambda: is_all_committed(kafka, "streams", INPUTS), 600, 0.5)
                 settled = _resident_bytes(ours.process.pid)
         producer.close()
-        realjob.until("all is read", lambda: _is_read(kafka), 1_800, 1.0)
+        realjob.until("all is read", lambda: is_all_committed(kafka, "streams", INPUTS), 1_800, 1.0)
         assert ours.process.poll() is None, ours.text()[-4000:]
         grown = _resident_bytes(ours.process.pid) / settled
         letters, counted = len(events_on(kafka, topics.DEAD_LETTERS)), ours.metric("pacehound_dead_letters_total")
@@ -164,8 +163,3 @@ def _place(message: bytes, rng: random.Random) -> tuple[topics.Topic, str]:
         return route(codec.decode(message)[0])
     except (RejectedMessage, IndexError):
         return rng.choice(INPUTS), rng.choice(["a good job", "victim-000000", ""])
-
-
-def _is_read(kafka: KafkaSettings) -> bool:
-    places = [place for topic in INPUTS for place in starts_and_ends(kafka, "streams", topic).values()]
-    return all(committed == end or (committed is None and end == 0) for committed, end in places)

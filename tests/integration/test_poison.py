@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from engine_world import Ours, events_on
+from engine_world import Ours, events_on, is_all_committed
 from events import call_batch, one_of_each
 from poison import Poison, event_for, every_poison
 
@@ -31,14 +31,9 @@ from pacehound.model import codec, topics
 from pacehound.model.events import DeadLetter, Incident, Watermark
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.model.topology import Layout
 from pacehound.runtime.dead_letter import LARGEST_PAYLOAD_BYTES
 from pacehound.runtime.scrape import metrics_of
 from pacehound.settings import KafkaSettings, Settings
-from simulator.faults import SlowCompute
-from simulator.job import simulate
-from simulator.source import DEVICE_TIMES
-from simulator.spec import JobSpec
 from storage import schemas
 from storage.client import Store
 from storage.process import STORED
@@ -47,6 +42,7 @@ from streams.kafka.worker import INPUTS, snapshot_partition
 from streams.pipeline import Pipeline
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
 from tests.fakes.stored import write as write_messages
+from tests.hostile.doors import SLOW, simulated_job
 
 pytestmark = [
     pytest.mark.integration,
@@ -149,22 +145,6 @@ def kafka(broker: Broker, request: pytest.FixtureRequest) -> KafkaSettings:
     return made
 
 
-def slow_job() -> list[Event]:
-    """8 ranks, of which one becomes slow."""
-    spec = JobSpec(
-        layout=Layout(tp=2, dp=4, pp=1),
-        iterations=60,
-        micro_batches=2,
-        tp_calls=1,
-        ranks_per_host=4,
-        source=DEVICE_TIMES,
-        faults=(SlowCompute(ranks=(5,), factor=2.5, from_step=36),),
-        seed=11,
-        job=JOB,
-    )
-    return list(simulate(spec).events())
-
-
 def embedded(events: Iterable[Event]) -> dict[tuple[str, int], Incident]:
     """What one process concludes from the same input."""
     pipeline, found = Pipeline(Settings()), {}
@@ -261,12 +241,6 @@ def garbage_of_snapshots(good: Iterable[Event]) -> Iterator[tuple[int, bytes, by
                 yield at, record + b"3", b"7 0 " + body
 
 
-def is_all_committed(kafka: KafkaSettings, group: str, of: Iterable[Topic]) -> bool:
-    """Nothing is left to be read, on any partition."""
-    places = [place for topic in of for place in starts_and_ends(kafka, group, topic).values()]
-    return all(committed == end or (committed is None and end == 0) for committed, end in places)
-
-
 def letters_on(kafka: KafkaSettings) -> dict[Place, list[DeadLetter]]:
     found: dict[Place, list[DeadLetter]] = {}
     for letter in events_on(kafka, topics.DEAD_LETTERS):
@@ -303,7 +277,7 @@ def counted(ours: Ours, name: str) -> dict[tuple[str, ...], int]:
 def test_a_worker_of_the_streams_concludes_the_same_whatever_lies_between(kafka: KafkaSettings, tmp_path: Path) -> None:
     """Twice: the second worker begins with the snapshots of the first, and with garbage among them."""
     rng = random.Random(17)
-    events = slow_job()
+    events = simulated_job(JOB, SLOW)
     expected = embedded(events)
     assert any(finding.culprits == (5,) for incident in expected.values() for finding in incident.findings)
     foreigner = Foreigner(kafka)
