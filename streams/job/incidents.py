@@ -7,12 +7,7 @@ from dataclasses import dataclass, replace
 
 from pacehound.model.events import Cost, Finding, Incident, IncidentState, WhatIfPrice
 from pacehound.model.identity import event_id
-
-QUIET_NS = 10_000_000_000
-"""A relieved incident is closed after this long without a relapse."""
-
-COST_UPDATE_FACTOR = 2.0
-"""The cost of an open incident is said again when it has doubled; an event per iteration would help nobody."""
+from streams.job.thresholds import COST_UPDATE_FACTOR, COST_UPDATE_FROM_S, QUIET_NS
 
 _HALTS = ("hang", "exit")
 
@@ -83,7 +78,8 @@ class IncidentTracker:
                     incidents.append(self._close(entry, now_ns, "relieved"))
                 continue
             _update(entry, ongoing_s)
-            if entry.total_s > 60.0 and entry.total_s >= COST_UPDATE_FACTOR * entry.incident.cost.excess_s:
+            said_s = max(COST_UPDATE_FROM_S, COST_UPDATE_FACTOR * entry.incident.cost.excess_s)
+            if entry.total_s >= said_s:
                 incidents.append(self._next(entry, now_ns, "open", entry.incident.findings))
         return incidents
 

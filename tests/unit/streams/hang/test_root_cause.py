@@ -23,12 +23,12 @@ from pacehound.model.events import (
     RankProgress,
     RankStack,
 )
-from streams.hang.divergence import LastIterations
 from streams.hang.host_reports import HostReports
 from streams.hang.observations import HangObservations, RootCause
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import launch_graph, wait_graph
+from streams.rounds.divergence import LastIterations
 from tests.fakes.events import topology
 from tests.fakes.hand_made_rounds import rounds_at
 

@@ -1,0 +1,31 @@
+"""Every number of this room that decides a verdict, with its unit and why it is what it is."""
+
+PACE_ITERATIONS = 300
+"""The job's pace is the median of so many iterations: as many as are compared when one is called slow (chosen)."""
+
+UNMARKED_PATIENCE_NS = 30_000_000_000
+"""Recurring calls count as iterations when their period has held for so long and no optimizer step been seen (chosen:
+the slowest first step of the recorded jobs, which compiles, takes less)."""
+
+ROUNDS_BEFORE_FIRST_NS = 60_000_000_000
+"""Before the first iteration has ended, rounds of this last stretch are kept (chosen: bounds the memory)."""
+
+MAX_PLANNED_SHARE = 0.2
+"""Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration (chosen)."""
+
+CLOCK_JUMP_TICKS = 3_600
+"""Every host speaks once a second; where nobody has for so many ticks a clock has jumped, and time jumps with it
+(chosen: as long as a silent host is waited for)."""
+
+LATE_NS = 2_500_000_000
+"""A host speaks once a second; what one that is so late has said last need not hold any more (derived: two words
+missed, and half a second on the way)."""
+
+QUIET_NS = 10_000_000_000
+"""A relieved incident is closed after this long without a relapse (chosen)."""
+
+COST_UPDATE_FACTOR = 2.0
+"""The cost of an open incident is said again when it has doubled; an event per iteration would help nobody (chosen)."""
+
+COST_UPDATE_FROM_S = 60.0
+"""And not below this: the first minute is said when it opens and when it closes (chosen)."""
