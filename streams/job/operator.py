@@ -69,7 +69,7 @@ class JobOperator:
         self._iterations = JobIterations()
         self._was_hung = False
         self._watches = Watches(job, attempt, settings)
-        self._incidents = IncidentTracker(job, attempt)
+        self._incidents = IncidentTracker(job, attempt, settings.incidents)
         self.ended = False
 
     @property
@@ -197,6 +197,8 @@ class JobOperator:
         for watch in self._watches:
             events += self._note(watch, watch.on_tick(moment), until_ns)
         self._was_hung = self._was_hung or self._watches.hang.is_hung
+        for short in self._incidents.adding_up(moment.at):
+            events += [short, *self._incidents.on_finding(short, until_ns, self._incidents.short_excess_s(short))]
         return [*events, *self._incidents.on_tick(until_ns, self._ongoing_s(until_ns))]
 
     def _on_event(self, event: Heard) -> list[StageTwoEvent]:
@@ -257,6 +259,7 @@ class JobOperator:
         self.ended = True
         moment = self._moment(now_ns)
         left = [said for watch in self._watches for said in self._note(watch, watch.on_end(moment), now_ns)]
+        left += self._incidents.short_in_all(moment.at)
         return [*left, *self._incidents.on_end(now_ns, self._hosts.why_closed, self._ongoing_s(now_ns))]
 
     def _moment(self, now_ns: int) -> Moment:

@@ -24,6 +24,18 @@ missed, and half a second on the way)."""
 QUIET_NS = 10_000_000_000
 """A relieved incident is closed after this long without a relapse (chosen)."""
 
+SHORT_WINDOW_NS = 600_000_000_000
+"""Short slowdowns of this last stretch are looked at together (chosen: long enough for a pause every minute or two)."""
+
+MIN_SHORT = 5
+"""Fewer of them are chance (chosen, as in `level`: five bursts)."""
+
+NAMED_IN_MOST = 0.8
+"""A rank that was named in so many of them is what they have in common (chosen)."""
+
+MAX_SHORT_KEPT = 1_024
+"""Bounds the memory: where more come in the window, those of its end tell enough."""
+
 COST_UPDATE_FACTOR = 2.0
 """The cost of an open incident is said again when it has doubled; an event per iteration would help nobody (chosen)."""
 

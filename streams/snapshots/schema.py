@@ -27,6 +27,7 @@ from streams.job.incidents import IncidentTracker, _Open
 from streams.job.iterations import JobIterations
 from streams.job.operator import JobOperator
 from streams.job.repeats import Repeats
+from streams.job.short_slowdowns import ShortSlowdowns, _Short
 from streams.job.stage_two import StageTwo
 from streams.job.watches import Watches
 from streams.level.bursts import Burst, BurstWatch
@@ -95,7 +96,8 @@ _PLAIN: dict[type, str] = {
     Watches: "shared_name hang slow _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
-    IncidentTracker: "_job _attempt _open ranks",
+    IncidentTracker: "_job _attempt _settings _open _waiting _short ranks",
+    ShortSlowdowns: "_job _attempt _min_loss _recent _count _excess_s _began_ns _finding",
     RecurringIterations: (
         "_job _attempt _rank _tracker _streams _stream_of_kind _ranks_of_stream _blocks _n_blocks _waiting _delays_ns "
         "_n_delays _until_ns _locks _anchor_code _anchor_stream _anchor_stream_calls _n_seen _anchors _begun _step"
@@ -145,9 +147,9 @@ _MADE: tuple[type, ...] = (
     events.CallSignature, events.IterationSample, events.Finding, events.Incident, events.Cost, events.WhatIfPrice,
     events.FixPrice, events.Instant, Rounds, Sees,
     # What operators note
-    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Hang, _Standstill, _Seen, HostReports,
-    CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges, Attribution,
-    _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
+    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
+    HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
+    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
 )  # fmt: skip
 
 
@@ -159,5 +161,5 @@ def state_codec(settings: Settings) -> StateCodec:
         made=_MADE,
         encoded=(CallBatch, Operations),
         records={"series": record("series")},
-        given=(settings, settings.hang),
+        given=(settings, settings.hang, settings.incidents),
     )

@@ -9,6 +9,7 @@ import pytest
 from pacehound.model.calls import Sees
 from pacehound.model.events import Finding, Instant
 from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
+from pacehound.settings import IncidentSettings
 from streams.job.incidents import IncidentTracker
 from streams.watching.moment import Moment
 from streams.whatif import optypes
@@ -286,7 +287,7 @@ def test_an_open_slowdown_is_told_with_the_last_price():
         watch.on_rounds(rounds)
         watch.hear(operations, None)
     (price,) = watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
-    tracker = IncidentTracker("j", 0)
+    tracker = IncidentTracker("j", 0, IncidentSettings(min_duration_s=0.0, min_loss=0.0))
     tracker.on_finding(finding(onset=Instant(step=0, time_ns=1)), 5, 1.0)
     (incident,) = tracker.on_price(price)
     assert incident.version == 1
@@ -297,7 +298,7 @@ def test_an_open_slowdown_is_told_with_the_last_price():
 
 def test_what_opens_after_a_window_has_no_price_of_it():
     """A window of before says nothing of a stall that begins now."""
-    tracker = IncidentTracker("j", 0)
+    tracker = IncidentTracker("j", 0, IncidentSettings(min_duration_s=0.0, min_loss=0.0))
     operations, rounds = data_parallel_step(0, 0)
     watch = PriceWatch("j", 0, 1)
     watch.hear(operations, None)
