@@ -234,10 +234,16 @@ class Watch:
         try:
             settled = self._client.settle(timeout_s)
             incidents, decisions = self._client.incidents(self._plan.job)
+            problems = self._client.health().problems
         except PacehoundError as error:
             self._say(f"the head does not answer: {error}")
             return Outcome(is_complete=False)
-        return Outcome(incidents=tuple(incidents), decisions=tuple(decisions), is_complete=settled and agent_done)
+        return Outcome(
+            incidents=tuple(incidents),
+            decisions=tuple(decisions),
+            is_complete=settled and agent_done,
+            head_problems=problems,
+        )
 
     def _wait(self, done: Callable[[], bool], deadline_s: float, should_stop: Callable[[], bool]) -> bool:
         while not done():
@@ -368,6 +374,8 @@ class Outcome:
     is_complete: bool = True
     watched: Watched | None = None
     """What its agent has said of itself."""
+    head_problems: tuple[str, ...] = ()
+    """What is not as it should be in the head."""
     notes: tuple[str, ...] = ()
     """What the ranks could not do."""
     kept_in: Path | None = None

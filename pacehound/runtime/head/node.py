@@ -333,7 +333,7 @@ class Head:
             missing = self._known_topology.missing_before(event)
             if missing is not None:
                 self.bus.publish(topic, key, missing)
-            self._known_topology.note(event, value)
+            self._known_topology.note(event, value, self._clock.monotonic_s())
         self.bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value)

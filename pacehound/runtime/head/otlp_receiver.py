@@ -29,6 +29,8 @@ PROTOBUF = "application/x-protobuf"
 _STORED_WITHIN_S = 5.0
 """Half of what an exporter of OpenTelemetry waits, and our agents."""
 _STORED_POLL_S = 0.02
+_MOST_BODY_BYTES = 4 * MAX_MESSAGE_BYTES
+"""Of all bodies that are read or wait for their turn at one time: 128 requests of agents, and as much as the bus."""
 _MOST_UNCONFIRMED = MOST_CONNECTIONS
 """Each sender has one request on its way."""
 _RETRY_AFTER_S = 1
@@ -103,6 +105,7 @@ def make_otlp_app(
     # A command waits for the answer: it does not queue behind what is being taken in.
     asked = ThreadPoolExecutor(1, thread_name_prefix="attempts")
     unconfirmed: dict[bytes, asyncio.Task[Taken]] = {}  # by the digest of the request
+    body_bytes = 0
     late: set[asyncio.Task[Taken]] = set()  # those that a sender has waited for in vain
 
     @web.middleware
@@ -136,7 +139,7 @@ def make_otlp_app(
         make_sure_of_the_store()
         try:
             async with asyncio.timeout(BODY_WITHIN_S):
-                body = await request.read()
+                body = await read_body(request)
         except TimeoutError as error:
             raise web.HTTPRequestTimeout(text=f"the body has not come within {BODY_WITHIN_S:g} s\n") from error
         except web.RequestPayloadError as error:
@@ -146,7 +149,9 @@ def make_otlp_app(
         hashed.update(body)
         name = hashed.digest()
         keeping = unconfirmed.get(name)
-        if keeping is None:
+        if keeping is not None:
+            give_back(len(body))
+        else:
             keeping = unconfirmed[name] = asyncio.create_task(keep(take, body))
             keeping.add_done_callback(ended)
             if len(unconfirmed) > _MOST_UNCONFIRMED:
@@ -160,9 +165,33 @@ def make_otlp_app(
         except RejectedMessage as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
 
+    async def read_body(request: web.Request) -> bytes:
+        nonlocal body_bytes
+        body = bytearray()
+        try:
+            async for chunk in request.content.iter_any():
+                body += chunk
+                body_bytes += len(chunk)
+                if len(body) > MAX_MESSAGE_BYTES:
+                    raise web.HTTPRequestEntityTooLarge(max_size=MAX_MESSAGE_BYTES, actual_size=len(body))
+                if body_bytes > _MOST_BODY_BYTES:
+                    raise come_again(f"{body_bytes} bytes of requests are being read, {_MOST_BODY_BYTES} at most")
+        except BaseException:
+            give_back(len(body))
+            raise
+        return bytes(body)
+
+    def give_back(n_bytes: int) -> None:
+        nonlocal body_bytes
+        body_bytes -= n_bytes
+
     async def keep(take: Callable[[bytes], Taken], body: bytes) -> Taken:
         """Goes on when its sender has left: what was taken in must be known when it comes again."""
-        taken = await asyncio.get_running_loop().run_in_executor(thread, take_if_it_can_be_stored, take, body)
+        try:
+            taken = await asyncio.get_running_loop().run_in_executor(thread, take_if_it_can_be_stored, take, body)
+        finally:
+            give_back(len(body))
+            del body
         position = log.arrived
         while log.stored < position:
             await asyncio.sleep(_STORED_POLL_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -20,6 +21,8 @@ from pacehound.model import codec
 from pacehound.model.events import DeadLetter
 from pacehound.runtime.head import otlp_receiver
 from pacehound.runtime.head.node import Head, IngestResult
+from pacehound.runtime.status import Scrape
+from pacehound.runtime.survey import scrape_process
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 
@@ -149,6 +152,37 @@ def test_a_store_that_is_always_too_slow_gets_everything_once_and_confirms_it_in
     asyncio.run(scenario())
 
 
+def test_all_bodies_that_are_read_at_one_time_have_a_bound_and_the_next_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(otlp_receiver, "_MOST_BODY_BYTES", 1_000)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_body() -> AsyncIterator[bytes]:
+        yield 900 * b"a"
+        begun.set()
+        await go_on.wait()
+        yield b"a"
+
+    async def scenario() -> None:
+        log = ManualLog(stored=10_000)
+        async with TestClient(made(log)) as client:
+            slow = asyncio.create_task(client.post("/v1/logs", data=slow_body(), headers=PROTOBUF))
+            await begun.wait()
+            for _ in range(3):  # what is turned away is given back
+                response = await client.post("/v1/logs", data=200 * b"b", headers=PROTOBUF)
+                while response.status == 200:  # the other one is still on its way
+                    response = await client.post("/v1/logs", data=200 * b"b", headers=PROTOBUF)
+                assert (response.status, response.headers["Retry-After"]) == (503, "1")
+                assert "bytes of requests are being read, 1000 at most" in await response.text()
+            go_on.set()
+            assert (await slow).status == 200
+            for _ in range(9):  # and what was taken, too
+                assert await post(client, "/v1/logs", 900 * b"c") == 200
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("path", ["/v1/logs", "/v1/traces"])
 def test_where_taking_in_hangs_senders_are_told_as_well(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that does not answer holds up the first note about a new job."""
@@ -257,6 +291,19 @@ def test_a_token_of_any_bytes_is_refused_and_nothing_breaks(token: str, shown: b
             return await said_to(server, ASK_METRICS + b"Authorization: " + shown + b"\r\n\r\n")
 
     assert asyncio.run(scenario()).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    ("token", "problem"), [("s3cret", ""), ("", "it asks for a token"), ("wrong", "it asks for another token")]
+)
+def test_a_survey_shows_the_token_to_a_head_that_asks_for_it(token: str, problem: str) -> None:
+    async def scenario() -> Scrape:
+        async with made(ManualLog(), "s3cret") as server:
+            return await asyncio.to_thread(scrape_process, str(server.make_url("")), ManualClock(), token)
+
+    found = asyncio.run(scenario())
+    assert problem in found.problem
+    assert bool(found.problem) == bool(problem) == (not found.samples)
 
 
 def test_a_token_that_is_no_ascii_opens_the_door() -> None:
