@@ -198,12 +198,15 @@ class Outbox:
         except (sqlite3.DatabaseError, OSError) as error:
             self._lose_file(error, now_ns)
 
-    def take(self, max_bytes: int) -> tuple[int, list[bytes]]:
-        """The oldest messages, at least one and up to `max_bytes`, and the number to `acknowledge` them with."""
+    def take(self, max_bytes: int, again_to: int = 0) -> tuple[int, list[bytes]]:
+        """The oldest messages, at least one and up to `max_bytes`, and the number to `acknowledge` them with.
+
+        With `again_to`, the number of a former `take`, no later ones: a receiver knows what it has got before.
+        """
         taken: list[bytes] = []
         size, last = 0, 0
         for number, entry in self._entries.items():
-            if taken and size + len(entry.payload) > max_bytes:
+            if taken and (size + len(entry.payload) > max_bytes or number > again_to > 0):
                 break
             taken.append(entry.payload)
             size += len(entry.payload)

@@ -37,6 +37,12 @@ class Command(msgspec.Struct, frozen=True):
     start_ticks: int
 
 
+class Claimed(msgspec.Struct, frozen=True):
+    """Which attempt of its job the run is, in `attempt.json`; torchrun's restarts are above it."""
+
+    attempt: int = 0
+
+
 class RunFolder:
     """Names the files of a run folder.
 
@@ -79,6 +85,13 @@ class RunFolder:
             return msgspec.json.decode((self.path / "ended.json").read_bytes(), type=Ended)
         except (OSError, msgspec.DecodeError):  # not there, or not wholly written yet
             return None
+
+    def attempt(self) -> int:
+        """What the launcher has claimed; 0 while it has not."""
+        try:
+            return msgspec.json.decode((self.path / "attempt.json").read_bytes(), type=Claimed).attempt
+        except (OSError, msgspec.DecodeError):
+            return 0
 
     def command(self) -> Command | None:
         """Which process the launcher has started; `None` while that is not said."""

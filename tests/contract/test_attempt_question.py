@@ -7,16 +7,20 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from head_parts import sample
 
-from pacehound.launcher.attempt import ask_endpoint, ask_store, parse_answer, unknown_attempt
+from pacehound.launcher.attempt import RESTARTS_WITHIN, ask_endpoint, ask_store, parse_answer, unknown_attempt
 from pacehound.launcher.destination import Destination
+from pacehound.launcher.run_dir import RunDir
 from pacehound.launcher.watch import Plan, Watch
-from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
+from pacehound.model import codec
+from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile, highest_attempt
 from pacehound.runtime.head.client import HeadClient
 
 
@@ -88,7 +92,9 @@ def test_nobody_there_costs_the_given_time_and_no_more() -> None:
         assert time.monotonic() - began_s < 1.0
 
 
-def test_a_run_of_which_nobody_says_which_it_is_never_counts_as_an_earlier_one(tmp_path: Path) -> None:
+def test_runs_of_which_nobody_says_which_they_are_count_as_no_earlier_one_and_not_as_each_other(
+    tmp_path: Path,
+) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         plan = Plan(
@@ -100,11 +106,21 @@ def test_a_run_of_which_nobody_says_which_it_is_never_counts_as_an_earlier_one(t
         )
         said: list[str] = []
         asking = Watch.__new__(Watch)  # without the agent that a run has
-        asking._plan, asking._say = plan, said.append
+        beside = Watch.__new__(Watch)
         before = unknown_attempt(time.time())
-        assert before <= asking.attempt() <= unknown_attempt(time.time())
+        for one in (asking, beside):
+            one._plan, one._say, one.run_dir = plan, said.append, RunDir("j", "h", (tmp_path,))
+        with ThreadPoolExecutor() as threads:
+            first, second = sorted(one.result() for one in [threads.submit(w.attempt) for w in (asking, beside)])
+        assert before <= first <= unknown_attempt(time.time())
+        assert second - first >= RESTARTS_WITHIN
     assert before > 100_000_000  # no head has counted so far
-    assert f"attempt {before}"[:-3] in said[0]
+    assert sum(f"attempt {before}"[:-3] in line and "has not said" in line for line in said) == 2
+    (told,) = [line for line in said if "another run" in line]
+    assert f"is live on this host (attempt {first}): this one is attempt {second}," in told
+    for event in codec.decode(codec.encode(sample(attempt=second))):
+        assert event.attempt == second
+    assert second <= highest_attempt(time.time())
 
 
 @pytest.mark.parametrize(

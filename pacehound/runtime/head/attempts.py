@@ -28,6 +28,22 @@ SILENCE_S = 30.0
 
 FILE_NAME = "attempts.json"
 
+COUNTED_TO = 1 << 20
+"""No job has been restarted more often."""
+
+_SINCE_S = 1_577_836_800  # 2020: the numbers of a time fit until 2054
+_CLOCKS_DIFFER_S = 86_400.0
+
+
+def attempt_by_time(now_s: float) -> int:
+    """The attempt of a run that was not told which it is, and that begins at this Unix time."""
+    return int(now_s) - _SINCE_S
+
+
+def highest_attempt(now_s: float) -> int:
+    """What a job may claim at this Unix time: with one higher nothing would be left to count its next runs with."""
+    return max(COUNTED_TO, attempt_by_time(now_s + _CLOCKS_DIFFER_S))
+
 
 class Question(msgspec.Struct, kw_only=True):
     """What is asked at `POST /v1/attempt`."""
