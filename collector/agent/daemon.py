@@ -25,6 +25,7 @@ from collector.agent.successor import Successor
 from collector.host.processes import read_stat
 from pacehound.bus.kafka_address import is_kafka, kafka_servers
 from pacehound.bus.otlp import OtlpProducer
+from pacehound.bus.tls import MACHINE_CAS, Trust
 from pacehound.errors import InvalidInput
 from pacehound.runtime.unsent import OUTBOX_FILE, give_up
 from pacehound.runtime.watched import write_watched
@@ -45,8 +46,8 @@ class Assignment:
     ----------
     run_dir
         The run folder (collector/agent/run_folder.py).
-    endpoint, headers
-        The head node, as in `pacehound.bus.otlp`; or Kafka, as in `pacehound.bus.kafka_address`, without headers.
+    endpoint, headers, trust
+        The head node, as in `pacehound.bus.otlp`; or Kafka, as in `pacehound.bus.kafka_address`, without the others.
     unsent
         The folder on disk in which it keeps what is not delivered (pacehound/runtime/unsent.py); `None`: there is none,
         and that lives in memory.
@@ -62,6 +63,7 @@ class Assignment:
     endpoint: str
     headers: Mapping[str, str]
     unsent: Path | None
+    trust: Trust = MACHINE_CAS
     goes_to: str = ""
     launcher_is_gone: Callable[[], bool] = lambda: False
 
@@ -95,7 +97,7 @@ def run(assignment: Assignment, settings: Settings) -> int:
     folder = RunFolder(assignment.run_dir)
 
     def sender_of_one() -> Sender:
-        return open_sender(assignment.endpoint, assignment.headers, settings)
+        return open_sender(assignment.endpoint, assignment.headers, assignment.trust, settings)
 
     sender = sender_of_one()
     folder.job()
@@ -138,7 +140,7 @@ def run(assignment: Assignment, settings: Settings) -> int:
     return 0
 
 
-def open_sender(endpoint: str, headers: Mapping[str, str], settings: Settings) -> Sender:
+def open_sender(endpoint: str, headers: Mapping[str, str], trust: Trust, settings: Settings) -> Sender:
     """Who takes messages to `endpoint`.
 
     Raises
@@ -148,7 +150,7 @@ def open_sender(endpoint: str, headers: Mapping[str, str], settings: Settings) -
 
     """
     if not is_kafka(endpoint):
-        return OtlpProducer(endpoint, headers)
+        return OtlpProducer(endpoint, headers, trust=trust)
     servers = kafka_servers(endpoint)
     try:
         from pacehound.bus.kafka_sender import KafkaSender

@@ -43,6 +43,7 @@ def agent(
         run_dir=run_dir,
         endpoint=handed.endpoint,
         headers=handed.headers,
+        trust=handed.trust,
         unsent=unsent,
         goes_to=handed.goes_to,
         launcher_is_gone=lifeline.is_gone if lifeline is not None else lambda: False,

@@ -30,6 +30,7 @@ def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None
     from collector.agent.daemon import open_sender
     from collector.agent.successor import flush as send
     from pacehound.bus.otlp_headers import bearer
+    from pacehound.bus.tls import Trust
     from pacehound.errors import Unavailable
     from pacehound.launcher.destination import Destination, chosen_destination
     from pacehound.runtime.head.client import live_owner
@@ -55,8 +56,8 @@ def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None
                 if owner is None:
                     raise Unavailable(f"nobody has the store {store} open: start pacehound up --store {store} first")
                 headers = bearer(owner[0].token) if owner[0].token else {}
-                destination = Destination(url=owner[0].url, headers=headers)
-            sender = open_sender(destination.url, destination.headers, settings)
+                destination = Destination(url=owner[0].url, headers=headers, trust=Trust(pin=owner[0].pin))
+            sender = open_sender(destination.url, destination.headers, destination.trust, settings)
             flushed = send(folder, sender, patience_s=_PATIENCE_S)
             has_failed |= flushed.unsent > 0
             sent = flushed.messages - flushed.unsent - flushed.refused

@@ -9,6 +9,7 @@ import os
 
 import msgspec
 
+from pacehound.bus.tls import MACHINE_CAS, Trust
 from pacehound.errors import InvalidInput
 
 
@@ -21,6 +22,8 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
         All settings that differ from the defaults, as `key=value`.
     endpoint, headers, goes_to
         The receiver: where it is, what it must be shown, and its name (pacehound/runtime/unsent.py).
+    trust
+        Which certificate it must have.
     token
         What a head must be shown.
 
@@ -30,6 +33,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str = ""
     headers: dict[str, str] = {}
     goes_to: str = ""
+    trust: Trust = MACHINE_CAS
     token: str = ""
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pacehound.bus.otlp_headers import HEADERS_VARIABLE, bearer
+from pacehound.bus.tls import Trust
 from pacehound.errors import PacehoundError, Unavailable
 from pacehound.launcher.attempt import WITHIN_S, ask_endpoint, ask_store, scheduled_attempt, unknown_attempt
 from pacehound.launcher.command import Status
@@ -118,13 +119,17 @@ class Watch:
             return ask_store(self._client, plan.store, plan.job, plan.host)
         if plan.destination.is_kafka:
             return scheduled_attempt(plan.environ)
-        found = ask_endpoint(plan.destination, plan.job, plan.host)
+        question = f"which attempt of job {plan.job} this is"
+        why = f"{plan.destination.url} has not said in {WITHIN_S:.0f} s {question}"
+        try:
+            found = ask_endpoint(plan.destination, plan.job, plan.host)
+        except Unavailable as error:
+            found, why = None, f"{error}. It was not asked {question}"
         if found is None:
             found = unknown_attempt(time.time())
             self._say(
-                f"{plan.destination.url} has not said in {WITHIN_S:.0f} s which attempt of job {plan.job} this is: it "
-                f"is called attempt {found}, which no earlier run is; hosts of this run that were told another number "
-                "are shown apart"
+                f"{why}: it is called attempt {found}, which no earlier run is; hosts of this run that were told "
+                "another number are shown apart"
             )
         return found
 
@@ -241,7 +246,7 @@ class Watch:
         self._client = HeadClient(Path(owner.socket), timeout_s=15.0)
         if owner.url != self._agent_url:
             headers = bearer(owner.token) if owner.token else {}
-            self._start_agent(Destination(url=owner.url, headers=headers), now_s)
+            self._start_agent(Destination(url=owner.url, headers=headers, trust=Trust(pin=owner.pin)), now_s)
 
     def _start_head(self, now_s: float) -> None:
         # The socket is made here and handed over, so that the agent knows where to send before the head is up, and
@@ -272,6 +277,7 @@ class Watch:
                 overrides=self._plan.overrides,
                 endpoint=destination.url,
                 headers=dict(destination.headers),
+                trust=destination.trust,
                 goes_to=self._plan.goes_to,
             )
         )

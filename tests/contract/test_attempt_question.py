@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.launcher.attempt import ask_endpoint, ask_store, parse_answer, unknown_attempt
+from pacehound.bus.tls import Trust
+from pacehound.launcher.attempt import WITHIN_S, ask_endpoint, ask_store, parse_answer, unknown_attempt
 from pacehound.launcher.destination import Destination
 from pacehound.launcher.watch import Plan, Watch
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
+from pacehound.runtime.head.certificate import certificate_for
 from pacehound.runtime.head.client import HeadClient
+from pacehound.settings import TlsSettings
+from tests.fakes import head_node as fake
 
 
 class Seen:
@@ -26,6 +30,14 @@ class Seen:
     def __init__(self, *answers: tuple[int, bytes]) -> None:
         self.answers = list(answers)
         self.requests: list[tuple[str, str, bytes]] = []
+
+
+def asking_watch(destination: Destination, store: Path, said: list[str]) -> Watch:
+    """A run without its agent."""
+    watch = Watch.__new__(Watch)
+    watch._plan = Plan(job="j", host="h", store=store, destination=destination, environ=dict(os.environ))
+    watch._say = said.append
+    return watch
 
 
 @contextmanager
@@ -91,20 +103,27 @@ def test_nobody_there_costs_the_given_time_and_no_more() -> None:
 def test_a_run_of_which_nobody_says_which_it_is_never_counts_as_an_earlier_one(tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        plan = Plan(
-            job="j",
-            host="h",
-            store=tmp_path,
-            destination=Destination(url=f"http://127.0.0.1:{silent.getsockname()[1]}"),
-            environ=dict(os.environ),
-        )
         said: list[str] = []
-        asking = Watch.__new__(Watch)  # without the agent that a run has
-        asking._plan, asking._say = plan, said.append
+        destination = Destination(url=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        asking = asking_watch(destination, tmp_path, said)
         before = unknown_attempt(time.time())
         assert before <= asking.attempt() <= unknown_attempt(time.time())
     assert before > 100_000_000  # no head has counted so far
     assert f"attempt {before}"[:-3] in said[0]
+
+
+def test_a_head_with_another_certificate_costs_a_line_that_names_both_and_not_the_command(tmp_path: Path) -> None:
+    own = certificate_for(TlsSettings(), tmp_path, asked=True, is_reachable=False)
+    assert own is not None
+    with fake.head_node(own.context) as node:
+        said: list[str] = []
+        asking = asking_watch(Destination(url=node.endpoint, trust=Trust(pin="0" * 64)), tmp_path, said)
+        began_s, before = time.monotonic(), unknown_attempt(time.time())
+        assert asking.attempt() >= before
+        assert time.monotonic() - began_s < WITHIN_S, "it is not waited for"
+    (line,) = said
+    assert f"{node.endpoint} is not trusted: its certificate is sha256:{own.pin}, and the token names sha256:" in line
+    assert "It was not asked which attempt of job j this is: it is called attempt" in line
 
 
 @pytest.mark.parametrize(

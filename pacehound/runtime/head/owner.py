@@ -33,6 +33,8 @@ class Owner:
         Base URL of its OTLP receiver.
     token
         What an agent must show there; empty where none is asked for.
+    pin
+        The fingerprint of its certificate; empty where it has none.
 
     """
 
@@ -41,6 +43,7 @@ class Owner:
     socket: str
     url: str
     token: str = ""
+    pin: str = ""
 
 
 class Ownership:

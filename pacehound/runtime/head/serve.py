@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from pacehound.runtime.head.address import Address
+from pacehound.runtime.head.certificate import Certificate
 from pacehound.runtime.head.connections import HEADERS_WITHIN_S, listen, most_connections, raise_descriptor_limit
 from pacehound.runtime.head.otlp_receiver import Log, Taken, make_otlp_app
 from pacehound.runtime.head.owner import Owner, Ownership
@@ -38,6 +39,8 @@ class Listeners:
         A socket that listens already (handed over by whoever started the head); else `address` is bound.
     token
         Asked for by the OTLP receiver; empty: nobody is asked.
+    certificate
+        What `address` is served with; `None`: plain HTTP.
     until_released
         End when the last lease has gone.
 
@@ -46,6 +49,7 @@ class Listeners:
     address: Address
     listener: socket.socket | None = None
     token: str = ""
+    certificate: Certificate | None = None
     until_released: bool = False
 
 
@@ -91,9 +95,13 @@ async def serve(
     await otlp.setup()
     assert otlp.server is not None
     listener = listeners.listener or _bind(listeners.address)
-    listening = await listen(otlp.server, listener, most_connections(raise_descriptor_limit()))
+    certificate = listeners.certificate
+    tls = certificate.context if certificate is not None else None
+    listening = await listen(otlp.server, listener, most_connections(raise_descriptor_limit()), tls)
     host, port = listener.getsockname()[:2]
-    url = Address(host, port).url()
+    if certificate is not None and not certificate.is_own:
+        host = listeners.address.host  # a certificate is made out to a name
+    url = Address(host, port).url("http" if certificate is None else "https")
 
     socket_path = ownership.socket_path()
     info: dict[str, Any] = {"url": url, "until_released": listeners.until_released}
@@ -108,7 +116,14 @@ async def serve(
         await web.UnixSite(queries, str(socket_path)).start()
     finally:
         os.umask(before)
-    owner = Owner(pid=os.getpid(), host=socket.gethostname(), socket=str(socket_path), url=url, token=listeners.token)
+    owner = Owner(
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        socket=str(socket_path),
+        url=url,
+        token=listeners.token,
+        pin=certificate.pin if certificate is not None else "",
+    )
     ownership.announce(owner)
     on_ready(owner)
     if listeners.until_released:
