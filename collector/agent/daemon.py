@@ -21,13 +21,14 @@ from collector.agent.host_watch import open_host_watch
 from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import Command, RunFolder
+from collector.agent.store_sender import StoreSender
 from collector.agent.successor import Successor
 from collector.host.processes import read_stat
 from pacehound.bus.kafka_address import is_kafka, kafka_servers
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.bus.tls import MACHINE_CAS, Trust
 from pacehound.errors import InvalidInput
-from pacehound.runtime.unsent import OUTBOX_FILE, give_up
+from pacehound.runtime.unsent import OUTBOX_FILE, give_up, store_of
 from pacehound.runtime.watched import write_watched
 from pacehound.settings import Settings
 
@@ -47,7 +48,8 @@ class Assignment:
     run_dir
         The run folder (collector/agent/run_folder.py).
     endpoint, headers, trust
-        The head node, as in `pacehound.bus.otlp`; or Kafka, as in `pacehound.bus.kafka_address`, without the others.
+        The head node, as in `pacehound.bus.otlp`; or, without the others, a store on this machine, as in
+        `pacehound.runtime.unsent`, or Kafka, as in `pacehound.bus.kafka_address`.
     unsent
         The folder on disk in which it keeps what is not delivered (pacehound/runtime/unsent.py); `None`: there is none,
         and that lives in memory.
@@ -149,6 +151,9 @@ def open_sender(endpoint: str, headers: Mapping[str, str], trust: Trust, setting
         The endpoint or a setting for it cannot be used, or the package for it is not installed.
 
     """
+    store = store_of(endpoint)
+    if store is not None:
+        return StoreSender(store)
     if not is_kafka(endpoint):
         return OtlpProducer(endpoint, headers, trust=trust)
     servers = kafka_servers(endpoint)

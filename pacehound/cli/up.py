@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     help="Speak TLS, or plain HTTP.  [default: TLS where other machines can reach ADDRESS, or a certificate is given]",
 )
 @click.option("--record", type=click.Path(path_type=Path), help="Write every message to this new file, for `replay`.")
-@click.option("--listener-fd", type=int, hidden=True)
 @click.option("--until-released", is_flag=True, hidden=True)
 @click.option("--handover-fd", type=int, hidden=True)
 @store_option
@@ -35,7 +34,6 @@ def up(
     listen: str,
     tls: bool | None,
     record: Path | None,
-    listener_fd: int | None,
     until_released: bool,
     handover_fd: int | None,
     store: Path,
@@ -44,7 +42,7 @@ def up(
     """Run a head node: take OTLP over HTTP from other hosts, watch their jobs, keep the history.
 
     Senders must show a token: that of PACEHOUND_TOKEN, or one that is made up and printed. A run of this
-    user with the same --store finds it by itself.
+    user on this machine with the same --store finds it by itself, and needs none: it sends over a Unix socket.
 
     With TLS the head shows the certificate of --set tls.certificate_file=FILE (and tls.key_file), which senders check
     against the CAs they trust; or one of its own, kept beside the store, which the printed token names.
@@ -52,29 +50,23 @@ def up(
     from pacehound.bus.otlp_headers import TOKEN_VARIABLE, token_and_pin
     from pacehound.bus.recording import RecordingWriter
     from pacehound.launcher.handover import take_over
-    from pacehound.runtime.embedded import listener_of, run_head
+    from pacehound.runtime.embedded import run_head
     from pacehound.runtime.head.address import parse_address
     from pacehound.runtime.head.certificate import certificate_for, refuse_other
     from pacehound.runtime.head.serve import Listeners
     from pacehound.runtime.head.token import token_for
 
     log_to_stderr()
-    address = parse_address(listen)
     handed = take_over(handover_fd)
     settings = Settings.load(os.environ, (*handed.overrides, *overrides))
-    given, pin = token_and_pin(handed.token or os.environ.get(TOKEN_VARIABLE, ""))
+    given, pin = token_and_pin(os.environ.get(TOKEN_VARIABLE, ""))
     token = token_for(given)
-    certificate = None
-    if not until_released:
+    address = certificate = None
+    if not until_released:  # a run's own head answers this user's agents alone, over its socket
+        address = parse_address(listen)
         certificate = certificate_for(settings.tls, store, asked=tls, is_reachable=not address.is_loopback)
         refuse_other(pin, certificate)
-    listeners = Listeners(
-        address=address,
-        listener=listener_of(listener_fd),
-        token=token,
-        certificate=certificate,
-        until_released=until_released,
-    )
+    listeners = Listeners(address=address, token=token, certificate=certificate, until_released=until_released)
     try:
         run_head(
             settings=settings,

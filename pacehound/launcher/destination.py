@@ -25,7 +25,7 @@ PROTOCOL_VARIABLE = "OTEL_EXPORTER_OTLP_PROTOCOL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """An OTLP/HTTP receiver: its base URL, the headers it wants, its certificate. Or Kafka, as `kafka://HOST:PORT`."""
+    """An OTLP/HTTP receiver: base URL, the headers it wants, its certificate. Or, without them, Kafka or a store."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -29,6 +29,16 @@ def wait_for(condition, within_s=60.0, what="it"):
     raise AssertionError(f"{what} did not come true within {within_s} s")
 
 
+def listening_ports(pid):
+    """The addresses at which a process listens for TCP, in the kernel's words."""
+    links = (os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir())
+    sockets = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+    rows = [
+        line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()
+    ]
+    return [row[1] for row in rows if row[3] == "0A" and row[9] in sockets]
+
+
 def python(code):
     return [sys.executable, "-c", code]
 
@@ -237,6 +247,7 @@ def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_pat
     rows = product.finish("sql", "SELECT 1", "--json", "--store", str(product.store))
     assert "Incident" in [row[0] for row in json.loads(rows.stdout)["rows"]]
     head = json.loads((product.store / "head.json").read_text())["pid"]
+    assert listening_ports(head) == [], "nobody but this user can reach the head of one's own run"
     stop.touch()
     _, err = process.communicate(timeout=30)
     assert b"Rank 1 holds the job up" in err

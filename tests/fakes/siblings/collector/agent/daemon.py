@@ -8,11 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.bus.tls import Trust
 from pacehound.errors import Unavailable
 from pacehound.model import codec
 from pacehound.model.events import HostSample, ProcessState
+from pacehound.runtime.head.owner import announced
+from pacehound.runtime.unsent import store_of
 from pacehound.runtime.watched import Watched, write_watched
 
 
@@ -29,7 +33,6 @@ class Assignment:
 
 def run(assignment, settings):
     run_dir = assignment.run_dir
-    producer = OtlpProducer(assignment.endpoint, assignment.headers, trust=assignment.trust, timeout_s=5.0)
     job = json.loads((run_dir / "job.json").read_text())
     (run_dir / "agent.pid").write_text(str(__import__("os").getpid()))
 
@@ -42,7 +45,11 @@ def run(assignment, settings):
         sample = HostSample(
             job=job["job"], attempt=0, time_ns=now, host=job["host"], processes=processes, closed=closed, closed_why=why
         )
-        producer.send([codec.encode(sample)])
+        producer = producer_to(assignment)
+        try:
+            producer.send([codec.encode(sample)])
+        finally:
+            producer.close()
 
     while True:
         ended = run_dir / "ended.json"
@@ -58,6 +65,17 @@ def run(assignment, settings):
             write_watched(run_dir, Watched(ranks=4 * bool(calls), calls=calls, iterations=5, sent=1))
             return 0
         time.sleep(0.1)
+
+
+def producer_to(assignment):
+    store = store_of(assignment.endpoint)
+    if store is None:
+        return OtlpProducer(assignment.endpoint, assignment.headers, trust=assignment.trust, timeout_s=5.0)
+    owner = announced(store)
+    if owner is None:
+        raise Unavailable("no head")
+    transport = httpx.HTTPTransport(uds=owner.otlp_socket, verify=False)
+    return OtlpProducer("http://head", transport=transport, timeout_s=5.0)
 
 
 def commands_there(run_dir):
