@@ -14,6 +14,8 @@ from typing import Any
 from pacehound.errors import InvalidSetting
 
 CA_VARIABLE = "OTEL_EXPORTER_OTLP_CERTIFICATE"
+_UNKNOWN_CA = (18, 19, 20, 21)
+"""OpenSSL's numbers for a certificate that signed itself, or whose CA is not among those that are trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +79,10 @@ def why_not_trusted(error: BaseException) -> str:
     if isinstance(cause, WrongCertificate):
         return str(cause)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return (
-            f"its certificate is refused: {cause.verify_message}; name its CA in {CA_VARIABLE}, or give the whole token"
-            " that its `pacehound up` printed"
-        )
+        advice = "the head needs one that is valid, and made out to this address"
+        if cause.verify_code in _UNKNOWN_CA:
+            advice = f"name its CA in {CA_VARIABLE}, or give the whole token that its `pacehound up` printed"
+        return f"its certificate is refused: {cause.verify_message}; {advice}"
     return f"no TLS with it: {cause.reason or cause}; is it a head with TLS?"
 
 
