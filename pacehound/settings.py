@@ -137,6 +137,16 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """By what a head with `--listen` is known."""
+
+    certificate_file: str = ""
+    """Its certificate, with those between it and its CA (PEM); empty: one of its own, which the token names."""
+    key_file: str = ""
+    """The private key, without a passphrase (PEM); empty: it is in `certificate_file`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
     """What the processes say of themselves, and to whom."""
 
@@ -166,6 +176,7 @@ class Settings:
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     @classmethod

@@ -21,12 +21,14 @@ from collector.agent.host_watch import open_host_watch
 from collector.agent.node_agent import Agent
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import Command, RunFolder
+from collector.agent.store_sender import StoreSender
 from collector.agent.successor import Successor
 from collector.host.processes import read_stat
 from pacehound.bus.kafka_address import is_kafka, kafka_servers
 from pacehound.bus.otlp import OtlpProducer
+from pacehound.bus.tls import MACHINE_CAS, Trust
 from pacehound.errors import InvalidInput
-from pacehound.runtime.unsent import OUTBOX_FILE, give_up
+from pacehound.runtime.unsent import OUTBOX_FILE, give_up, store_of
 from pacehound.runtime.watched import write_watched
 from pacehound.settings import Settings
 
@@ -45,8 +47,9 @@ class Assignment:
     ----------
     run_dir
         The run folder (collector/agent/run_folder.py).
-    endpoint, headers
-        The head node, as in `pacehound.bus.otlp`; or Kafka, as in `pacehound.bus.kafka_address`, without headers.
+    endpoint, headers, trust
+        The head node, as in `pacehound.bus.otlp`; or, without the others, a store on this machine, as in
+        `pacehound.runtime.unsent`, or Kafka, as in `pacehound.bus.kafka_address`.
     unsent
         The folder on disk in which it keeps what is not delivered (pacehound/runtime/unsent.py); `None`: there is none,
         and that lives in memory.
@@ -62,6 +65,7 @@ class Assignment:
     endpoint: str
     headers: Mapping[str, str]
     unsent: Path | None
+    trust: Trust = MACHINE_CAS
     goes_to: str = ""
     launcher_is_gone: Callable[[], bool] = lambda: False
 
@@ -95,7 +99,7 @@ def run(assignment: Assignment, settings: Settings) -> int:
     folder = RunFolder(assignment.run_dir)
 
     def sender_of_one() -> Sender:
-        return open_sender(assignment.endpoint, assignment.headers, settings)
+        return open_sender(assignment.endpoint, assignment.headers, assignment.trust, settings)
 
     sender = sender_of_one()
     folder.job()
@@ -138,7 +142,7 @@ def run(assignment: Assignment, settings: Settings) -> int:
     return 0
 
 
-def open_sender(endpoint: str, headers: Mapping[str, str], settings: Settings) -> Sender:
+def open_sender(endpoint: str, headers: Mapping[str, str], trust: Trust, settings: Settings) -> Sender:
     """Who takes messages to `endpoint`.
 
     Raises
@@ -147,8 +151,11 @@ def open_sender(endpoint: str, headers: Mapping[str, str], settings: Settings) -
         The endpoint or a setting for it cannot be used, or the package for it is not installed.
 
     """
+    store = store_of(endpoint)
+    if store is not None:
+        return StoreSender(store)
     if not is_kafka(endpoint):
-        return OtlpProducer(endpoint, headers)
+        return OtlpProducer(endpoint, headers, trust=trust)
     servers = kafka_servers(endpoint)
     try:
         from pacehound.bus.kafka_sender import KafkaSender

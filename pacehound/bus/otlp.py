@@ -15,6 +15,7 @@ import httpx
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
+from pacehound.bus.tls import MACHINE_CAS, Trust, why_not_trusted
 from pacehound.errors import BusFull, InvalidSetting, RejectedMessage, Unavailable
 
 LOGS_PATH = "/v1/logs"
@@ -71,6 +72,8 @@ class OtlpProducer:
         The base URL, as in OTEL_EXPORTER_OTLP_ENDPOINT.
     headers
         Sent with every request.
+    trust
+        Which certificate an https endpoint must have.
     timeout_s
         For connecting, and for each wait on the connection after that.
     transport
@@ -83,14 +86,16 @@ class OtlpProducer:
         endpoint: str,
         headers: Mapping[str, str] | None = None,
         *,
+        trust: Trust = MACHINE_CAS,
         timeout_s: float = 10.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._url = logs_url(endpoint)
         sent = {"content-type": "application/x-protobuf", "user-agent": "pacehound"}
         sent.update({key.lower(): value for key, value in (headers or {}).items()})
+        verify = trust.context() if self._url.startswith("https:") else True
         try:
-            self._client = httpx.Client(headers=sent, timeout=timeout_s, transport=transport)
+            self._client = httpx.Client(headers=sent, timeout=timeout_s, transport=transport, verify=verify)
         except (UnicodeEncodeError, ValueError, TypeError) as error:
             raise InvalidSetting(f"the headers for {self._url} cannot be sent: {type(error).__name__}") from error
 
@@ -115,7 +120,12 @@ class OtlpProducer:
         try:
             response = self._client.post(self._url, content=body, headers=headers)
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise Unavailable(f"{self._url} does not answer: {type(error).__name__}: {error}") from error
+            if why := why_not_trusted(error):
+                raise Unavailable(f"{self._url} is not trusted: {why}") from error
+            said = f"{self._url} does not answer: {type(error).__name__}: {error}"
+            if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and self._url.startswith("http:"):
+                said = f"{said} (a head that speaks TLS is at https://)"
+            raise Unavailable(said) from error
         return _receipt(self._url, response)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
-"""The headers of an OTLP exporter, as OpenTelemetry's variables write them."""
+"""The headers of an OTLP exporter, as OpenTelemetry's variables write them, and the token of a head."""
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections.abc import Mapping
 
@@ -10,6 +11,7 @@ from pacehound.errors import InvalidSetting
 ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
 TOKEN_VARIABLE = "PACEHOUND_TOKEN"
+_PIN = "+sha256:"
 
 
 def parse_headers(text: str) -> dict[str, str]:
@@ -55,3 +57,37 @@ def bearer(token: str) -> dict[str, str]:
     {'authorization': 'Bearer secret'}
     """
     return {"authorization": f"Bearer {token}"}
+
+
+def with_pin(token: str, pin: str) -> str:
+    """A token that names its head's certificate, too, so that one thing is to be copied; an empty pin: it does not.
+
+    >>> with_pin("secret", "")
+    'secret'
+    """
+    return f"{token}{_PIN}{pin}" if pin else token
+
+
+def token_and_pin(text: str) -> tuple[str, str]:
+    """The inverse of `with_pin`.
+
+    Raises
+    ------
+    InvalidSetting
+        What stands for the pin is none: it must not be taken for a part of the token, and nothing be checked.
+
+    Examples
+    --------
+    >>> token_and_pin("a+b") == ("a+b", "") and token_and_pin(with_pin("a+b", "0f" * 32)) == ("a+b", "0f" * 32)
+    True
+
+    """
+    token, mark, pin = text.rpartition(_PIN)
+    if not mark:
+        return text, ""
+    if not re.fullmatch("[0-9a-f]{64}", pin):
+        raise InvalidSetting(
+            f"what follows {_PIN} in {TOKEN_VARIABLE} is no SHA-256 (64 characters of 0-9 and a-f, not {len(pin)}): "
+            "copy the whole line that pacehound up has printed"
+        )
+    return token, pin

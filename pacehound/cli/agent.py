@@ -38,13 +38,14 @@ def agent(
 
     log_to_stderr()
     handed = take_over(handover_fd)
-    lifeline = Lifeline(lifeline_fd, store_of(handed.goes_to), job) if lifeline_fd is not None else None
+    lifeline = Lifeline(lifeline_fd, store_of(handed.endpoint), job) if lifeline_fd is not None else None
     assignment = Assignment(
         run_dir=run_dir,
         endpoint=handed.endpoint,
         headers=handed.headers,
+        trust=handed.trust,
         unsent=unsent,
-        goes_to=handed.goes_to,
+        goes_to=handed.endpoint,
         launcher_is_gone=lifeline.is_gone if lifeline is not None else lambda: False,
     )
     sys.exit(run_agent(assignment, Settings.load(os.environ, (*handed.overrides, *overrides))))

@@ -29,16 +29,15 @@ def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None
     """
     from collector.agent.daemon import open_sender
     from collector.agent.successor import flush as send
-    from pacehound.bus.otlp_headers import bearer
     from pacehound.errors import Unavailable
     from pacehound.launcher.destination import Destination, chosen_destination
     from pacehound.runtime.head.client import live_owner
-    from pacehound.runtime.unsent import forget_old, left_behind, store_name, unsent_folders
+    from pacehound.runtime.unsent import forget_old, left_behind, store_name, store_of, unsent_folders
 
     log_to_stderr()
     settings = Settings.load(os.environ, overrides)
-    destination = chosen_destination(endpoint, os.environ)
-    goes_to = destination.url if destination is not None else store_name(store)
+    destination = chosen_destination(endpoint, os.environ) or Destination(url=store_name(store))
+    goes_to = destination.url
     has_failed = False
     found = False
     for parent in unsent_folders(os.environ):
@@ -50,13 +49,9 @@ def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None
                 click.echo(f"job {folder.left.job}: {folder.held_bytes():,} bytes wait for {folder.left.goes_to}")
                 folder.release()
                 continue
-            if destination is None:
-                owner = live_owner(store)
-                if owner is None:
-                    raise Unavailable(f"nobody has the store {store} open: start pacehound up --store {store} first")
-                headers = bearer(owner[0].token) if owner[0].token else {}
-                destination = Destination(url=owner[0].url, headers=headers)
-            sender = open_sender(destination.url, destination.headers, settings)
+            if store_of(goes_to) is not None and live_owner(store) is None:
+                raise Unavailable(f"nobody has the store {store} open: start pacehound up --store {store} first")
+            sender = open_sender(goes_to, destination.headers, destination.trust, settings)
             flushed = send(folder, sender, patience_s=_PATIENCE_S)
             has_failed |= flushed.unsent > 0
             sent = flushed.messages - flushed.unsent - flushed.refused

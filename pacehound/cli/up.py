@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,19 +13,27 @@ from pacehound.cli.options import log_to_stderr, set_option, store_option
 from pacehound.errors import StoreOwned
 from pacehound.settings import Settings
 
+if TYPE_CHECKING:
+    from pacehound.runtime.head.certificate import Certificate
+
 
 @click.command()
 @click.option("--listen", metavar="ADDRESS", default="127.0.0.1:4318", show_default=True, help="HOST:PORT for OTLP.")
+@click.option(
+    "--tls/--no-tls",
+    "tls",
+    default=None,
+    help="Speak TLS, or plain HTTP.  [default: TLS where other machines can reach ADDRESS, or a certificate is given]",
+)
 @click.option("--record", type=click.Path(path_type=Path), help="Write every message to this new file, for `replay`.")
-@click.option("--listener-fd", type=int, hidden=True)
 @click.option("--until-released", is_flag=True, hidden=True)
 @click.option("--handover-fd", type=int, hidden=True)
 @store_option
 @set_option
 def up(
     listen: str,
+    tls: bool | None,
     record: Path | None,
-    listener_fd: int | None,
     until_released: bool,
     handover_fd: int | None,
     store: Path,
@@ -33,32 +42,39 @@ def up(
     """Run a head node: take OTLP over HTTP from other hosts, watch their jobs, keep the history.
 
     Senders must show a token: that of PACEHOUND_TOKEN, or one that is made up and printed. A run of this
-    user with the same --store finds it by itself.
+    user on this machine with the same --store finds it by itself, and needs none: it sends over a Unix socket.
+
+    With TLS the head shows the certificate of --set tls.certificate_file=FILE (and tls.key_file), which senders check
+    against the CAs they trust; or one of its own, kept beside the store, which the printed token names.
     """
-    from pacehound.bus.otlp_headers import TOKEN_VARIABLE
+    from pacehound.bus.otlp_headers import TOKEN_VARIABLE, token_and_pin
     from pacehound.bus.recording import RecordingWriter
     from pacehound.launcher.handover import take_over
-    from pacehound.runtime.embedded import listener_of, run_head
+    from pacehound.runtime.embedded import run_head
     from pacehound.runtime.head.address import parse_address
+    from pacehound.runtime.head.certificate import certificate_for, refuse_other
     from pacehound.runtime.head.serve import Listeners
     from pacehound.runtime.head.token import token_for
 
     log_to_stderr()
-    address = parse_address(listen)
     handed = take_over(handover_fd)
-    given = handed.token or os.environ.get(TOKEN_VARIABLE, "")
+    settings = Settings.load(os.environ, (*handed.overrides, *overrides))
+    given, pin = token_and_pin(os.environ.get(TOKEN_VARIABLE, ""))
     token = token_for(given)
-    listeners = Listeners(
-        address=address, listener=listener_of(listener_fd), token=token, until_released=until_released
-    )
+    address = certificate = None
+    if not until_released:  # a run's own head answers this user's agents alone, over its socket
+        address = parse_address(listen)
+        certificate = certificate_for(settings.tls, store, asked=tls, is_reachable=not address.is_loopback)
+        refuse_other(pin, certificate)
+    listeners = Listeners(address=address, token=token, certificate=certificate, until_released=until_released)
     try:
         run_head(
-            settings=Settings.load(os.environ, (*handed.overrides, *overrides)),
+            settings=settings,
             folder=store,
             listeners=listeners,
             recording=RecordingWriter(record) if record else None,
             on_ready=lambda owner: (
-                None if until_released else click.echo(ready_words(owner.url, token, given), err=True)
+                None if until_released else click.echo(ready_words(owner.url, token, given, certificate), err=True)
             ),
         )
     except StoreOwned as error:
@@ -66,7 +82,10 @@ def up(
         sys.exit(3 if until_released else 1)
 
 
-def ready_words(url: str, token: str, given: str) -> str:
+def ready_words(url: str, token: str, given: str, certificate: Certificate | None) -> str:
     """What to type on the other hosts; a token that somebody gave is not repeated."""
-    secret = "PACEHOUND_TOKEN=… " if given else f"PACEHOUND_TOKEN={token} "
-    return f"pacehound: ready. On each training host:\n  {secret}pacehound run --endpoint {url} -- COMMAND…"
+    from pacehound.bus.otlp_headers import with_pin
+
+    pin = certificate.pin if certificate is not None and certificate.is_own else ""
+    line = f"PACEHOUND_TOKEN={with_pin('…' if given else token, pin)} pacehound run --endpoint {url} -- COMMAND…"
+    return f"pacehound: ready. On each training host:\n  {line}"

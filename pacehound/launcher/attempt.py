@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pacehound.errors import PacehoundError
+from pacehound.errors import PacehoundError, Unavailable
 from pacehound.launcher.destination import Destination
 from pacehound.runtime.head.attempts import attempt_by_time, next_attempt
 from pacehound.runtime.head.client import HeadClient
@@ -36,14 +36,25 @@ _TRY_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_M
 
 
 def ask_endpoint(destination: Destination, job: str, host: str, within_s: float = WITHIN_S) -> int | None:
-    """The answer of a head somewhere; 0 from a receiver that does not know the question, `None` from nobody in time."""
+    """The answer of a head somewhere; 0 from a receiver that does not know the question, `None` from nobody in time.
+
+    Raises
+    ------
+    Unavailable
+        Somebody answers there who is not trusted.
+
+    """
     answer: list[int] = []
+    refusals: list[Unavailable] = []
     deadline_s = time.monotonic() + within_s
 
     def ask() -> None:
         while (left_s := deadline_s - time.monotonic()) > 0:
             try:
                 found = _ask_once(destination, job, host, left_s)
+            except Unavailable as error:
+                refusals.append(error)
+                return
             except Exception:  # whatever a network or a stranger's answer may raise: it must not reach the user
                 found = None
             if found is not None:
@@ -55,6 +66,8 @@ def ask_endpoint(destination: Destination, job: str, host: str, within_s: float 
     asking = threading.Thread(target=ask, name="attempt", daemon=True)
     asking.start()
     asking.join(within_s)
+    if refusals:
+        raise refusals[0]
     return answer[0] if answer else None
 
 
@@ -119,6 +132,8 @@ def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -
     import urllib.error
     import urllib.request
 
+    from pacehound.bus.tls import why_not_trusted
+
     class StayHere(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *args: Any) -> None:
             """A token is not carried to another place."""
@@ -129,13 +144,18 @@ def _ask_once(destination: Destination, job: str, host: str, timeout_s: float) -
         headers={**destination.headers, "Content-Type": "application/json", "User-Agent": "pacehound"},
         method="POST",
     )
+    handlers: list[urllib.request.BaseHandler] = [StayHere()]
+    if request.type == "https":
+        handlers.append(urllib.request.HTTPSHandler(context=destination.trust.context()))
     try:
-        with urllib.request.build_opener(StayHere).open(request, timeout=timeout_s) as response:
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as response:
             return parse_answer(response.read(4096))
     except urllib.error.HTTPError as error:
         error.close()
         return None if error.code >= 500 or error.code in _TRY_AGAIN else 0
-    except (urllib.error.URLError, TimeoutError):
+    except (urllib.error.URLError, TimeoutError) as error:
+        if why := why_not_trusted(error):
+            raise Unavailable(f"{destination.url} is not trusted: {why}") from error
         return None
 
 

@@ -9,6 +9,7 @@ import os
 
 import msgspec
 
+from pacehound.bus.tls import MACHINE_CAS, Trust
 from pacehound.errors import InvalidInput
 
 
@@ -19,18 +20,16 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     overrides
         All settings that differ from the defaults, as `key=value`.
-    endpoint, headers, goes_to
-        The receiver: where it is, what it must be shown, and its name (pacehound/runtime/unsent.py).
-    token
-        What a head must be shown.
+    endpoint, headers, trust
+        The receiver by its name (pacehound/runtime/unsent.py), what it must be shown, and by which certificate it is
+        known.
 
     """
 
     overrides: tuple[str, ...] = ()
     endpoint: str = ""
     headers: dict[str, str] = {}
-    goes_to: str = ""
-    token: str = ""
+    trust: Trust = MACHINE_CAS
 
 
 def hand_over(handover: Handover) -> int:

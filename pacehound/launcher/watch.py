@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 import sys
 import time
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pacehound.bus.otlp_headers import HEADERS_VARIABLE, bearer
+from pacehound.bus.otlp_headers import HEADERS_VARIABLE
 from pacehound.errors import PacehoundError, Unavailable
 from pacehound.launcher.attempt import WITHIN_S, ask_endpoint, ask_store, scheduled_attempt, unknown_attempt
 from pacehound.launcher.command import Status
@@ -77,10 +76,8 @@ class Watch:
     def __init__(self, plan: Plan, say: Callable[[str], object], now_s: float) -> None:
         self._plan = plan
         self._say = say
-        self._listener: socket.socket | None = None
         self._head: RestartingProcess | None = None
         self._agent: RestartingProcess | None = None
-        self._agent_url = ""
         self._lease: socket.socket | None = None
         self._client: HeadClient | None = None
         self._next_attach_s = now_s
@@ -97,10 +94,9 @@ class Watch:
         if plan.destination is not None:
             self._logs = self._unsent.path if self._unsent is not None else self.run_dir.path
         try:
-            if plan.destination is not None:
-                self._start_agent(plan.destination, now_s)
-            else:
-                self._attach(now_s)
+            self._start_agent(plan.destination or Destination(url=plan.goes_to), now_s)
+            if plan.destination is None:
+                self._attach()
                 if self._lease is None:
                     self._start_head(now_s)
         except BaseException:
@@ -139,13 +135,17 @@ class Watch:
             return ask_store(self._client, plan.store, plan.job, plan.host)
         if plan.destination.is_kafka:
             return scheduled_attempt(plan.environ)
-        found = ask_endpoint(plan.destination, plan.job, plan.host)
+        question = f"which attempt of job {plan.job} this is"
+        why = f"{plan.destination.url} has not said in {WITHIN_S:.0f} s {question}"
+        try:
+            found = ask_endpoint(plan.destination, plan.job, plan.host)
+        except Unavailable as error:
+            found, why = None, f"{error}. It was not asked {question}"
         if found is None:
             found = unknown_attempt(time.time())
             self._say(
-                f"{plan.destination.url} has not said in {WITHIN_S:.0f} s which attempt of job {plan.job} this is: it "
-                f"is called attempt {found}, which no earlier run is; hosts of this run that were told another number "
-                "are shown apart"
+                f"{why}: it is called attempt {found}, which no earlier run is; hosts of this run that were told "
+                "another number are shown apart"
             )
         return found
 
@@ -168,7 +168,7 @@ class Watch:
             self._head.ensure_running(now_s)
         if self._lease is None and now_s >= self._next_attach_s:
             self._next_attach_s = now_s + _ATTACH_EVERY_S
-            self._attach(now_s)
+            self._attach()
             if self._lease is None and self._head is None:
                 self._start_head(now_s)
         if self._lease is None and now_s >= self._slow_after_s:
@@ -253,10 +253,10 @@ class Watch:
         return True
 
     def _attached(self) -> bool:
-        self._attach(time.monotonic())
+        self._attach()
         return self._lease is not None
 
-    def _attach(self, now_s: float) -> None:
+    def _attach(self) -> None:
         owner = announced(self._plan.store)
         if owner is None:
             return
@@ -266,32 +266,19 @@ class Watch:
         except Unavailable:
             return
         self._client = HeadClient(Path(owner.socket), timeout_s=15.0)
-        if owner.url != self._agent_url:
-            headers = bearer(owner.token) if owner.token else {}
-            self._start_agent(Destination(url=owner.url, headers=headers), now_s)
 
     def _start_head(self, now_s: float) -> None:
-        # The socket is made here and handed over, so that the agent knows where to send before the head is up, and
-        # a head that is started again answers at the same place.
-        if self._listener is None:
-            self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            self._listener.bind(("127.0.0.1", 0))
-            self._listener.listen(128)
-        token = secrets.token_urlsafe(24)
-        listener = self._listener.fileno()
-        handed = self._hand_over(Handover(overrides=self._plan.overrides, token=token))
-        arguments = ["up", "--store", str(self._plan.store), "--listener-fd", str(listener), "--until-released"]
+        handed = self._hand_over(Handover(overrides=self._plan.overrides))
+        arguments = ["up", "--store", str(self._plan.store), "--until-released"]
         self._head = RestartingProcess(
             "head",
             [*_program(), *arguments, "--handover-fd", str(handed)],
             self._environ_of_helpers(),
-            [listener, handed],
+            [handed],
             self._logs / "head.log",
             self._say,
         )
         self._head.start(now_s)
-        url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._start_agent(Destination(url=url, headers=bearer(token)), now_s)
 
     def _start_agent(self, destination: Destination, now_s: float) -> None:
         handed = self._hand_over(
@@ -299,7 +286,7 @@ class Watch:
                 overrides=self._plan.overrides,
                 endpoint=destination.url,
                 headers=dict(destination.headers),
-                goes_to=self._plan.goes_to,
+                trust=destination.trust,
             )
         )
         arguments = ["agent", "--run-dir", str(self.run_dir.path), "--job", self._plan.job]
@@ -308,8 +295,6 @@ class Watch:
         if self._unsent is not None:
             arguments += ["--unsent", str(self._unsent.path)]
             descriptors.append(self._unsent.lock)
-        if self._agent is not None:
-            self._agent.end_now()  # two agents at the same rings would send everything twice
         self._agent = RestartingProcess(
             "agent",
             [*_program(), *arguments],
@@ -318,7 +303,6 @@ class Watch:
             self._logs / "agent.log",
             self._say,
         )
-        self._agent_url = destination.url
         self._agent.start(now_s)
 
     def _hand_over(self, handover: Handover) -> int:
@@ -355,13 +339,12 @@ class Watch:
         return owner is None or owner.pid != pid
 
     def _release(self) -> None:
-        for held in (self._lease, self._listener):
-            if held is not None:
-                held.close()
+        if self._lease is not None:
+            self._lease.close()
         for descriptor in self._handed:
             os.close(descriptor)
         self._handed.clear()
-        self._lease = self._listener = None
+        self._lease = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

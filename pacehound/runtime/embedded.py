@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -220,8 +219,3 @@ def _when_asked_enough(open_all: Callable[[], Parts]) -> Parts:
             if time.monotonic() >= deadline_s:
                 raise
             time.sleep(0.2)
-
-
-def listener_of(descriptor: int | None) -> socket.socket | None:
-    """The listening socket that a parent handed over."""
-    return None if descriptor is None else socket.socket(fileno=descriptor)

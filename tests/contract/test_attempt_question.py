@@ -15,13 +15,24 @@ from pathlib import Path
 import pytest
 from head_parts import sample
 
-from pacehound.launcher.attempt import RESTARTS_WITHIN, ask_endpoint, ask_store, parse_answer, unknown_attempt
+from pacehound.bus.tls import Trust
+from pacehound.launcher.attempt import (
+    RESTARTS_WITHIN,
+    WITHIN_S,
+    ask_endpoint,
+    ask_store,
+    parse_answer,
+    unknown_attempt,
+)
 from pacehound.launcher.destination import Destination
 from pacehound.launcher.run_dir import RunDir
 from pacehound.launcher.watch import Plan, Watch
 from pacehound.model import codec
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile, highest_attempt
+from pacehound.runtime.head.certificate import certificate_for
 from pacehound.runtime.head.client import HeadClient
+from pacehound.settings import TlsSettings
+from tests.fakes import head_node as fake
 
 
 class Seen:
@@ -30,6 +41,15 @@ class Seen:
     def __init__(self, *answers: tuple[int, bytes]) -> None:
         self.answers = list(answers)
         self.requests: list[tuple[str, str, bytes]] = []
+
+
+def asking_watch(destination: Destination, store: Path, said: list[str]) -> Watch:
+    """A run without its agent."""
+    watch = Watch.__new__(Watch)
+    watch._plan = Plan(job="j", host="h", store=store, destination=destination, environ=dict(os.environ))
+    watch._say = said.append
+    watch.run_dir = RunDir("j", "h", (store,))
+    return watch
 
 
 @contextmanager
@@ -97,19 +117,10 @@ def test_runs_of_which_nobody_says_which_they_are_count_as_no_earlier_one_and_no
 ) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        plan = Plan(
-            job="j",
-            host="h",
-            store=tmp_path,
-            destination=Destination(url=f"http://127.0.0.1:{silent.getsockname()[1]}"),
-            environ=dict(os.environ),
-        )
         said: list[str] = []
-        asking = Watch.__new__(Watch)  # without the agent that a run has
-        beside = Watch.__new__(Watch)
+        destination = Destination(url=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        asking, beside = (asking_watch(destination, tmp_path, said) for _ in range(2))
         before = unknown_attempt(time.time())
-        for one in (asking, beside):
-            one._plan, one._say, one.run_dir = plan, said.append, RunDir("j", "h", (tmp_path,))
         with ThreadPoolExecutor() as threads:
             first, second = sorted(one.result() for one in [threads.submit(w.attempt) for w in (asking, beside)])
         assert before <= first <= unknown_attempt(time.time())
@@ -121,6 +132,20 @@ def test_runs_of_which_nobody_says_which_they_are_count_as_no_earlier_one_and_no
     for event in codec.decode(codec.encode(sample(attempt=second))):
         assert event.attempt == second
     assert second <= highest_attempt(time.time())
+
+
+def test_a_head_with_another_certificate_costs_a_line_that_names_both_and_not_the_command(tmp_path: Path) -> None:
+    own = certificate_for(TlsSettings(), tmp_path, asked=True, is_reachable=False)
+    assert own is not None
+    with fake.head_node(own.context) as node:
+        said: list[str] = []
+        asking = asking_watch(Destination(url=node.endpoint, trust=Trust(pin="0" * 64)), tmp_path, said)
+        began_s, before = time.monotonic(), unknown_attempt(time.time())
+        assert asking.attempt() >= before
+        assert time.monotonic() - began_s < WITHIN_S, "it is not waited for"
+    (line,) = said
+    assert f"{node.endpoint} is not trusted: its certificate is sha256:{own.pin}, and the token names sha256:" in line
+    assert "It was not asked which attempt of job j this is: it is called attempt" in line
 
 
 @pytest.mark.parametrize(

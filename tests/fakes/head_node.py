@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +40,7 @@ def partial_success(rejected: int, message: str) -> bytes:
 class HeadNode:
     """`answers` are given in turn, then 200 with an empty body."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, tls: ssl.SSLContext | None = None, listener: socket.socket | None = None) -> None:
         self.requests: list[Request] = []
         self.answers: list[Answer] = []
         self.lock = threading.Lock()
@@ -66,10 +68,15 @@ class HeadNode:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler, bind_and_activate=listener is None)
         self._server.daemon_threads = True
+        if listener is not None:
+            self._server.socket.close()
+            self._server.socket = listener
         self.port = self._server.server_address[1]
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.endpoint = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
@@ -95,8 +102,8 @@ def is_otlp_request(body: bytes) -> bool:
 
 
 @contextmanager
-def head_node() -> Iterator[HeadNode]:
-    node = HeadNode()
+def head_node(tls: ssl.SSLContext | None = None) -> Iterator[HeadNode]:
+    node = HeadNode(tls=tls)
     try:
         yield node
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import netns
 
 from bench.rig import realjob
+from pacehound.bus.otlp_headers import with_pin
 
 PORT = 4318
 MASTER_PORT = 29_511
@@ -26,6 +28,7 @@ class Cluster:
         self.store = folder / "store"
         self.hosts = (left, right)
         self.token = secrets.token_hex(16)
+        self.pin = ""
         self.head: subprocess.Popen[bytes] | None = None
         self.runs: list[realjob.Run] = []
 
@@ -43,6 +46,7 @@ class Cluster:
                 cwd="/",
             )
         realjob.until("the head node", lambda: (self.store / "head.json").exists(), 60)
+        self.pin = json.loads((self.store / "head.json").read_text())["pin"]
 
     def stop_head(self, number: int = signal.SIGTERM) -> None:
         """End the head node with a signal."""
@@ -66,12 +70,12 @@ class Cluster:
                     "--job",
                     job,
                     "--endpoint",
-                    f"http://{self.hosts[0].address}:{PORT}",
+                    f"https://{self.hosts[0].address}:{PORT}",
                     settings=[f"host.name={host.name}", *settings],
                     prefix=host.prefix,
                     name=host.name,
                     env={
-                        "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{self.token}",
+                        "PACEHOUND_TOKEN": with_pin(self.token, self.pin),
                         "GLOO_SOCKET_IFNAME": host.interface,
                     },
                 )

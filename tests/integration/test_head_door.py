@@ -145,7 +145,8 @@ def test_socket_and_owner_file_are_for_this_user_alone(head):
     _, product = head
     owner = json.loads((product.store / "head.json").read_text())
     assert stat.S_IMODE(os.stat(product.store / "head.json").st_mode) == 0o600
-    assert stat.S_IMODE(os.stat(owner["socket"]).st_mode) == 0o600
+    for path in (owner["socket"], owner["otlp_socket"]):
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
 
 def test_a_second_head_is_refused_and_says_why(head):

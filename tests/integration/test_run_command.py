@@ -12,6 +12,9 @@ import uuid
 from pathlib import Path
 
 import pytest
+import trustme
+
+from pacehound.bus.otlp_headers import with_pin
 
 pytestmark = pytest.mark.integration
 
@@ -24,6 +27,16 @@ def wait_for(condition, within_s=60.0, what="it"):
             return found
         time.sleep(0.05)
     raise AssertionError(f"{what} did not come true within {within_s} s")
+
+
+def listening_ports(pid):
+    """The addresses at which a process listens for TCP, in the kernel's words."""
+    links = (os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir())
+    sockets = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+    rows = [
+        line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()
+    ]
+    return [row[1] for row in rows if row[3] == "0A" and row[9] in sockets]
 
 
 def python(code):
@@ -234,6 +247,7 @@ def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_pat
     rows = product.finish("sql", "SELECT 1", "--json", "--store", str(product.store))
     assert "Incident" in [row[0] for row in json.loads(rows.stdout)["rows"]]
     head = json.loads((product.store / "head.json").read_text())["pid"]
+    assert listening_ports(head) == [], "nobody but this user can reach the head of one's own run"
     stop.touch()
     _, err = process.communicate(timeout=30)
     assert b"Rank 1 holds the job up" in err
@@ -344,20 +358,27 @@ def test_names_of_ours_in_the_users_folder_and_path_change_nothing(product, tmp_
 
 
 def test_an_endpoint_is_used_and_no_head_started(product, tmp_path):
-    """`up` on one side, `run --endpoint` on the other; a wrong token costs a line, not the command."""
+    """`up` on one side, `run --endpoint` on the other, over TLS."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "head.pem"))
     head = product.start(
         "up",
         "--listen",
         "127.0.0.1:0",
         "--store",
         str(tmp_path / "head"),
+        "--set",
+        f"tls.certificate_file={tmp_path / 'head.pem'}",
         environ={"PACEHOUND_TOKEN": "s3cret"},
         stderr=subprocess.PIPE,
     )
     try:
-        url = json.loads(wait_for(lambda: read(tmp_path / "head" / "head.json"), what="a head"))["url"]
+        told = json.loads(wait_for(lambda: read(tmp_path / "head" / "head.json"), what="a head"))
+        url, token = told["url"], with_pin("s3cret", told["pin"])
+        assert url.startswith("https://")
         done = product.finish(
-            "run", "--endpoint", url, "--job", "far", "--", "true", environ={"PACEHOUND_TOKEN": "s3cret"}
+            "run", "--endpoint", url, "--job", "far", "--", "true", environ={"PACEHOUND_TOKEN": token}
         )
         assert done.returncode == 0
         assert b"job far: not watched: the command made no call" in done.stderr
@@ -370,6 +391,7 @@ def test_an_endpoint_is_used_and_no_head_started(product, tmp_path):
             environ={
                 "OTEL_EXPORTER_OTLP_ENDPOINT": url,
                 "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20s3cret",
+                "OTEL_EXPORTER_OTLP_CERTIFICATE": str(tmp_path / "ca.pem"),
             },
         )
         assert b"not everything" not in by_variables.stderr

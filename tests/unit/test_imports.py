@@ -84,6 +84,7 @@ CONFINED = {
     "cvxpy": ("actuators/",),
     "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
+    "cryptography": ("pacehound/runtime/head/certificate.py",),
     "prometheus_client": ("pacehound/runtime/",),
     "pynvml": ("collector/",),
     "chdb": ("storage/",),

@@ -27,9 +27,9 @@ class Address:
         except ValueError:
             return False
 
-    def url(self) -> str:
+    def url(self, scheme: str) -> str:
         """The base URL of an OTLP exporter that sends here."""
-        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+        return f"{scheme}://[{self.host}]:{self.port}" if ":" in self.host else f"{scheme}://{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import socket
 import tempfile
 import time
@@ -28,19 +29,25 @@ class Owner:
     Attributes
     ----------
     socket
-        Path of its unix socket (for the commands).
+        Path of its unix socket for the commands.
+    otlp_socket
+        Path of that of its OTLP receiver, for this user's agents.
     url
-        Base URL of its OTLP receiver.
+        Base URL of its OTLP receiver for others; empty where it has none.
     token
-        What an agent must show there; empty where none is asked for.
+        What others must show there.
+    pin
+        The fingerprint of its certificate; empty where it has none.
 
     """
 
     pid: int
     host: str
     socket: str
-    url: str
+    otlp_socket: str = ""
+    url: str = ""
     token: str = ""
+    pin: str = ""
 
 
 class Ownership:
@@ -69,15 +76,22 @@ class Ownership:
                 time.sleep(0.05)
         self._fallback: Path | None = None
 
-    def socket_path(self) -> Path:
-        """Where to put the unix socket: in the store, or in a private folder where that path is too long."""
-        path = self._store.absolute() / "head.sock"
+    def listen(self, name: str) -> socket.socket:
+        """A unix socket for this user alone: in the store, or in a private folder where that path is too long."""
+        path = self._store.absolute() / name
         if len(os.fsencode(path)) > _LONGEST_SOCKET_PATH:
             if self._fallback is None:
                 self._fallback = Path(tempfile.mkdtemp(prefix="pacehound-"))
-            path = self._fallback / "head.sock"
+            path = self._fallback / name
         path.unlink(missing_ok=True)
-        return path
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        listener.listen()
+        return listener
 
     def announce(self, owner: Owner) -> None:
         """Tell the others; only this user can read it."""
@@ -92,8 +106,7 @@ class Ownership:
         """Let others own the store."""
         (self._store / OWNER_FILE).unlink(missing_ok=True)
         if self._fallback is not None:
-            (self._fallback / "head.sock").unlink(missing_ok=True)
-            self._fallback.rmdir()
+            shutil.rmtree(self._fallback, ignore_errors=True)
         os.close(self._lock)
 
 

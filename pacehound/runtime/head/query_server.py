@@ -167,8 +167,7 @@ def make_desk(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         # The socket lies where others may have been given access to: the kernel says who is at its other end.
-        asker = None if request.transport is None else request.transport.get_extra_info("socket")
-        if asker is None or not is_of(asker, os.getuid()):
+        if not is_from(request, os.getuid()):
             raise web.HTTPForbidden(text=f"this head answers user {os.getuid()} alone\n")
         return await handler(request)
 
@@ -182,6 +181,12 @@ def make_desk(
     app.router.add_get("/lease", lease)
     app.on_cleanup.append(close)
     return app
+
+
+def is_from(request: web.Request, user: int) -> bool:
+    """Whether it is the user's, or root's, over a unix socket."""
+    asker = None if request.transport is None else request.transport.get_extra_info("socket")
+    return asker is not None and is_of(asker, user)
 
 
 def is_of(connection: socket.socket, user: int) -> bool:

@@ -1,4 +1,4 @@
-"""Listens for hosts (OTLP) and for commands (a unix socket) until it is told to end."""
+"""Listens for hosts (OTLP, over a network and over a unix socket) and for commands until it is told to end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from pacehound.runtime.head.address import Address
+from pacehound.runtime.head.certificate import Certificate
 from pacehound.runtime.head.connections import HEADERS_WITHIN_S, listen, most_connections, raise_descriptor_limit
 from pacehound.runtime.head.otlp_receiver import Log, Taken, make_otlp_app
 from pacehound.runtime.head.owner import Owner, Ownership
@@ -34,18 +35,20 @@ class Listeners:
 
     Attributes
     ----------
-    listener
-        A socket that listens already (handed over by whoever started the head); else `address` is bound.
+    address
+        For others than this user's agents; `None`: nobody else is heard.
     token
-        Asked for by the OTLP receiver; empty: nobody is asked.
+        What they are asked for.
+    certificate
+        What `address` is served with; `None`: plain HTTP.
     until_released
         End when the last lease has gone.
 
     """
 
-    address: Address
-    listener: socket.socket | None = None
+    address: Address | None
     token: str = ""
+    certificate: Certificate | None = None
     until_released: bool = False
 
 
@@ -90,12 +93,19 @@ async def serve(
     )
     await otlp.setup()
     assert otlp.server is not None
-    listener = listeners.listener or _bind(listeners.address)
-    listening = await listen(otlp.server, listener, most_connections(raise_descriptor_limit()))
-    host, port = listener.getsockname()[:2]
-    url = Address(host, port).url()
-
-    socket_path = ownership.socket_path()
+    most = most_connections(raise_descriptor_limit())
+    own_agents = ownership.listen("otlp.sock")
+    listening = [await listen(otlp.server, own_agents, most)]
+    url, certificate = "", listeners.certificate
+    if listeners.address is not None:
+        listener = _bind(listeners.address)
+        tls = certificate.context if certificate is not None else None
+        listening.append(await listen(otlp.server, listener, most, tls))
+        host, port = listener.getsockname()[:2]
+        if certificate is not None and not certificate.is_own:
+            host = listeners.address.host  # a certificate is made out to a name
+        url = Address(host, port).url("http" if certificate is None else "https")
+    commands = ownership.listen("head.sock")
     info: dict[str, Any] = {"url": url, "until_released": listeners.until_released}
     queries = web.AppRunner(
         make_desk(head=head, leases=leases, telemetry=telemetry, info=info, shut_down=ending.set),
@@ -103,22 +113,27 @@ async def serve(
         shutdown_timeout=0.5,
     )
     await queries.setup()
-    before = os.umask(0o177)
-    try:
-        await web.UnixSite(queries, str(socket_path)).start()
-    finally:
-        os.umask(before)
-    owner = Owner(pid=os.getpid(), host=socket.gethostname(), socket=str(socket_path), url=url, token=listeners.token)
+    await web.SockSite(queries, commands).start()
+    owner = Owner(
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        socket=commands.getsockname(),
+        otlp_socket=own_agents.getsockname(),
+        url=url,
+        token=listeners.token,
+        pin=certificate.pin if certificate is not None else "",
+    )
     ownership.announce(owner)
     on_ready(owner)
     if listeners.until_released:
         loop.call_later(_FIRST_LEASE_S, end_unless_leased)
-    logger.info("head is ready at %s", url)
+    logger.info("head is ready at %s", url or owner.otlp_socket)
     try:
         await ending.wait()
     finally:
         # The OTLP receiver closes first: an agent that finds it closed keeps what it has.
-        listening.close()
+        for each in listening:
+            each.close()
         await otlp.cleanup()
         await queries.cleanup()
 

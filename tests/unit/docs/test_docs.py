@@ -125,7 +125,8 @@ def test_every_option_that_stands_alone_is_one_of_ours(page: Path) -> None:
     ours = {"--help", "--build", "--scale"}
     for name in all_commands():
         command, _ = command_of(name.split())
-        ours |= {opt for one in command.get_params(context) for opt in one.opts if opt.startswith("--")}
+        spellings = (name for one in command.get_params(context) for name in (*one.opts, *one.secondary_opts))
+        ours |= {name for name in spellings if name.startswith("--")}
     alone = {piece.split()[0] for piece in code_lines(text_of(page)) if piece.startswith("--")}
     assert {name.partition("=")[0] for name in alone} - ours - {"--", "--rdzv-id", "--installer"} == set()
 

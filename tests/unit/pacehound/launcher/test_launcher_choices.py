@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 
 import pytest
+import trustme
 
-from pacehound.bus.otlp_headers import format_headers, parse_headers
+from pacehound.bus.otlp_headers import format_headers, parse_headers, with_pin
+from pacehound.bus.tls import Trust
 from pacehound.errors import InvalidInput
 from pacehound.launcher.attempt import scheduled_attempt
-from pacehound.launcher.destination import Destination, chosen_destination
+from pacehound.launcher.destination import Destination, chosen_destination, with_own_token
 from pacehound.launcher.entry import for_a_helper
 from pacehound.launcher.job import job_name
 from pacehound.launcher.run_dir import write_ended
+from pacehound.runtime.head.owner import Owner
 from pacehound.settings import Settings
 
+PIN = "0f" * 32
 TORCHRUN = ["torchrun", "--nproc-per-node", "4", "train.py", "--lr", "1"]
 
 
@@ -80,6 +84,48 @@ def test_a_token_becomes_a_header_and_does_not_show():
     destination = chosen_destination("http://head:4318", {"PACEHOUND_TOKEN": "s3cret"})
     assert destination.headers == {"authorization": "Bearer s3cret"}
     assert "s3cret" not in repr(destination)
+
+
+def test_a_token_that_names_a_certificate_becomes_a_header_and_a_pin():
+    shown = {"PACEHOUND_TOKEN": with_pin("s3cret", PIN)}
+    pinned = Destination(url="https://head:4318", headers={"authorization": "Bearer s3cret"}, trust=Trust(pin=PIN))
+    assert chosen_destination("https://head:4318", shown) == pinned
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "token", "words"),
+    [
+        ("http://head:4318", with_pin("s3cret", PIN), "write https:// instead of 'http://head:4318'"),
+        ("http://127.0.0.1:4318", with_pin("s3cret", PIN), "write https://"),
+        ("https://head:4318", with_pin("s3cret", PIN)[:-1], "64 characters of 0-9 and a-f, not 63"),
+        ("https://head:4318", with_pin("s3cret", PIN.upper()), "copy the whole line"),
+    ],
+)
+def test_a_pin_that_could_not_be_checked_is_refused_before_the_token_is_shown(endpoint, token, words):
+    with pytest.raises(InvalidInput, match=words) as refused:
+        chosen_destination(endpoint, {"PACEHOUND_TOKEN": token})
+    assert "s3cret" not in str(refused.value)
+
+
+def test_the_cas_of_opentelemetry_s_variable_are_found_from_elsewhere_or_refused(tmp_path, monkeypatch):
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    (tmp_path / "none.pem").write_text("no PEM")
+    monkeypatch.chdir(tmp_path)
+    named = {"OTEL_EXPORTER_OTLP_CERTIFICATE": "ca.pem"}
+    assert chosen_destination("https://head", named).trust == Trust(ca_file=str(tmp_path / "ca.pem"))
+    assert chosen_destination("http://head", named).trust == Trust()
+    for other, words in (("other.pem", "no such file"), ("none.pem", "no certificates of CAs")):
+        with pytest.raises(InvalidInput, match=words):
+            chosen_destination("https://head", {"OTEL_EXPORTER_OTLP_CERTIFICATE": other})
+
+
+def test_ones_own_head_is_known_by_its_certificate_unless_somebody_said_by_which():
+    owner = Owner(pid=1, host="h", socket="s", url="https://head:4318", token="t", pin=PIN)
+    found = with_own_token(Destination(url="https://head:4318"), owner)
+    assert (dict(found.headers), found.trust) == ({"authorization": "Bearer t"}, Trust(pin=PIN))
+    said = Destination(url="https://head:4318", headers={"Authorization": "x"}, trust=Trust(ca_file="/ca.pem"))
+    assert with_own_token(said, owner) == said
+    assert with_own_token(Destination(url="https://other:4318"), owner) == Destination(url="https://other:4318")
 
 
 @pytest.mark.parametrize("endpoint", ["head:4318", "grpc://head", "http://", ""])

@@ -7,8 +7,11 @@ import itertools
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import aiohttp
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from head_parts import MemoryStore, parts, sample
 
@@ -19,7 +22,7 @@ from pacehound.bus.otlp import OtlpProducer
 from pacehound.clock import ManualClock
 from pacehound.model import codec
 from pacehound.model.events import DeadLetter
-from pacehound.runtime.head import otlp_receiver
+from pacehound.runtime.head import otlp_receiver, query_server
 from pacehound.runtime.head.node import Head, IngestResult
 from pacehound.runtime.status import Scrape
 from pacehound.runtime.survey import scrape_process
@@ -51,17 +54,19 @@ def door_of(head: Head) -> TestServer:
     )
 
 
-def made(log: ManualLog, token: str = "") -> TestServer:
-    return TestServer(
-        otlp_receiver.make_otlp_app(
-            log=log,
-            take_logs=log.take,
-            take_spans=log.take,
-            attempt_for=lambda question: 0,
-            telemetry=Telemetry(),
-            token=token,
-        )
+def app(log: ManualLog, token: str) -> web.Application:
+    return otlp_receiver.make_otlp_app(
+        log=log,
+        take_logs=log.take,
+        take_spans=log.take,
+        attempt_for=lambda question: 0,
+        telemetry=Telemetry(),
+        token=token,
     )
+
+
+def made(log: ManualLog, token: str = "") -> TestServer:
+    return TestServer(app(log, token))
 
 
 ASK_METRICS = b"GET /metrics HTTP/1.1\r\nHost: h\r\n"
@@ -313,6 +318,38 @@ def test_a_token_that_is_no_ascii_opens_the_door() -> None:
             return await said_to(server, ASK_METRICS + b"Authorization: " + shown + b"\r\n\r\n")
 
     assert asyncio.run(scenario()).startswith(b"HTTP/1.1 200 ")
+
+
+def test_over_a_socket_the_kernel_says_who_it_is_and_this_user_needs_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> list[int]:
+        runner = web.AppRunner(app(ManualLog(), "s3cret"))
+        await runner.setup()
+        await web.UnixSite(runner, str(tmp_path / "otlp.sock")).start()
+        connector = aiohttp.UnixConnector(str(tmp_path / "otlp.sock"))
+        async with aiohttp.ClientSession("http://head", connector=connector) as client:
+            statuses = []
+            for shown in ({}, {"Authorization": "Bearer s3cret"}):
+                for is_ours in (True, False):
+                    monkeypatch.setattr(query_server, "is_of", lambda asker, user, is_ours=is_ours: is_ours)
+                    async with client.get("/metrics", headers=shown) as response:
+                        statuses.append(response.status)
+            monkeypatch.undo()
+            async with client.get("/metrics") as response:
+                statuses.append(response.status)
+        await runner.cleanup()
+        return statuses
+
+    assert asyncio.run(scenario()) == [200, 401, 200, 200, 200]
+
+
+def test_on_loopback_everybody_needs_the_token() -> None:
+    async def scenario() -> bytes:
+        async with made(ManualLog(), "s3cret") as server:
+            return await said_to(server, ASK_METRICS + b"\r\n")
+
+    assert asyncio.run(scenario()).startswith(b"HTTP/1.1 401 ")
 
 
 def test_a_kind_of_content_that_is_no_text_is_refused_and_nothing_breaks() -> None:
