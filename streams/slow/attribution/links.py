@@ -127,10 +127,10 @@ def _slow_group(
     seen = sum(1 for r in slow if r.charges.transfers.get(communicator, 0))
     share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
     evidence = [f"transfers of communicator {name!r} take longer after its last rank has entered: {share}"]
-    for outlier in observed.outliers():
-        if outlier.communicator == communicator:
-            ratio = outlier.transfer_s / outlier.median_s
-            evidence.append(f"they take {ratio:.1f} x the median of {outlier.peers} communicators of the same kind")
+    against_peers = [outlier for outlier in observed.outliers() if outlier.communicator == communicator]
+    for outlier in against_peers:
+        times = outlier.transfer_s / outlier.median_s
+        evidence.append(f"they take {times:.1f} x the median of {outlier.peers} communicators of the same kind")
     if sentence := observed.slow_rounds(communicator):
         evidence.append(sentence)
     unseen: list[str] = []
@@ -154,7 +154,8 @@ def _slow_group(
     if len(members) == 2:
         link = (min(members), max(members))
         if words := _within_a_host(link, observed):
-            return NamedLinks((), False, link, tuple(evidence), (*unseen, words), grown_ns, ratio)
+            links = (link,) if against_peers else ()  # a busy machine would hold up its other pairs, too
+            return NamedLinks(links, False, link, tuple(evidence), (*unseen, words), grown_ns, ratio)
         evidence += _shared_end(growth, keys, link, observed)
         unseen.append("the link itself: neither its rates nor its connections tell; it is the only one between them")
         return NamedLinks((link,), False, link, tuple(evidence), tuple(unseen), grown_ns, ratio)

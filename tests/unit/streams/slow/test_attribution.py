@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pacehound.model.events import GpuReading, HostVitals
+from pacehound.model.events import GpuReading, GroupOutlier, HostVitals
 from streams.rounds.clocks import ClockOffsets
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.observations import Observations
@@ -98,6 +98,9 @@ def test_two_ranks_of_one_host_have_no_network_between_them() -> None:
         said = found(together, transfers=transfers)
         assert (said.verdict, said.culprits, said.links) == ("unknown", (), ())
         assert any("both are on host host0" in sentence for sentence in said.unseen)
+    apart = GroupOutlier(job="j", attempt=0, time_ns=0, communicator="two", peers=7, transfer_s=0.03, median_s=0.001)
+    said = found(replace(together, outliers=lambda: [apart]), transfers={"two": 30.0})
+    assert (said.verdict, said.links) == ("suspected", ((1, 13),)), "other pairs of the machine are as quick as before"
     rates = replace(together, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, sentences=()))
     assert found(rates, transfers={"two": 30.0}).links == ((1, 13),)
 
