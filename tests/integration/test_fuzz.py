@@ -1,4 +1,4 @@
-"""A fuzzer that is led by coverage finds no input that a door does not stand; `tests/hostile/fuzz.py` says how."""
+"""A fuzzer led by coverage finds no input that a door does not stand, and the loops in C stand what is damaged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile import sanitized
 from tests.hostile.doors import DOORS
 from tests.hostile.readers import READERS
 
@@ -41,3 +42,20 @@ def test_no_input_is_found_that_a_door_does_not_stand(door: str, tmp_path: Path)
         f"{door}: {int(figures['number_of_executed_units']):,} inputs, branches {first} -> {last}, "
         f"slowest {figures['slowest_unit_time_sec']} s, at most {figures['peak_rss_mb']} MiB"
     )
+
+
+@pytest.mark.parametrize(("door", "n_inputs"), [("snapshots", 3_000), ("messages", 10_000), ("operators", 300)])
+def test_the_inner_loops_touch_nothing_that_is_not_theirs(door: str, n_inputs: int) -> None:
+    """Compiled with AddressSanitizer and UndefinedBehaviorSanitizer; a state that is taken is worked on by them."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.hostile.sanitized", door, str(n_inputs), "1"],
+        cwd=ROOT,
+        env=sanitized.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    print(done.stdout[-300:])
+    assert done.returncode == 0, done.stdout[-6000:]
