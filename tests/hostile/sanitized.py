@@ -7,6 +7,7 @@ defined value (an index that overflows, a shift too far) ends the process.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import subprocess
@@ -30,6 +31,7 @@ def environment() -> dict[str, str]:
 
 def main(name: str, n_inputs: int, seed: int) -> None:
     """Give a door so many inputs."""
+    logging.disable(logging.CRITICAL)
     native_loops.FLAGS = (*native_loops.FLAGS, *SANITIZED)
     from tests.hostile.doors import DOORS
     from tests.hostile.readers import READERS
