@@ -354,7 +354,7 @@ class Agent:
         if self._outbox.state is not None:
             try:
                 return msgspec.msgpack.decode(self._outbox.state, type=AgentState)
-            except (msgspec.DecodeError, ValueError) as error:
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 self._outbox.discard(error)
         if not self._outbox.was_damaged:
             return AgentState(assembler=AssemblerState())

@@ -11,6 +11,7 @@ import msgspec
 
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidInput
+from pacehound.model.json_documents import UNREADABLE_JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +77,14 @@ class RunFolder:
             raise InvalidInput(
                 f"{path} cannot be read ({error.strerror}): is this a folder of `pacehound run`?"
             ) from error
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             raise InvalidInput(f"{path} does not describe a job: {error}") from error
 
     def ended(self) -> Ended | None:
         """What the launcher said about the end, `None` while there is nothing to be read."""
         try:
             return msgspec.json.decode((self.path / "ended.json").read_bytes(), type=Ended)
-        except (OSError, msgspec.DecodeError):  # not there, or not wholly written yet
+        except (OSError, *UNREADABLE_JSON):  # not there, or not wholly written yet
             return None
 
     def attempt(self) -> int:
@@ -97,7 +98,7 @@ class RunFolder:
         """Which process the launcher has started; `None` while that is not said."""
         try:
             return msgspec.json.decode((self.path / "command.json").read_bytes(), type=Command)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE_JSON):
             return None
 
     def has_ended_file(self) -> bool:

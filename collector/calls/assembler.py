@@ -32,6 +32,9 @@ from pacehound.model.events import OPTIMIZER_STEP, Markers, Progress, Topology
 
 FUTURE_NS = 1_000_000_000
 """A time this far ahead of the clock is no time."""
+MAX_SEQ = 1 << 48
+"""A rank that made a million calls a second would get there in nine years. What is missing below a number is counted
+as lost: sums of it over all sequences of a communicator must fit into 64 bits."""
 
 
 class AssemblerState(msgspec.Struct, kw_only=True):
@@ -435,7 +438,7 @@ def _destroyed_handles(records: Records) -> list[tuple[bytes, int]]:
 def _is_sane(calls: Records, now_ns: int) -> BoolArray:
     """Which calls can be: a whole sequence number and peer, and no time in the future."""
     is_pair = calls["direction"] != 0
-    sane: BoolArray = (calls["seq"] >= 0) & (calls["direction"] < len(DIRECTIONS))
+    sane: BoolArray = (calls["seq"] >= 0) & (calls["seq"] <= MAX_SEQ) & (calls["direction"] < len(DIRECTIONS))
     sane &= ~is_pair | ((calls["peer"] >= 0) & (calls["peer"] <= call_rows.MAX_PEER))
     for name in ("launch_ns", "start_ns", "end_ns"):
         sane &= calls[name] <= np.uint64(now_ns + FUTURE_NS)

@@ -177,7 +177,7 @@ def parse_answer(body: bytes) -> int:
     """
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0
     return _fitting(answer.get("attempt") if isinstance(answer, dict) else None)
 

@@ -20,6 +20,7 @@ import msgspec
 from pacehound.clock import ClockPair
 from pacehound.instrument.ring import process_start_ticks
 from pacehound.launcher.attempt import apart
+from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.runtime.locked_folder import LockedFolder, abandoned, private_folder
 from pacehound.runtime.watched import read_watched
 
@@ -150,7 +151,7 @@ def read_notes(run_dir: Path) -> list[str]:
     for path in sorted((run_dir / "notes").glob("*.json"))[:_MOST_NOTES]:
         try:
             found |= dict.fromkeys(msgspec.json.decode(path.read_bytes(), type=_Notes).notes)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE_JSON):
             continue
     return list(found)[:_MOST_NOTES]
 
@@ -224,7 +225,7 @@ def _sweep(parent: Path) -> list[str]:
 def _last_words(run_dir: Path) -> str:
     try:
         job = msgspec.json.decode((run_dir / JOB_FILE).read_bytes(), type=_Job).job
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE_JSON):
         job = "?"
     watched = read_watched(run_dir)
     if watched is None:

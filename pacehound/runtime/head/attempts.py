@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from pacehound.model.json_documents import UNREADABLE_JSON
+
 logger = logging.getLogger(__name__)
 
 MAX_JOBS = 1_000
@@ -183,6 +185,6 @@ def next_attempt(store: Path, job: str) -> int:
 def _read(path: Path) -> dict[str, int]:
     try:
         found: Mapping[str, int] = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE_JSON):
         return {}
     return dict(found)

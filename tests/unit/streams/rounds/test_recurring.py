@@ -25,7 +25,7 @@ END = 2**62
 
 def samples_of(simulation, monkeypatch):
     """Iterations, and the follower of the calls at the end."""
-    monkeypatch.setattr("streams.job.operator._PATIENCE_NS", 0)
+    monkeypatch.setattr("streams.job.iterations.UNMARKED_PATIENCE_NS", 0)
     pipeline, samples, recurring = Pipeline(Settings()), [], None
     for event in without_steps(simulation.events()):
         samples += [out for out in pipeline.on_event(event) if isinstance(out, IterationSample)]
