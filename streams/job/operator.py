@@ -273,6 +273,7 @@ class JobOperator:
                     self._hang.on_topology(event)
                     self._communicators[event.communicator] = (event.name, event.members)
                     self._clocks.on_topology(event)
+                    self._rates.on_topology(event)
                     self._host_of.update(dict.fromkeys(event.host_ranks, event.host))
                     self._incidents.ranks = max(self._incidents.ranks, self._world_size)
                 case Progress():
@@ -281,6 +282,7 @@ class JobOperator:
                         self._recurring = None
                     self._dropped[event.host, event.communicator] = event.dropped_total
                     self._skipped[event.communicator] = event.skipped_rounds
+                    self._rates.on_progress(event)
                     events += self._note(self._hang.on_progress(event, self._step), event.time_ns)
                 case HostSample():
                     self._last_report_ns[event.host] = event.time_ns
