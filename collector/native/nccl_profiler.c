@@ -90,6 +90,30 @@ static void *start_kernel(struct ph_profiled *comm, const struct ph_profile_even
     return ph_handle_of(PH_HANDLE_KERNEL, comm, parent.slot, parent.generation, event->kernel.channel);
 }
 
+/* A collective sends to, or receives from, a peer: told once per algorithm, channel and direction. With the lock. */
+static void tell_edge(const struct ph_call *call, struct ph_profiled *comm, const struct ph_op *op, int peer) {
+    struct ph_record record;
+    uint64_t channel = op->channel % PH_FRAME_CHANNELS, direction = op->is_send ? PH_SEND : PH_RECV;
+    uint64_t packed = (uint64_t)(uint32_t)peer << 16 | (uint64_t)call->record.call.algorithm << 8 | channel << 2 | direction;
+    if (call->record.call.direction != PH_NONE || !call->record.call.algorithm) return;
+    if (peer < 0 || peer >= comm->size || peer == comm->rank) return;
+    uint32_t at = (uint32_t)(packed * 0x9e3779b97f4a7c15u >> 56) % PH_MAX_EDGES, n = 0;
+    for (; n < PH_MAX_EDGES && comm->edges[at]; n++, at = (at + 1) % PH_MAX_EDGES)
+        if (comm->edges[at] == packed) return;
+    if (n == PH_MAX_EDGES) return;
+    comm->edges[at] = packed;
+    memset(&record, 0, sizeof record);
+    record.kind = PH_EDGE;
+    record.rank = comm->world_rank;
+    memcpy(record.handle, comm->handle, sizeof record.handle);
+    record.edge.index = comm->rank;
+    record.edge.peer = peer;
+    record.edge.algorithm = call->record.call.algorithm;
+    record.edge.channel = (uint8_t)channel;
+    record.edge.direction = (uint8_t)direction;
+    ph_ring_write(ph_thread(), &record);
+}
+
 static void *start_op(struct ph_profiled *comm, const struct ph_profile_event *event) {
     struct ph_handle parent;
     struct ph_call *call = parent_call(comm, event->parent, &parent);
@@ -106,6 +130,7 @@ static void *start_op(struct ph_profiled *comm, const struct ph_profile_event *e
     if (transfers->count < 0) transfers->count = 0;
     ph_frame_begin(comm->frame, call);
     ph_frame_count(comm->frame, call, op, op->n_steps, 0);
+    tell_edge(call, comm, op, event->proxy_op.peer);
     return ph_handle_of(PH_HANDLE_OP, comm, (uint32_t)slot, op->generation, 0);
 }
 

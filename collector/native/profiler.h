@@ -104,6 +104,8 @@ struct ph_op { /* a call's transfers on one channel */
     int32_t n_steps, n_done;
 };
 
+enum { PH_MAX_EDGES = 256 }; /* two rings and two trees on eight channels have 128 ends at a rank */
+
 struct ph_profiled {
     pthread_mutex_t lock; /* of all that follows; held for some tens of nanoseconds, never over a system call */
     uint32_t index, generation;
@@ -117,6 +119,7 @@ struct ph_profiled {
     int64_t collectives, *pairs; /* the next numbers; pairs: 2 * peer + (direction - 1) */
     int32_t n_pairs;
     uint64_t nccl_next[16]; /* per function: the number that NCCL should say next */
+    uint64_t edges[PH_MAX_EDGES]; /* what was told of where calls send and receive: packed, 0 where there is none yet */
     int32_t oldest, newest, free_call, n_calls, free_op, n_ops;
     struct ph_call *calls; /* PH_MAX_SLOTS of address space; pages come with use. Never given back. */
     struct ph_op *ops;

@@ -145,6 +145,7 @@ struct ph_profiled *ph_profiled_begin(uint64_t comm_hash, const char *name, int 
     comm->frame = frame;
     memset(&comm->clock, 0, sizeof comm->clock);
     memset(comm->nccl_next, 0, sizeof comm->nccl_next);
+    memset(comm->edges, 0, sizeof comm->edges);
     comm->n_groups = 0;
     comm->collectives = 0;
     comm->oldest = comm->newest = -1;
