@@ -9,6 +9,9 @@
  * stream. NCCL leaves records out when it is in a hurry: profiler_comms.c ends such calls when a later one is done.
  * Point-to-point calls have no number of NCCL's: they are counted per (communicator, peer, direction).
  *
+ * Some versions are not asked for kernel events (profiler_refusal.c): of their calls the launch is told, and over which
+ * edges they send.
+ *
  * Nothing that goes wrong here reaches NCCL: every function gives ncclSuccess. Any number of threads; the entries of a
  * communicator are under its lock.
  */
@@ -29,18 +32,21 @@ static bool can_write(void) {
     return self && ph_ring_ready(self);
 }
 
-/* The reason is said once per process: beside the rings, and where people look. */
-static bool is_refused(ph_nccl_log_t log) {
+/* What to ask NCCL for; 0: nothing. The reason is said once per process: beside the rings, and where people look. */
+static int wanted_of(ph_nccl_log_t log) {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-    static bool was_asked, refused;
+    static bool was_asked;
+    static int wanted;
     pthread_mutex_lock(&once);
     if (!was_asked) {
-        const char *why = ph_refused_version(ph_version_behind(log));
+        int version = ph_version_behind(log);
+        const char *why = ph_refused_version(version), *without = ph_no_kernel_events(version);
         if (!why && ph_shared_memory_is_short())
             why = "/dev/shm has less than 256 MiB left, with which NCCL was reported to crash (NVIDIA/nccl#2326); "
                   "containers: --shm-size=1g";
         was_asked = true;
-        refused = why != NULL;
+        wanted = why ? 0 : without ? WANTED & ~PH_PROFILE_KERNEL_CH : WANTED;
+        if (!why && without) ph_process_note(without, 0);
         if (why) {
             fprintf(stderr, "pacehound: the NCCL profiler plugin does nothing: %s\n", why);
             ph_process_fail(why, 0);
@@ -49,18 +55,19 @@ static bool is_refused(ph_nccl_log_t log) {
         }
     }
     pthread_mutex_unlock(&once);
-    return refused;
+    return wanted;
 }
 
 static ncclResult_t init(void **context, uint64_t comm_hash, int *mask, const char *name, int n_ranks, int rank,
                          ph_nccl_log_t log) {
     *context = NULL;
-    if (!ph_process_start() || is_refused(log)) {
-        *mask = 0; /* it is one for all communicators of the process, as is the reason */
-        return ncclSuccess;
-    }
-    *mask = WANTED;
+    *mask = ph_process_start() ? wanted_of(log) : 0; /* it is one for all communicators of the process, as is the reason */
+    if (!*mask) return ncclSuccess;
     struct ph_profiled *comm = ph_profiled_begin(comm_hash, name, n_ranks, rank);
+    if (comm && !(*mask & PH_PROFILE_KERNEL_CH)) { /* the frame tells of calls until they end, which nobody would say */
+        comm->is_without_kernels = true;
+        comm->frame = NULL;
+    }
     if (comm) *context = ph_handle_of(PH_HANDLE_COMM, comm, 0, comm->generation, 0);
     else ph_process_note("a communicator is not watched: no room for another one", 0);
     return ncclSuccess;

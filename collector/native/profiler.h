@@ -19,6 +19,8 @@ uint8_t ph_code_of_protocol(const char *name);  /* PROTOCOLS */
 
 /* Why the plugin does no work with this version of NCCL (as ncclGetVersion says it; 0: not known); NULL: it does. */
 const char *ph_refused_version(int version);
+/* Why it is not asked for kernel events, so that nobody is told when calls end; NULL: it is asked for them. */
+const char *ph_no_kernel_events(int version);
 /* The version of the NCCL that has this function; 0 where it does not say. */
 int ph_version_behind(ph_nccl_log_t log);
 /* Whether there is so little shared memory that NCCL itself would crash with the plugin. */
@@ -126,6 +128,8 @@ struct ph_profiled {
     struct ph_profiled *next_free;
     uint64_t first_launch_ns, n_launched, n_missed, n_foreign, n_gaps;
     bool has_kernel_events, is_given_up;
+    bool is_without_kernels; /* it is not asked for them: calls are launched, and nobody knows when they end */
+    int32_t n_open;
 };
 
 /* A communicator begins, or NULL where there is no room; its records are written. */
