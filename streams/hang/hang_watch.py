@@ -183,7 +183,7 @@ class HangWatch(Watch):
             self._counters[moved] += 1
             self._advanced_ns[moved] = progress.time_ns
         hang = self._hang
-        if hang is None or progress.closed:
+        if hang is None or progress.closed or not moved:
             return []
         went_on = tuple(np.array(hang.ranks)[self._counters[list(hang.ranks)] > hang.counters].tolist())
         if not went_on:

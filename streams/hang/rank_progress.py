@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import MAX_WORLD_RANKS, NEVER, OpenCall, PairProgress, Progress, RankProgress, Topology
+from streams.rounds.edges import SeenEdges
 from streams.rounds.signatures import packed, signature_of
 
 Int64Array = npt.NDArray[np.int64]
@@ -49,6 +50,8 @@ class ProgressTable:
         Communicators whose calls are not all seen (captured into graphs): nothing follows from their counters.
     launch_only
         Communicators of which no completion is seen.
+    seen_edges
+        Over which edges their calls were seen to send.
     """
 
     def __init__(self) -> None:
@@ -56,6 +59,7 @@ class ProgressTable:
         self.names: dict[str, str] = {}
         self.blind: set[str] = set()
         self.launch_only: set[str] = set()
+        self.seen_edges = SeenEdges()
         self._collective: dict[str, int] = {}  # sequence of a communicator's collectives
         self._pair: dict[tuple[str, int, int], int] = {}
         self._slot: dict[tuple[int, int], int] = {}  # (sequence, rank)
@@ -116,6 +120,8 @@ class ProgressTable:
         Progress is sent for an instant that lies a little back, so that the first of it may come before the topology
         and names but those ranks that had joined by then. It is held: only the topology says who the members are.
         """
+        if progress.edges:
+            self.seen_edges.add(progress)
         if progress.captured_total:
             self.blind.add(progress.communicator)
         if progress.sees_completion:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pacehound.model.events import GroupOutlier, HostVitals
+from pacehound.model.events import GroupOutlier, HostVitals, Progress, Topology
 from pacehound.model.rounds import Rounds
 from streams.slow.attribution.observations import Observations
 from streams.slow.connections import ConnectionTracker
@@ -14,6 +14,7 @@ from streams.slow.processors import ProcessorTracker
 from streams.slow.rates import RateTracker
 from streams.slow.transfer_times import TransferTracker
 from streams.watching.moment import Moment
+from streams.watching.watch import Heard
 
 
 class SlowEvidence:
@@ -33,11 +34,19 @@ class SlowEvidence:
         self._transfers.add(rounds)
         self._rates.add(rounds)
 
-    def on_vitals(self, vitals: HostVitals) -> None:
-        """What a host has read of its network, its GPUs and its processors."""
-        self._connections.on_vitals(vitals)
-        self._gpus.on_vitals(vitals)
-        self._processors.on_vitals(vitals)
+    def hear(self, event: Heard) -> None:
+        """Who is in a communicator, over which edges it sends, and what hosts have read of their machines."""
+        match event:
+            case Topology():
+                self._rates.on_topology(event)
+            case Progress():
+                self._rates.on_progress(event)
+            case HostVitals():
+                self._connections.on_vitals(event)
+                self._gpus.on_vitals(event)
+                self._processors.on_vitals(event)
+            case _:
+                pass
 
     def observed(
         self, moment: Moment, slow_rounds: Callable[[str], str], replaying: frozenset[int] = frozenset()

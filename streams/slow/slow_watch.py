@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pacehound.model.events import Changepoint, EarlierRun, Finding, HostVitals, Instant, IterationSample
+from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant, IterationSample
 from pacehound.model.rounds import Rounds
 from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
@@ -99,9 +99,8 @@ class SlowWatch(Watch):
         self._evidence.on_rounds(rounds)
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
-        """What a host has read of its machine."""
-        if isinstance(event, HostVitals):
-            self._evidence.on_vitals(event)
+        """What may tell whose delay it is."""
+        self._evidence.hear(event)
         return []
 
     def on_history(self, runs: Sequence[EarlierRun]) -> None:

@@ -38,6 +38,7 @@ from streams.rounds.assembly import RoundGrid, _Extras
 from streams.rounds.call_codes import CallCodes
 from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
 from streams.rounds.communicator import CommunicatorOperator, _Host
+from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import Merge, _Waiting
@@ -120,7 +121,8 @@ _PLAIN: dict[type, str] = {
     ChangepointDetector: "_record",
     BurstWatch: "_bursts _periods _excesses _rate _rows _first",
     TransferTracker: "_recent _added",
-    RateTracker: "_histories _members",
+    RateTracker: "_histories _members _host_of _seen",
+    SeenEdges: "_edges",
     SlowRounds: "_job _attempt _kinds _findings",
     ConnectionTracker: "_readings _owner",
     GpuStates: "_now _first_ecc",
@@ -130,7 +132,9 @@ _PLAIN: dict[type, str] = {
         "_job _attempt _settings _timeout_s _table _counters _advanced_ns _mismatches _survived_s _world _has_closed "
         "_hang _standstill host_reports _checkpoint_ns"
     ),
-    ProgressTable: "sequences names blind launch_only _collective _pair _slot _open _paired _early _length _columns",
+    ProgressTable: (
+        "sequences names blind launch_only seen_edges _collective _pair _slot _open _paired _early _length _columns"
+    ),
     SharedName: "_job _attempt _seen _finding",
     SilenceWatch: "_job _attempt _findings",
     UnseenCalls: "_job _attempt _latest _findings",
@@ -140,6 +144,7 @@ _PLAIN: dict[type, str] = {
 
 _MADE: tuple[type, ...] = (
     # What was said on the bus, and its parts
+    events.TransferEdge,
     events.Topology, events.Markers, events.Progress, events.RankProgress, events.OpenCall, events.PairProgress,
     events.ChannelTransfers, events.Tick, events.HostSample, events.ProcessState, events.HostVitals, events.GpuReading,
     events.NicReading, events.SocketReading, events.RankProcessors, events.HostProcessors, events.AgentCost,

@@ -30,7 +30,7 @@ def samples_of(simulation, monkeypatch):
     for event in without_steps(simulation.events()):
         samples += [out for out in pipeline.on_event(event) if isinstance(out, IterationSample)]
         attempts = (attempt for job in pipeline._jobs.values() for attempt in job.attempts.values())
-        recurring = next((attempt._recurring for attempt in attempts), recurring)
+        recurring = next((attempt._iterations._recurring for attempt in attempts), recurring)
     return samples, recurring
 
 
