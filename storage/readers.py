@@ -150,12 +150,15 @@ class Readers:
             is_sound = True
         finally:
             with self._lock:
-                self._at_work -= 1
                 # After an answer that broke off, the embedded engine puts the rest of it before the next one.
                 if is_kept := is_sound and not self._is_closed and len(self._idle) < _MOST_IDLE:
                     self._idle.append(handle)
-            if handle is not None and not is_kept:
-                handle.close()
+            try:
+                if handle is not None and not is_kept:
+                    handle.close()
+            finally:
+                with self._lock:
+                    self._at_work -= 1  # only now: an open handle holds the engine, and with it the store
 
     def _over_the_limit(self, error: Exception) -> str:
         code = code_of(error)

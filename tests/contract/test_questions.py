@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pacehound.errors import InvalidInput
@@ -212,6 +213,32 @@ def test_while_one_question_is_answered_others_are_and_the_store_is_written_and_
     asking.join()
     assert "broken off" in failures[0]
     Store.open(tmp_path / "store").close()
+
+
+def test_the_store_is_let_go_of_only_when_a_handle_that_failed_is_closed() -> None:
+    """An open handle holds the engine, and the next process would find the store in use."""
+    let_go, began = threading.Event(), threading.Event()
+
+    class Handle:
+        def query_arrow(self, *args: object, **how: object) -> None:
+            raise pa.ArrowInvalid("broken off")
+
+        def close(self) -> None:
+            began.set()
+            let_go.wait()
+
+    def ask() -> None:
+        with pytest.raises(InvalidInput):
+            readers_of.query("SELECT 1")
+
+    readers_of = Readers(Handle)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    began.wait()
+    assert not readers_of.close()
+    let_go.set()
+    asking.join()
+    assert readers_of.close()
 
 
 def test_a_question_that_the_engine_cannot_break_off_does_not_hold_up_the_end() -> None:
