@@ -17,6 +17,8 @@ from pacehound.bus.tls import Trust
 from pacehound.launcher.attempt import WITHIN_S, ask_endpoint, ask_store, parse_answer, unknown_attempt
 from pacehound.launcher.destination import Destination
 from pacehound.launcher.watch import Plan, Watch
+from pacehound.model import codec
+from pacehound.model.events import Tick
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.runtime.head.certificate import certificate_for
 from pacehound.runtime.head.client import HeadClient
@@ -124,6 +126,14 @@ def test_a_head_with_another_certificate_costs_a_line_that_names_both_and_not_th
     (line,) = said
     assert f"{node.endpoint} is not trusted: its certificate is sha256:{own.pin}, and the token names sha256:" in line
     assert "It was not asked which attempt of job j this is: it is called attempt" in line
+
+
+@pytest.mark.parametrize("year", [2026, 2050])
+def test_the_attempt_of_such_a_run_and_of_its_restarts_is_taken_by_everybody(year: int) -> None:
+    number = unknown_attempt((year - 1970) * 365.25 * 86_400)
+    for restarts in (0, 100):
+        event = Tick(job="j", attempt=number + restarts, time_ns=1, stream="c")
+        assert codec.decode(codec.encode(event)) == [event]
 
 
 @pytest.mark.parametrize(
