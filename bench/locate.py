@@ -24,6 +24,7 @@ from streams.slow.critical_path import RoundIndex, Stretch, TransferKey
 from streams.slow.rates import RateTracker
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.transfer_times import TransferTracker
+from streams.watching.moment import Moment
 
 LAYOUTS = (Layout(tp=2, dp=4, pp=2), Layout(tp=8, dp=64, pp=8), Layout(tp=8, dp=256, pp=8))
 REPEATS = 7
@@ -160,7 +161,7 @@ def _hang(layout: Layout) -> tuple[Callable[[HangWatch], object], Callable[[], H
         return watch
 
     def look(watch: HangWatch) -> object:
-        return watch.on_tick(now_ns, step=10, step_time_s=0.2, is_setup=False, planned=False, unseen=())
+        return watch.on_tick(Moment(now_ns=now_ns, step=10, step_time_s=0.2, n_iterations=100))
 
     return look, fresh
 
@@ -177,11 +178,12 @@ def _announce(
 ) -> None:
     """A host says who is in a communicator and how far its ranks are: in `open_call`, all but the late one."""
     host = f"host{here[0] // RANKS_PER_HOST}"
-    watch.on_topology(
+    watch.hear(
         Topology(
             job="bench", attempt=0, time_ns=BASE_NS, host=host, communicator=name, name=name,
             is_world=name == "world", members=members, host_ranks=here, world_size=late + 1,
-        )
+        ),
+        None,
     )  # fmt: skip
     done = 6 if name != "world" else 2
     progress = tuple(
@@ -192,19 +194,17 @@ def _announce(
     )
     # It was said once when they entered, and again an hour later: nothing has moved since.
     for time_ns in (BASE_NS, now_ns):
-        watch.on_progress(
-            Progress(job="bench", attempt=0, time_ns=time_ns, host=host, communicator=name, ranks=progress), 10
-        )
+        watch.hear(Progress(job="bench", attempt=0, time_ns=time_ns, host=host, communicator=name, ranks=progress), 10)
 
 
 def _following(blocks: list[Rounds]) -> float:
     """Seconds for everything that takes in each round of an iteration."""
 
     def follow() -> None:
-        watchers = (HostClocks(), TransferTracker(), RateTracker(), SlowRounds("bench", 0))
+        followers = (HostClocks().add, TransferTracker().add, RateTracker().add, SlowRounds("bench", 0).on_rounds)
         for block in blocks:
-            for watcher in watchers:
-                watcher.add(block)
+            for add in followers:
+                add(block)
 
     return _seconds(follow)
 

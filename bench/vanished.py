@@ -66,7 +66,7 @@ class World:
             spec = JobSpec(job=name, layout=Layout(tp=2, dp=2), iterations=20, ranks_per_host=2)
             events = [event for event in simulate(spec).events() if isinstance(event, SENT_BY_HOSTS)]
             for event in events[: len(events) // 2]:
-                self.known.note(event, codec.encode(event) if isinstance(event, Topology) else b"")
+                self.known.note(event, codec.encode(event) if isinstance(event, Topology) else b"", self.now_s)
                 self.silence.heard(route(event)[1], event.job, event.host, lag_s=0.1, now_s=self.now_s)
                 epoch_ns = max(epoch_ns, getattr(event, "time_ns", 0))
                 self.take(event)

@@ -41,6 +41,17 @@ class SlowSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentSettings:
+    """When slowness is worth a person's attention; what is less stays a finding, and is counted."""
+
+    min_duration_s: float = 3.0
+    """It has lasted so long; besides the iterations that it takes to be sure, which are fewer seconds the shorter they
+    are."""
+    min_loss: float = 0.02
+    """And this share of the time since it began was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
     """Event time and its watermarks."""
 
@@ -158,6 +169,7 @@ class Settings:
     host: HostSettings = field(default_factory=HostSettings)
     hang: HangSettings = field(default_factory=HangSettings)
     slow: SlowSettings = field(default_factory=SlowSettings)
+    incidents: IncidentSettings = field(default_factory=IncidentSettings)
     stream: StreamSettings = field(default_factory=StreamSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
     ops: OpsSettings = field(default_factory=OpsSettings)

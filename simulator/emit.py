@@ -130,6 +130,8 @@ class _Host:
                     mine,
                     self._name,
                     calls[number].of_host(mine),
+                    edges=calls[number].edges(mine, _algorithm(spec, group)),
+                    channels={rank: calls[number].channels(rank) for rank in mine},
                     epoch_ns=self._epoch_ns,
                     finish_s=observed.finish_s,
                     algorithm=_algorithm(spec, group),

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import DTYPE_BYTES, DTYPE_CODE, OP_CODE, REDOPS, UNKNOWN_COUNT
+from pacehound.model.events import ChannelTransfers, TransferEdge
 from simulator.faults import SlowLink, WrongCall
 from simulator.groups import Communicator
 from simulator.links import slow_factors
-from simulator.network_view import OpenCounts, chunks, is_network, is_tree_call, open_counts, pair_rate, rates
+from simulator.network_view import OpenCounts, chunks, edges_of, is_network, is_tree_call, open_counts, pair_rate, rates
 from simulator.observed import Observed
 from simulator.program import Slot
 from simulator.spec import JobSpec
@@ -34,7 +35,7 @@ class HostCalls:
 
     `columns` are the integer columns of a CallBatch, `rates` its columns of rates; `is_collective` tells the rows that
     `last_launched` counts, and `captured` those of calls that went into a graph. `open_sent` and `open_received` are
-    the counts of calls that never end, -1 for all others.
+    the counts of calls that never end, -1 for all others; of those that `is_stuck` tells, they are known by channel.
     """
 
     columns: dict[str, Int64Array] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class HostCalls:
     captured: npt.NDArray[np.bool_]
     open_sent: Int64Array
     open_received: Int64Array
+    is_stuck: npt.NDArray[np.bool_]
 
     def take(self, chosen: npt.NDArray[np.generic]) -> HostCalls:
         """The rows that an index or a mask chooses."""
@@ -61,6 +63,7 @@ class HostCalls:
             captured=self.captured[chosen],
             open_sent=self.open_sent[chosen],
             open_received=self.open_received[chosen],
+            is_stuck=self.is_stuck[chosen],
         )
 
 
@@ -97,6 +100,22 @@ class CommunicatorCalls:
             if observed.was_killed and communicator.kind != "pp":
                 self._open = open_counts(spec, timeline, communicator, dead)
 
+    def channels(self, rank: int) -> tuple[ChannelTransfers, ...]:
+        """How far each channel is of the call in which a rank is stuck."""
+        return self._open[rank].channels if rank in self._open else ()
+
+    def edges(self, host_ranks: tuple[int, ...], algorithm: str) -> tuple[TransferEdge, ...]:
+        """Over which the plugins of a host's ranks see them send and receive."""
+        if not algorithm or len(self._communicator.members) < 2:
+            return ()
+        place = {rank: at for at, rank in enumerate(self._communicator.members)}
+        return tuple(
+            TransferEdge(algorithm=algorithm, channel=channel, sender=place[a], receiver=place[b])
+            for channel, edges in enumerate(edges_of(self._spec, self._communicator, is_tree=algorithm == "tree"))
+            for a, b in edges
+            if is_network(self._spec, a, b) and (a in host_ranks or b in host_ranks)
+        )
+
     def of_host(self, host_ranks: tuple[int, ...]) -> HostCalls:
         """Every call that was launched by `host_ranks`, rank by rank, in order of launch."""
         spec, observed = self._spec, self._observed
@@ -129,6 +148,7 @@ class CommunicatorCalls:
             captured=np.full(n_rows, is_replayed),
             open_sent=joined.pop("open_sent", unknown).astype(np.int64),
             open_received=joined.pop("open_received", unknown).astype(np.int64),
+            is_stuck=joined.pop("is_stuck", np.zeros(n_rows)).astype(np.bool_),
             rates={name: joined.pop(name).astype(np.float64) for name in ("send_rate", "recv_rate") if name in joined},
             columns={name: values.astype(np.int64) for name, values in joined.items()},
         )
@@ -246,6 +266,7 @@ class CommunicatorCalls:
                 sent[:, index] = total
             if not np.isnan(recv_rate):
                 received[:, index] = total
+        is_stuck = np.zeros(grid, np.int64)
         never = np.isinf(end)
         for counts in (sent, received):
             counts[never & (counts > 0)] = 0
@@ -254,7 +275,8 @@ class CommunicatorCalls:
         if known is not None and len(waiting):
             first = waiting[np.argmin(start[-1][waiting])]
             sent[-1, first], received[-1, first] = known.sent, known.received
-        return {"open_sent": sent.ravel(), "open_received": received.ravel()}
+            is_stuck[-1, first] = 1
+        return {"open_sent": sent.ravel(), "open_received": received.ravel(), "is_stuck": is_stuck.ravel()}
 
     def _peer(self, rank: int, slot: Slot) -> int:
         tp_index, dp_index, stage = self._spec.layout.position(rank)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, CallBatch, Sees
-from pacehound.model.events import NEVER, OpenCall, PairProgress, Progress, RankProgress
+from pacehound.model.events import (
+    NEVER,
+    ChannelTransfers,
+    OpenCall,
+    PairProgress,
+    Progress,
+    RankProgress,
+    TransferEdge,
+)
 from simulator.groups import Communicator
 from simulator.host_calls import NO_DIRECTION, HostCalls
 from simulator.spec import JobSpec
@@ -31,7 +39,8 @@ class CallStream:
 
     Its clock shows `epoch_ns` at the start of the job; seconds are counted from there in true time, up to `n_seconds`
     (excluded). A source that has nothing but dumps writes them at `dumped_s`; the ranks that are `mute` (stopped or
-    gone) write none. `algorithm` is empty where the source does not tell. `rng` chooses the rows that get lost.
+    gone) write none. `algorithm` is empty where the source does not tell, `edges` are those that it sees, and
+    `channels` tells how far each rank's call is that does not end. `rng` chooses the rows that get lost.
     """
 
     def __init__(
@@ -42,6 +51,8 @@ class CallStream:
         host: str,
         calls: HostCalls,
         *,
+        edges: tuple[TransferEdge, ...],
+        channels: Mapping[int, tuple[ChannelTransfers, ...]],
         epoch_ns: int,
         finish_s: float,
         algorithm: str,
@@ -58,6 +69,8 @@ class CallStream:
         self._epoch_ns = epoch_ns
         self._finish_s = finish_s
         self._algorithm = algorithm
+        self._edges = edges
+        self._channels = channels
         self._dumped_ns = int(self._clock_ns(np.array([dumped_s]))[0]) if spec.source.dumps else None
         self._mute = mute
         self._seconds_ns = spec.start_unix_ns + np.arange(n_seconds) * SECOND_NS
@@ -133,6 +146,7 @@ class CallStream:
             sees_completion=self._spec.source.counts_completed and is_known,
             captured_total=int(self._captured[second]),
             closed=is_closed,
+            edges=self._edges if second == 1 else (),
         )
 
     def _clock_ns(self, times_s: npt.NDArray[np.float64]) -> Int64Array:
@@ -200,6 +214,7 @@ class CallStream:
 
     def _open_call(self, calls: HostCalls, row: int, launch_ns: int, *, has_started: bool) -> OpenCall:
         columns = calls.columns
+        rank = int(columns["rank"][row])
         is_collective = bool(calls.is_collective[row])
         sent, received = int(calls.open_sent[row]), int(calls.open_received[row])
         if not has_started:
@@ -217,6 +232,9 @@ class CallStream:
             has_started=has_started if Sees.START in self._sees else None,
             send_count=sent,
             recv_count=received,
+            channels=tuple(replace(one, still_since_ns=launch_ns) for one in self._channels.get(rank, ()))
+            if has_started and calls.is_stuck[row]
+            else (),
         )
 
     def _finality(self, calls: HostCalls) -> tuple[Int64Array, npt.NDArray[np.bool_]]:

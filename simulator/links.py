@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.topology import Layout, ring_edges
+from pacehound.model.topology import Layout
+from simulator.nccl_graph import ring_edges, tree_edges
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -67,15 +68,6 @@ class TransferTimes:
         return np.asarray(2 * size_bytes * s_per_byte + 2 * math.log2(ranks) * self.latency_s)
 
 
-def tree_edges(ranks: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Child and parent of every link of the binary tree over `ranks`, in order.
-
-    >>> tree_edges((4, 5, 7, 9))
-    [(5, 4), (7, 4), (9, 5)]
-    """
-    return [(ranks[i], ranks[(i - 1) // 2]) for i in range(1, len(ranks))]
-
-
 def slow_factors(slow: Iterable[tuple[tuple[int, int], float]]) -> dict[frozenset[int], float]:
     """How much of its bandwidth each slow link, given as `((a, b), bandwidth_factor)`, has left."""
     factors: dict[frozenset[int], float] = {}
@@ -104,10 +96,14 @@ def transfer_times(
         return math.inf if left == 0.0 else 1.0 / (network.bytes_per_s(a, b) * left)
 
     def ring(ranks: tuple[int, ...]) -> float:
-        return max((s_per_byte(a, b) for a, b in ring_edges(ranks)), default=0.0)
+        channels = ring_edges(ranks, network.ranks_per_host)
+        return max((s_per_byte(a, b) for edges in channels for a, b in edges), default=0.0)
 
     def gradients(ranks: tuple[int, ...]) -> float:
-        return max((s_per_byte(a, b) for a, b in tree_edges(ranks)), default=0.0) if is_tree else ring(ranks)
+        if not is_tree:
+            return ring(ranks)
+        channels = tree_edges(ranks, network.ranks_per_host)
+        return max((s_per_byte(a, b) for edges in channels for a, b in edges), default=0.0)
 
     grid = np.arange(layout.world_size).reshape(layout.pp, layout.dp, layout.tp)
     ahead = zip(grid[:-1].ravel().tolist(), grid[1:].ravel().tolist(), strict=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from pacehound.model.topology import Layout, ring_edges
+from pacehound.model.topology import Layout
 from simulator.faults import (
     DeadDevice,
     EveryNth,
@@ -24,7 +24,8 @@ from simulator.faults import (
     SymmetricHang,
     WrongCall,
 )
-from simulator.links import Network, tree_edges
+from simulator.links import Network
+from simulator.nccl_graph import ring_edges, tree_edges
 from simulator.program import Work
 from simulator.source import C10D_GLOO, Source
 
@@ -156,9 +157,10 @@ class JobSpec:
 
     def _links(self) -> set[frozenset[int]]:
         rings = [group for kind in ("tp", "dp") for group in self.layout.groups(kind)]
-        links = {frozenset(edge) for ring in rings for edge in ring_edges(ring)}
+        channels = [edges for ring in rings for edges in ring_edges(ring, self.ranks_per_host)]
         if self.algorithm == "tree":
-            links |= {frozenset(edge) for group in self.layout.groups("dp") for edge in tree_edges(group)}
+            channels += [edges for g in self.layout.groups("dp") for edges in tree_edges(g, self.ranks_per_host)]
+        links = {frozenset(edge) for edges in channels for edge in edges}
         for pipeline in self.layout.groups("pp"):
             links |= {frozenset(edge) for edge in pairwise(pipeline)}
         return links

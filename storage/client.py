@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pacehound.errors import InvalidInput
 from storage.address import DATABASE, ServerAddress, server_address
+from storage.embedded_handle import EmbeddedHandle
 from storage.engine_errors import engine_errors
 from storage.migrate import migrate
 from storage.ownership import Ownership
@@ -94,7 +95,8 @@ class Store:
 
                 def reader() -> Any:
                     settings = {**_ENGINE_SETTINGS, **LIMITS}
-                    return _reading(get_client(interface="chdb", path=path, database=DATABASE, settings=settings))
+                    client = get_client(interface="chdb", path=path, database=DATABASE, settings=settings)
+                    return EmbeddedHandle(_reading(client), path, DATABASE, settings)
 
             return cls(clients[0], Readers(reader), ownership)
         except BaseException:

@@ -40,7 +40,7 @@ def engine_errors(
     except Exception as error:
         if not _is_engine_error(error):
             raise
-        code = getattr(error, "code", None)
+        code = code_of(error)
         if server is not None and code in _REFUSED_LOGIN:
             # The server's words differ by version and may name the way it checks; who and where is what helps.
             raise InvalidInput(
@@ -59,8 +59,17 @@ def engine_errors(
 def _is_engine_error(error: Exception) -> bool:
     # The client's errors, what Arrow says of an answer that is none, a full disk, and a connection that breaks off
     # while an answer is read.
-    module = type(error).__module__
-    return module.startswith(("clickhouse_connect", "urllib3")) or isinstance(error, (pa.ArrowException, OSError))
+    is_clients = type(error).__module__.startswith(("clickhouse_connect", "chdb", "urllib3"))
+    return is_clients or isinstance(error, (pa.ArrowException, OSError))
+
+
+def code_of(error: Exception) -> int | None:
+    """ClickHouse's number; the embedded engine's own connection says it in its words alone."""
+    code: int | None = getattr(error, "code", None)
+    if code is None and type(error).__module__.startswith("chdb"):
+        said = re.search(r"\bCode: (\d+)\.", str(error))
+        return int(said[1]) if said else None
+    return code
 
 
 def _is_transport(error: Exception) -> bool:
@@ -86,7 +95,7 @@ def first_sentence(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     first = text.replace(" FORMAT Arrow", "").splitlines()[0]
     # Over HTTP the client says twice that it is an exception, and which URL it asked.
-    first = re.sub(r"^Received ClickHouse exception, code: \d+, server response: ", "", first)
+    first = re.sub(r"^Received ClickHouse exception, code: \d+, server response: |^Streaming query failed: ", "", first)
     first = re.sub(r" \(for url [^)]*\)$", "", first)
     # The engine wraps its own words once per layer: Code: 47. DB::Exception: Code: 47. … (version …). (NAME)
     words = re.sub(r"Code: \d+\. DB::Exception: |\(version (?:[^()]|\([^()]*\))*\)\.? ?", "", first)

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from pacehound.errors import InvalidInput
 from storage.address import ServerAddress
-from storage.engine_errors import engine_errors
+from storage.embedded_handle import STREAMED
+from storage.engine_errors import code_of, engine_errors
 from storage.statements import only_reads, only_the_history
 
 LONGEST_ANSWER_S = 30
@@ -30,6 +31,10 @@ LIMITS: Mapping[str, int] = {
 
 # ClickHouse's own numbers: TOO_MANY_ROWS_OR_BYTES; TIMEOUT_EXCEEDED, TOO_SLOW; MEMORY_LIMIT_EXCEEDED; CANCELLED.
 _TOO_LARGE, _TOO_LONG, _TOO_MUCH_MEMORY, _BROKEN_OFF = 396, (159, 160), 241, 394
+_TOO_LARGE_SAID = (
+    f"the answer is larger than {MAX_ANSWER_BYTES // 1024**2} MiB or {MAX_ANSWER_ROWS:,} rows:"
+    " select fewer columns or rows"
+)
 _MOST_IDLE = 4
 
 
@@ -92,7 +97,28 @@ class Readers:
         with self._handle() as handle:
             tree = handle.raw_query(f"EXPLAIN AST {statement}").decode().splitlines()
         only_the_history(tree, self._table_functions)
-        return self.query(statement)
+        return self._counted(statement, is_streamed=tree[0].split()[0] in STREAMED)
+
+    def _counted(self, statement: str, *, is_streamed: bool) -> pa.Table:
+        """The answer, broken off where it gets larger than it may: the engine does not count what is constant in it."""
+        schema: pa.Schema | None = None
+        batches: list[pa.RecordBatch] = []
+        n_bytes = 0
+        with self._handle() as handle:
+            if self._server is None and not is_streamed:
+                whole: pa.Table = handle.query_arrow(statement)
+                return whole
+            with handle.arrow_streams(statement) if self._server is None else _streams(handle, statement) as streams:
+                for stream in streams:
+                    schema = schema or stream.schema
+                    for batch in stream:
+                        n_bytes += batch.nbytes
+                        if n_bytes > MAX_ANSWER_BYTES:
+                            raise InvalidInput(_TOO_LARGE_SAID)
+                        batches.append(batch)
+            if schema is None:  # an answer without rows has no block
+                schema = handle.query_arrow(f"SELECT * FROM (\n{statement}\n) LIMIT 0").schema
+        return pa.Table.from_batches(batches, schema)
 
     def close(self) -> bool:
         """Take no more questions; whether none is being answered any more."""
@@ -132,15 +158,12 @@ class Readers:
                 handle.close()
 
     def _over_the_limit(self, error: Exception) -> str:
-        code = getattr(error, "code", None)
+        code = code_of(error)
         # Over the limit chDB may end the answer in its middle instead of saying so; a server says it.
         broke_off = self._server is None and isinstance(error, (pa.ArrowException, OSError))
         if broke_off or code == _TOO_LARGE:
             likely = "broke off; most likely it " if broke_off else ""
-            return (
-                f"the answer {likely}is larger than {MAX_ANSWER_BYTES // 1024**2} MiB or {MAX_ANSWER_ROWS:,} rows:"
-                " select fewer columns or rows"
-            )
+            return _TOO_LARGE_SAID.replace("the answer is", f"the answer {likely}is")
         if code in _TOO_LONG:
             return f"the answer takes longer than {LONGEST_ANSWER_S} s: ask for less, as in WHERE job = … or time > …"
         if code == _TOO_MUCH_MEMORY:
@@ -148,3 +171,10 @@ class Readers:
         if code == _BROKEN_OFF:
             return "the question was broken off, for the store is being closed: ask again"
         return ""
+
+
+@contextmanager
+def _streams(client: Any, statement: str) -> Iterator[Iterator[pa.RecordBatchReader]]:
+    """A server's answer: one stream."""
+    with client.query_arrow_stream(statement) as stream:
+        yield iter((stream.gen,))

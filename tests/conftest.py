@@ -5,6 +5,7 @@ their runs could not send is none of the state of whoever runs them.
 """
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -14,6 +15,13 @@ from hypothesis import settings
 
 settings.register_profile("seeded", derandomize=True, deadline=None)
 settings.load_profile("seeded")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: a full collection that walks over all of it frees nothing."""
+    gc.collect()
+    gc.freeze()
+
 
 pytest.register_assert_rewrite("tests.contract.bus_contract")
 

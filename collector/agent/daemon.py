@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from collector.agent.background import ThreadTaskRunner
 from collector.agent.delivery import Delivery, Outcome, Sender, deliver
 from collector.agent.host_watch import open_host_watch
@@ -28,6 +26,7 @@ from pacehound.bus.kafka_address import is_kafka, kafka_servers
 from pacehound.bus.otlp import OtlpProducer
 from pacehound.bus.tls import MACHINE_CAS, Trust
 from pacehound.errors import InvalidInput
+from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.runtime.unsent import OUTBOX_FILE, give_up, store_of
 from pacehound.runtime.watched import write_watched
 from pacehound.settings import Settings
@@ -212,5 +211,5 @@ def _give_up(unsent: Path | None) -> None:
     if unsent is not None:
         try:
             give_up(unsent, time.time_ns())
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE_JSON) as error:
             logger.warning("%s cannot be marked as left behind: %s", unsent, error)

@@ -113,6 +113,7 @@ class Delivery:
         self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._not_before_ns = 0
         self._singly_to = 0
+        self._again_to = 0
         self.receiver_said = ""
         self._reasons: set[str] = set()
 
@@ -126,10 +127,11 @@ class Delivery:
         for outcome in self._tasks.results():
             self._conclude(outcome, now_ns)
         if self._tasks.is_idle() and len(self._outbox) and now_ns >= self._not_before_ns:
-            last, messages = self._outbox.take(1 if self._singly_to else REQUEST_BYTES)
+            last, messages = self._outbox.take(1 if self._singly_to else REQUEST_BYTES, self._again_to)
             self._tasks.run(lambda: attempt(self._sender, last, messages))
 
     def _conclude(self, outcome: Outcome, now_ns: int) -> None:
+        self._again_to = outcome.last if outcome.result == "away" else 0
         if outcome.result == "away":
             self._outbox.release()
             # As long as the receiver asked for, if that is longer.

@@ -138,6 +138,7 @@ class HostProcesses:
         closed_why: str = "",
         *,
         unseen: Mapping[int, tuple[str, ...]] | None = None,
+        claimed: int = 0,
     ) -> list[HostSample]:
         """One sample per attempt that is not over; an attempt that a later one has replaced is closed when all left.
 
@@ -149,11 +150,13 @@ class HostProcesses:
             Not empty: the job has ended, and this is how.
         unseen
             By pid: libraries whose calls are not seen (collector/agent/blindness.py).
+        claimed
+            The attempt of a job that never had a rank.
 
         """
         attempts = {process.attempt for process in self._known.values()}
         if not attempts and closed_why:
-            attempts = {0}  # a job that never had a rank ends too
+            attempts = {claimed}  # a job that never had a rank ends too
         latest = max(attempts, default=0)
         sampled = []
         for attempt in sorted(attempts - self._closed):

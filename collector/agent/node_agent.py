@@ -301,7 +301,10 @@ class Agent:
         unix_ns = self._job.clock.to_unix_ns(now_ns)
         promised = self.assembler.promise(promise_ns, now_ns, running)
         unseen = self._blindness.look(self.processes.alive(), self.assembler.callers, now_ns)
-        samples = self.processes.samples(self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen)
+        claimed = self._folder.attempt() if closed_why else 0
+        samples = self.processes.samples(
+            self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
+        )
         messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
@@ -351,7 +354,7 @@ class Agent:
         if self._outbox.state is not None:
             try:
                 return msgspec.msgpack.decode(self._outbox.state, type=AgentState)
-            except (msgspec.DecodeError, ValueError) as error:
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 self._outbox.discard(error)
         if not self._outbox.was_damaged:
             return AgentState(assembler=AssemblerState())

@@ -17,11 +17,14 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 Kind = Literal["calls", "progress", "host", "diagnostics", "markers", "keep"]
 
@@ -37,6 +40,7 @@ CREATE TABLE IF NOT EXISTS messages (
 );
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 """
+_ENTRY = ("kind", "stream", "calls", "reported", "payload")
 _LEFT_BEHIND = b"This outbox could not be written any more; its messages were kept in memory.\n"
 RETRY_FILE_NS = 10_000_000_000
 DISK_SHARE = 0.1
@@ -124,7 +128,7 @@ class Outbox:
             self._load(self._file)
         except OSError as error:
             self._note_file_error(error, 0)
-        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+        except (sqlite3.DatabaseError, msgspec.ValidationError, ValueError, TypeError) as error:
             self.discard(error)
 
     def __len__(self) -> int:
@@ -198,12 +202,15 @@ class Outbox:
         except (sqlite3.DatabaseError, OSError) as error:
             self._lose_file(error, now_ns)
 
-    def take(self, max_bytes: int) -> tuple[int, list[bytes]]:
-        """The oldest messages, at least one and up to `max_bytes`, and the number to `acknowledge` them with."""
+    def take(self, max_bytes: int, again_to: int = 0) -> tuple[int, list[bytes]]:
+        """The oldest messages, at least one and up to `max_bytes`, and the number to `acknowledge` them with.
+
+        With `again_to`, the number of a former `take`, no later ones: a receiver knows what it has got before.
+        """
         taken: list[bytes] = []
         size, last = 0, 0
         for number, entry in self._entries.items():
-            if taken and size + len(entry.payload) > max_bytes:
+            if taken and (size + len(entry.payload) > max_bytes or number > again_to > 0):
                 break
             taken.append(entry.payload)
             size += len(entry.payload)
@@ -294,12 +301,16 @@ class Outbox:
         return file
 
     def _load(self, file: sqlite3.Connection) -> None:
-        query = "SELECT id, kind, stream, calls, reported, payload FROM messages ORDER BY id"
-        for number, kind, stream, calls, reported, payload in file.execute(query):
-            self._entries[number] = Outgoing(kind=kind, stream=stream, calls=calls, reported=reported, payload=payload)
-            self._held_bytes += len(payload)
+        query = f"SELECT id, {', '.join(_ENTRY)} FROM messages ORDER BY id"
+        for number, *entry in file.execute(query):
+            self._entries[number] = msgspec.convert(
+                dict(zip(_ENTRY, entry, strict=True)), Outgoing, builtin_types=(bytes,)
+            )
+            self._held_bytes += len(self._entries[number].payload)
         values = dict(file.execute("SELECT name, value FROM state"))
         self.state = values.get("agent")
+        if self.state is not None and values.get("agent_crc32") not in (None, zlib.crc32(self.state)):
+            raise ValueError("the agent's state is not as it was saved")
         self._next_id = max(int(values.get("next_id", 1)), next(reversed(self._entries), 0) + 1)
 
     def _write(self, file: sqlite3.Connection, numbers: Sequence[int]) -> None:
@@ -313,7 +324,11 @@ class Outbox:
                 ),
             )
             file.executemany("DELETE FROM messages WHERE id = ?", ((number,) for number in self._doomed))
-            values = (("agent", self.state), ("next_id", self._next_id))
+            values = (
+                ("agent", self.state),
+                ("agent_crc32", zlib.crc32(self.state or b"")),  # what in it contradicts itself would fail at any step
+                ("next_id", self._next_id),
+            )
             file.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", values)
             file.execute("COMMIT")
             self._doomed.clear()

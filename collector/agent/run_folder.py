@@ -11,6 +11,7 @@ import msgspec
 
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidInput
+from pacehound.model.json_documents import UNREADABLE_JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,12 @@ class Command(msgspec.Struct, frozen=True):
 
     pid: int
     start_ticks: int
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """Which attempt of its job the run is, in `attempt.json`; torchrun's restarts are above it."""
+
+    attempt: int = 0
 
 
 class RunFolder:
@@ -70,21 +77,28 @@ class RunFolder:
             raise InvalidInput(
                 f"{path} cannot be read ({error.strerror}): is this a folder of `pacehound run`?"
             ) from error
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             raise InvalidInput(f"{path} does not describe a job: {error}") from error
 
     def ended(self) -> Ended | None:
         """What the launcher said about the end, `None` while there is nothing to be read."""
         try:
             return msgspec.json.decode((self.path / "ended.json").read_bytes(), type=Ended)
-        except (OSError, msgspec.DecodeError):  # not there, or not wholly written yet
+        except (OSError, *UNREADABLE_JSON):  # not there, or not wholly written yet
             return None
+
+    def attempt(self) -> int:
+        """What the launcher has claimed; 0 while it has not."""
+        try:
+            return msgspec.json.decode((self.path / "attempt.json").read_bytes(), type=Claimed).attempt
+        except (OSError, msgspec.DecodeError):
+            return 0
 
     def command(self) -> Command | None:
         """Which process the launcher has started; `None` while that is not said."""
         try:
             return msgspec.json.decode((self.path / "command.json").read_bytes(), type=Command)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE_JSON):
             return None
 
     def has_ended_file(self) -> bool:

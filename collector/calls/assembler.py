@@ -17,7 +17,7 @@ from collector.calls import rings
 from collector.calls import rows as call_rows
 from collector.calls.communicator_table import CommunicatorTable
 from collector.calls.communicators import CallSequence, Communicator, GroupReader, PendingGroup
-from collector.calls.frames import Operation
+from collector.calls.frames import CHANNELS, Operation
 from collector.calls.markers import FOREVER_NS, markers_event, read_markers
 from collector.calls.open_calls import OpenCalls
 from collector.calls.pending_records import PendingRecords, PendingState, RecordColumns, RingRecords
@@ -28,10 +28,16 @@ from collector.calls.transfer_rates import Transfers
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, SOURCES, CallBatch
+from pacehound.model.codes import ALGORITHMS
 from pacehound.model.events import OPTIMIZER_STEP, Markers, Progress, Topology
+
+SEND, RECV = DIRECTIONS.index("send"), DIRECTIONS.index("recv")
 
 FUTURE_NS = 1_000_000_000
 """A time this far ahead of the clock is no time."""
+MAX_SEQ = 1 << 48
+"""A rank that made a million calls a second would get there in nine years. What is missing below a number is counted
+as lost: sums of it over all sequences of a communicator must fit into 64 bits."""
 
 
 class AssemblerState(msgspec.Struct, kw_only=True):
@@ -198,6 +204,7 @@ class CallAssembler:
         must_wait = np.zeros(len(kinds), np.bool_)
         finished, numbers = self._take_calls(batch, kinds, now_ns, must_wait)
         markers = self._take_markers(batch, kinds, must_wait)
+        self._take_edges(batch, kinds, must_wait)
         self._hold(batch[must_wait], FOREVER_NS if ended else now_ns)
         self._note_loss(records_by_ring, now_ns)
         self._note_left(set(destroyed), set(gone))
@@ -251,6 +258,7 @@ class CallAssembler:
                     sees_completion=known.sees_completion,
                     captured_total=known.captured_total,
                     closed=known.closed,
+                    edges=known.take_edges(),
                 )
             )
         self._closing.clear()
@@ -269,6 +277,26 @@ class CallAssembler:
                 self.counts.refuse(str(error))
         if has_joined:
             self._table.index()
+
+    def _take_edges(self, batch: RecordColumns, kinds: npt.NDArray[np.uint8], must_wait: BoolArray) -> None:
+        """Where the calls of communicators send; what cannot be an edge is refused."""
+        at = np.flatnonzero(kinds == rings.EDGE)
+        calls = batch.records[at].view(CALL)
+        numbers = self._table.numbers(calls)
+        has_joined = self._table.has_joined(numbers, calls)
+        must_wait[at[~has_joined]] = True
+        edges = batch.records[at[has_joined]].view(rings.EDGE_BODY)
+        for number, edge in zip(numbers[has_joined].tolist(), edges, strict=True):
+            known = self._table.known[number]
+            algorithm, channel = int(edge["algorithm"]), int(edge["channel"])
+            ends = int(edge["index"]), int(edge["peer"])
+            is_edge = algorithm < len(ALGORITHMS) and channel < CHANNELS and edge["direction"] in (SEND, RECV)
+            if is_edge and all(0 <= end < len(known.members) for end in ends):
+                known.edges.append((algorithm, channel, *(ends if edge["direction"] == SEND else ends[::-1])))
+            else:
+                self.counts.refuse(
+                    f"an edge from place {ends[0]} to {ends[1]} of {len(known.members)}, channel {channel}"
+                )
 
     def _take_calls(
         self, batch: RecordColumns, kinds: npt.NDArray[np.uint8], now_ns: int, must_wait: BoolArray
@@ -435,7 +463,7 @@ def _destroyed_handles(records: Records) -> list[tuple[bytes, int]]:
 def _is_sane(calls: Records, now_ns: int) -> BoolArray:
     """Which calls can be: a whole sequence number and peer, and no time in the future."""
     is_pair = calls["direction"] != 0
-    sane: BoolArray = (calls["seq"] >= 0) & (calls["direction"] < len(DIRECTIONS))
+    sane: BoolArray = (calls["seq"] >= 0) & (calls["seq"] <= MAX_SEQ) & (calls["direction"] < len(DIRECTIONS))
     sane &= ~is_pair | ((calls["peer"] >= 0) & (calls["peer"] <= call_rows.MAX_PEER))
     for name in ("launch_ns", "start_ns", "end_ns"):
         sane &= calls[name] <= np.uint64(now_ns + FUTURE_NS)

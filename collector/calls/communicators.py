@@ -13,7 +13,8 @@ from collector.calls.rings import Records
 from pacehound.clock import ClockPair
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import FIRST_PLACE, SOURCES, Sees
-from pacehound.model.events import NEVER, UNKNOWN_MEMBER, Topology, members_agree
+from pacehound.model.codes import ALGORITHMS
+from pacehound.model.events import NEVER, UNKNOWN_MEMBER, Topology, TransferEdge, members_agree
 
 BACKENDS = ("", "gloo", "nccl", "mpi", "ucc")  # position = the backend code of a PH_GROUP record
 GLOO = BACKENDS.index("gloo")
@@ -71,6 +72,8 @@ class Communicator(msgspec.Struct, kw_only=True):
     dropped_unsaid: int = 0
     dropped_total: int = 0
     closed: bool = False
+    edges: list[tuple[int, int, int, int]] = []
+    """Edges that were seen and that no progress has told of yet: algorithm, channel, sender and receiver, by place."""
 
     @property
     def id(self) -> str:
@@ -127,6 +130,14 @@ class Communicator(msgspec.Struct, kw_only=True):
         """Note that calls were lost; the next batch and the next progress say so."""
         self.dropped_unsaid += calls
         self.dropped_total += calls
+
+    def take_edges(self) -> tuple[TransferEdge, ...]:
+        """The edges that are new, for the next progress."""
+        news, self.edges = sorted(set(self.edges)), []
+        return tuple(
+            TransferEdge(algorithm=ALGORITHMS[algorithm], channel=channel, sender=sender, receiver=receiver)
+            for algorithm, channel, sender, receiver in news
+        )
 
     def needs_announcing(self) -> bool:
         """Whether a rank of this host has joined since it was last asked."""

@@ -30,7 +30,7 @@ HEADER_BYTES = 4096
 RECORD_BYTES = 128
 MAX_CAPACITY = 1 << 22
 
-GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY, PLACE, OPERATION = range(1, 10)
+GROUP, MEMBERS, LAUNCH, COMPLETE, MARKER, EXIT, DESTROY, PLACE, OPERATION, EDGE = range(1, 11)
 CAPTURED, FAILED, ASYNC, END_BOUND, LOCAL_PEER, TIMED = 1, 2, 4, 8, 16, 32
 MEMBERS_PER_RECORD = 23
 
@@ -87,6 +87,14 @@ GROUP_BODY = _layout(
 )
 MEMBERS_BODY = _layout(*_PREFIX, ("n_members", "<i4", 32), ("members", f"({MEMBERS_PER_RECORD},)<i4", 36))
 PLACE_BODY = _layout(*_PREFIX, ("n_members", "<i4", 32), ("index", "<i4", 36))
+EDGE_BODY = _layout(
+    *_PREFIX,
+    ("index", "<i4", 32),
+    ("peer", "<i4", 36),
+    ("algorithm", "u1", 40),
+    ("channel", "u1", 41),
+    ("direction", "u1", 42),
+)
 MARKER_BODY = _layout(
     *_PREFIX, ("time_ns", "<u8", 32), ("step", "<i8", 40), ("marker", "<u4", 48), ("ordinal", "<u4", 52)
 )

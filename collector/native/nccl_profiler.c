@@ -9,6 +9,9 @@
  * stream. NCCL leaves records out when it is in a hurry: profiler_comms.c ends such calls when a later one is done.
  * Point-to-point calls have no number of NCCL's: they are counted per (communicator, peer, direction).
  *
+ * Some versions are not asked for kernel events (profiler_refusal.c): of their calls the launch is told, and over which
+ * edges they send.
+ *
  * Nothing that goes wrong here reaches NCCL: every function gives ncclSuccess. Any number of threads; the entries of a
  * communicator are under its lock.
  */
@@ -29,18 +32,21 @@ static bool can_write(void) {
     return self && ph_ring_ready(self);
 }
 
-/* The reason is said once per process: beside the rings, and where people look. */
-static bool is_refused(ph_nccl_log_t log) {
+/* What to ask NCCL for; 0: nothing. The reason is said once per process: beside the rings, and where people look. */
+static int wanted_of(ph_nccl_log_t log) {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-    static bool was_asked, refused;
+    static bool was_asked;
+    static int wanted;
     pthread_mutex_lock(&once);
     if (!was_asked) {
-        const char *why = ph_refused_version(ph_version_behind(log));
+        int version = ph_version_behind(log);
+        const char *why = ph_refused_version(version), *without = ph_no_kernel_events(version);
         if (!why && ph_shared_memory_is_short())
             why = "/dev/shm has less than 256 MiB left, with which NCCL was reported to crash (NVIDIA/nccl#2326); "
                   "containers: --shm-size=1g";
         was_asked = true;
-        refused = why != NULL;
+        wanted = why ? 0 : without ? WANTED & ~PH_PROFILE_KERNEL_CH : WANTED;
+        if (!why && without) ph_process_note(without, 0);
         if (why) {
             fprintf(stderr, "pacehound: the NCCL profiler plugin does nothing: %s\n", why);
             ph_process_fail(why, 0);
@@ -49,18 +55,19 @@ static bool is_refused(ph_nccl_log_t log) {
         }
     }
     pthread_mutex_unlock(&once);
-    return refused;
+    return wanted;
 }
 
 static ncclResult_t init(void **context, uint64_t comm_hash, int *mask, const char *name, int n_ranks, int rank,
                          ph_nccl_log_t log) {
     *context = NULL;
-    if (!ph_process_start() || is_refused(log)) {
-        *mask = 0; /* it is one for all communicators of the process, as is the reason */
-        return ncclSuccess;
-    }
-    *mask = WANTED;
+    *mask = ph_process_start() ? wanted_of(log) : 0; /* it is one for all communicators of the process, as is the reason */
+    if (!*mask) return ncclSuccess;
     struct ph_profiled *comm = ph_profiled_begin(comm_hash, name, n_ranks, rank);
+    if (comm && !(*mask & PH_PROFILE_KERNEL_CH)) { /* the frame tells of calls until they end, which nobody would say */
+        comm->is_without_kernels = true;
+        comm->frame = NULL;
+    }
     if (comm) *context = ph_handle_of(PH_HANDLE_COMM, comm, 0, comm->generation, 0);
     else ph_process_note("a communicator is not watched: no room for another one", 0);
     return ncclSuccess;
@@ -90,6 +97,30 @@ static void *start_kernel(struct ph_profiled *comm, const struct ph_profile_even
     return ph_handle_of(PH_HANDLE_KERNEL, comm, parent.slot, parent.generation, event->kernel.channel);
 }
 
+/* A collective sends to, or receives from, a peer: told once per algorithm, channel and direction. With the lock. */
+static void tell_edge(const struct ph_call *call, struct ph_profiled *comm, const struct ph_op *op, int peer) {
+    struct ph_record record;
+    uint64_t channel = op->channel % PH_FRAME_CHANNELS, direction = op->is_send ? PH_SEND : PH_RECV;
+    uint64_t packed = (uint64_t)(uint32_t)peer << 16 | (uint64_t)call->record.call.algorithm << 8 | channel << 2 | direction;
+    if (call->record.call.direction != PH_NONE || !call->record.call.algorithm) return;
+    if (peer < 0 || peer >= comm->size || peer == comm->rank) return;
+    uint32_t at = (uint32_t)(packed * 0x9e3779b97f4a7c15u >> 56) % PH_MAX_EDGES, n = 0;
+    for (; n < PH_MAX_EDGES && comm->edges[at]; n++, at = (at + 1) % PH_MAX_EDGES)
+        if (comm->edges[at] == packed) return;
+    if (n == PH_MAX_EDGES) return;
+    comm->edges[at] = packed;
+    memset(&record, 0, sizeof record);
+    record.kind = PH_EDGE;
+    record.rank = comm->world_rank;
+    memcpy(record.handle, comm->handle, sizeof record.handle);
+    record.edge.index = comm->rank;
+    record.edge.peer = peer;
+    record.edge.algorithm = call->record.call.algorithm;
+    record.edge.channel = (uint8_t)channel;
+    record.edge.direction = (uint8_t)direction;
+    ph_ring_write(ph_thread(), &record);
+}
+
 static void *start_op(struct ph_profiled *comm, const struct ph_profile_event *event) {
     struct ph_handle parent;
     struct ph_call *call = parent_call(comm, event->parent, &parent);
@@ -106,6 +137,7 @@ static void *start_op(struct ph_profiled *comm, const struct ph_profile_event *e
     if (transfers->count < 0) transfers->count = 0;
     ph_frame_begin(comm->frame, call);
     ph_frame_count(comm->frame, call, op, op->n_steps, 0);
+    tell_edge(call, comm, op, event->proxy_op.peer);
     return ph_handle_of(PH_HANDLE_OP, comm, (uint32_t)slot, op->generation, 0);
 }
 

@@ -19,6 +19,8 @@ uint8_t ph_code_of_protocol(const char *name);  /* PROTOCOLS */
 
 /* Why the plugin does no work with this version of NCCL (as ncclGetVersion says it; 0: not known); NULL: it does. */
 const char *ph_refused_version(int version);
+/* Why it is not asked for kernel events, so that nobody is told when calls end; NULL: it is asked for them. */
+const char *ph_no_kernel_events(int version);
 /* The version of the NCCL that has this function; 0 where it does not say. */
 int ph_version_behind(ph_nccl_log_t log);
 /* Whether there is so little shared memory that NCCL itself would crash with the plugin. */
@@ -104,6 +106,8 @@ struct ph_op { /* a call's transfers on one channel */
     int32_t n_steps, n_done;
 };
 
+enum { PH_MAX_EDGES = 256 }; /* two rings and two trees on eight channels have 128 ends at a rank */
+
 struct ph_profiled {
     pthread_mutex_t lock; /* of all that follows; held for some tens of nanoseconds, never over a system call */
     uint32_t index, generation;
@@ -117,12 +121,15 @@ struct ph_profiled {
     int64_t collectives, *pairs; /* the next numbers; pairs: 2 * peer + (direction - 1) */
     int32_t n_pairs;
     uint64_t nccl_next[16]; /* per function: the number that NCCL should say next */
+    uint64_t edges[PH_MAX_EDGES]; /* what was told of where calls send and receive: packed, 0 where there is none yet */
     int32_t oldest, newest, free_call, n_calls, free_op, n_ops;
     struct ph_call *calls; /* PH_MAX_SLOTS of address space; pages come with use. Never given back. */
     struct ph_op *ops;
     struct ph_profiled *next_free;
     uint64_t first_launch_ns, n_launched, n_missed, n_foreign, n_gaps;
     bool has_kernel_events, is_given_up;
+    bool is_without_kernels; /* it is not asked for them: calls are launched, and nobody knows when they end */
+    int32_t n_open;
 };
 
 /* A communicator begins, or NULL where there is no room; its records are written. */

@@ -13,7 +13,7 @@
 
 #include "blake2b.h"
 
-enum { BACKEND_NCCL = 2, MAX_RANKS = 1 << 20, OVERDUE_NS = 100000000 };
+enum { BACKEND_NCCL = 2, MAX_RANKS = 1 << 20, OVERDUE_NS = 100000000, KEPT_CALLS = 256 };
 
 static struct ph_profiled *_Atomic comms[PH_MAX_COMMS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
@@ -145,11 +145,13 @@ struct ph_profiled *ph_profiled_begin(uint64_t comm_hash, const char *name, int 
     comm->frame = frame;
     memset(&comm->clock, 0, sizeof comm->clock);
     memset(comm->nccl_next, 0, sizeof comm->nccl_next);
+    memset(comm->edges, 0, sizeof comm->edges);
     comm->n_groups = 0;
     comm->collectives = 0;
     comm->oldest = comm->newest = -1;
     comm->first_launch_ns = comm->n_launched = comm->n_missed = comm->n_foreign = comm->n_gaps = 0;
-    comm->has_kernel_events = comm->is_given_up = false;
+    comm->has_kernel_events = comm->is_given_up = comm->is_without_kernels = false;
+    comm->n_open = 0;
     comm->is_live = true;
     pthread_mutex_unlock(&comm->lock);
     announce(self, comm, name, world_size, generation);
@@ -236,6 +238,7 @@ int32_t ph_call_open(struct ph_profiled *comm) {
     if (comm->newest >= 0) comm->calls[comm->newest].after = slot;
     else comm->oldest = slot;
     comm->newest = slot;
+    comm->n_open++;
     return slot;
 }
 
@@ -260,7 +263,8 @@ void ph_op_close(struct ph_profiled *comm, struct ph_op *op) {
 static uint64_t end_call(struct ph_profiled *comm, struct ph_call *call, uint64_t now_ns) {
     struct ph_thread *self = ph_thread();
     struct ph_record record = ph_call_complete(call, &comm->clock, now_ns);
-    if (self && self->header && !comm->is_given_up) ph_ring_write(self, &record);
+    if (self && self->header && !comm->is_given_up && !comm->is_without_kernels) ph_ring_write(self, &record);
+    comm->n_open--;
     if (record.call.flags & PH_END_BOUND) comm->n_gaps++;
     ph_frame_end(comm->frame, call);
     if (call->before >= 0) comm->calls[call->before].after = call->after;
@@ -287,6 +291,8 @@ void ph_call_close(struct ph_profiled *comm, struct ph_call *call, uint64_t now_
 /* Kernels of one communicator run in order, so a call with a later one done is done too, whatever is told of it. What is
  * told comes late sometimes: wait for it a little. */
 void ph_calls_sweep(struct ph_profiled *comm, uint64_t now_ns) {
+    /* Without kernel events nothing ends a call: it is kept for its transfers, which may begin a while after it. */
+    while (comm->is_without_kernels && comm->n_open > KEPT_CALLS) end_call(comm, &comm->calls[comm->oldest], now_ns);
     while (comm->oldest >= 0) {
         struct ph_call *call = &comm->calls[comm->oldest];
         if (!call->passed_ns || now_ns - call->passed_ns < OVERDUE_NS) return;

@@ -1,5 +1,6 @@
-/* Where the plugin refuses to work: versions of NCCL that were reported to crash or to become slow with it, and hosts on
- * which they would crash. A job that is not watched so is better off than one that dies of being watched.
+/* What the plugin asks of a version of NCCL. What was reported to be slow, or to break, is kernel events: versions with such
+ * a report are asked for calls and transfers alone, and then nobody is told when a call ends. It refuses to work where
+ * NCCL would crash with any plugin: a job that is not watched is better off than one that dies of being watched.
  */
 #define _GNU_SOURCE
 #include "profiler.h"
@@ -14,15 +15,28 @@ static const struct {
     const char *why;
 } versions[] = {
     {1, "this NCCL does not say its version, and some versions crash with a profiler plugin"},
-    {2 * VERSION + 2700, "it needs NCCL 2.28 or newer: older ones do not know the plugin's interface"},
-    {2 * VERSION + 2800, "NCCL 2.27 was reported to lose its proxy thread with kernel events on, "
-                         "'Proxy append out of bounds' (NVIDIA/nccl#2039); use NCCL 2.28.3 to 2.30.7"},
+    {2 * VERSION + 2700, "it needs NCCL 2.27 or newer: older ones do not know the plugin's interface"},
     {2 * VERSION + 3000, NULL},
     {2 * VERSION + 3004, "NCCL 2.30.3 was reported to crash with a profiler plugin (NVIDIA/nccl#2112); use 2.30.4 or newer"},
-    {2 * VERSION + 3100, NULL},
-    {INT32_MAX, "from 2.31 on NCCL was reported to lose 4 to 13 % of its speed with kernel events on (NVIDIA/nccl#2355), "
-                "and no later version is known to be free of it; use NCCL 2.28.3 to 2.30.7"},
+    {INT32_MAX, NULL},
 };
+
+static const struct {
+    int from, below;
+    const char *why;
+} without_kernels[] = {
+    {2 * VERSION + 2700, 2 * VERSION + 2800,
+     "NCCL 2.27 was reported to lose its proxy thread with kernel events on, 'Proxy append out of bounds' (NVIDIA/nccl#2039)"},
+    {2 * VERSION + 3100, INT32_MAX,
+     "from 2.31 on NCCL was reported to lose 4 to 13 % of its speed with kernel events on (NVIDIA/nccl#2355), and no later "
+     "version is known to be free of it"},
+};
+
+const char *ph_no_kernel_events(int version) {
+    for (size_t i = 0; i < sizeof without_kernels / sizeof without_kernels[0]; i++)
+        if (version >= without_kernels[i].from && version < without_kernels[i].below) return without_kernels[i].why;
+    return NULL;
+}
 
 const char *ph_refused_version(int version) {
     for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++)
@@ -33,6 +47,9 @@ const char *ph_refused_version(int version) {
 /* For `pacehound doctor`, which asks without an NCCL. */
 __attribute__((visibility("default"))) const char *pacehound_profiler_refusal(int version) {
     return ph_refused_version(version);
+}
+__attribute__((visibility("default"))) const char *pacehound_profiler_no_kernels(int version) {
+    return ph_no_kernel_events(version);
 }
 
 /* The plugin is not linked with NCCL, and more than one may be loaded: the one that called us is where its logger is. */

@@ -4,7 +4,7 @@
 
 #include "profiler.h"
 
-enum { SOURCE_PROFILER = 3, SEND = 10, RECV = 11, NO_PEER = -1, BROADCAST = 4, REDUCE = 5, GATHER = 7, SCATTER = 8 };
+enum { SOURCE_PROFILER = 3, SOURCE_LAUNCHES = 10, SEND = 10, RECV = 11, NO_PEER = -1, BROADCAST = 4, REDUCE = 5, GATHER = 7, SCATTER = 8 };
 enum { MAX_GAP = 1 << 20, SURE_CALLS = 16 };
 static const uint64_t sure_after_ns = 5000000000u;
 
@@ -60,7 +60,7 @@ void *ph_task_start(struct ph_profiled *comm, const struct ph_profile_event *eve
     uint64_t now_ns = ph_now_ns();
     bool is_coll = type == PH_PROFILE_COLL;
     if (comm->is_given_up) return NULL;
-    if (has_no_kernel_events(comm, now_ns)) {
+    if (!comm->is_without_kernels && has_no_kernel_events(comm, now_ns)) {
         memset(&record, 0, sizeof record);
         record.kind = PH_DESTROY;
         record.rank = comm->world_rank;
@@ -78,7 +78,7 @@ void *ph_task_start(struct ph_profiled *comm, const struct ph_profile_event *eve
     record.call.op = ph_code_of_function(is_coll ? event->coll.func : event->p2p.func);
     record.call.dtype = ph_code_of_datatype(is_coll ? event->coll.datatype : event->p2p.datatype);
     record.call.flags = PH_ASYNC;
-    record.call.source = SOURCE_PROFILER;
+    record.call.source = comm->is_without_kernels ? SOURCE_LAUNCHES : SOURCE_PROFILER;
     record.call.channels = is_coll ? event->coll.n_channels : event->p2p.n_channels;
     record.call.peer = NO_PEER;
     record.call.count = (int64_t)(is_coll ? event->coll.count : event->p2p.count);

@@ -68,6 +68,7 @@ enum ph_record_kind {
     PH_PLACE = 8,    /* after a PH_GROUP in place of PH_MEMBERS, by a source that is told nobody's place but its own:
                         the members are known when all of them have said theirs, maybe on other hosts */
     PH_OPERATION = 9, /* an operation of a training step that was recorded for what-if; the handle is zero */
+    PH_EDGE = 10,     /* over which edge a call of the profiler plugin has sent or received, once when it is new */
 };
 
 enum ph_call_flags {
@@ -130,6 +131,12 @@ struct ph_record {
             int32_t n_members;
             int32_t index; /* this rank's rank within the communicator */
         } place;
+        struct { /* PH_EDGE */
+            int32_t index, peer; /* this rank's and the other's rank within the communicator */
+            uint8_t algorithm;   /* position in ALGORITHMS of pacehound/model/codes.py */
+            uint8_t channel;     /* modulo 8, as in a probing frame */
+            uint8_t direction;   /* enum ph_direction */
+        } edge;
         struct { /* PH_MARKER */
             uint64_t time_ns;
             int64_t step; /* optimizer steps of this rank before this one, from 0 */

@@ -23,6 +23,7 @@ from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.bus.otlp import SendResult
 from pacehound.errors import InvalidInput, MalformedMessage, Unavailable
 from pacehound.model import codec, topics
+from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.model.routing import host_stream
 from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings
@@ -101,7 +102,7 @@ def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[Topic, str]:
         raise MalformedMessage(f"event {name!r} is none that an agent sends to Kafka")
     try:
         routing = msgspec.json.decode(record.body.bytes_value, type=_Routing)
-    except msgspec.DecodeError as error:
+    except UNREADABLE_JSON as error:
         raise MalformedMessage(f"{name}: {error}") from error
     if name in _ON_A_HOST:
         return topics.HOSTS, host_stream(routing.job, routing.host)

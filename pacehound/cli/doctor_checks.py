@@ -166,6 +166,9 @@ def check_profiler() -> Check:
     refused = profiler.refusal(found, version)
     if refused:
         return limited(f"{said}, which is installed here, is refused: {refused}")
+    without = profiler.without_ends(found, version)
+    if without:
+        return limited(f"{said}, which is installed here: launches are seen, and when calls end is not: {without}")
     return ok(f"built: {found}; works with {said}, which is installed here; used by `run --nccl profiler`")
 
 

@@ -20,6 +20,7 @@ def status(store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show the health of the pipeline: the head that has the store, if one has; topics and lag from Kafka; and what its
     processes say (`telemetry.targets`).
     """
+    from pacehound.bus.otlp_headers import TOKEN_VARIABLE
     from pacehound.clock import SystemClock
     from pacehound.pages.incidents import terminal
     from pacehound.runtime.head.client import live_owner
@@ -28,7 +29,8 @@ def status(store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 
     owner = live_owner(store)
     heads = () if owner is None else (head_state(owner[0].url, owner[1].status()),)
-    found = survey(Settings.load(os.environ, overrides), SystemClock(), heads=heads)
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    found = survey(Settings.load(os.environ, overrides), SystemClock(), heads=heads, token=token)
     if as_json:
         print_json(status_answer(found))
     else:

@@ -100,10 +100,19 @@ def refusal(library: Path, version: int) -> str | None:
         The library does not load.
 
     """
-    program = "import ctypes,sys; f=ctypes.CDLL(sys.argv[1]).pacehound_profiler_refusal; f.restype=ctypes.c_char_p;"
-    program += "print((f(int(sys.argv[2])) or b'').decode())"
+    return _said(library, "pacehound_profiler_refusal", version)
+
+
+def without_ends(library: Path, version: int) -> str | None:
+    """Why the plugin does not see when calls of a version of NCCL end, None where it does; as `refusal`."""
+    return _said(library, "pacehound_profiler_no_kernels", version)
+
+
+def _said(library: Path, function: str, version: int) -> str | None:
+    program = "import ctypes,sys; f=ctypes.CDLL(sys.argv[1])[sys.argv[2]]; f.restype=ctypes.c_char_p;"
+    program += "print((f(int(sys.argv[3])) or b'').decode())"
     done = subprocess.run(
-        [sys.executable, "-S", "-c", program, str(library), str(version)], capture_output=True, text=True
+        [sys.executable, "-S", "-c", program, str(library), function, str(version)], capture_output=True, text=True
     )
     if done.returncode != 0:
         raise RuntimeError(f"the NCCL profiler plugin does not load: {done.stderr.strip()[-200:]}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,19 @@ from urllib.parse import urlsplit
 
 from pacehound.errors import PacehoundError, Unavailable
 from pacehound.launcher.destination import Destination
-from pacehound.runtime.head.attempts import next_attempt
+from pacehound.runtime.head.attempts import attempt_by_time, next_attempt
 from pacehound.runtime.head.client import HeadClient
 
 ATTEMPT_PATH = "/v1/attempt"
 RESTARTS_WITHIN = 1_000
-"""Where the scheduler counts, each of its restarts has room for so many of torchrun's, which are added to it."""
+"""Where the scheduler counts, and beside a run that is live, there is room for so many restarts of torchrun's, which
+are added to an attempt."""
 
 WITHIN_S = 2.0
 """The command waits no longer than this for an answer."""
 
 _RESTARTS = "SLURM_RESTART_COUNT"
 _PAUSE_S = 0.2
-_UNKNOWN_SINCE_S = 1_577_836_800  # 2020: the numbers fit until 2054
 _HIGHEST = 2**30  # a ring's header has 32 bits for it, and restarts are added
 _TRY_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 
@@ -99,13 +99,27 @@ def scheduled_attempt(environ: Mapping[str, str]) -> int:
 def unknown_attempt(now_s: float) -> int:
     """The attempt of a run of which nobody has said which it is: a number of its own, above all that were counted.
 
-    It is the time, in seconds: two runs of one name do not begin in the same second, and what a head answers later is
-    above it. Hosts of one run of which some were answered and some were not are shown as two attempts.
+    It is the time, in seconds: on two hosts two runs of one name do not begin in the same second (on one: `apart`), and
+    what a head answers later is above it. Hosts of one run of which some were answered and some were not are shown as
+    two attempts.
 
     >>> unknown_attempt(1_800_000_000.0), unknown_attempt(1_800_000_001.0)
     (222163200, 222163201)
     """
-    return _fitting(int(now_s) - _UNKNOWN_SINCE_S)
+    return _fitting(attempt_by_time(now_s))
+
+
+def apart(wanted: int, beside: Sequence[int]) -> int:
+    """The attempt of a run while others of its job are live on its host: `wanted`, unless it would be mixed with them.
+
+    No receiver can tell: a host that asks twice may be one whose first answer was lost, and Kafka is not asked at all.
+    On each host that both runs have this gives the same number, for the first one has the same on all of its hosts.
+
+    >>> apart(0, []), apart(0, [0]), apart(7, [0]), apart(1000, [0]), apart(0, [0, 1000])
+    (0, 1000, 1000, 1000, 2000)
+    """
+    is_free = all(one + RESTARTS_WITHIN <= wanted for one in beside)
+    return wanted if is_free else max(beside) + RESTARTS_WITHIN
 
 
 def counts_restarts(environ: Mapping[str, str]) -> bool:
@@ -163,7 +177,7 @@ def parse_answer(body: bytes) -> int:
     """
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0
     return _fitting(answer.get("attempt") if isinstance(answer, dict) else None)
 

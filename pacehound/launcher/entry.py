@@ -17,7 +17,7 @@ from pacehound.errors import InvalidInput, InvalidSetting, Unavailable
 from pacehound.launcher.attempt import counts_restarts
 from pacehound.launcher.command import CannotStart, leave_like
 from pacehound.launcher.destination import chosen_destination, with_own_token
-from pacehound.launcher.job import given_name, job_name
+from pacehound.launcher.job import given_name, job_name, part_of_job
 from pacehound.launcher.secrets import without_secrets
 from pacehound.launcher.summary import summary, why_not_watched
 from pacehound.launcher.supervise import Ended, supervise
@@ -68,6 +68,7 @@ def run_command(
         return Plan(
             job=name,
             host=settings.host.name or socket.gethostname(),
+            part=part_of_job(environ, command),
             store=store,
             destination=destination,
             overrides=tuple(settings.as_overrides()),

@@ -11,6 +11,7 @@ import msgspec
 
 from pacehound.bus.tls import MACHINE_CAS, Trust
 from pacehound.errors import InvalidInput
+from pacehound.model.json_documents import UNREADABLE_JSON
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,5 +53,5 @@ def take_over(descriptor: int | None) -> Handover:
         return Handover()
     try:
         return msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0), type=Handover)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE_JSON) as error:
         raise InvalidInput(f"nothing was handed over by descriptor {descriptor}: {error}") from error

@@ -16,6 +16,7 @@ SCHEDULER_VARIABLES = (
     "AWS_BATCH_JOB_ID",
     "PET_RDZV_ID",
 )
+_PARTS = ("PET_NODE_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 _NO_ID = ("", "none")  # torchrun's own default for --rdzv-id is the word "none"
 
 
@@ -60,10 +61,24 @@ def given_name(explicit: str | None, environ: Mapping[str, str], command: Sequen
     return ""
 
 
+def part_of_job(environ: Mapping[str, str], command: Sequence[str]) -> str:
+    """Which part of its job a run is, where a launcher has begun several of them; they may share a host.
+
+    >>> part_of_job({"SLURM_PROCID": "3"}, ["python"]), part_of_job({}, ["torchrun", "--node-rank=1", "train.py"])
+    ('3', '1')
+    """
+    given = _value_of(command, ("--node-rank", "--node_rank"))
+    return given or next((environ[name] for name in _PARTS if environ.get(name)), "")
+
+
 def _rendezvous_id(command: Sequence[str]) -> str:
+    return _value_of(command, ("--rdzv-id", "--rdzv_id"))
+
+
+def _value_of(command: Sequence[str], options: tuple[str, ...]) -> str:
     for index, argument in enumerate(command):
         name, separator, value = argument.partition("=")
-        if name in ("--rdzv-id", "--rdzv_id"):
+        if name in options:
             if separator:
                 return value
             if index + 1 < len(command):

@@ -7,24 +7,29 @@ that nobody holds any more (kill -9, power) is removed by the next run of the sa
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from pacehound.clock import ClockPair
 from pacehound.instrument.ring import process_start_ticks
+from pacehound.launcher.attempt import apart
+from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.runtime.locked_folder import LockedFolder, abandoned, private_folder
 from pacehound.runtime.watched import read_watched
 
-JOB_FILE, COMMAND_FILE, ENDED_FILE = "job.json", "command.json", "ended.json"
+JOB_FILE, ATTEMPT_FILE, COMMAND_FILE, ENDED_FILE = "job.json", "attempt.json", "command.json", "ended.json"
 SHARED_MEMORY = Path("/dev/shm")
 _PREFIX = "run-"
 _MOST_NOTES = 100
+_TURN_WITHIN_S = 0.5
+"""Whoever chooses an attempt holds the others up for a few files; one that was stopped meanwhile holds up nobody."""
 _EMPTY_FOR_S = 600.0
 """A home made for one run may be empty for a moment while that run begins."""
 
@@ -58,11 +63,48 @@ class RunDir:
     def __init__(self, job: str, host: str, parents: tuple[Path, ...] | None = None) -> None:
         clock = ClockPair.read()
         self.remarks: list[str] = []
+        self._job, self._host = job, host
+        self._parents = parents or (SHARED_MEMORY, Path(tempfile.gettempdir()))
         self._folder = self._make(
-            parents or (SHARED_MEMORY, Path(tempfile.gettempdir())),
+            self._parents,
             {"job": job, "host": host, "clock": {"monotonic_ns": clock.monotonic_ns, "unix_ns": clock.unix_ns}},
         )
         self.path, self.lock = self._folder.path, self._folder.lock
+
+    def claim(self, wanted: int, part: str) -> tuple[int, list[int]]:
+        """The attempt of this run, `wanted` where that is free; and those of runs of this job that are live beside it.
+
+        Parameters
+        ----------
+        wanted
+            What whoever receives the events has said.
+        part
+            Which part of its job this is; other parts are of the same run.
+
+        """
+        with _turn(self.path.parent):
+            beside = sorted({one.attempt for one in self._live() if one.part == part})
+            attempt = apart(wanted, beside)
+            write_file(self.path / ATTEMPT_FILE, {"attempt": attempt, "part": part})
+        return attempt, beside
+
+    def _live(self) -> Iterator[_Claim]:
+        """What other runs of this job on this host have claimed that somebody holds."""
+        for home in (home for parent in self._parents for home in _homes(parent)):
+            for folder in home.glob(f"{_PREFIX}*"):
+                if folder == self.path:
+                    continue
+                try:
+                    job = msgspec.json.decode((folder / JOB_FILE).read_bytes(), type=_Job)
+                    claim = msgspec.json.decode((folder / ATTEMPT_FILE).read_bytes(), type=_Claim)
+                except (OSError, msgspec.DecodeError):
+                    continue  # it has not got so far, or goes away
+                if (job.job, job.host) != (self._job, self._host):
+                    continue
+                if (nobodys := LockedFolder.take(folder)) is not None:
+                    nobodys.release()
+                    continue
+                yield claim
 
     def remove(self) -> None:
         """Give it back; a file that cannot be removed is left to the next run."""
@@ -109,13 +151,19 @@ def read_notes(run_dir: Path) -> list[str]:
     for path in sorted((run_dir / "notes").glob("*.json"))[:_MOST_NOTES]:
         try:
             found |= dict.fromkeys(msgspec.json.decode(path.read_bytes(), type=_Notes).notes)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE_JSON):
             continue
     return list(found)[:_MOST_NOTES]
 
 
 class _Job(msgspec.Struct):
     job: str
+    host: str = ""
+
+
+class _Claim(msgspec.Struct):
+    attempt: int
+    part: str
 
 
 class _Notes(msgspec.Struct):
@@ -134,6 +182,26 @@ def write_file(path: Path, content: object) -> None:
         raise
 
 
+@contextlib.contextmanager
+def _turn(home: Path) -> Iterator[None]:
+    """One run after the other."""
+    lock = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline_s = time.monotonic() + _TURN_WITHIN_S
+        while time.monotonic() < deadline_s:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _homes(parent: Path) -> tuple[Path, ...]:
+    return (parent / _own_name(), *parent.glob(f"{_own_name()}-*"))
+
+
 def _own_name() -> str:
     return f"pacehound-{os.getuid()}"
 
@@ -141,7 +209,7 @@ def _own_name() -> str:
 def _sweep(parent: Path) -> list[str]:
     """Remove what runs that were killed have left, and say what became of them: they could not."""
     said = []
-    for home in (parent / _own_name(), *parent.glob(f"{_own_name()}-*")):
+    for home in _homes(parent):
         with contextlib.suppress(OSError):
             found = home.lstat()
             if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
@@ -157,7 +225,7 @@ def _sweep(parent: Path) -> list[str]:
 def _last_words(run_dir: Path) -> str:
     try:
         job = msgspec.json.decode((run_dir / JOB_FILE).read_bytes(), type=_Job).job
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE_JSON):
         job = "?"
     watched = read_watched(run_dir)
     if watched is None:

@@ -30,7 +30,8 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
         if outcome.sent_to:
             lines.append(f"{seen}, sent to {outcome.sent_to}" if not watched.unsent else seen)
         elif not outcome.incidents:
-            lines.append(f"no incident in what was seen: {seen}" if outcome.is_complete else seen)
+            is_known = outcome.is_complete and not outcome.head_problems
+            lines.append(f"no incident in what was seen: {seen}" if is_known else seen)
     if watched is not None:
         lines += _lost(watched)
         if watched.unsent:
@@ -39,6 +40,7 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
         lines.append(f"what its agent had not delivered is kept in {outcome.kept_in}{_SUCCESSOR}")
     if not outcome.is_complete:
         lines.append("not everything that was seen had been processed when the command ended")
+    lines += [f"in the head: {problem}" for problem in outcome.head_problems[:_MOST_NOTES]]
     lines += [f"in a rank: {note}" for note in outcome.notes[:_MOST_NOTES]]
     if incidents_topic:
         lines.append(f"its incidents come out of the topic {incidents_topic}, and into the store fed from it")

@@ -42,6 +42,8 @@ class Plan:
 
     Attributes
     ----------
+    part
+        Which part of its job the command is (pacehound/launcher/job.py).
     destination
         Where events go; `None`: to the head that owns `store`, or one started for it.
     overrides
@@ -55,6 +57,7 @@ class Plan:
     host: str
     store: Path
     destination: Destination | None
+    part: str = ""
     overrides: tuple[str, ...] = ()
     environ: Mapping[str, str]
 
@@ -106,9 +109,27 @@ class Watch:
     def attempt(self) -> int:
         """Which attempt of its job this run is, so that its events differ from those of an earlier run of that name.
 
+        And from those of one that is live beside it: told of, and kept apart whatever a receiver has said.
+
         Takes 2 s at most. Who does not get an answer in that time gets a number that no other run has. Kafka is not
         asked, see `pacehound.launcher.attempt`.
         """
+        plan = self._plan
+        told = self._told_attempt()
+        try:
+            attempt, beside = self.run_dir.claim(told, plan.part)
+        except OSError as error:  # shared memory is full
+            self._say(f"other runs of job {plan.job} are not told of this one ({error})")
+            return told
+        if beside:
+            self._say(
+                f"another run of job {plan.job} is live on this host (attempt {', '.join(map(str, beside))}): this one "
+                f"is attempt {attempt}, kept apart from it; give each job a name of its own (--job), or two parts of "
+                "one job a host name each (--set host.name=NAME)"
+            )
+        return attempt
+
+    def _told_attempt(self) -> int:
         plan = self._plan
         if plan.destination is None:
             return ask_store(self._client, plan.store, plan.job, plan.host)
@@ -213,10 +234,16 @@ class Watch:
         try:
             settled = self._client.settle(timeout_s)
             incidents, decisions = self._client.incidents(self._plan.job)
+            problems = self._client.health().problems
         except PacehoundError as error:
             self._say(f"the head does not answer: {error}")
             return Outcome(is_complete=False)
-        return Outcome(incidents=tuple(incidents), decisions=tuple(decisions), is_complete=settled and agent_done)
+        return Outcome(
+            incidents=tuple(incidents),
+            decisions=tuple(decisions),
+            is_complete=settled and agent_done,
+            head_problems=problems,
+        )
 
     def _wait(self, done: Callable[[], bool], deadline_s: float, should_stop: Callable[[], bool]) -> bool:
         while not done():
@@ -330,6 +357,8 @@ class Outcome:
     is_complete: bool = True
     watched: Watched | None = None
     """What its agent has said of itself."""
+    head_problems: tuple[str, ...] = ()
+    """What is not as it should be in the head."""
     notes: tuple[str, ...] = ()
     """What the ranks could not do."""
     kept_in: Path | None = None

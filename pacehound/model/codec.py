@@ -51,8 +51,8 @@ MAX_NAME_CHARS = 1_024
 MAX_TEXT_BYTES = 16 * 1024
 """Of one string in an event, or of the names in a column: frames, reasons and lines of a log are shorter."""
 
-MAX_ATTEMPT = (1 << 31) - 1
-"""What the store and a ring have room for. A run that nobody told which it is takes the time as its number."""
+MAX_ATTEMPT = 1 << 30
+"""A run that nobody has told which it is takes the time for it, in seconds (pacehound/runtime/head/attempts.py)."""
 
 ROW_BYTES = 112
 """What the columns of a call take on the way."""

@@ -19,4 +19,7 @@ REDOPS = ("unknown", "sum", "prod", "min", "max", "avg", "premul_sum", "band", "
 ALGORITHMS = ("", "ring", "tree", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("", "ll", "ll128", "simple")
 DIRECTIONS = ("none", "send", "recv")
-SOURCES = ("unknown", "c10d", "shim", "profiler", "flight_recorder", "ras", "inspector", "kineto", "otlp", "simulator")
+SOURCES = (
+    "unknown", "c10d", "shim", "profiler", "flight_recorder", "ras", "inspector", "kineto", "otlp", "simulator",
+    "profiler_launches",
+)  # fmt: skip

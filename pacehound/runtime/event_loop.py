@@ -43,6 +43,8 @@ POLL_S = 0.5
 PAUSED_POLL_S = 0.1
 FLUSH_S = 10.0
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
+HANGS_AFTER_S = 5.0
+"""A worker that makes nothing durable for so long, and raises nothing, waits for something that does not answer."""
 
 
 class GroupConsumer(Protocol):
@@ -213,6 +215,7 @@ class EventLoop:
         self._is_paused = False
         self._work_again = _Again(clock, longest_retry_s)
         self._settle_again = _Again(clock, longest_retry_s)
+        self._settling_since_s: float | None = None
         self._consumer = subscribe(self._revoked)
         self.lag = 0
         """Messages that were not dealt with after the last turn; for other threads, which must not ask the consumer."""
@@ -249,7 +252,13 @@ class EventLoop:
     @property
     def problem(self) -> str:
         """What does not answer, so that messages wait; empty where nothing is away. For other threads too."""
-        return self._work_again.problem or self._settle_again.problem
+        return self._work_again.problem or self._settle_again.problem or self._hangs
+
+    @property
+    def _hangs(self) -> str:
+        since_s = self._settling_since_s
+        waited_s = 0.0 if since_s is None else self._clock.monotonic_s() - since_s
+        return f"no answer for {waited_s:.0f} s" if waited_s >= HANGS_AFTER_S else ""
 
     @property
     def failures(self) -> int:
@@ -411,6 +420,7 @@ class EventLoop:
     def _is_settled(self) -> bool:
         """Whether the worker keeps nothing that is not durable, which it is asked to make so."""
         if self._is_unsettled and not self._settle_again.is_later:
+            self._settling_since_s = self._clock.monotonic_s()
             try:
                 self._results += [_encoded(event) for event in self._worker.settle()]
             except Exception as error:
@@ -418,6 +428,8 @@ class EventLoop:
                     self._failed("to make durable what it has taken")
                 self._postpone(self._settle_again, "to make durable what it has taken", error)
                 return False
+            finally:
+                self._settling_since_s = None
             self._settle_again.reset()
             self._is_unsettled = False
         return not self._is_unsettled

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import urllib.error
 import urllib.request
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from pacehound.bus.otlp_headers import bearer
 from pacehound.errors import Unavailable
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -28,7 +31,7 @@ def metrics_of(text: str) -> list[Sample]:
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
-def scrape(url: str, timeout_s: float = 2.0) -> list[Sample]:
+def scrape(url: str, timeout_s: float = 2.0, token: str = "") -> list[Sample]:
     """Ask a process for its metrics.
 
     Parameters
@@ -37,6 +40,8 @@ def scrape(url: str, timeout_s: float = 2.0) -> list[Sample]:
         Its address; `/metrics` is added where no path is given.
     timeout_s
         How long it may take.
+    token
+        Shown to whoever asks for one, as a head does.
 
     Raises
     ------
@@ -46,15 +51,35 @@ def scrape(url: str, timeout_s: float = 2.0) -> list[Sample]:
     """
     address = metrics_url(url)
     try:
-        with urllib.request.urlopen(address, timeout=timeout_s) as answer:
+        with read(address, timeout_s, token) as answer:
             text = answer.read(MAX_BYTES).decode(errors="replace")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
+        if isinstance(error, urllib.error.HTTPError) and error.code == http.HTTPStatus.UNAUTHORIZED:
+            reason = "it asks for another token (PACEHOUND_TOKEN)" if token else "it asks for a token (PACEHOUND_TOKEN)"
         raise Unavailable(f"{address} does not answer: {reason}") from error
     try:
         return metrics_of(text)
     except ValueError as error:
         raise Unavailable(f"{address} answers, but not with metrics: {error}") from error
+
+
+class _StayHere(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any) -> None:
+        """A token is not carried to another place."""
+
+
+def read(address: str, timeout_s: float, token: str) -> http.client.HTTPResponse:
+    """The answer at an address; errors as those of `urllib.request`."""
+    try:
+        answer: http.client.HTTPResponse = urllib.request.urlopen(address, timeout=timeout_s)
+    except urllib.error.HTTPError as error:
+        if error.code != http.HTTPStatus.UNAUTHORIZED or not token:
+            raise
+        error.close()
+        shown = urllib.request.Request(address, headers=bearer(token))
+        answer = urllib.request.build_opener(_StayHere).open(shown, timeout=timeout_s)
+    return answer
 
 
 def metrics_url(target: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.text import Text
 from pacehound.bus.kafka_state import KafkaState, kafka_state
 from pacehound.clock import Clock
 from pacehound.errors import InvalidInput, Unavailable
-from pacehound.runtime.scrape import metrics_url, scrape
+from pacehound.runtime.scrape import metrics_url, read, scrape
 from pacehound.runtime.status import ProcessState, Scrape, Status, process_state, rows_of, targets_of
 from pacehound.settings import Settings
 
@@ -27,8 +26,9 @@ def survey(
     clock: Clock,
     wait: Callable[[float], object] = time.sleep,
     heads: Sequence[ProcessState] = (),
+    token: str = "",
 ) -> Status:
-    """The state of the pipeline, in about a second.
+    """The state of the pipeline, in about a second; `token` is shown to processes that ask for one.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def survey(
         raise InvalidInput(
             "there is nobody to ask: no head has the store open; set kafka.servers or telemetry.targets, or --store"
         )
-    first = [scrape_process(target, clock) for target in targets]
+    first = [scrape_process(target, clock, token) for target in targets]
     kafka: KafkaState | None = None
     kafka_problem = ""
     if settings.kafka.servers:
@@ -51,7 +51,7 @@ def survey(
             kafka_problem = str(error)
     if first:
         wait(max(BETWEEN_SCRAPES_S - (clock.monotonic_s() - first[0].at_s), 0.0))
-    second = [scrape_process(target, clock) for target in targets]
+    second = [scrape_process(target, clock, token) for target in targets]
     now_s = clock.now_ns() / 1e9
     return Status(
         kafka=kafka,
@@ -60,22 +60,22 @@ def survey(
     )
 
 
-def scrape_process(target: str, clock: Clock) -> Scrape:
+def scrape_process(target: str, clock: Clock, token: str = "") -> Scrape:
     """Ask a process for its metrics and its health."""
     at_s = clock.monotonic_s()
     try:
-        samples = scrape(target)
+        samples = scrape(target, token=token)
     except Unavailable as error:
         return Scrape(target=target, at_s=at_s, problem=str(error))
-    return Scrape(target=target, at_s=at_s, samples=samples, problem=_complaint(target))
+    return Scrape(target=target, at_s=at_s, samples=samples, problem=_complaint(target, token))
 
 
-def _complaint(target: str) -> str:
+def _complaint(target: str, token: str) -> str:
     url = metrics_url(target)
     if not url.endswith("/metrics"):
         return ""
     try:
-        with urllib.request.urlopen(url.removesuffix("/metrics") + "/health", timeout=HEALTH_TIMEOUT_S):
+        with read(url.removesuffix("/metrics") + "/health", HEALTH_TIMEOUT_S, token):
             return ""
     except urllib.error.HTTPError as error:
         # 404: it has metrics and no health, as a head has not.

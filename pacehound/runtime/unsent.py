@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.runtime.locked_folder import LockedFolder, abandoned, private_folder
 
 OUTBOX_FILE, LEFT_FILE = "outbox.sqlite", "left.json"
@@ -118,7 +119,7 @@ def left_behind(parent: Path) -> list[UnsentFolder]:
     for folder in abandoned(parent, _PREFIX) if parent.is_dir() else ():
         try:
             left = _read(folder.path)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE_JSON):
             folder.remove()  # no file of ours could be that: it would never be sent
             continue
         if not left.is_given_up and left.machine != socket.gethostname():

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from pacehound.model.json_documents import UNREADABLE_JSON
+
 WATCHED_FILE = "watched.json"
 
 
@@ -56,5 +58,5 @@ def read_watched(run_dir: Path) -> Watched | None:
     """`None` where no agent has said anything."""
     try:
         return msgspec.json.decode((run_dir / WATCHED_FILE).read_bytes(), type=Watched)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE_JSON):
         return None

@@ -10,9 +10,9 @@ import numpy as np
 
 from pacehound.model.calls import Sees
 from pacehound.model.events import Cause, VerdictWord
-from pacehound.model.topology import Layout, ring_edges
+from pacehound.model.topology import Layout
 from simulator.faults import Fault
-from simulator.links import tree_edges
+from simulator.nccl_graph import ring_edges, tree_edges
 from simulator.network_view import is_network
 from simulator.program import CommunicatorKind, build
 from simulator.source import Source
@@ -113,20 +113,12 @@ Scenario = Callable[[Draw], Injected | None]
 
 
 def dp_ring_edges(draw: Draw) -> list[tuple[int, int]]:
-    return [edge for group in draw.layout.groups("dp") for edge in ring_edges(group)]
+    """Links of the rings of all channels, each once."""
+    rings = [edges for group in draw.layout.groups("dp") for edges in ring_edges(group, draw.base.ranks_per_host)]
+    return list(dict.fromkeys(edge for edges in rings for edge in edges))
 
 
 def tree_links(draw: Draw) -> list[tuple[int, int]]:
-    """Links between hosts whose child has another rank of its layer with as many children and connections."""
-    found = []
-    for group in draw.layout.groups("dp"):
-        place = {rank: i for i, rank in enumerate(group)}
-        roles: dict[tuple[int, int, int], list[int]] = {}
-        for rank in group:
-            neighbours = [b for edge in tree_edges(group) for b in edge if rank in edge and b != rank]
-            n_network = sum(is_network(draw.base, rank, other) for other in neighbours)
-            layer = (place[rank] + 1).bit_length()
-            roles.setdefault((layer, len(neighbours), n_network), []).append(rank)
-        alike = {rank for ranks in roles.values() if len(ranks) > 1 for rank in ranks}
-        found += [edge for edge in tree_edges(group) if edge[0] in alike and is_network(draw.base, *edge)]
-    return found
+    """Links between hosts of the trees of all channels, each once."""
+    trees = [edges for group in draw.layout.groups("dp") for edges in tree_edges(group, draw.base.ranks_per_host)]
+    return list(dict.fromkeys(edge for edges in trees for edge in edges if is_network(draw.base, *edge)))

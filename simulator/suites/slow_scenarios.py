@@ -39,10 +39,12 @@ def _link_mark(draw: Draw, link: tuple[int, int], kind: CommunicatorKind, size: 
         return may("no device start and end: neither arrivals nor transfers are seen, so no S1 to S3")
     if not draw.is_seen(kind):
         return may("the calls that use the link are not seen")
-    if kind == "pp" or size == 2:
+    if kind == "pp":
         if draw.hides_peers():
             return may("the pair's late arrivals cannot be told from its transfers where others are not seen")
-        return must(NAMED, "only two ranks use it together: the transfer's time is the link's")
+        if not is_network(draw.base, *link):
+            return may("both ranks are on one host, where a copy takes longer for other reasons, too")
+        return must(NAMED, "only two ranks use it together, in both directions: the transfer's time is the link's")
     if draw.source.has_rates and is_network(draw.base, *link):
         return must(NAMED, "its sender's rate is the lowest, and it crosses hosts, where rates are seen")
     if draw.source.has_rates:

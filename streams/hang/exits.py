@@ -9,12 +9,14 @@ had moved for a while the one who held them up is: the others' calls have timed 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 
 from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
 from pacehound.model.identity import event_id
+from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
+from streams.watching.moment import Moment
+from streams.watching.watch import Heard, Said, Watch
 
 SETTLE_NS = 2_000_000_000
 """After a first exit the others are watched for this long before it is said who it was."""
@@ -32,50 +34,48 @@ _OWN_FAULT = frozenset({signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SI
 """Signals that only strike the process that they are meant for. An abort may be a watchdog's, for a peer's fault."""
 
 
-class ExitWatch:
-    """Follows the processes of one job until the first of them leaves in disorder."""
+class ExitWatch(Watch):
+    """Follows the processes of one job until the first of them leaves in disorder.
 
-    def __init__(self, job: str, attempt: int) -> None:
+    `hang` knows what held the job up when they left: who leaves while it is hung leaves because of that.
+    """
+
+    def __init__(self, job: str, attempt: int, hang: HangWatch) -> None:
         self._job = job
         self._attempt = attempt
+        self._hang = hang
         self._processes: dict[int, ProcessState] = {}
         self._hosts: dict[int, str] = {}  # by rank
         self._finding: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
 
-    def on_host(self, sample: HostSample) -> None:
+    def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """The processes of one host."""
-        for process in sample.processes:
-            self._processes[process.rank] = process
-            self._hosts[process.rank] = sample.host
+        if isinstance(event, HostSample):
+            for process in event.processes:
+                self._processes[process.rank] = process
+                self._hosts[process.rank] = event.host
+        return []
 
-    def on_tick(
-        self,
-        now_ns: int,
-        step: int | None,
-        *,
-        is_hung: bool,
-        disagreement: Callable[[int], RootCause | None],
-        standstill: Callable[[], RootCause | None] = lambda: None,
-        unheard: frozenset[int] = frozenset(),
-        is_end: bool = False,
-    ) -> list[Finding]:
-        """A finding when the first disorderly exit has settled, and once more when its cause comes to light later.
+    def on_tick(self, moment: Moment) -> list[Said]:
+        """A finding when the first disorderly exit has settled, and once more when its cause comes to light later."""
+        return list(self._look(moment, is_end=False))
 
-        `disagreement` tells what follows from calls that did not match up to a time, `standstill` what held the job up
-        when the first rank left, if anything did. `unheard` are ranks of hosts that have fallen silent. Who leaves
-        while `is_hung` leaves because of the hang.
-        """
+    def on_end(self, moment: Moment) -> list[Finding]:
+        """What has not settled never will."""
+        return self._look(moment, is_end=True)
+
+    def _look(self, moment: Moment, *, is_end: bool) -> list[Finding]:
         if self._finding is not None:
-            return self._look_again(self._finding, disagreement)
+            return self._look_again(self._finding, moment)
         left = [process for process in self._processes.values() if _is_disorderly(process)]
         if self._is_decided or not left:
             return []
         first_ns = min(process.since_ns for process in left)
-        if now_ns < first_ns + SETTLE_NS and not is_end:
+        if moment.now_ns < first_ns + SETTLE_NS and not is_end:
             return []
         self._is_decided = True
-        if is_hung or self._was_killed_whole(first_ns, unheard):
+        if self._hang.is_hung or self._was_killed_whole(first_ns, self._hang.host_reports.unheard()):
             return []
         first_host = self._hosts[min(left, key=lambda p: p.since_ns).rank]
         first = sorted(
@@ -104,8 +104,8 @@ class ExitWatch:
             cause=None,
             culprits=culprits,
             candidates=() if culprits else ranks,
-            onset=Instant(step=step, time_ns=first_ns),
-            detected=Instant(step=step, time_ns=now_ns),
+            onset=Instant(step=moment.step, time_ns=first_ns),
+            detected=moment.at,
             lasting=True,
             pages=True,
             evidence=tuple(_sentence(process) for process in first),
@@ -113,16 +113,18 @@ class ExitWatch:
         )
         if own_fault:
             return [finding]
-        held_up = standstill()
+        held_up = self._hang.standstill()
         if held_up is not None:
             finding = _explained(finding, held_up)
         self._finding = finding
-        return [replace(found, version=0) for found in self._look_again(finding, disagreement)] or [finding]
+        return [replace(found, version=0) for found in self._look_again(finding, moment)] or [finding]
 
-    def _look_again(self, finding: Finding, disagreement: Callable[[int], RootCause | None]) -> list[Finding]:
+    def _look_again(self, finding: Finding, moment: Moment) -> list[Finding]:
         """The finding anew where calls that did not match made the ranks leave; their rows come in late."""
         assert finding.onset is not None
-        found = disagreement(finding.onset.time_ns) if finding.cause is None else None
+        if finding.cause is not None:
+            return []
+        found = self._hang.disagreement(moment.last_iterations(), finding.onset.time_ns)
         if found is None:
             return []
         self._finding = finding.next_version(

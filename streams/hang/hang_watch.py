@@ -13,19 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import (
+    CHECKPOINT_END,
     CallSignature,
     Finding,
     HostEvidence,
     HostSample,
     HostVitals,
     Instant,
+    Markers,
     Progress,
     SignatureMismatch,
     Topology,
 )
 from pacehound.model.identity import event_id
 from pacehound.settings import HangSettings
-from streams.hang.divergence import LastIterations
 from streams.hang.finding_notes import case_notes, drain_proposal
 from streams.hang.host_reports import HostReports
 from streams.hang.mismatch import mismatch
@@ -34,7 +35,10 @@ from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import WaitGraph, wait_graph
 from streams.hang.wording import describe
+from streams.rounds.divergence import LastIterations
 from streams.rounds.signatures import some_of
+from streams.watching.moment import Moment
+from streams.watching.watch import Heard, Said, Watch
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -75,7 +79,7 @@ class _Standstill:
     counters: Int64Array
 
 
-class HangWatch:
+class HangWatch(Watch):
     """Follows the progress of one job."""
 
     def __init__(self, job: str, attempt: int, settings: HangSettings) -> None:
@@ -93,7 +97,7 @@ class HangWatch:
         self._hang: _Hang | None = None
         self._standstill: _Standstill | None = None
         self.host_reports = HostReports()
-        self.checkpoint_ns: int | None = None  # when the last one ended
+        self._checkpoint_ns: int | None = None  # when the last one ended
 
     @property
     def is_hung(self) -> bool:
@@ -106,6 +110,12 @@ class HangWatch:
             return {}
         return {self._hang.finding.id: max(0, now_ns - self._hang.finding.onset.time_ns) / 1e9}
 
+    def excess_s(self, finding: Finding, now_ns: int) -> float:
+        """How long it has held everybody up."""
+        if finding.onset is None:
+            return 0.0
+        return ((now_ns if finding.relief is None else finding.relief.time_ns) - finding.onset.time_ns) / 1e9
+
     def replaying_ranks(self) -> frozenset[int]:
         """Ranks that share a communicator whose calls went into a CUDA graph."""
         if not self._table.blind:
@@ -113,8 +123,30 @@ class HangWatch:
         sequences = (c for c in self._table.sequences if c.communicator in self._table.blind)
         return frozenset(rank for sequence in sequences if len(sequence.ranks) > 1 for rank in sequence.ranks)
 
-    def on_topology(self, topology: Topology) -> None:
-        """A communicator of the job."""
+    def hear(self, event: Heard, step: int | None) -> list[Finding]:
+        """How far ranks are, what their hosts say of them, and where they have met with different calls."""
+        match event:
+            case Topology():
+                self._on_topology(event)
+            case Progress():
+                return self._on_progress(event, step)
+            case HostSample():
+                self.host_reports.on_sample(event)
+            case HostVitals():
+                self.host_reports.on_vitals(event)
+            case HostEvidence():
+                self.host_reports.on_evidence(event)
+            case SignatureMismatch():
+                self._on_mismatch(event)
+            case Markers():
+                for name, time_ns in zip(event.names, event.times_ns, strict=True):
+                    if name == CHECKPOINT_END:
+                        self._checkpoint_ns = max(self._checkpoint_ns or 0, time_ns)
+            case _:
+                pass
+        return []
+
+    def _on_topology(self, topology: Topology) -> None:
         self._table.on_topology(topology)
         if topology.is_world:
             self._world, self._has_closed = topology.communicator, False
@@ -123,18 +155,7 @@ class HangWatch:
         if topology.timeout_s is not None:
             self._timeout_s = min(topology.timeout_s, self._timeout_s or topology.timeout_s)
 
-    def on_host(self, event: HostSample | HostVitals | HostEvidence) -> None:
-        """What a host says of its processes, its hardware, or the stacks of its ranks."""
-        match event:
-            case HostSample():
-                self.host_reports.on_sample(event)
-            case HostVitals():
-                self.host_reports.on_vitals(event)
-            case HostEvidence():
-                self.host_reports.on_evidence(event)
-
-    def on_mismatch(self, met: SignatureMismatch) -> None:
-        """Ranks have met with different calls."""
+    def _on_mismatch(self, met: SignatureMismatch) -> None:
         known = self._mismatches.setdefault(met.communicator, {})
         if any(met.time_ns - before.time_ns > MISMATCH_MATTERS_NS for before in known.values()):
             known.clear()  # they did no harm
@@ -150,7 +171,7 @@ class HangWatch:
             if since_ns is None or since_ns <= found.time_ns
         }
 
-    def on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
+    def _on_progress(self, progress: Progress, step: int | None) -> list[Finding]:
         """How far the ranks of one host are on one communicator; a hang ends when somebody who waited moves on."""
         self.host_reports.dropped[progress.host] = max(
             self.host_reports.dropped.get(progress.host, 0), progress.dropped_total
@@ -162,7 +183,7 @@ class HangWatch:
             self._counters[moved] += 1
             self._advanced_ns[moved] = progress.time_ns
         hang = self._hang
-        if hang is None or progress.closed:
+        if hang is None or progress.closed or not moved:
             return []
         went_on = tuple(np.array(hang.ranks)[self._counters[list(hang.ranks)] > hang.counters].tolist())
         if not went_on:
@@ -176,40 +197,29 @@ class HangWatch:
         sentence = f"ranks {some_of(went_on)} moved on after {lasted_s:.1f} s"
         return [hang.finding.next_version(sentence, relief=relief)]
 
-    def on_tick(
-        self,
-        now_ns: int,
-        *,
-        step: int | None,
-        step_time_s: float,
-        is_setup: bool,
-        planned: bool,
-        unseen: tuple[str, ...],
-        iterations: LastIterations | None = None,
-        is_host_late: bool = False,
-        finished_ns: int = 0,
-    ) -> list[Finding]:
-        """Look at the open calls at a fixed multiple of event time.
+    def on_tick(self, moment: Moment) -> list[Said]:
+        """Look at the open calls.
 
-        Limits are longer until the first step has finished, while the job `is_setup` (it has yet to find its pace) and
-        while a pause is `planned`. `is_host_late`: a host has not reported for a while and is not silent for good, so
-        that its last report may be out of date. `finished_ns`: when the first rank ended the last iteration that all
-        have ended; older reports are out of date.
+        Limits are longer until the first step has finished, while the job has yet to find its pace, and while a pause
+        is planned.
         """
-        limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * step_time_s)
-        if step is None or is_setup or planned:
+        self.host_reports.silent = frozenset(moment.silent_since_ns)
+        now_ns, step, finished_ns = moment.now_ns, moment.step, moment.finished_ns
+        iterations = moment.last_iterations()
+        limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * moment.step_time_s)
+        if step is None or moment.n_iterations < MIN_ITERATIONS or moment.is_paused:
             limit_s *= SETUP_FACTOR
         limit_s = max(limit_s, min(SURVIVED_FACTOR * self._survived_s, self._settings.page_after_s))
         if self._hang is not None:
-            return self._look_again(now_ns, unseen, iterations)
-        standstill_s = min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * step_time_s))
+            return list(self._look_again(now_ns, moment.unseen, iterations))
+        standstill_s = min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * moment.step_time_s))
         self._note_standstill(now_ns, standstill_s, finished_ns, iterations)
         open_for_ns = round(limit_s * 1e9)
         before_ns = now_ns - open_for_ns
         graph = self._graph(open_for_ns)
         stuck = self._stuck(graph, before_ns, finished_ns)
         n_exited = len(self.host_reports.exited(None))
-        if 2 * n_exited > len(self.host_reports.processes) or is_host_late:
+        if 2 * n_exited > len(self.host_reports.processes) or moment.is_host_late:
             return []  # a job that is being ended has nobody left to wait for
         has_moved = self._advanced_ns > 0
         quiet = bool(has_moved.any()) and max(int(self._advanced_ns.max()), finished_ns) <= before_ns
@@ -220,7 +230,7 @@ class HangWatch:
         ranks = stuck or tuple(np.flatnonzero(has_moved).tolist())
         graph = self._graph()
         found = self._root_cause(graph, iterations, frozen_ns=None)
-        finding = self._finding(found, graph, now_ns, step, unseen)
+        finding = self._finding(found, graph, now_ns, step, moment.unseen)
         self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
         return [finding]
 
@@ -364,7 +374,7 @@ class HangWatch:
     def with_notes(self, finding: Finding, now_ns: int) -> Finding:
         """The finding with what its hosts say of the ranks it names, and what to drain."""
         named = finding.culprits or tuple(dict.fromkeys(rank for link in finding.links for rank in link))
-        age_s = None if self.checkpoint_ns is None else max(0, now_ns - self.checkpoint_ns) / 1e9
+        age_s = None if self._checkpoint_ns is None else max(0, now_ns - self._checkpoint_ns) / 1e9
         notes = case_notes(self.host_reports, named, finding.victims, checkpoint_age_s=age_s)
         proposal = drain_proposal(self.host_reports, finding.culprits) if finding.verdict == "culprit" else ""
         added = tuple(words for words in (*notes, proposal) if words and words not in finding.evidence)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pacehound.model.events import CallSignature, Cause, VerdictWord
-from streams.hang.divergence import LastIterations
 from streams.hang.host_reports import HostReports
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.wait_graph import WaitGraph
+from streams.rounds.divergence import LastIterations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

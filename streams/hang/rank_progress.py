@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.events import NEVER, OpenCall, PairProgress, Progress, RankProgress, Topology
+from pacehound.model.events import MAX_WORLD_RANKS, NEVER, OpenCall, PairProgress, Progress, RankProgress, Topology
+from streams.rounds.edges import SeenEdges
 from streams.rounds.signatures import packed, signature_of
 
 Int64Array = npt.NDArray[np.int64]
@@ -48,6 +50,8 @@ class ProgressTable:
         Communicators whose calls are not all seen (captured into graphs): nothing follows from their counters.
     launch_only
         Communicators of which no completion is seen.
+    seen_edges
+        Over which edges their calls were seen to send.
     """
 
     def __init__(self) -> None:
@@ -55,6 +59,7 @@ class ProgressTable:
         self.names: dict[str, str] = {}
         self.blind: set[str] = set()
         self.launch_only: set[str] = set()
+        self.seen_edges = SeenEdges()
         self._collective: dict[str, int] = {}  # sequence of a communicator's collectives
         self._pair: dict[tuple[str, int, int], int] = {}
         self._slot: dict[tuple[int, int], int] = {}  # (sequence, rank)
@@ -63,6 +68,18 @@ class ProgressTable:
         self._early: dict[str, dict[str, Progress]] = {}  # by communicator and host: of members not known yet
         self._length = 0
         self._columns = {name: np.zeros(64, np.int64) for name in _COLUMNS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Whoever asks makes arrays as long as the highest rank: one that cannot be is refused (`ValueError`)."""
+        self.__dict__.update(state)
+        columns = [self._columns[name] for name in _COLUMNS]
+        if any(column.dtype != np.int64 or column.shape != columns[0].shape for column in columns):
+            raise ValueError("the columns of a progress table differ in type or length")
+        if not 0 <= self._length <= len(columns[0]):
+            raise ValueError(f"a progress table has {self._length} slots, and columns of {len(columns[0])}")
+        for name, end in (("rank", MAX_WORLD_RANKS), ("sequence", len(self.sequences))):
+            if (odd := self.column(name)[(self.column(name) < 0) | (self.column(name) >= end)]).size:
+                raise ValueError(f"a progress table has the {name} {odd[0]}; it must be in 0..{end - 1}")
 
     def __len__(self) -> int:
         return self._length
@@ -103,6 +120,8 @@ class ProgressTable:
         Progress is sent for an instant that lies a little back, so that the first of it may come before the topology
         and names but those ranks that had joined by then. It is held: only the topology says who the members are.
         """
+        if progress.edges:
+            self.seen_edges.add(progress)
         if progress.captured_total:
             self.blind.add(progress.communicator)
         if progress.sees_completion:

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import UNTOLD
-from streams.hang.divergence import SequenceKey
 from streams.hang.mismatch import mismatch
 from streams.hang.observations import HangObservations, RootCause
 from streams.hang.stuck_links import stuck_link
 from streams.hang.wait_graph import StuckCall, launch_graph, wait_graph
 from streams.hang.wording import SHOWN, describe, have, shown_ranks
+from streams.rounds.divergence import SequenceKey
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -12,6 +12,8 @@ from itertools import pairwise
 
 from pacehound.model.events import Finding, HostSample, Instant
 from pacehound.model.identity import event_id
+from streams.watching.moment import Moment
+from streams.watching.watch import Said, Watch
 
 SIDE_BY_SIDE_NS = 10_000_000_000
 """So long two processes of one rank must both have been seen: one that takes over from another, on a host whose clock
@@ -28,7 +30,7 @@ class _Seen:
     last_ns: int
 
 
-class SharedName:
+class SharedName(Watch):
     """Follows which process each rank is."""
 
     def __init__(self, job: str, attempt: int) -> None:
@@ -37,7 +39,7 @@ class SharedName:
         self._seen: dict[int, list[_Seen]] = {}  # by rank, the one that was there first before the others
         self._finding: Finding | None = None
 
-    def on_host(self, sample: HostSample) -> HostSample:
+    def of_the_first(self, sample: HostSample) -> HostSample:
         """The processes of one host; without those of ranks that are somebody else's as long as he is alive.
 
         A process that takes over from another is taken for the rank once the other has exited, or been silent for long.
@@ -59,18 +61,18 @@ class SharedName:
             return sample
         return replace(sample, processes=tuple(one for one in sample.processes if one.pid not in foreign))
 
-    def on_tick(self, now_ns: int, step: int | None) -> list[Finding]:
+    def on_tick(self, moment: Moment) -> list[Said]:
         """A finding when two jobs are seen, and a new version of it when one of them has gone."""
         twice = {
             rank: live
             for rank, seen in sorted(self._seen.items())
-            if _are_side_by_side(live := [one for one in seen if _is_live(one, now_ns)])
+            if _are_side_by_side(live := [one for one in seen if _is_live(one, moment.now_ns)])
         }
         if self._finding is not None:
             if twice:
                 return []
             told, self._finding = self._finding, None
-            return [told.next_version("one job of that name is left", relief=Instant(step=step, time_ns=now_ns))]
+            return [told.next_version("one job of that name is left", relief=moment.at)]
         if not twice:
             return []
         onset_ns = min(live[1].first_ns for live in twice.values())
@@ -82,8 +84,8 @@ class SharedName:
             verdict="unknown",
             cause=None,
             candidates=tuple(twice),
-            onset=Instant(step=step, time_ns=onset_ns),
-            detected=Instant(step=step, time_ns=now_ns),
+            onset=Instant(step=moment.step, time_ns=onset_ns),
+            detected=moment.at,
             evidence=tuple(_sentence(rank, live) for rank, live in list(twice.items())[:_SHOWN]),
             unseen=(
                 f"the second job: two that are alive run as {self._job!r}, and the first is the one that is watched; "

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-
 from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
 from streams.rounds.giving_up import GIVEN_UP
+from streams.watching.moment import Moment
+from streams.watching.watch import Said, Watch
 
 REPORT_AFTER_NS = 10_000_000_000
 """Silence beyond the usual lateness that is worth a word: an agent that is started anew is back before."""
 
 
-class SilenceWatch:
+class SilenceWatch(Watch):
     """Follows which hosts of a job are heard."""
 
     def __init__(self, job: str, attempt: int) -> None:
@@ -21,27 +20,18 @@ class SilenceWatch:
         self._attempt = attempt
         self._findings: dict[str, Finding] = {}
 
-    def on_tick(
-        self,
-        now_ns: int,
-        step: int | None,
-        silent_since_ns: Mapping[str, int],
-        ranks_of: Mapping[str, tuple[int, ...]],
-        given_up: AbstractSet[str] = frozenset(),
-    ) -> list[Finding]:
+    def on_tick(self, moment: Moment) -> list[Said]:
         """A finding when a host has been silent for too long, and a new version of it when it speaks again.
 
-        `silent_since_ns` holds, by host, the last report of those that are silent now. Those that are `given_up` stay
-        as silent as they are, and nobody waits for them.
+        Those that are given up stay as silent as they are.
         """
-        findings = []
-        for host in sorted(self._findings.keys() & given_up):
+        findings: list[Said] = []
+        for host in sorted(self._findings.keys() & moment.given_up):
             findings.append(self._findings.pop(host).next_version(f"{host} is given up: {GIVEN_UP}"))
-        for host in sorted(self._findings.keys() - silent_since_ns.keys()):
-            relief = Instant(step=step, time_ns=now_ns)
-            findings.append(self._findings.pop(host).next_version(f"{host} is heard again", relief=relief))
-        for host, since_ns in sorted(silent_since_ns.items()):
-            if host in self._findings or now_ns - since_ns < REPORT_AFTER_NS:
+        for host in sorted(self._findings.keys() - moment.silent_since_ns.keys()):
+            findings.append(self._findings.pop(host).next_version(f"{host} is heard again", relief=moment.at))
+        for host, since_ns in sorted(moment.silent_since_ns.items()):
+            if host in self._findings or moment.now_ns - since_ns < REPORT_AFTER_NS:
                 continue
             self._findings[host] = Finding(
                 id=event_id("blind", self._job, self._attempt, host, since_ns),
@@ -50,10 +40,10 @@ class SilenceWatch:
                 kind="blind",
                 verdict="unknown",
                 cause=None,
-                candidates=ranks_of.get(host, ()),
-                onset=Instant(step=step, time_ns=since_ns),
-                detected=Instant(step=step, time_ns=now_ns),
-                evidence=(f"nothing has been heard from {host} for {(now_ns - since_ns) / 1e9:.0f} s",),
+                candidates=moment.ranks_of.get(host, ()),
+                onset=Instant(step=moment.step, time_ns=since_ns),
+                detected=moment.at,
+                evidence=(f"nothing has been heard from {host} for {(moment.now_ns - since_ns) / 1e9:.0f} s",),
                 unseen=(f"what the ranks of {host} do: its agent, its network or the machine is gone",),
             )
             findings.append(self._findings[host])

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import OpenCall
+from pacehound.model.topology import ring_edges
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.wait_graph import StuckCall
+from streams.rounds.edges import ROOT, Edge, HostTree, assumed_trees, hosts_in_order, seen_tree
 
 Int64Array = npt.NDArray[np.int64]
+
+MIN_TO_PASS = 2
+"""Chunks that a host must have to pass up a tree: one may have been counted as received and not yet as sent."""
 
 
 def stuck_link(table: ProgressTable, call: StuckCall, host_of: Mapping[int, str]) -> tuple[tuple[int, int] | None, str]:
@@ -25,13 +31,20 @@ def stuck_link(table: ProgressTable, call: StuckCall, host_of: Mapping[int, str]
     sent = np.array([-1 if one is None else one.send_count for one in open_calls])
     received = np.array([-1 if one is None else one.recv_count for one in open_calls])
     algorithms = {one.algorithm for one in open_calls if one is not None}
+    communicator = table.sequences[call.sequence].communicator
+    calls = {rank: one for rank, one in zip(ranks, open_calls, strict=True) if one is not None}
     link, words = None, ""
     if "tree" in algorithms:
-        link, words = _tree_link(ranks, sent, received, host_of)
+        if len(calls) == len(ranks):
+            link, words = _tree_link(calls, ranks, host_of, partial(table.seen_edges.of_channel, communicator, "tree"))
     elif algorithms <= {"", "ring"}:  # of others it is not known who sends to whom
-        calls = {rank: one for rank, one in zip(ranks, open_calls, strict=True) if one is not None}
-        has_channels = any(one.channels for one in calls.values())
-        link, words = _channel_link(calls) if has_channels else _ring_link(ranks, sent, received)
+        edges = table.seen_edges.of_all_channels(communicator, "ring")
+        if any(one.channels for one in calls.values()):
+            link, words = _channel_link(calls)
+            if link is not None and edges and (ranks.index(link[0]), ranks.index(link[1])) not in edges:
+                link, words = None, ""  # nothing goes from the one to the other
+        else:
+            link, words = _ring_link(ranks, edges, sent, received)
     return ((ranks[0], ranks[1]) if len(ranks) == 2 else link), words
 
 
@@ -53,9 +66,10 @@ def _channel_link(calls: Mapping[int, OpenCall]) -> tuple[tuple[int, int] | None
         if a is None or b is None or a == b:
             return None, ""
         links.setdefault((a, b), []).append(number)
-    if len(links) != 1:
+    if len({frozenset(link) for link in links}) != 1:
         return None, ""
-    (((a, b), numbers),) = links.items()
+    # Rings may use an edge both ways: it is one edge, and what is said of it is of the first way.
+    ((a, b), numbers), *_ = links.items()
     stuck = [one for one in calls[a].channels if one.channel in numbers]
     words = (
         f"on channel{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))} (modulo 8) rank {a} has sent "
@@ -76,61 +90,112 @@ def _most(left: Mapping[int, int]) -> int | None:
     return ranked[-1] if len(ranked) > 1 and left[ranked[-1]] > left[ranked[-2]] else None
 
 
-def _ring_link(ranks: Sequence[int], sent: Int64Array, received: Int64Array) -> tuple[tuple[int, int] | None, str]:
-    """The edge over which least has passed.
+def _ring_link(
+    ranks: Sequence[int], seen: frozenset[Edge], sent: Int64Array, received: Int64Array
+) -> tuple[tuple[int, int] | None, str]:
+    """The edge over which least has passed, of those that were seen, else of a ring through the ranks in their order.
 
     Over a dead edge passes nothing more, while each rank further on sends one chunk more than the one before it, out
     of what was in the pipe. An edge whose two ends count nothing has no part in the network (NVLink): it is not the
     least, and one that lies right before the least would look the same.
     """
-    passed = np.minimum(sent, np.roll(received, -1))
-    counted = np.flatnonzero((sent >= 0) & (np.roll(received, -1) >= 0))
+    edges = sorted(seen) or ring_edges(tuple(range(len(ranks))))
+    if len({a for a, _ in edges}) < len(edges):
+        return None, ""  # channels have rings of their own, and these counts are of all of them
+    counted = [(min(int(sent[a]), int(received[b])), a, b) for a, b in edges if sent[a] >= 0 and received[b] >= 0]
     if len(counted) < 2:
         return None, ""
-    least = counted[passed[counted] == passed[counted].min()]
+    least = [edge for edge in counted if edge[0] == min(counted)[0]]
     if len(least) != 1:
         return None, ""
-    at = int(least[0])
-    a, b = ranks[at], ranks[(at + 1) % len(ranks)]
-    words = f"fewer chunks ({passed[at]}) have passed from rank {a} to rank {b} than over any other edge of the ring"
-    if (at - 1) % len(ranks) not in counted:
-        words += f"; what goes from rank {ranks[at - 1]} to rank {a} is not counted and would look the same"
-    return (a, b), words
+    passed, a, b = least[0]
+    words = f"fewer chunks ({passed}) have passed from rank {ranks[a]} to rank {ranks[b]}"
+    words += " than over any other edge of the ring"
+    if a not in {receiver for _, _, receiver in counted}:
+        before = next((f"from rank {ranks[x]} " for x, y in edges if y == a), "")
+        words += f"; what goes {before}to rank {ranks[a]} is not counted and would look the same"
+    if not seen:
+        words += "; the ring is assumed: it goes through the ranks in their order"
+    return (ranks[a], ranks[b]), words
 
 
 def _tree_link(
-    ranks: Sequence[int], sent: Int64Array, received: Int64Array, host_of: Mapping[int, str]
+    calls: Mapping[int, OpenCall],
+    ranks: Sequence[int],
+    host_of: Mapping[int, str],
+    seen: Callable[[int], frozenset[Edge]],
 ) -> tuple[tuple[int, int] | None, str]:
-    """The edge from a rank to its parent, where it has moved less than the others with the same place in the tree.
+    """The edge of a tree over which a host has data to pass up, and its parent waits for them.
 
-    The tree is binary, over the members in their order. A place is a layer, a number of children, and how many of the
-    edges cross hosts (others are not counted). Everybody above the dead edge starves with it: the lowest one is it.
+    On each channel that has not finished the edges are those that were seen there, else NCCL's own. What passed over
+    each of them follows from what the hosts have sent and received, from the leaves up.
     """
-    place: dict[tuple[int, int, int], list[int]] = {}
-    for at, rank in enumerate(ranks):
-        children = [i for i in (2 * at + 1, 2 * at + 2) if i < len(ranks)]
-        neighbours = [*children, *([(at - 1) // 2] if at else [])]
-        crossing = sum(host_of.get(rank) != host_of.get(ranks[i]) for i in neighbours)
-        if sent[at] >= 0 and received[at] >= 0 and at:
-            place.setdefault(((at + 1).bit_length(), len(children), crossing), []).append(at)
-    total = sent + received
-    odd = []
-    for same_place in place.values():
-        moved = total[same_place]
-        if len(same_place) > 1 and (moved == moved.min()).sum() == 1 and moved.min() < np.median(moved):
-            odd.append(same_place[int(moved.argmin())])
-    if not odd:
+    hosts = hosts_in_order(host_of.get(rank) for rank in ranks)
+    n_hosts = max(hosts) + 1
+    numbers = sorted({channel.channel for call in calls.values() for channel in call.channels})
+    links: dict[tuple[int, int], list[int]] = {}
+    words: list[str] = []
+    for number in numbers:
+        here = [next((one for one in calls[rank].channels if one.channel == number), None) for rank in ranks]
+        left = [one.send_total - one.send_count + one.recv_total - one.recv_count for one in here if one is not None]
+        announced = [one.send_total for one in here if one is not None and one.send_total > 0]
+        if not any(left):
+            continue
+        edges = seen(number)
+        tree = seen_tree(edges, hosts) if edges else assumed_trees(hosts)[2 * numbers.index(number) >= len(numbers)]
+        if tree is None:
+            return (
+                None,
+                f"the edges seen on channel {number} are no tree of NCCL's own over {n_hosts} hosts",
+            )
+        if not edges:
+            words.append(f"the tree is assumed: NCCL's own over {n_hosts} hosts")
+        moved = [[0, 0] for _ in range(n_hosts)]
+        for host, one in zip(hosts, here, strict=True):
+            if one is not None:
+                moved[host][0] += max(one.send_count, 0)
+                moved[host][1] += max(one.recv_count, 0)
+        below = _starved_below(tree, moved, min(announced, default=0))  # a leaf has one edge, and all to pass over it
+        if below is None:
+            return None, ""
+        a, b = tree.ends[below]
+        links.setdefault((ranks[a], ranks[b]), []).append(number)
+    if len({frozenset(link) for link in links}) != 1:
         return None, ""
-    at = max(odd)
-    if any((2 * other + 1 <= at) and other not in _ancestors(at) for other in odd if other != at):
-        return None, ""  # two places that do not lie above each other
-    a, b = ranks[at], ranks[(at - 1) // 2]
-    return (a, b), f"rank {a} has moved fewer chunks ({total[at]}) than others with its place in the tree"
+    ((a, b), stuck), *_ = links.items()
+    words.insert(
+        0,
+        f"on channel {stuck[0]} (modulo 8) rank {a} has chunks to pass up the tree to rank {b}, which waits for them",
+    )
+    return (a, b), "; ".join(dict.fromkeys(words))
 
 
-def _ancestors(at: int) -> set[int]:
-    above = set()
-    while at:
-        at = (at - 1) // 2
-        above.add(at)
-    return above
+def _starved_below(tree: HostTree, moved: Sequence[Sequence[int]], total: int) -> int | None:
+    """The host below the edge that does not move, where there is one.
+
+    A host passes up each chunk that all hosts below it have passed to it. Above a dead edge each host waits for the one
+    below and has nothing to pass; the first one on the way down that has is at the lower end of the edge.
+    """
+    children: dict[int, list[int]] = {}
+    for below, above in enumerate(tree.parents):
+        children.setdefault(above, []).append(below)
+    order = [children[ROOT][0]]
+    for host in order:
+        order += children.get(host, [])
+    up, down = [0] * len(order), [0] * len(order)
+    for host in reversed(order):
+        sent, received = moved[host]
+        up[host] = sent - sum(down[child] for child in children.get(host, []))
+        down[host] = received - sum(up[child] for child in children.get(host, []))
+    (root, *others) = order
+    if not others or min(up[host] for host in others) < 0 or min(down[host] for host in others) < 0:
+        return None  # these counts are not of this tree
+    host = root
+    while waiting := children.get(host, []):
+        least = min(up[child] for child in waiting)
+        if [up[child] for child in waiting].count(least) > 1:
+            return None
+        host = next(child for child in waiting if up[child] == least)
+        if min((up[child] for child in children.get(host, [])), default=total) - least >= MIN_TO_PASS:
+            return host
+    return None

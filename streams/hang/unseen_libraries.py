@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pacehound.model.events import Finding, HostSample, Instant
 from pacehound.model.identity import event_id
+from streams.watching.moment import Moment
+from streams.watching.watch import Heard, Said, Watch
 
 
-class UnseenCalls:
+class UnseenCalls(Watch):
     """Follows what the hosts' agents say of it, one finding per host (`blind`) until its calls are seen."""
 
     def __init__(self, job: str, attempt: int) -> None:
@@ -15,23 +17,25 @@ class UnseenCalls:
         self._latest: dict[str, tuple[int, dict[int, tuple[str, ...]]]] = {}
         self._findings: dict[str, Finding] = {}
 
-    def on_host(self, sample: HostSample) -> None:
+    def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """The processes of one host."""
-        unseen = {process.rank: process.unseen for process in sample.processes if process.unseen}
-        self._latest[sample.host] = (sample.time_ns, unseen)
+        if isinstance(event, HostSample):
+            unseen = {process.rank: process.unseen for process in event.processes if process.unseen}
+            self._latest[event.host] = (event.time_ns, unseen)
+        return []
 
-    def on_tick(self, now_ns: int, step: int | None) -> list[Finding]:
+    def on_tick(self, moment: Moment) -> list[Said]:
         """A finding where calls of a host are not seen, and a new version of it when they are or it is about others."""
-        findings = []
+        findings: list[Said] = []
         for host, (time_ns, unseen) in sorted(self._latest.items()):
             known, ranks = self._findings.get(host), tuple(sorted(unseen))
             if known is None and ranks:
                 names = sorted({name for some in unseen.values() for name in some})
-                finding = self._finding(host, ranks, names, Instant(step=step, time_ns=time_ns), now_ns)
+                finding = self._finding(host, ranks, names, Instant(step=moment.step, time_ns=time_ns), moment.now_ns)
             elif known is not None and not ranks:
                 del self._findings[host]
                 words = f"the calls of {host} are seen now, or their processes have left"
-                findings.append(known.next_version(words, relief=Instant(step=step, time_ns=now_ns)))
+                findings.append(known.next_version(words, relief=moment.at))
                 continue
             elif known is not None and ranks != known.candidates:
                 finding = known.next_version(candidates=ranks)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pacehound.model.events import Cost, Finding, Incident, IncidentState, WhatIfPrice
+from pacehound.model.events import Cost, Finding, Incident, IncidentState, Instant, WhatIfPrice
 from pacehound.model.identity import event_id
-
-QUIET_NS = 10_000_000_000
-"""A relieved incident is closed after this long without a relapse."""
-
-COST_UPDATE_FACTOR = 2.0
-"""The cost of an open incident is said again when it has doubled; an event per iteration would help nobody."""
+from pacehound.settings import IncidentSettings
+from streams.job.short_slowdowns import ShortSlowdowns
+from streams.job.thresholds import COST_UPDATE_FACTOR, COST_UPDATE_FROM_S, QUIET_NS
 
 _HALTS = ("hang", "exit")
 
@@ -33,13 +30,17 @@ class IncidentTracker:
     """The incidents of one job.
 
     A finding joins the open incident that shares a culprit with it, or of whose stall or exit it is the next
-    chapter; else it opens a new one, if it concerns somebody.
+    chapter; else it opens a new one, if it concerns somebody. Slowness does so once it has lasted and cost enough; what
+    is over before is counted.
     """
 
-    def __init__(self, job: str, attempt: int) -> None:
+    def __init__(self, job: str, attempt: int, settings: IncidentSettings) -> None:
         self._job = job
         self._attempt = attempt
+        self._settings = settings
         self._open: list[_Open] = []
+        self._waiting: dict[str, Finding] = {}  # slowness that is yet too short, or costs too little
+        self._short = ShortSlowdowns(job, attempt, settings.min_loss)
         self.ranks = 0
 
     def on_finding(self, finding: Finding, now_ns: int, excess_s: float) -> list[Incident]:
@@ -49,7 +50,10 @@ class IncidentTracker:
         """
         entry = self._of(finding)
         if entry is None:
-            if not _concerns_somebody(finding):
+            self._waiting.pop(finding.id, None)
+            is_much = self._is_much(finding, now_ns, excess_s)
+            if not _concerns_somebody(finding) or not is_much:
+                self._wait(finding, excess_s, is_much=is_much)
                 return []  # it stays a finding
             incident = Incident(
                 id=event_id("incident", self._job, self._attempt, finding.id),
@@ -77,15 +81,45 @@ class IncidentTracker:
         `ongoing_s` holds what each finding that lasts has cost so far, by its id.
         """
         incidents = []
+        for finding in list(self._waiting.values()):
+            incidents += self.on_finding(finding, now_ns, ongoing_s.get(finding.id, 0.0))
         for entry in list(self._open):
             if entry.relieved_ns is not None:
                 if now_ns - entry.relieved_ns >= QUIET_NS:
                     incidents.append(self._close(entry, now_ns, "relieved"))
                 continue
             _update(entry, ongoing_s)
-            if entry.total_s > 60.0 and entry.total_s >= COST_UPDATE_FACTOR * entry.incident.cost.excess_s:
+            said_s = max(COST_UPDATE_FROM_S, COST_UPDATE_FACTOR * entry.incident.cost.excess_s)
+            if entry.total_s >= said_s:
                 incidents.append(self._next(entry, now_ns, "open", entry.incident.findings))
         return incidents
+
+    def adding_up(self, at: Instant) -> list[Finding]:
+        """What there is to say of slowdowns that were too short to be told by themselves."""
+        return self._short.on_tick(at)
+
+    def short_in_all(self, at: Instant) -> list[Finding]:
+        """How many of them there were, when the job ends."""
+        return self._short.on_end(at)
+
+    def short_excess_s(self, finding: Finding) -> float:
+        """What those cost of which such a finding tells."""
+        return self._short.excess_s(finding)
+
+    def _is_much(self, finding: Finding, now_ns: int, excess_s: float) -> bool:
+        """Whether it has lasted and cost enough to be looked at; what is not slowness always has."""
+        if finding.kind not in ("slow", "intermittent") or finding.onset is None:
+            return True
+        lasted_s = ((now_ns if finding.relief is None else finding.relief.time_ns) - finding.onset.time_ns) / 1e9
+        lost = finding.magnitude or 0.0 if finding.kind == "intermittent" else excess_s / max(lasted_s, 1e-9)
+        return lasted_s >= self._settings.min_duration_s and lost >= self._settings.min_loss
+
+    def _wait(self, finding: Finding, excess_s: float, *, is_much: bool) -> None:
+        """Look at it again with every tick while it lasts; count it when it is over."""
+        if finding.relief is None and not is_much:
+            self._waiting[finding.id] = finding
+        elif finding.relief is not None and finding.kind == "slow":
+            self._short.add(finding, excess_s)
 
     def on_price(self, price: WhatIfPrice) -> list[Incident]:
         """What the job's stragglers cost in the last window of recorded steps: open slowdowns carry it."""
@@ -141,6 +175,8 @@ def _concerns_somebody(finding: Finding) -> bool:
     """
     if finding.kind in ("planned", "change"):
         return False
+    if finding.kind == "intermittent" and finding.lasting:
+        return True
     return finding.kind not in ("slow", "intermittent") or finding.pages or bool(finding.culprits or finding.links)
 
 

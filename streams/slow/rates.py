@@ -3,7 +3,9 @@
 A rate is that of an active transfer. Behind a slow edge `a -> b` of a ring all ranks receive at its pace, for data
 come no faster, while `a` alone takes long to send: what is received names nobody, what is sent names `a`, and the
 edge is named when its successor's receiving agrees. In a tree a rank shares its card between parent and children:
-both ends of a slow edge send more slowly, and ranks are alike only within a layer.
+both ends of a slow edge send more slowly, and ranks are alike only with as many neighbours. Who is next to whom, the
+profiler plugins have seen; where they have not, NCCL's own trees are assumed, or a ring in the order of the ranks, and
+what is found is suspected at most.
 
 Each rank is held against its own earlier rate: a rank that sends to another host is slower than one that sends to
 its neighbour, and always was. Where no earlier rate is known, ranks of one layer are held against each other, and
@@ -19,8 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import OP_CODE, OPS
+from pacehound.model.events import Progress, Topology
 from pacehound.model.rounds import ALGORITHMS, Rounds
 from pacehound.model.topology import ring_edges
+from streams.rounds.edges import Edge, SeenEdges, assumed_neighbours, hosts_in_order
 from streams.slow.thinned import Thinned
 
 Float32Array = npt.NDArray[np.float32]
@@ -66,6 +70,17 @@ class RateTracker:
     def __init__(self) -> None:
         self._histories: dict[str, dict[tuple[int, int, int], Thinned[_Rated]]] = {}
         self._members: dict[str, tuple[int, ...]] = {}
+        self._host_of: dict[int, str] = {}
+        self._seen = SeenEdges()
+
+    def on_topology(self, topology: Topology) -> None:
+        """Where ranks are."""
+        self._host_of.update(dict.fromkeys(topology.host_ranks, topology.host))
+
+    def on_progress(self, progress: Progress) -> None:
+        """Edges that were seen."""
+        if progress.edges:
+            self._seen.add(progress)
 
     def add(self, rounds: Rounds) -> None:
         """Take in rounds; those without rates are passed over."""
@@ -94,19 +109,34 @@ class RateTracker:
             quiet = [rates for time_ns, rates in history if time_ns < since_ns]
             if len(slow) < MIN_ROUNDS:
                 continue
-            is_sure = len(quiet) >= MIN_ROUNDS
+            has_earlier = len(quiet) >= MIN_ROUNDS
+            name = ALGORITHMS[algorithm]
+            edges, assumed = self._seen.of_all_channels(communicator, name), ""
+            if not edges and op != _ALL_TO_ALL:
+                edges, assumed = self._assumed(members, name)
             now = _typical(slow)
-            shares = now / _typical(quiet) if is_sure else _share_of_layer(now, ALGORITHMS[algorithm])
-            found = _edges(members, shares, op, ALGORITHMS[algorithm])
+            shares = now / _typical(quiet) if has_earlier else _share_of_alike(now, edges)
+            found = _edges(len(members), shares, op, name, edges)
             if found:
                 sentences = tuple(
                     f"rank {members[a]} sends at {shares[0, a]:.0%} of "
-                    + ("its earlier rate" if is_sure else "the rate of ranks in its place")
+                    + ("its earlier rate" if has_earlier else "the rate of ranks in its place")
                     + f" in {OPS[op]}, rank {members[b]} receives at {shares[1, b]:.0%}"
                     for a, b in found
                 )
-                return SlowEdges(tuple((members[a], members[b]) for a, b in found), is_sure, sentences)
+                links = tuple((members[a], members[b]) for a, b in found)
+                return SlowEdges(links, has_earlier and not assumed, (*sentences, *([assumed] if assumed else [])))
         return None
+
+    def _assumed(self, members: tuple[int, ...], algorithm: str) -> tuple[frozenset[Edge], str]:
+        """The edges of a communicator of which none was seen, and the sentence that says so."""
+        if len(members) == 2:
+            return frozenset({(0, 1), (1, 0)}), ""  # there are no others
+        if algorithm != "tree":
+            places = tuple(range(len(members)))
+            return frozenset(ring_edges(places)), "the ring is assumed: it goes through the ranks in their order"
+        hosts = hosts_in_order(self._host_of.get(rank) for rank in members)
+        return assumed_neighbours(hosts), f"the tree is assumed: NCCL's own over {max(hosts) + 1} hosts"
 
 
 def _typical(rates: list[Float32Array]) -> Float64Array:
@@ -120,17 +150,13 @@ def _typical(rates: list[Float32Array]) -> Float64Array:
     return typical
 
 
-def _share_of_layer(rates: Float64Array, algorithm: str) -> Float64Array:
-    """Each rank's rates over the median of those with the same part: all of a ring, a layer of a tree."""
-    n_ranks = rates.shape[1]
-    position = np.arange(n_ranks)
-    layer = np.zeros(n_ranks, np.int64)
-    if algorithm == "tree":
-        n_children = (2 * position + 1 < n_ranks).astype(np.int64) + (2 * position + 2 < n_ranks)
-        layer = np.floor(np.log2(position + 1)).astype(np.int64) * 3 + n_children
+def _share_of_alike(rates: Float64Array, edges: frozenset[Edge]) -> Float64Array:
+    """Each rank's rates over the median of those with as many neighbours to send to."""
+    n_neighbours = np.zeros(rates.shape[1], np.int64)
+    np.add.at(n_neighbours, np.array([sender for sender, _ in edges], np.int64), 1)
     shares = np.full_like(rates, np.nan)
-    for part in np.unique(layer):
-        chosen = layer == part
+    for part in np.unique(n_neighbours):
+        chosen = n_neighbours == part
         if chosen.sum() < 3:
             continue  # of two that differ, nobody can say which one is as it should be
         for row in (0, 1):
@@ -140,24 +166,24 @@ def _share_of_layer(rates: Float64Array, algorithm: str) -> Float64Array:
     return shares
 
 
-def _edges(members: tuple[int, ...], shares: Float64Array, op: int, algorithm: str) -> list[tuple[int, int]]:
-    """Positions of the senders and receivers of slow edges."""
+def _edges(n_ranks: int, shares: Float64Array, op: int, algorithm: str, edges: frozenset[Edge]) -> list[Edge]:
+    """Positions of the senders and receivers of slow edges, of those there are."""
     send, receive = shares
     seen = np.isfinite(send)
     if seen.sum() < 2:
         return []
     # With two ranks both ends of the one link are slow: there is nobody to hold them against but themselves.
-    usual = min(1.0, float(np.median(send[seen]))) if seen.sum() > 2 else 1.0
+    # Of four, two may be the ends of a slow edge: the upper one of two in the middle is as usual.
+    n_seen = int(seen.sum())
+    usual = min(1.0, float(np.sort(send[seen])[n_seen // 2])) if n_seen > 2 else 1.0
     dropped = seen & (np.nan_to_num(send, nan=np.inf) < DROPPED * usual)
     n_dropped = int(dropped.sum())
-    if not n_dropped or n_dropped > max(2, int(MAX_SHARE * len(members))):
+    if not n_dropped or n_dropped > max(2, int(MAX_SHARE * n_ranks)):
         return []
-    positions = tuple(range(len(members)))
     if algorithm == "tree" or op == _ALL_TO_ALL:
-        of = [(i, j) for i in positions for j in positions[i + 1 :] if dropped[i] and dropped[j]]
-        # Both ends of a slow edge are slow; in a tree only parent and child are ends of one.
-        return [(i, j) for i, j in of if op == _ALL_TO_ALL or (j - 1) // 2 == i]
-    edges = [(a, b) for a, b in ring_edges(positions) if dropped[a] and receive[b] < DROPPED]
-    if len(members) == 2:
-        return edges[:1]
-    return edges
+        # Both ends of a slow edge are slow; in a tree only neighbours are ends of one.
+        slow = np.flatnonzero(dropped).tolist()
+        of = [(i, j) for at, i in enumerate(slow) for j in slow[at + 1 :]]
+        return [(i, j) for i, j in of if op == _ALL_TO_ALL or {(i, j), (j, i)} & edges]
+    found = [(a, b) for a, b in sorted(edges) if dropped[a] and receive[b] < DROPPED]
+    return found[:1] if n_ranks == 2 else found

@@ -17,7 +17,6 @@ are left out. All durations are differences on one rank's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +25,8 @@ from pacehound.model.calls import OP_CODE, OPS, Sees
 from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
+from streams.watching.moment import Moment
+from streams.watching.watch import Said, Watch
 
 BASE_ROUNDS = 100
 BASE_NS = 120_000_000_000
@@ -89,7 +90,7 @@ class _Kind:
         return max(MIN_THETA, middle + SIGMAS * 1.4826 * float(np.median(np.abs(ratios - middle))))
 
 
-class SlowRounds:
+class SlowRounds(Watch):
     """Follows all communicators of a job."""
 
     def __init__(self, job: str, attempt: int) -> None:
@@ -98,7 +99,7 @@ class SlowRounds:
         self._kinds: dict[str, dict[tuple[int, int], _Kind]] = {}
         self._findings: dict[str, Finding] = {}
 
-    def add(self, rounds: Rounds) -> None:
+    def on_rounds(self, rounds: Rounds) -> None:
         """Take in rounds; those of pairs, and without starts and ends, say nothing here."""
         if rounds.is_pair or not (Sees.START in rounds.sees and Sees.END in rounds.sees) or not len(rounds):
             return
@@ -126,27 +127,24 @@ class SlowRounds:
         slow = [kind for kind in self._kinds.get(communicator, {}).values() if kind.hits and kind.last is not None]
         return _sentence(max(slow, key=lambda kind: kind.last.ratio if kind.last else 0.0)) if slow else ""
 
-    def on_tick(
-        self, now_ns: int, communicators: Mapping[str, tuple[str, tuple[int, ...]]], *, has_iterations: bool
-    ) -> list[Finding]:
+    def on_tick(self, moment: Moment) -> list[Said]:
         """Findings about communicators that are slow again and again, where there are no iterations to judge by."""
-        findings = []
+        findings: list[Said] = []
+        has_iterations = moment.n_iterations > 0
         for communicator, kinds in sorted(self._kinds.items()):
             known = self._findings.get(communicator)
             slow = [kind for kind in kinds.values() if kind.hits >= REPEATED and kind.last is not None]
             if known is None and slow and not has_iterations:
                 worst = max(slow, key=lambda kind: kind.last.ratio if kind.last else 0.0)
-                findings.append(self._finding(worst, communicator, now_ns, communicators))
-                self._findings[communicator] = findings[-1]
+                self._findings[communicator] = self._finding(worst, communicator, moment)
+                findings.append(self._findings[communicator])
             elif known is not None and (has_iterations or all(kind.hits == 0 for kind in kinds.values())):
-                findings.append(known.next_version(relief=Instant(step=None, time_ns=now_ns)))
+                findings.append(known.next_version(relief=Instant(step=None, time_ns=moment.now_ns)))
                 del self._findings[communicator]
         return findings
 
-    def _finding(
-        self, kind: _Kind, communicator: str, now_ns: int, communicators: Mapping[str, tuple[str, tuple[int, ...]]]
-    ) -> Finding:
-        name, members = communicators.get(communicator, (communicator, ()))
+    def _finding(self, kind: _Kind, communicator: str, moment: Moment) -> Finding:
+        name, members = moment.communicators.get(communicator, (communicator, ()))
         return Finding(
             id=event_id("finding", self._job, self._attempt, "slow rounds", communicator, kind.since_ns),
             job=self._job,
@@ -156,7 +154,7 @@ class SlowRounds:
             cause=None,
             candidates=members,
             onset=Instant(step=None, time_ns=kind.since_ns),
-            detected=Instant(step=None, time_ns=now_ns),
+            detected=Instant(step=None, time_ns=moment.now_ns),
             lasting=True,
             pages=True,
             evidence=(f"communicator {name!r}: {_sentence(kind)}",),

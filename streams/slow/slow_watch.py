@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from pacehound.model.events import Changepoint, EarlierRun, Finding, GroupOutlier, Instant, IterationSample
+from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant, IterationSample
+from pacehound.model.rounds import Rounds
 from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
 from streams.level.step_watch import StepTime, StepWatch
@@ -22,7 +24,11 @@ from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.critical_path import Charges, RoundIndex, Stretch, TransferKey
+from streams.slow.evidence import SlowEvidence
+from streams.slow.slow_rounds import SlowRounds
 from streams.slow.thinned import Thinned
+from streams.watching.moment import Iteration, Moment
+from streams.watching.watch import Heard, Said, Watch
 
 HISTORY = 300
 """Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
@@ -44,16 +50,29 @@ class _Episode:
     found: Attribution
 
 
-class SlowWatch:
+class SeesReplays(Protocol):
+    """Who knows which ranks replay calls unseen."""
+
+    def replaying_ranks(self) -> frozenset[int]:
+        """Ranks that share a communicator whose calls went into a CUDA graph."""
+
+
+class SlowWatch(Watch):
     """Follows the iterations of one job.
 
     Below `min_change` an abrupt new level is jitter (Falcon 4.2: 0.10).
     """
 
-    def __init__(self, job: str, attempt: int, min_change: float) -> None:
+    def __init__(
+        self, job: str, attempt: int, min_change: float, slow_rounds: SlowRounds, replays: SeesReplays
+    ) -> None:
         self._job = job
         self._attempt = attempt
         self._min_change = min_change
+        self._slow_rounds = slow_rounds
+        self._replays = replays
+        self._evidence = SlowEvidence(job, attempt)
+        self._index: tuple[Sequence[Rounds], RoundIndex] | None = None  # of one step of time
         self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change)
         # A slow drift needs a baseline far back.
         self._records: Thinned[IterationRecord] = Thinned(HISTORY, BASELINE, every=THINNED)
@@ -61,31 +80,50 @@ class SlowWatch:
         self._episode: _Episode | None = None
         self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
         self._ranks: Int64Array = np.zeros(0, np.int64)
-        self.excess_s = 0.0
+        self._excess_s = 0.0
 
     @property
-    def median_step_time_s(self) -> float:
-        """Median of the iterations kept; 0 before the first."""
+    def _median_step_time_s(self) -> float:
         return float(np.median([r.step_time_s for r in self._records.recent])) if self._records.recent else 0.0
 
-    @property
-    def ongoing(self) -> dict[str, float]:
-        """The slow stretch that is going on: what it has cost so far in seconds, by the id of its finding."""
-        return {self._episode.finding.id: self.excess_s} if self._episode is not None else {}
+    def ongoing(self, now_ns: int) -> dict[str, float]:
+        """The slow stretch that is going on: what it has cost so far."""
+        return {self._episode.finding.id: self._excess_s} if self._episode is not None else {}
+
+    def excess_s(self, finding: Finding, now_ns: int) -> float:
+        """What the last slow stretch has cost."""
+        return self._excess_s if finding.kind == "slow" else 0.0
+
+    def on_rounds(self, rounds: Rounds) -> None:
+        """Closed rounds of one communicator."""
+        self._evidence.on_rounds(rounds)
+
+    def hear(self, event: Heard, step: int | None) -> list[Finding]:
+        """What may tell whose delay it is."""
+        self._evidence.hear(event)
+        return []
 
     def on_history(self, runs: Sequence[EarlierRun]) -> None:
         """Earlier runs of the job: what they did at the same step was planned, unless a rank stands apart."""
         self._earlier = tuple(runs)
 
-    def end(self, at: Instant) -> list[Finding]:
-        """What was an iteration is none any more: the slow stretch that goes on cannot be followed further."""
-        if self._episode is None:
+    def on_new_iterations(self, at: Instant) -> list[Finding]:
+        """The slow stretch that goes on cannot be followed further, and the level is learnt anew."""
+        episode, self._episode = self._episode, None
+        self._watch = StepWatch(job=self._job, attempt=self._attempt, min_change=self._min_change)
+        self._records = Thinned(HISTORY, BASELINE, every=THINNED)
+        self._numbers, self._ranks = {}, np.zeros(0, np.int64)
+        if episode is None:
             return []
-        finding, self._episode = self._episode.finding, None
         words = "what counts as an iteration has changed: it cannot be followed further"
-        return [finding.next_version(words, relief=at)]
+        return [episode.finding.next_version(words, relief=at)]
 
-    def measured(self, previous: IterationSample, sample: IterationSample, index: RoundIndex) -> IterationRecord:
+    def on_tick(self, moment: Moment) -> list[Said]:
+        """The next step of time has other rounds."""
+        self._index = None
+        return []
+
+    def _measured(self, previous: IterationSample, sample: IterationSample, index: RoundIndex) -> IterationRecord:
         """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
         stretch = Stretch.between((previous.ranks, previous.ends_ns), (sample.ranks, sample.ends_ns))
         if not np.array_equal(stretch.ranks, self._ranks):
@@ -116,20 +154,21 @@ class SlowWatch:
             sees_transfers=index.sees_transfers,
         )
 
-    def on_iteration(
-        self,
-        sample: IterationSample,
-        record: IterationRecord,
-        observed: Observations,
-    ) -> list[Changepoint | GroupOutlier | Finding]:
+    def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
+        sample = iteration.sample
+        if self._index is None or self._index[0] is not iteration.rounds:
+            self._index = iteration.rounds, RoundIndex(iteration.rounds, moment.clocks)
+        record = self._measured(iteration.previous, sample, self._index[1])
+        replaying = self._replays.replaying_ranks()
+        observed = self._evidence.observed(moment, self._slow_rounds.sentence_about, replaying)
         self._records.append(record)
         if self._episode is not None:
-            self.excess_s += max(0.0, record.step_time_s - self._episode.before_s)
+            self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)
         findings = self._watch.update(
             StepTime(step=sample.step, time_ns=sample.time_ns, step_time_s=sample.step_time_s)
         )
-        events: list[Changepoint | GroupOutlier | Finding] = []
+        events: list[Said] = []
         change = self._watch.last_change
         if change is not None:
             events.append(self._changepoint(change))
@@ -152,7 +191,7 @@ class SlowWatch:
         episode = self._episode
         if episode is None:
             assert change is not None
-            self.excess_s = sum(
+            self._excess_s = sum(
                 max(0.0, r.step_time_s - change.before_s) for r in self._records.recent if r.step >= change.step
             )
             found = self.attribute(change.step, observed)
@@ -238,7 +277,7 @@ class SlowWatch:
 
     def _with_bursts(self, finding: Finding, observed: Observations) -> Finding:
         """Intermittent slowness: the iterations that stand out against all the others."""
-        limit_s = BURST * self.median_step_time_s
+        limit_s = BURST * self._median_step_time_s
         slow = [r for r in self._records.recent if r.step_time_s >= limit_s]
         found = self._attribution(
             slow, [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE:], observed

@@ -22,10 +22,14 @@ from streams.hang.shared_name import SharedName, _Seen
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.hang.wait_graph import StuckCall
+from streams.job.hosts import JobHosts
 from streams.job.incidents import IncidentTracker, _Open
+from streams.job.iterations import JobIterations
 from streams.job.operator import JobOperator
 from streams.job.repeats import Repeats
+from streams.job.short_slowdowns import ShortSlowdowns, _Short
 from streams.job.stage_two import StageTwo
+from streams.job.watches import Watches
 from streams.level.bursts import Burst, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
 from streams.level.records import record
@@ -34,6 +38,7 @@ from streams.rounds.assembly import RoundGrid, _Extras
 from streams.rounds.call_codes import CallCodes
 from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
 from streams.rounds.communicator import CommunicatorOperator, _Host
+from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import Merge, _Waiting
@@ -46,6 +51,7 @@ from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.connections import ConnectionTracker, _Counted
 from streams.slow.critical_path import Charges
+from streams.slow.evidence import SlowEvidence
 from streams.slow.gpu_state import GpuStates
 from streams.slow.processors import ProcessorTracker, _Rates, _Reading
 from streams.slow.rates import RateTracker
@@ -56,7 +62,7 @@ from streams.slow.transfer_times import TransferTracker, _Recent
 from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
@@ -80,15 +86,19 @@ _PLAIN: dict[type, str] = {
     ),
     StageTwo: "job _settings attempts _ended late",
     JobOperator: (
-        "job attempt _tick_ns _lateness_ns _merge _world _world_size _done_ns _recent _rounds_before _communicators "
-        "_last_report_ns _repeats _hosts _host_ranks _dropped _skipped _previous _before_previous _step _recurring "
-        "_recurring_locks _recurring_since_ns _transfers _clocks _rates _slow_rounds _connections _gpus _processors "
-        "_host_of _iteration_count _planned_count _was_hung _paused _closed_hosts _patience _min_change _slow _earlier "
-        "_ended _hang _silence _shared_name _unseen_calls _exits _operation_ids _prices _incidents ended"
+        "job attempt _tick_ns _lateness_ns _merge _repeats _operation_ids _done_ns _world _world_size _communicators "
+        "_clocks _hosts _iterations _was_hung _watches _incidents ended"
     ),
+    JobHosts: "_lateness_ns host_of ranks_of closed _last_report_ns _patience _dropped _skipped _paused",
+    JobIterations: (
+        "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
+        "_recurring_locks _recurring_since_ns"
+    ),
+    Watches: "shared_name hang slow _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
-    IncidentTracker: "_job _attempt _open ranks",
+    IncidentTracker: "_job _attempt _settings _open _waiting _short ranks",
+    ShortSlowdowns: "_job _attempt _min_loss _recent _count _excess_s _began_ns _finding",
     RecurringIterations: (
         "_job _attempt _rank _tracker _streams _stream_of_kind _ranks_of_stream _blocks _n_blocks _waiting _delays_ns "
         "_n_delays _until_ns _locks _anchor_code _anchor_stream _anchor_stream_calls _n_seen _anchors _begun _step"
@@ -99,7 +109,11 @@ _PLAIN: dict[type, str] = {
     ),
     CallCodes: "_tokens _codes _kinds _sizes",
     HostClocks: "_poll_ns _host_of _compared _offsets",
-    SlowWatch: "_job _attempt _min_change _watch _records _earlier _episode _numbers _ranks excess_s",
+    SlowWatch: (
+        "_job _attempt _min_change _slow_rounds _replays _evidence _index _watch _records _earlier _episode _numbers "
+        "_ranks _excess_s"
+    ),
+    SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors",
     StepWatch: (
         "_job _attempt _source _min_change _history _detector _bursts _work _excesses _row _last_change _slow "
         "_slow_before_s _intermittent _changing _expected"
@@ -107,7 +121,8 @@ _PLAIN: dict[type, str] = {
     ChangepointDetector: "_record",
     BurstWatch: "_bursts _periods _excesses _rate _rows _first",
     TransferTracker: "_recent _added",
-    RateTracker: "_histories _members",
+    RateTracker: "_histories _members _host_of _seen",
+    SeenEdges: "_edges",
     SlowRounds: "_job _attempt _kinds _findings",
     ConnectionTracker: "_readings _owner",
     GpuStates: "_now _first_ecc",
@@ -115,18 +130,21 @@ _PLAIN: dict[type, str] = {
     Thinned: "recent _older _every _n_gone",
     HangWatch: (
         "_job _attempt _settings _timeout_s _table _counters _advanced_ns _mismatches _survived_s _world _has_closed "
-        "_hang _standstill host_reports checkpoint_ns"
+        "_hang _standstill host_reports _checkpoint_ns"
     ),
-    ProgressTable: "sequences names blind launch_only _collective _pair _slot _open _paired _early _length _columns",
+    ProgressTable: (
+        "sequences names blind launch_only seen_edges _collective _pair _slot _open _paired _early _length _columns"
+    ),
     SharedName: "_job _attempt _seen _finding",
     SilenceWatch: "_job _attempt _findings",
     UnseenCalls: "_job _attempt _latest _findings",
-    ExitWatch: "_job _attempt _processes _hosts _finding _is_decided",
-    PriceWatch: "_job _attempt _window_steps _operations _ended _rounds _is_told _after_step refused unpriced",
+    ExitWatch: "_job _attempt _hang _processes _hosts _finding _is_decided",
+    PriceWatch: "_job _attempt _window_steps _operations _ended _arrived _rounds _is_told _after_step refused unpriced",
 }
 
 _MADE: tuple[type, ...] = (
     # What was said on the bus, and its parts
+    events.TransferEdge,
     events.Topology, events.Markers, events.Progress, events.RankProgress, events.OpenCall, events.PairProgress,
     events.ChannelTransfers, events.Tick, events.HostSample, events.ProcessState, events.HostVitals, events.GpuReading,
     events.NicReading, events.SocketReading, events.RankProcessors, events.HostProcessors, events.AgentCost,
@@ -134,9 +152,9 @@ _MADE: tuple[type, ...] = (
     events.CallSignature, events.IterationSample, events.Finding, events.Incident, events.Cost, events.WhatIfPrice,
     events.FixPrice, events.Instant, Rounds, Sees,
     # What operators note
-    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Hang, _Standstill, _Seen, HostReports,
-    CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges, Attribution,
-    _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
+    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
+    HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
+    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
 )  # fmt: skip
 
 
@@ -148,5 +166,5 @@ def state_codec(settings: Settings) -> StateCodec:
         made=_MADE,
         encoded=(CallBatch, Operations),
         records={"series": record("series")},
-        given=(settings, settings.hang),
+        given=(settings, settings.hang, settings.incidents),
     )

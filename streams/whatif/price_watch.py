@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pacehound.model.events import WhatIfPrice
+from pacehound.model.events import Finding, WhatIfPrice
 from pacehound.model.finite import unfit_field
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.model.whatif_result import WhatIf
 from streams.rounds.merge import select
+from streams.watching.moment import Moment
+from streams.watching.watch import Heard, Said, Watch
 from streams.whatif import optypes
 from streams.whatif.analysis import Built, analyse, build
 from streams.whatif.live import live_trace
@@ -25,7 +27,7 @@ MAX_ROWS = 400_000
 """Operations held; a window that would take more is looked at with fewer steps."""
 
 
-class PriceWatch:
+class PriceWatch(Watch):
     """The operations of one attempt of a job, until there are enough whole steps for an analysis.
 
     A step is whole when every rank has told of its optimizer, which comes last. Nothing is kept of a job that tells
@@ -41,6 +43,7 @@ class PriceWatch:
         self._window_steps = window_steps
         self._operations: list[Operations] = []
         self._ended: dict[int, set[int]] = {}  # by step, the ranks whose step is whole
+        self._arrived: list[Rounds] = []  # in this step of time
         self._rounds: deque[Rounds] = deque(maxlen=MAX_BLOCKS_OF_ROUNDS)
         self._is_told = False
         self._after_step = -1
@@ -49,11 +52,16 @@ class PriceWatch:
 
     def on_rounds(self, rounds: Rounds) -> None:
         """Closed rounds of a communicator."""
-        if self._is_told and not rounds.is_pair:
-            self._rounds.append(rounds)
+        if not rounds.is_pair:
+            self._arrived.append(rounds)
 
-    def on_operations(self, event: Operations) -> None:
+    def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """Operations of some ranks. The rounds of the very first ones are gone already: they only begin it."""
+        if isinstance(event, Operations):
+            self._add(event)
+        return []
+
+    def _add(self, event: Operations) -> None:
         if not self._is_told:
             self._is_told = True
             self._after_step = int(event.integers("step").max())
@@ -65,13 +73,20 @@ class PriceWatch:
         for step, rank in zip(steps[is_last].tolist(), ranks[is_last].tolist(), strict=True):
             self._ended.setdefault(step, set()).add(rank)
 
-    def on_tick(self, now_ns: int, world_size: int) -> list[WhatIfPrice]:
+    def unseen(self) -> tuple[str, ...]:
+        """Why the last window has no price."""
+        return (f"what stragglers cost: {self.unpriced}",) if self.unpriced else ()
+
+    def on_tick(self, moment: Moment) -> list[Said]:
         """What the windows cost that are full."""
-        found = []
-        while steps := self._full_window(world_size):
+        if self._is_told:
+            self._rounds += self._arrived
+        self._arrived = []
+        found: list[Said] = []
+        while steps := self._full_window(moment.world_size):
             taken = self._take(steps)
             rounds = self._take_rounds(taken)
-            price, self.unpriced = self._priced(taken, rounds, now_ns, world_size)
+            price, self.unpriced = self._priced(taken, rounds, moment.now_ns, moment.world_size)
             if price is None:
                 self.refused += 1
             else:

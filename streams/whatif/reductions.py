@@ -17,7 +17,7 @@ Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _OPS = tuple(OPS.index(name) for name in ("all_reduce", "reduce_scatter"))
-_LAUNCHED_AHEAD = frozenset({"profiler", "shim"})
+_LAUNCHED_AHEAD = frozenset({"profiler", "profiler_launches", "shim"})
 
 
 def are_reductions(rounds: Rounds) -> BoolArray:

@@ -7,19 +7,28 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from head_parts import sample
 
 from pacehound.bus.tls import Trust
-from pacehound.launcher.attempt import WITHIN_S, ask_endpoint, ask_store, parse_answer, unknown_attempt
+from pacehound.launcher.attempt import (
+    RESTARTS_WITHIN,
+    WITHIN_S,
+    ask_endpoint,
+    ask_store,
+    parse_answer,
+    unknown_attempt,
+)
 from pacehound.launcher.destination import Destination
+from pacehound.launcher.run_dir import RunDir
 from pacehound.launcher.watch import Plan, Watch
 from pacehound.model import codec
-from pacehound.model.events import Tick
-from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
+from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile, highest_attempt
 from pacehound.runtime.head.certificate import certificate_for
 from pacehound.runtime.head.client import HeadClient
 from pacehound.settings import TlsSettings
@@ -39,6 +48,7 @@ def asking_watch(destination: Destination, store: Path, said: list[str]) -> Watc
     watch = Watch.__new__(Watch)
     watch._plan = Plan(job="j", host="h", store=store, destination=destination, environ=dict(os.environ))
     watch._say = said.append
+    watch.run_dir = RunDir("j", "h", (store,))
     return watch
 
 
@@ -102,16 +112,26 @@ def test_nobody_there_costs_the_given_time_and_no_more() -> None:
         assert time.monotonic() - began_s < 1.0
 
 
-def test_a_run_of_which_nobody_says_which_it_is_never_counts_as_an_earlier_one(tmp_path: Path) -> None:
+def test_runs_of_which_nobody_says_which_they_are_count_as_no_earlier_one_and_not_as_each_other(
+    tmp_path: Path,
+) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         said: list[str] = []
         destination = Destination(url=f"http://127.0.0.1:{silent.getsockname()[1]}")
-        asking = asking_watch(destination, tmp_path, said)
+        asking, beside = (asking_watch(destination, tmp_path, said) for _ in range(2))
         before = unknown_attempt(time.time())
-        assert before <= asking.attempt() <= unknown_attempt(time.time())
+        with ThreadPoolExecutor() as threads:
+            first, second = sorted(one.result() for one in [threads.submit(w.attempt) for w in (asking, beside)])
+        assert before <= first <= unknown_attempt(time.time())
+        assert second - first >= RESTARTS_WITHIN
     assert before > 100_000_000  # no head has counted so far
-    assert f"attempt {before}"[:-3] in said[0]
+    assert sum(f"attempt {before}"[:-3] in line and "has not said" in line for line in said) == 2
+    (told,) = [line for line in said if "another run" in line]
+    assert f"is live on this host (attempt {first}): this one is attempt {second}," in told
+    for event in codec.decode(codec.encode(sample(attempt=second))):
+        assert event.attempt == second
+    assert second <= highest_attempt(time.time())
 
 
 def test_a_head_with_another_certificate_costs_a_line_that_names_both_and_not_the_command(tmp_path: Path) -> None:
@@ -126,14 +146,6 @@ def test_a_head_with_another_certificate_costs_a_line_that_names_both_and_not_th
     (line,) = said
     assert f"{node.endpoint} is not trusted: its certificate is sha256:{own.pin}, and the token names sha256:" in line
     assert "It was not asked which attempt of job j this is: it is called attempt" in line
-
-
-@pytest.mark.parametrize("year", [2026, 2050])
-def test_the_attempt_of_such_a_run_and_of_its_restarts_is_taken_by_everybody(year: int) -> None:
-    number = unknown_attempt((year - 1970) * 365.25 * 86_400)
-    for restarts in (0, 100):
-        event = Tick(job="j", attempt=number + restarts, time_ns=1, stream="c")
-        assert codec.decode(codec.encode(event)) == [event]
 
 
 @pytest.mark.parametrize(

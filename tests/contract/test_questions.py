@@ -160,6 +160,34 @@ def test_what_an_answer_left_behind_that_broke_off_is_in_no_other_answer(store: 
         assert store.answer("SELECT 5 AS n").to_pylist() == [{"n": 5}]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT repeat('x', 1000) AS x FROM numbers(2500000)",
+        "SELECT range(500) AS a FROM numbers(1000000)",
+        "WITH (SELECT randomString(100000)) AS x SELECT x FROM numbers(100000000) WHERE number % 10000 = 0",
+    ],
+)
+def test_what_is_the_same_in_every_row_is_counted_as_it_is_read(store: Store, sql: str) -> None:
+    """To the engine a constant column is nothing: these were answered, in up to 3 GiB of memory."""
+    before_mib = _peak_memory_mib()
+    with pytest.raises(InvalidInput, match="the answer is larger than 256 MiB or 10,000,000 rows: select fewer"):
+        store.answer(sql)
+    assert _peak_memory_mib() - before_mib < 1_500  # of which the engine may take 1,024
+    assert store.answer("SELECT 5 AS n").to_pylist() == [{"n": 5}]
+
+
+def _peak_memory_mib() -> int:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) // 1024
+
+
+def test_an_answer_has_the_columns_of_the_question_also_without_rows(store: Store) -> None:
+    values = "toDateTime64(0, 9, 'UTC') AS t, toLowCardinality('x') AS l, [1] AS a, map('a', 1) AS m, NULL AS n, 1, 1"
+    for sql in (f"SELECT {values}", f"SELECT {values} WHERE 0 -- none", f"SELECT {values} FROM numbers(200000)"):
+        assert store.answer(sql).equals(store.query(sql))
+
+
 def test_while_one_question_is_answered_others_are_and_the_store_is_written_and_closed(
     store: Store, tmp_path: Path
 ) -> None:

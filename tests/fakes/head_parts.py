@@ -90,9 +90,11 @@ def open_stream(job, *hosts, is_complete=True):
     return SimpleNamespace(job=job, attempt=0, hosts=hosts or ("h",), is_complete=is_complete)
 
 
-def sample(job="j", time_ns=1_000, stopped=(), closed=False, why=""):
+def sample(job="j", time_ns=1_000, stopped=(), closed=False, why="", attempt=0):
     processes = tuple(ProcessState(rank=rank, pid=1, state="stopped", since_ns=time_ns) for rank in stopped)
-    return HostSample(job=job, attempt=0, time_ns=time_ns, host="h", processes=processes, closed=closed, closed_why=why)
+    return HostSample(
+        job=job, attempt=attempt, time_ns=time_ns, host="h", processes=processes, closed=closed, closed_why=why
+    )
 
 
 def topology(job="j", communicator="c", time_ns=500):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import pickle
@@ -65,6 +66,10 @@ class Door(ABC):
         """One of the good inputs, damaged."""
         return damaged(self.good, rng)
 
+    def changed(self, given: bytes, rng: random.Random) -> bytes:
+        """An input that is like another one."""
+        return damaged([given, *self.good], rng)
+
     @abstractmethod
     def take(self, given: bytes) -> Counter[str]:
         """How many inputs were `TAKEN`, or refused for which kind of reason, now; any exception is a fault.
@@ -76,7 +81,7 @@ class Door(ABC):
         """What is good among the inputs has all come through: raises where it has not."""
 
 
-def simulated_job(name: str, *faults: object) -> list[Event]:
+def simulated_job(name: str, *faults: object, start_unix_ns: int = 1_767_225_600_000_000_000) -> list[Event]:
     """Eight ranks on two hosts."""
     spec = JobSpec(
         layout=Layout(tp=2, dp=4, pp=1),
@@ -88,6 +93,7 @@ def simulated_job(name: str, *faults: object) -> list[Event]:
         faults=faults,  # type: ignore[arg-type]
         seed=11,
         job=name,
+        start_unix_ns=start_unix_ns,
     )
     return list(simulate(spec).events())
 
@@ -331,6 +337,29 @@ class Outboxes(Door):
         return Counter(["damaged" if refused else TAKEN])
 
 
+_RAS_TEXT = b"""Job summary
+=====
+
+  Nodes  Processes  GPUs
+(total)  (total)  (total)
+   1   4   4
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    0         1         1         4         4         4   RUNNING  MISMATCH
+
+#0-0 (cf26) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  3 ranks have launched up to operation 640
+  Rank 1 has launched up to operation 9 -- GPU 1 managed by process 8 on node 10.0.0.1
+"""
+
+
+def _mlperf_line(step: int) -> bytes:
+    value = {"train_step_time": 1.0, "throughput": 9.0}
+    told = {"time_ms": 1000 * step, "key": "tracked_stats", "value": value, "metadata": {"step": step}}
+    return b":::MLLOG " + json.dumps(told).encode() + b"\n"
+
+
 class CallFiles(Door):
     """Dumps, traces, logs and text of other tools, for `analyze`."""
 
@@ -338,7 +367,7 @@ class CallFiles(Door):
         calls = [call(1, 1), call(2, 2, name="all_gather", state="started"), call(3, 3, state="scheduled")]
         told = dump(calls, {"0": ("default_pg", [0, 1])}, {"0": (3, -1, 1)})
         ranks = [ras_rank(place, {"AllReduce": place}) for place in range(3)]
-        inspector = [inspector_context(0, 1) | inspector_call(1, at_us=10**15), inspector_call(2)]
+        inspector = [inspector_context(0, 1) | inspector_call(n, at_us=10**15 + n) for n in (1, 2)]
         self.good = [
             pickle.dumps(told),
             as_json(told),
@@ -347,6 +376,11 @@ class CallFiles(Door):
             lines(*inspector).encode(),
             b"step,step_time_s\n" + b"".join(f"{n},0.{100 + n}\n".encode() for n in range(40)),
             b"".join(f" iteration {n}/ 40 | elapsed time per iteration (ms): 1{n}.5 |\n".encode() for n in range(40)),
+            b"".join(f"step:{n}/9 train_time:{100 * n}ms step_avg:100.0ms\n".encode() for n in range(9)),
+            b"".join(_mlperf_line(n) for n in range(1, 9)),
+            _RAS_TEXT,
+            b"".join(b'XPU_TIMER_COMMON_HANG{job_name="j",local_rank="%d",rank="%d"} 1\n' % (n, n) for n in range(3)),
+            gzip.compress(json.dumps(kineto_trace(calls=1)).encode(), mtime=0),
         ]
         self._folder = tempfile.TemporaryDirectory()
 

@@ -265,6 +265,9 @@ def test_two_runs_share_the_owner_of_the_store_and_the_first_to_end_leaves_it_to
     wait_for(lambda: read(product.store / "head.json"), what="a head")
     second = product.start("run", "--job", "b", "--", *lasts_until(stops[1]), stderr=subprocess.PIPE)
     run_dir_of("b")
+    beside = product.finish("run", "--job", "a", "--", "sh", "-c", "echo $PACEHOUND_ATTEMPT")
+    assert beside.stdout == b"1000\n", "a live run of that name has this one's attempts below it"
+    assert b"another run of job a is live on this host (attempt 0): this one is attempt 1000" in beside.stderr
     (run_dir_of("a") / "calls").touch()
     stops[0].touch()
     _, first_err = first.communicate(timeout=30)

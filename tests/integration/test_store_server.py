@@ -81,6 +81,13 @@ def test_a_login_comes_from_the_settings_or_from_the_url(server):
         assert store.query("SELECT 1 AS one").to_pylist() == [{"one": 1}]
 
 
+def test_the_answer_of_a_server_is_counted_as_it_is_read(store):
+    with pytest.raises(InvalidInput, match="the answer is larger than 256 MiB"):
+        store.answer("SELECT repeat('x', 1000) AS x FROM numbers(500000)")
+    for sql in ("SELECT 1 AS n, 'x' AS x WHERE 0", "SELECT 1 AS n", "SHOW TABLES"):
+        assert store.answer(sql).equals(store.query(sql))
+
+
 @pytest.mark.parametrize(("user", "password"), [("writer", "a wrong one"), ("nobody", "a wrong one"), ("writer", "")])
 def test_a_refused_login_names_the_user_and_the_host_and_never_the_password(server, user, password):
     with pytest.raises(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.model.events import Finding, Incident
+from pacehound.model.events import Finding, Incident, Progress
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 from tests.fakes.late_agent import late_agent
@@ -33,7 +33,8 @@ def script(rank: int) -> list[str]:
             for sends in (1, 0):
                 is_dead = n == STARTED and channel == 1
                 done = SENT_RECEIVED[rank][1 - sends] if is_dead else 12
-                lines.append(f"op o{channel}{sends} c x {channel} 1 12 {sends}")
+                peer = (rank + 1) % 4 if sends else (rank - 1) % 4
+                lines.append(f"op o{channel}{sends} c x {channel} {peer} 12 {sends}")
                 lines += [f"step s c o{channel}{sends} {step}\nstop s" for step in range(done)]
                 lines += [] if is_dead else [f"stop o{channel}{sends}"]
         lines += ["kstop k0 n", "kstop k1 n"] if n < STARTED else []
@@ -63,6 +64,13 @@ def hung(plugin: Plugin, tmp_path: Path, api: int) -> Iterator[Path]:
 @pytest.mark.parametrize("api", [4, 5, 6])
 def test_the_dead_edge_of_a_ring_is_named_with_its_channel(hung: Path) -> None:
     _, receiver = late_agent(hung, JOB, unix_ahead_ns=UNIX_AHEAD_NS, looks=400, apart_ns=SECOND_NS)
+
+    told = [edge for progress in receiver.of(Progress) for edge in progress.edges]
+    ring = [(rank, (rank + 1) % 4) for rank in range(4)]
+    assert sorted((edge.channel, edge.sender, edge.receiver) for edge in told) == [
+        (channel, *edge) for channel in (0, 1) for edge in ring
+    ], "each edge once, though each of its ends sees it in every call"
+    assert {edge.algorithm for edge in told} == {"ring"}
 
     pipeline = Pipeline(Settings.load({}, []))
     found = [one for event in receiver.events for one in pipeline.on_event(event)]

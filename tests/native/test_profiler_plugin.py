@@ -168,15 +168,12 @@ def test_a_communicator_says_who_is_in_it_and_all_ranks_name_it_alike(new_plugin
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        (22706, "2.27"),
-        (22603, "needs NCCL 2.28"),
+        (22603, "needs NCCL 2.27"),
         (23003, "2112"),
-        (23102, "2355"),
-        (23203, "2355"),
         (0, "does not say its version"),
     ],
 )
-def test_versions_of_nccl_that_are_known_to_suffer_are_refused_with_the_reason(
+def test_versions_of_nccl_that_are_known_to_break_are_refused_with_the_reason(
     new_plugin_job: NewPluginJob, version: int, words: str
 ) -> None:
     job = new_plugin_job()
@@ -191,6 +188,25 @@ def test_versions_of_nccl_that_are_known_to_suffer_are_refused_with_the_reason(
 def test_other_versions_are_not(new_plugin_job: NewPluginJob, version: int) -> None:
     job = new_plugin_job()
     assert "mask 94 context 1" in job.play([INIT], HOST_NCCL_VERSION=str(version))
+
+
+@pytest.mark.parametrize(("version", "api", "words"), [(22707, 4, "2039"), (23102, 6, "2355"), (23203, 6, "2355")])
+def test_where_kernel_events_were_reported_as_costly_calls_are_told_without_their_ends(
+    new_plugin_job: NewPluginJob, version: int, api: int, words: str
+) -> None:
+    job = new_plugin_job()
+    script = [INIT, "repeat 600", "group g# c", "coll x# c g# AllReduce 1024 ncclFloat32 2 # 0 TREE LL"]
+    script += ["op s# c x# 1 1 2 1", "step t# c s# 0", "stop t#", "stop s#", "stop x#", "stop g#", "again"]
+    said = job.play([*script, "sleep 5100000", "group g c", REDUCE.replace("2 0 0", "2 600 0")], api=api,
+                    HOST_NCCL_VERSION=str(version))  # fmt: skip
+    assert "mask 30 context 1" in said
+    assert any(words in note for note in job.notes())
+    assert job.launches()["seq"].tolist() == list(range(601)), "none is left out, and the communicator is not given up"
+    assert {SOURCES[code] for code in job.launches()["source"].tolist()} == {"profiler_launches"}
+    assert len(job.completes()) == 0
+    found = job.records()
+    edges = found[found["kind"] == rings.EDGE].view(rings.RAW).view(rings.EDGE_BODY)
+    assert [(int(edge["index"]), int(edge["peer"]), int(edge["channel"])) for edge in edges] == [(0, 1, 1)]
 
 
 def test_without_a_run_folder_nothing_is_asked_for(new_plugin_job: NewPluginJob) -> None:
@@ -235,7 +251,11 @@ def test_nothing_but_nccls_interface_is_exported(plugin: Plugin) -> None:
         pytest.skip("no nm")
     listed = subprocess.run([tool, "-D", "--defined-only", plugin.built], capture_output=True, text=True, check=True)
     names = {line.split()[-1] for line in listed.stdout.splitlines()}
-    assert names == {*(f"ncclProfiler_v{api}" for api in APIS), "pacehound_profiler_refusal"}
+    assert names == {
+        *(f"ncclProfiler_v{api}" for api in APIS),
+        "pacehound_profiler_refusal",
+        "pacehound_profiler_no_kernels",
+    }
 
 
 def random_script(rng: random.Random, n_calls: int) -> tuple[list[str], int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.instrument import shim
+from pacehound.instrument import profiler, shim
 from tests.native.stub_jobs import COMPILER, NATIVE
 
 
@@ -140,3 +140,44 @@ def test_our_declarations_are_those_of_nccl_h(tmp_path: Path) -> None:
         [COMPILER, "-std=gnu11", "-fsyntax-only", *includes, tmp_path / "same.c"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+ASK_VERSION = """
+import ctypes, sys
+version = ctypes.c_int()
+ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(version))
+print(version.value)
+"""
+
+
+def is_a_nccl_for_both(library: Path, folder: Path) -> int:
+    """It answers behind the shim as without it, and looks for a plugin by a name that ours has; its version."""
+    environ = {"PACEHOUND_RUN_DIR": str(folder), "PACEHOUND_JOB": "real"}
+    bare = python(ASK, str(library), "direct", preload=[], environ={})
+    assert python(ASK, str(library), "preloaded", preload=[shim.build(), library], environ=environ) == bare
+    asked_for = set(re.findall(rb"ncclProfiler_v\d+", library.read_bytes()))
+    ours = {name.encode() for name in exported(profiler.build()) if name.startswith("ncclProfiler_v")}
+    assert asked_for & ours, f"it asks for {sorted(asked_for)}, and the plugin has {sorted(ours)}"
+    version = int(python(ASK_VERSION, str(library), preload=[], environ={}))
+    assert profiler.refusal(profiler.build(), version) is None
+    return version
+
+
+def test_the_installed_nccl_takes_an_interface_of_the_plugin(tmp_path: Path) -> None:
+    is_a_nccl_for_both(library(), tmp_path)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    ("release", "sees_ends"),
+    [("2.27.7", False), ("2.28.9", True), ("2.30.7", True), ("2.31.2", False), ("2.32.3", False)],
+)
+def test_every_nccl_of_these_years_does(tmp_path: Path, release: str, sees_ends: bool) -> None:
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
+    if uv is None:
+        pytest.skip("no uv")
+    install = [uv, "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, f"nvidia-nccl-cu13=={release}"]
+    subprocess.run(install, check=True)
+    version = is_a_nccl_for_both(tmp_path / "nvidia" / "nccl" / "lib" / "libnccl.so.2", tmp_path / "run")
+    assert version == sum(int(part) * 100**power for power, part in zip((2, 1, 0), release.split("."), strict=True))
+    assert (profiler.without_ends(profiler.build(), version) is None) == sees_ends

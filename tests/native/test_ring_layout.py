@@ -36,6 +36,9 @@ int main(void) {
     AT("timeout_ms", ph_record, group.timeout_ms); AT("name", ph_record, group.name);
     AT("is_world", ph_record, group.is_world); AT("members", ph_record, members.members);
     AT("place", ph_record, place.index);
+    AT("edge.index", ph_record, edge.index); AT("edge.peer", ph_record, edge.peer);
+    AT("edge.algorithm", ph_record, edge.algorithm); AT("edge.channel", ph_record, edge.channel);
+    AT("edge.direction", ph_record, edge.direction); printf("PH_EDGE=%d\n", PH_EDGE);
     AT("step", ph_record, marker.step); AT("ordinal", ph_record, marker.ordinal);
     AT("operation.start_ns", ph_record, operation.start_ns); AT("operation.step", ph_record, operation.step);
     AT("operation.optype", ph_record, operation.optype); AT("operation.pipeline", ph_record, operation.pipeline);
@@ -115,6 +118,13 @@ def test_records_agree_field_by_field(from_c: dict[str, int]) -> None:
     assert offset(leaving, b"\xa1" * 4) == from_c["failed"]
     assert leaving.index(b"T") + 8 == from_c["text"]
     assert from_c["sizeof text"] == layout.EXIT_TEXT_BYTES
+
+
+def test_the_edges_of_the_plugin_stand_where_the_agent_looks(from_c: dict[str, int]) -> None:
+    assert from_c["PH_EDGE"] == rings.EDGE
+    assert rings.EDGE_BODY.fields is not None
+    for name in ("index", "peer", "algorithm", "channel", "direction"):
+        assert from_c[f"edge.{name}"] == rings.EDGE_BODY.fields[name][1]
 
 
 def test_record_kinds_and_flags_have_the_numbers_of_the_header() -> None:

@@ -38,10 +38,18 @@ ROOMS = {
     "collector.importers": set(),
     "streams.rounds": set(),
     "streams.level": set(),
-    "streams.slow": {"streams.rounds", "streams.level"},
-    "streams.hang": {"streams.rounds"},
-    "streams.whatif": {"streams.rounds"},
-    "streams.job": {"streams.rounds", "streams.level", "streams.slow", "streams.hang", "streams.whatif"},
+    "streams.watching": {"streams.rounds"},
+    "streams.slow": {"streams.rounds", "streams.level", "streams.watching"},
+    "streams.hang": {"streams.rounds", "streams.watching"},
+    "streams.whatif": {"streams.rounds", "streams.watching"},
+    "streams.job": {
+        "streams.rounds",
+        "streams.level",
+        "streams.watching",
+        "streams.slow",
+        "streams.hang",
+        "streams.whatif",
+    },
     "streams.snapshots": {
         "streams.rounds",
         "streams.level",
@@ -123,8 +131,10 @@ def imports(path, tree, *, at_module_level_only=False):
             if isinstance(child, (ast.Import, ast.ImportFrom)):
                 if not (inside_function and at_module_level_only):
                     found.extend((name, child.lineno) for name in absolute(child, path))
+            elif isinstance(child, ast.expr):
+                pass  # an import is a statement, and most of a tree is not
             elif not (is_type_checking(child) and at_module_level_only):
-                is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+                is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
                 visit(child, inside_function or is_function)
 
     visit(tree, inside_function=False)

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from pacehound.errors import Unavailable
+from pacehound.model.json_documents import UNREADABLE_JSON
 
 MAX_FRAMES = 64
 MAX_NAME = 200
@@ -67,7 +68,7 @@ def main_thread(program: str, pid: int, time_limit_s: float = TIME_LIMIT_S) -> t
         if done.returncode == 0:
             try:
                 return parse(done.stdout, pid)
-            except msgspec.DecodeError as error:
+            except UNREADABLE_JSON as error:
                 reason = str(error)
         else:
             lines = done.stderr.decode(errors="replace").strip().splitlines()

@@ -24,6 +24,7 @@ from pacehound.model.events.calls_of_hosts import (
     Progress,
     RankProgress,
     Topology,
+    TransferEdge,
     members_agree,
 )
 from pacehound.model.events.hosts import (
@@ -66,6 +67,6 @@ __all__ = [
     "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors", "HostSample", "HostVitals", "Incident",
     "IncidentState", "Instant", "IterationSample", "JobHistory", "LevelChange", "Markers", "NicReading",
     "Notification", "OpenCall", "PairProgress", "ProcessState", "Progress", "RankProcessors", "RankProgress",
-    "RankStack", "RunState", "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "VerdictWord",
-    "Watermark", "WhatIfPrice", "members_agree",
+    "RankStack", "RunState", "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology",
+    "TransferEdge", "VerdictWord", "Watermark", "WhatIfPrice", "members_agree",
 ]  # fmt: skip

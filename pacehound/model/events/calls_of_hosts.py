@@ -172,6 +172,27 @@ class RankProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferEdge:
+    """A rank was seen to send to another one over the network, or to receive from it.
+
+    Attributes
+    ----------
+    algorithm
+        Of the call that did: the same channel has other edges in a ring than in a tree.
+    channel
+        Its number modulo 8.
+    sender, receiver
+        Places in the communicator.
+
+    """
+
+    algorithm: str
+    channel: int
+    sender: int
+    receiver: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """A host's promise: every row of mine on this communicator that ended by `time_ns` has been sent.
 
@@ -191,6 +212,9 @@ class Progress:
         Calls of this host's ranks on this communicator that went into a CUDA graph; their replays are not seen.
     closed
         Nothing more will come from this host on this communicator.
+    edges
+        Over which its ranks' calls have sent and received, as far as the source sees it: each is told once, when it is
+        new.
     skipped_rounds
         Stage one adds it: so many rounds of the communicator nobody has told of, until it was begun anew behind them.
 
@@ -208,6 +232,7 @@ class Progress:
     sees_completion: bool = True
     captured_total: int = 0
     closed: bool = False
+    edges: tuple[TransferEdge, ...] = ()
     skipped_rounds: int = 0
 
     def identity(self) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from pacehound.errors import InvalidInput
+from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.model.step_log import StepLog
 from pacehound.model.truth.steps import StepTruth, TrueChange
 
@@ -84,12 +85,12 @@ class TruthFile:
         """
         try:
             data = path.read_bytes()
-            truths = msgspec.json.decode(data, type=cls)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            truths, written = msgspec.json.decode(data, type=cls), msgspec.json.decode(data)
+        except (OSError, *UNREADABLE_JSON) as error:
             raise InvalidInput(f"{path} is no file of answers: {error}") from error
         if truths.schema != 1:
             raise InvalidInput(f"{path} has schema {truths.schema}, this build reads 1")
-        if unknown := _unknown_keys(msgspec.json.decode(data)):
+        if unknown := _unknown_keys(written):
             raise InvalidInput(f"{path} has fields that nothing reads: {', '.join(unknown)}")
         return truths
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from pacehound.model.json_documents import UNREADABLE_JSON
+
 logger = logging.getLogger(__name__)
 
 MAX_JOBS = 1_000
@@ -27,6 +29,22 @@ SILENCE_S = 30.0
 """A run none of whose hosts has been heard for so long is over for everybody (hosts speak once a second)."""
 
 FILE_NAME = "attempts.json"
+
+COUNTED_TO = 1 << 20
+"""No job has been restarted more often."""
+
+_SINCE_S = 1_577_836_800  # 2020: the numbers of a time fit until 2054
+_CLOCKS_DIFFER_S = 86_400.0
+
+
+def attempt_by_time(now_s: float) -> int:
+    """The attempt of a run that was not told which it is, and that begins at this Unix time."""
+    return int(now_s) - _SINCE_S
+
+
+def highest_attempt(now_s: float) -> int:
+    """What a job may claim at this Unix time: with one higher nothing would be left to count its next runs with."""
+    return max(COUNTED_TO, attempt_by_time(now_s + _CLOCKS_DIFFER_S))
 
 
 class Question(msgspec.Struct, kw_only=True):
@@ -167,6 +185,6 @@ def next_attempt(store: Path, job: str) -> int:
 def _read(path: Path) -> dict[str, int]:
     try:
         found: Mapping[str, int] = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE_JSON):
         return {}
     return dict(found)

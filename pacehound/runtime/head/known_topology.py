@@ -8,7 +8,9 @@ theirs is opened.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pacehound.bus import Message
@@ -20,6 +22,9 @@ from pacehound.model.events import HostEvidence, HostSample, HostVitals, Markers
 from pacehound.model.operations import Operations
 
 logger = logging.getLogger(__name__)
+
+AGAIN_AFTER_S = 10.0
+"""A file that could not be written is written anew so often at most."""
 
 MAX_JOBS = 1_000
 """Jobs that are remembered, by who spoke last: one whose machines have vanished never says that it has ended."""
@@ -43,16 +48,12 @@ class KnownTopology:
         self._made: set[_Key] = set()
         self._spoken: dict[str, None] = {}  # jobs, the one that has been silent for longest first
         self._writer: RecordingWriter | None = None
-        if path is None:
-            return
-        self._kept = _read(path)
-        self._spoken = dict.fromkeys(key[0] for key in self._kept)
-        scratch = path.with_suffix(".new")
-        scratch.unlink(missing_ok=True)
-        self._writer = RecordingWriter(scratch)
-        for value in self._kept.values():
-            self._append(value)
-        scratch.replace(path)
+        self._path = path
+        self._again_at_s = float("-inf")
+        if path is not None:
+            self._kept = _read(path)
+            self._spoken = dict.fromkeys(key[0] for key in self._kept)
+            self._write_anew(path)
 
     def missing_before(self, event: _FromHost) -> bytes | None:
         """The topology to repeat before `event`, once per life of this head; usually none."""
@@ -64,8 +65,11 @@ class KnownTopology:
         self._made.add(key)
         return self._kept.get(key)
 
-    def note(self, event: _FromHost, value: bytes) -> None:
-        """Keep it; forget those of a host on which the job has closed, and of jobs that were silent for longest."""
+    def note(self, event: _FromHost, value: bytes, now_s: float) -> None:
+        """Keep it, at this monotonic time.
+
+        Those of a host on which the job has closed are forgotten, and those of jobs that were silent for longest.
+        """
         self._spoken.pop(event.job, None)
         self._spoken[event.job] = None
         if len(self._spoken) > MAX_JOBS:
@@ -77,27 +81,52 @@ class KnownTopology:
             key = (event.job, event.attempt, event.host, event.communicator)
             self._made.add(key)
             self._kept[key] = value
-            self._append(value)
+            self._append(value, now_s)
         elif isinstance(event, HostSample) and event.closed:
             _forget(self._kept, event)
             self._made = {key for key in self._made if key[:3] != (event.job, event.attempt, event.host)}
-            self._append(value)
+            self._append(value, now_s)
+        path = self._path
+        if self._writer is None and path is not None and now_s >= self._again_at_s:
+            self._try(lambda: self._write_anew(path), now_s)
 
     def close(self) -> None:
         """Close the file."""
         if self._writer is not None:
             self._writer.close()
-            self._writer = None
+        self._writer = self._path = None
 
-    def _append(self, value: bytes) -> None:
-        if self._writer is None:
-            return
+    def _append(self, value: bytes, now_s: float) -> None:
+        if (writer := self._writer) is not None:
+            self._try(lambda: _write(writer, (value,)), now_s)
+
+    def _write_anew(self, path: Path) -> None:
+        """The file stands as it was until the new one is whole."""
+        scratch = path.with_suffix(".new")
+        scratch.unlink(missing_ok=True)
+        writer = RecordingWriter(scratch)
+        _write(writer, self._kept.values())
+        scratch.replace(path)
+        self._writer = writer
+
+    def _try(self, write: Callable[[], None], now_s: float) -> None:
         try:
-            self._writer.write(Message(topic="topology", key="", partition=0, offset=0, value=value))
-            self._writer.flush()
+            write()
         except OSError as error:
-            logger.warning("the topology is not kept any more: %s", error)
+            logger.warning("the topology is not kept for now: %s", error)
             self._writer = None
+            self._again_at_s = now_s + AGAIN_AFTER_S
+
+
+def _write(writer: RecordingWriter, values: Iterable[bytes]) -> None:
+    try:
+        for value in values:
+            writer.write(Message(topic="topology", key="", partition=0, offset=0, value=value))
+        writer.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            writer.close()
+        raise
 
 
 def _read(path: Path) -> dict[_Key, bytes]:

@@ -16,7 +16,7 @@ from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus, decoded_bytes
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
-from pacehound.errors import BusFull, MalformedMessage, RejectedMessage
+from pacehound.errors import BusFull, InvalidEvent, MalformedMessage, RejectedMessage
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
@@ -36,7 +36,7 @@ from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import LONGEST_REASON, dead_letter_of
 from pacehound.runtime.event_loop import Worker
-from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question
+from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question, highest_attempt
 from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.known_topology import KnownTopology
@@ -195,7 +195,7 @@ class Head:
                 raise
             taken: list[tuple[FromHost, bytes]] = []
             refused: list[Outcome[FromHost]] = []
-            for outcome in (record.outcome(_from_a_host) for record in records):
+            for outcome in (record.outcome(self._from_a_host) for record in records):
                 if outcome.error is None and outcome.result is not None and outcome.record is not None:
                     taken.append((outcome.result, outcome.record.payload()))
                 elif isinstance(outcome.error, RejectedMessage):
@@ -222,9 +222,13 @@ class Head:
         ------
         BusFull
             Come back later with all of them.
+        InvalidEvent
+            One of them claims an attempt that cannot be; none of them was taken.
 
         """
         with self._ingest_lock:
+            for event in events:
+                self._check_attempt(event)
             values = [codec.encode(event) for event in events]
             self._make_sure_of_room(sum(map(len, values)))
             for event, value in zip(events, values, strict=True):
@@ -329,7 +333,7 @@ class Head:
             missing = self._known_topology.missing_before(event)
             if missing is not None:
                 self.bus.publish(topic, key, missing)
-            self._known_topology.note(event, value)
+            self._known_topology.note(event, value, self._clock.monotonic_s())
         self.bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value)
@@ -360,6 +364,18 @@ class Head:
         except Exception:
             logger.exception("the earlier runs of a job cannot be read", extra={"job": job})
 
+    def _from_a_host(self, event: Event) -> FromHost:
+        if not isinstance(event, SENT_BY_HOSTS):
+            raise MalformedMessage(f"a {type(event).__name__} is concluded by a head and not taken from outside")
+        self._check_attempt(event)
+        return event
+
+    def _check_attempt(self, event: Event) -> None:
+        """The next run gets one more than the highest; whoever claims the last one leaves none."""
+        highest = highest_attempt(self._clock.now_ns() / 1e9)
+        if event.attempt > highest:
+            raise InvalidEvent(f"attempt is {event.attempt}; today it must be in 0..{highest}: are the clocks right?")
+
     def _reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
         refused = Message(topic="otlp", key="", partition=0, offset=0, value=payload)
         self._set_aside(dead_letter_of(refused, error, self._clock.now_ns()))
@@ -379,12 +395,6 @@ class Head:
         for incident in interrupted(still_open, self._clock.now_ns()):
             self.telemetry.add(INCIDENTS_INTERRUPTED)
             self._publish(incident)
-
-
-def _from_a_host(event: Event) -> FromHost:
-    if not isinstance(event, SENT_BY_HOSTS):
-        raise MalformedMessage(f"a {type(event).__name__} is concluded by a head and not taken from outside")
-    return event
 
 
 def why(error: Exception | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import json
 import logging
@@ -18,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from pacehound.errors import BusFull, PacehoundError, RejectedMessage
 from pacehound.model.codec import MAX_MESSAGE_BYTES
 from pacehound.runtime.head.attempts import Question
-from pacehound.runtime.head.connections import BODY_WITHIN_S
+from pacehound.runtime.head.connections import BODY_WITHIN_S, MOST_CONNECTIONS
 from pacehound.runtime.head.query_server import is_from, parse_question
 from pacehound.runtime.metric_names import OTLP_BYTES, OTLP_REQUESTS
 from pacehound.runtime.telemetry import Telemetry
@@ -29,6 +30,10 @@ PROTOBUF = "application/x-protobuf"
 _STORED_WITHIN_S = 5.0
 """Half of what an exporter of OpenTelemetry waits, and our agents."""
 _STORED_POLL_S = 0.02
+_MOST_BODY_BYTES = 4 * MAX_MESSAGE_BYTES
+"""Of all bodies that are read or wait for their turn at one time: 128 requests of agents, and as much as the bus."""
+_MOST_UNCONFIRMED = MOST_CONNECTIONS
+"""Each sender has one request on its way."""
 _RETRY_AFTER_S = 1
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -78,8 +83,10 @@ def make_otlp_app(
     """The web application; `take_logs` and `take_spans` run on one thread, in the order in which requests arrive.
 
     A request is answered when what it brought is stored: whoever has the answer may forget it, also if this process is
-    killed in the next moment. Where the store takes longer than senders wait, they are answered all the same: sent
-    again it would only become more. Where it fails, nobody is: they keep what they have and come again (503).
+    killed in the next moment. Where the store fails, or takes longer than senders wait, they keep what they have and
+    come again (503); until it has written what it was given nothing more is taken in. What was taken in and not
+    confirmed is known by its bytes when it comes again, and waited for instead of taken in twice: a store that is too
+    slow does not get ever more to write.
 
     Parameters
     ----------
@@ -99,6 +106,9 @@ def make_otlp_app(
     thread = ThreadPoolExecutor(1, thread_name_prefix="otlp")
     # A command waits for the answer: it does not queue behind what is being taken in.
     asked = ThreadPoolExecutor(1, thread_name_prefix="attempts")
+    unconfirmed: dict[bytes, asyncio.Task[Taken]] = {}  # by the digest of the request
+    body_bytes = 0
+    late: set[asyncio.Task[Taken]] = set()  # those that a sender has waited for in vain
 
     @web.middleware
     async def check_token(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -131,31 +141,91 @@ def make_otlp_app(
         make_sure_of_the_store()
         try:
             async with asyncio.timeout(BODY_WITHIN_S):
-                body = await request.read()
+                body = await read_body(request)
         except TimeoutError as error:
             raise web.HTTPRequestTimeout(text=f"the body has not come within {BODY_WITHIN_S:g} s\n") from error
         except web.RequestPayloadError as error:
             raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from error
         telemetry.add(OTLP_BYTES, len(body))
+        hashed = hashlib.blake2b(request.path.encode(), digest_size=16)
+        hashed.update(body)
+        name = hashed.digest()
+        keeping = unconfirmed.get(name)
+        if keeping is not None:
+            give_back(len(body))
+        else:
+            keeping = unconfirmed[name] = asyncio.create_task(keep(take, body))
+            keeping.add_done_callback(ended)
+            if len(unconfirmed) > _MOST_UNCONFIRMED:
+                del unconfirmed[next(iter(unconfirmed))]
+        await until_kept(keeping)
+        unconfirmed.pop(name, None)
         try:
-            taken = await asyncio.get_running_loop().run_in_executor(thread, take, body)
+            return keeping.result()
         except BusFull as error:
             raise come_again(error) from error
         except RejectedMessage as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
-        await until_stored(log.arrived)
+
+    async def read_body(request: web.Request) -> bytes:
+        nonlocal body_bytes
+        body = bytearray()
+        try:
+            async for chunk in request.content.iter_any():
+                body += chunk
+                body_bytes += len(chunk)
+                if len(body) > MAX_MESSAGE_BYTES:
+                    raise web.HTTPRequestEntityTooLarge(max_size=MAX_MESSAGE_BYTES, actual_size=len(body))
+                if body_bytes > _MOST_BODY_BYTES:
+                    raise come_again(f"{body_bytes} bytes of requests are being read, {_MOST_BODY_BYTES} at most")
+        except BaseException:
+            give_back(len(body))
+            raise
+        return bytes(body)
+
+    def give_back(n_bytes: int) -> None:
+        nonlocal body_bytes
+        body_bytes -= n_bytes
+
+    async def keep(take: Callable[[bytes], Taken], body: bytes) -> Taken:
+        """Goes on when its sender has left: what was taken in must be known when it comes again."""
+        try:
+            taken = await asyncio.get_running_loop().run_in_executor(thread, take_if_it_can_be_stored, take, body)
+        finally:
+            give_back(len(body))
+            del body
+        position = log.arrived
+        while log.stored < position:
+            await asyncio.sleep(_STORED_POLL_S)
         return taken
 
-    def make_sure_of_the_store() -> None:
-        if log.not_stored_why:
-            raise come_again(f"nothing can be stored now: {log.not_stored_why}")
+    def ended(keeping: asyncio.Task[Taken]) -> None:
+        late.discard(keeping)
+        if not keeping.cancelled():
+            keeping.exception()  # whoever comes again is told; nobody may
 
-    async def until_stored(position: int) -> None:
+    async def until_kept(keeping: asyncio.Task[Taken]) -> None:
         waited_s = 0.0
-        while log.stored < position and waited_s < _STORED_WITHIN_S:
-            make_sure_of_the_store()
-            await asyncio.sleep(_STORED_POLL_S)
+        while not keeping.done():
+            if log.not_stored_why or waited_s >= _STORED_WITHIN_S:
+                late.add(keeping)
+                make_sure_of_the_store()
+            await asyncio.wait((keeping,), timeout=_STORED_POLL_S)
             waited_s += _STORED_POLL_S
+
+    def take_if_it_can_be_stored(take: Callable[[bytes], Taken], body: bytes) -> Taken:
+        if reason := why_not_now():  # it may have become so while this one waited for its turn
+            raise BusFull(reason)
+        return take(body)
+
+    def why_not_now() -> str:
+        if log.not_stored_why:
+            return f"nothing can be stored now: {log.not_stored_why}"
+        return f"what came before has not been stored in {_STORED_WITHIN_S:g} s" if late else ""
+
+    def make_sure_of_the_store() -> None:
+        if reason := why_not_now():
+            raise come_again(reason)
 
     async def logs(request: web.Request) -> web.Response:
         taken = await export(request, take_logs)

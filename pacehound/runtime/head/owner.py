@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from pacehound.errors import StoreOwned
+from pacehound.model.json_documents import UNREADABLE_JSON
 
 OWNER_FILE = "head.json"
 LOCK_FILE = "head.lock"
@@ -129,6 +130,6 @@ def announced(store: Path) -> Owner | None:
     """Whoever announced itself last on this machine; it may be dead by now, so ask it before you believe it."""
     try:
         owner = msgspec.json.decode((store / OWNER_FILE).read_bytes(), type=Owner)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE_JSON):
         return None
     return owner if owner.host == socket.gethostname() else None

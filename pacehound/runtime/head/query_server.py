@@ -16,6 +16,7 @@ from aiohttp import web
 
 from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.events import Decision, Incident
+from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.runtime.head.attempts import Question
 from pacehound.runtime.head.client import Health, IncidentsAnswer
 from pacehound.runtime.metric_names import LEASES
@@ -201,7 +202,7 @@ def parse_question(body: bytes) -> Question:
     """What is asked at `/v1/attempt`; anything else is answered with 400."""
     try:
         return msgspec.json.decode(body, type=Question)
-    except msgspec.DecodeError as error:
+    except UNREADABLE_JSON as error:
         raise web.HTTPBadRequest(text=f'send {{"job": "NAME", "host": "NAME"}}: {error}\n') from error
 
 

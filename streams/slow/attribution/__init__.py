@@ -5,7 +5,7 @@ Two measurements of every iteration, each against its own quiet baseline (Greyho
 - S1, computation: the rank's *own time* grew (critical_path.py). Waiting is not in it, so that a slow tensor-parallel
   rank is told from its pipeline, and that from its data-parallel groups, wherever they lie.
 - S2, communication: the *transfer* of a communicator or pair grew, counted from the latest start: no rank's own time is
-  in it. The link is named where a source tells it: a pair, a communicator of two, rates (rates.py), or the kernel's
+  in it. The link is named where a source tells it: a pair, rates (rates.py), or the kernel's
   view of connections (connections.py). Else the members are candidates.
 - S3: both, on the same rank and its link.
 

@@ -105,13 +105,14 @@ def _slow_pair(
     evidence += [connection.sentence for connection in confirmed]
     evidence += _shared_end(growth, keys, link, observed)
     is_sure = (is_known and both_ways) or any(connection.is_strong for connection in confirmed)
+    before_ns = float(growth.quiet_transfer[numbers].sum())
+    ratio = 1.0 + grown_ns / max(before_ns, 1.0)
+    if not confirmed and (words := _within_a_host(link, observed)):
+        return NamedLinks((), False, link, tuple(evidence), (*unseen, words), grown_ns, ratio)
     if loses_many(slow, growth.ranks, link):
         is_sure = False
         unseen.append("many calls of these two ranks are lost")
-    before_ns = float(growth.quiet_transfer[numbers].sum())
-    return NamedLinks(
-        (link,), is_sure, link, tuple(evidence), tuple(unseen), grown_ns, 1.0 + grown_ns / max(before_ns, 1.0)
-    )
+    return NamedLinks((link,), is_sure, link, tuple(evidence), tuple(unseen), grown_ns, ratio)
 
 
 def _slow_group(
@@ -126,10 +127,10 @@ def _slow_group(
     seen = sum(1 for r in slow if r.charges.transfers.get(communicator, 0))
     share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
     evidence = [f"transfers of communicator {name!r} take longer after its last rank has entered: {share}"]
-    for outlier in observed.outliers():
-        if outlier.communicator == communicator:
-            ratio = outlier.transfer_s / outlier.median_s
-            evidence.append(f"they take {ratio:.1f} x the median of {outlier.peers} communicators of the same kind")
+    against_peers = [outlier for outlier in observed.outliers() if outlier.communicator == communicator]
+    for outlier in against_peers:
+        times = outlier.transfer_s / outlier.median_s
+        evidence.append(f"they take {times:.1f} x the median of {outlier.peers} communicators of the same kind")
     if sentence := observed.slow_rounds(communicator):
         evidence.append(sentence)
     unseen: list[str] = []
@@ -138,11 +139,6 @@ def _slow_group(
     if not is_complete:
         unseen.append(f"many calls of {name!r} are lost: whether a rank came late to it is not seen")
     since_ns = slow[0].time_ns
-    if len(members) == 2:
-        link = (min(members), max(members))
-        evidence.append("it has two ranks: that is the link")
-        evidence += _shared_end(growth, keys, link, observed)
-        return NamedLinks((link,), is_complete, link, tuple(evidence), tuple(unseen), grown_ns, ratio)
     edges = observed.slow_edges(communicator, since_ns)
     if edges is not None:
         evidence += edges.sentences
@@ -155,9 +151,28 @@ def _slow_group(
         evidence.append(first.sentence)
         is_sure = first.is_strong and len(connections) == 1 and is_complete
         return NamedLinks((first.link,), is_sure, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
+    if len(members) == 2:
+        link = (min(members), max(members))
+        if words := _within_a_host(link, observed):
+            links = (link,) if against_peers else ()  # a busy machine would hold up its other pairs, too
+            return NamedLinks(links, False, link, tuple(evidence), (*unseen, words), grown_ns, ratio)
+        evidence += _shared_end(growth, keys, link, observed)
+        unseen.append("the link itself: neither its rates nor its connections tell; it is the only one between them")
+        return NamedLinks((link,), False, link, tuple(evidence), tuple(unseen), grown_ns, ratio)
     evidence += _shared_host(growth, keys, communicator, observed)
     unseen.append("which link of the communicator is slow: neither rates nor connections single one out")
     return NamedLinks((), False, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
+
+
+def _within_a_host(link: tuple[int, int], observed: Observations) -> str:
+    """A sentence where two ranks are on one host: no network lies between them."""
+    host = observed.hosts.get(link[0])
+    if host is None or observed.hosts.get(link[1]) != host:
+        return ""
+    return (
+        f"what is slow between ranks {link[0]} and {link[1]}: both are on host {host}, where a copy takes longer also "
+        "when other work has the processors or the memory"
+    )
 
 
 def _shared_transfers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pacehound.model.events import GroupOutlier
@@ -16,11 +16,11 @@ from streams.slow.rates import SlowEdges
 class Observations:
     """What is known of the job besides its iterations."""
 
-    communicators: dict[str, tuple[str, tuple[int, ...]]]  # name and members of each
+    communicators: Mapping[str, tuple[str, tuple[int, ...]]]  # name and members of each
     outliers: Callable[[], list[GroupOutlier]]  # compares the groups' transfers when it is called
     unseen: tuple[str, ...] = ()  # what could not be seen so far
     clocks: ClockOffsets = field(default_factory=ClockOffsets)  # how far the hosts' clocks are apart; none: one clock
-    hosts: dict[int, str] = field(default_factory=dict)  # host of each rank, where known
+    hosts: Mapping[int, str] = field(default_factory=dict)  # host of each rank, where known
     # what the rates say of a communicator since a time
     slow_edges: Callable[[str, int], SlowEdges | None] = lambda _communicator, _since_ns: None
     # what the kernel says of the connections among some ranks since a time

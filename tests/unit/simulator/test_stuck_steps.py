@@ -161,7 +161,8 @@ def test_a_dead_edge_of_a_ring_has_the_fewest_sent_before_it_and_the_fewest_rece
     simulation = job(dead, layout=Layout(dp=8), ranks_per_host=1)
     told = last_progress(simulation)
     calls = [told[rank, "dp0"].open[0] for rank in range(8)]
-    sent, received = ([getattr(call, name) for call in calls] for name in ("send_count", "recv_count"))
+    on_channel = [call.channels[0] for call in calls]
+    sent, received = ([getattr(one, name) for one in on_channel] for name in ("send_count", "recv_count"))
     assert sent[2] == received[3]
     assert [rank for rank in range(8) if sent[rank] == min(sent)] == [2]
     assert [rank for rank in range(8) if received[rank] == min(received)] == [3]
@@ -173,20 +174,31 @@ def test_ranks_without_a_connection_between_hosts_have_no_counts():
     simulation = job(dead, layout=Layout(dp=16))
     told = last_progress(simulation)
     calls = {rank: told[rank, "dp0"].open[0] for rank in range(16)}
-    assert {rank for rank, call in calls.items() if call.send_count >= 0} == {7, 15}
-    assert {rank for rank, call in calls.items() if call.recv_count >= 0} == {8, 0}
+    sending, receiving = {}, {}
+    for rank, call in calls.items():
+        for one in call.channels:
+            if one.send_count >= 0:
+                sending.setdefault(one.channel, set()).add(rank)
+            if one.recv_count >= 0:
+                receiving.setdefault(one.channel, set()).add(rank)
+    # Each channel leaves a host at a rank of its own, and enters the next one at the rank behind it.
+    assert (sending, receiving) == ({0: {7, 15}, 1: {0, 8}}, {0: {0, 8}, 1: {1, 9}})
+    assert {rank for rank, call in calls.items() if call.send_count >= 0} == {0, 7, 8, 15}
 
 
-def test_a_dead_edge_of_a_tree_stands_out_within_its_layer_alone():
-    dead = SlowLink(link=(1, 4), bandwidth_factor=0.0, from_step=STEP)
-    simulation = job(dead, layout=Layout(dp=15), ranks_per_host=1, algorithm="tree")
+def test_below_a_dead_edge_of_a_tree_a_rank_has_more_than_it_passes_on():
+    # In the first tree over seven hosts 6 is below 4, and 5 below 6; the second tree does not use that edge.
+    dead = SlowLink(link=(6, 4), bandwidth_factor=0.0, from_step=STEP)
+    simulation = job(dead, layout=Layout(dp=7), ranks_per_host=1, algorithm="tree")
     told = last_progress(simulation)
-    calls = [told[rank, "dp0"].open[0] for rank in range(15)]
+    calls = [told[rank, "dp0"].open[0] for rank in range(7)]
     assert {call.algorithm for call in calls} == {"tree"}
-    sent = [call.send_count for call in calls]
-    assert [rank for rank in range(3, 7) if sent[rank] == min(sent[3:7])] == [4]
-    assert min(sent[7:]) > 0
-    assert len(set(sent[7:])) == 1  # leaves know nothing of it
+    first, second = ([call.channels[channel] for call in calls] for channel in (0, 1))
+    assert all((one.send_count, one.recv_count) == (one.send_total, one.recv_total) for one in second)
+    moved = first[0].send_count  # what the root has passed down, to all
+    assert (first[5].send_count, first[5].recv_count) == (moved + 8, moved)
+    assert (first[6].send_count, first[6].recv_count) == (2 * moved, 2 * moved + 8)
+    assert first[0].recv_count == moved  # the root waits
 
 
 def test_before_a_missing_rank_an_innocent_has_sent_least():

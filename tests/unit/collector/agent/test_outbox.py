@@ -234,3 +234,18 @@ def test_any_damage_is_read_or_set_aside(tmp_path_factory: pytest.TempPathFactor
     again.save([message("calls", "b")], b"two", 1 << 40)
     assert names(again)[-1] == "b"
     again.close()
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE state SET value = x'00' WHERE name = 'agent'", "UPDATE messages SET payload = 'text'"]
+)
+def test_what_is_not_as_it_was_saved_is_set_aside_and_not_gone_on_from(tmp_path: Path, damage: str) -> None:
+    """A state that contradicts itself failed at each step of the agent; a payload that is no bytes at each request."""
+    path = tmp_path / "o.sqlite"
+    outbox = Outbox(path, 1000)
+    outbox.save([message("calls", "a")], b"one", 0)
+    outbox.close()
+    with sqlite3.connect(path) as file:
+        file.execute(damage)
+    file.close()
+    assert Outbox(path, 1000).was_damaged

@@ -69,6 +69,11 @@ def test_doctor_says_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> 
         "NCCL 2.31.2, which is installed here, is refused: slow with 23102",
     )
     monkeypatch.setattr(profiler, "refusal", lambda library, version: None)
+    monkeypatch.setattr(profiler, "without_ends", lambda library, version: "slow kernel events")
+    check = doctor_checks.check_profiler()
+    assert check.result == "limited"
+    assert "when calls end is not: slow kernel events" in check.detail
+    monkeypatch.setattr(profiler, "without_ends", lambda library, version: None)
     assert "works with NCCL 2.31.2" in doctor_checks.check_profiler().detail
     monkeypatch.setenv("NCCL_PROFILER_PLUGIN", "inspector")
     assert "one plugin only" in doctor_checks.check_profiler().detail
@@ -87,5 +92,8 @@ def test_the_version_of_the_installed_package_is_read_as_nccl_says_it(monkeypatc
 @pytest.mark.skipif(shim.compiler() is None, reason="no C compiler")
 def test_the_plugin_itself_says_which_versions_it_refuses() -> None:
     library = profiler.build()
-    assert profiler.refusal(library, 23007) is None
-    assert "NVIDIA/nccl#2355" in (profiler.refusal(library, 23102) or "")
+    assert "NVIDIA/nccl#2112" in (profiler.refusal(library, 23003) or "")
+    for version, why in ((22707, "2039"), (22907, None), (23007, None), (23102, "2355"), (23203, "2355")):
+        assert profiler.refusal(library, version) is None
+        said = profiler.without_ends(library, version)
+        assert said is None if why is None else f"NVIDIA/nccl#{why}" in (said or "")

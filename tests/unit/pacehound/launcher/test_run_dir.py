@@ -52,6 +52,23 @@ def test_one_whose_holders_are_gone_is_swept_with_a_word_and_one_in_use_is_not(t
     last.remove()
 
 
+def test_of_runs_of_one_job_that_are_live_on_one_host_each_gets_an_attempt_of_its_own(tmp_path: Path) -> None:
+    def begun(job: str = "j", host: str = "h") -> RunDir:
+        return RunDir(job, host, (tmp_path,))
+
+    first, second, third = begun(), begun(), begun()
+    assert first.claim(0, "") == (0, [])
+    assert second.claim(0, "") == (1000, [0])
+    assert third.claim(1000, "") == (2000, [0, 1000])  # what a head says who has heard of the second
+    assert begun("other").claim(0, "") == begun(host="elsewhere").claim(0, "") == (0, [])
+    assert begun().claim(0, "1") == begun().claim(0, "2") == (0, []), "parts of one run"
+    first.remove()
+    killed(second)
+    assert begun().claim(1001, "") == (3000, [2000])
+    third.remove()
+    assert begun().claim(1, "3") == (1, [])
+
+
 def test_it_has_its_name_only_once_it_is_locked(tmp_path: Path) -> None:
     """Many at once, each of which sweeps: none takes another's for one that nobody holds."""
     made: list[RunDir] = []

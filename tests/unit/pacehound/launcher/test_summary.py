@@ -67,6 +67,15 @@ def test_what_was_lost_or_refused_is_counted() -> None:
     ]
 
 
+def test_no_incident_is_not_said_of_a_head_that_is_not_well() -> None:
+    """Its store may fail from now on, or its pipeline may have ended: what it says of a job is not the whole of it."""
+    lines = summary(Outcome(watched=SEEN, head_problems=("store waits: no space left on device",)))
+    assert lines == [
+        "1,200 calls of 4 ranks in 50 iterations on this host",
+        "in the head: store waits: no space left on device",
+    ]
+
+
 def test_an_unfinished_run_is_not_called_free_of_incidents() -> None:
     lines = summary(Outcome(watched=SEEN, is_complete=False))
     assert not any("no incident" in line for line in lines)

@@ -200,7 +200,7 @@ def test_a_survey_of_nobody_is_refused_and_one_that_finds_nobody_says_so(monkeyp
     with pytest.raises(InvalidInput, match="nobody to ask"):
         survey(Settings(), SystemClock())
 
-    def away(_: str) -> list[object]:
+    def away(_: str, token: str) -> list[object]:
         raise Unavailable("t does not answer")
 
     monkeypatch.setattr("pacehound.runtime.survey.scrape", away)

@@ -11,6 +11,7 @@ from pacehound.settings import HangSettings
 from streams.hang.exits import SETTLE_NS, ExitWatch
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
+from streams.watching.moment import Moment
 from tests.fakes.events import topology
 
 SECOND_NS = 1_000_000_000
@@ -35,13 +36,22 @@ def sample(time_ns: int, **left: int) -> HostSample:
     return HostSample(job="j", attempt=0, time_ns=time_ns, host="h", processes=tuple(processes))
 
 
+class HeldUp(HangWatch):
+    """A hang watch that has seen a standstill, or none."""
+
+    def __init__(self, found: RootCause | None) -> None:
+        super().__init__("j", 0, HangSettings())
+        self._found = found
+
+    def standstill(self) -> RootCause | None:
+        return self._found
+
+
 def verdict(held_up: RootCause | None, **left: int) -> Finding:
     """What is said when these ranks leave together at second 10."""
-    watch = ExitWatch("j", 0)
-    watch.on_host(sample(10 * SECOND_NS, **left))
-    (finding,) = watch.on_tick(
-        10 * SECOND_NS + SETTLE_NS, 5, is_hung=False, disagreement=lambda until_ns: None, standstill=lambda: held_up
-    )
+    watch = ExitWatch("j", 0, HeldUp(held_up))
+    watch.hear(sample(10 * SECOND_NS, **left), 5)
+    (finding,) = watch.on_tick(Moment(now_ns=10 * SECOND_NS + SETTLE_NS, step=5))
     return finding
 
 
@@ -79,7 +89,7 @@ class Job:
 
     def __init__(self) -> None:
         self.watch = HangWatch("j", 0, HangSettings(suspect_after_s=30.0))
-        self.watch.on_topology(topology("c", WORLD))
+        self.watch.hear(topology("c", WORLD), None)
 
     def progress(
         self, second: int, launched_ns: dict[int, int], completed: int = 6, gave_up: tuple[int, ...] = ()
@@ -96,14 +106,12 @@ class Job:
             )
             for rank in WORLD
         )
-        self.watch.on_progress(
+        self.watch.hear(
             Progress(job="j", attempt=0, time_ns=second * SECOND_NS, host="h", communicator="c", ranks=ranks), 5
         )
 
     def tick(self, second: int) -> None:
-        assert not self.watch.on_tick(
-            second * SECOND_NS, step=5, step_time_s=0.05, is_setup=False, planned=False, unseen=()
-        )
+        assert not self.watch.on_tick(Moment(now_ns=second * SECOND_NS, step=5, step_time_s=0.05, n_iterations=10))
 
 
 @pytest.fixture
@@ -126,7 +134,7 @@ def test_who_held_the_job_up_is_known_before_it_is_a_hang(stuck: Job) -> None:
 
 def test_what_is_known_of_a_standstill_outlasts_the_ranks_that_leave(stuck: Job) -> None:
     """Their calls are given up with them: what is left then would accuse whoever leaves last."""
-    stuck.watch.on_host(sample(5 * SECOND_NS, rank0=1))
+    stuck.watch.hear(sample(5 * SECOND_NS, rank0=1), 5)
     for second in (6, 7):
         stuck.progress(second, {1: SECOND_NS})
         stuck.tick(second)
@@ -140,7 +148,7 @@ def test_whose_call_has_timed_out_and_who_leaves_for_it_is_not_the_one_who_held_
     for second in (6, 7, 8):
         stuck.progress(second, {1: SECOND_NS, 3: SECOND_NS}, gave_up=(0,))
         stuck.tick(second)
-    stuck.watch.on_host(sample(8 * SECOND_NS, rank0=1))
+    stuck.watch.hear(sample(8 * SECOND_NS, rank0=1), 5)
     found = stuck.watch.standstill()
     assert found is not None
     assert found.culprits == (2,)

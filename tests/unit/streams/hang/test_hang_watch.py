@@ -7,6 +7,7 @@ import pytest
 from pacehound.model.events import Finding, OpenCall, Progress, RankProgress
 from pacehound.settings import HangSettings
 from streams.hang.hang_watch import HangWatch
+from streams.watching.moment import Moment
 from tests.fakes.events import topology
 
 S = 1_000_000_000
@@ -14,8 +15,8 @@ S = 1_000_000_000
 
 def watch() -> HangWatch:
     made = HangWatch("j", 0, HangSettings(suspect_after_s=2.0))
-    made.on_topology(topology())
-    made.on_progress(progress(11 * S // 10), 10)
+    made.hear(topology(), None)
+    made.hear(progress(11 * S // 10), 10)
     return made
 
 
@@ -36,22 +37,20 @@ def progress(time_ns: int) -> Progress:
 
 
 def said(made: HangWatch, now_ns: int, finished_ns: int) -> list[Finding]:
-    return made.on_tick(
-        now_ns, step=10, step_time_s=0.05, is_setup=False, planned=False, unseen=(), finished_ns=finished_ns
-    )
+    return made.on_tick(Moment(now_ns=now_ns, step=10, step_time_s=0.05, n_iterations=10, finished_ns=finished_ns))
 
 
 @pytest.mark.parametrize(("finished_ns", "is_hung"), [(0, True), (3 * S, True), (39 * S // 10, False)])
 def test_a_call_that_was_told_before_an_iteration_ended_does_not_hang(finished_ns: int, is_hung: bool) -> None:
     made = watch()
-    made.on_progress(progress(32 * S // 10), 10)
+    made.hear(progress(32 * S // 10), 10)
     assert bool(said(made, 4 * S, finished_ns)) is is_hung
 
 
 def test_it_hangs_once_it_is_told_again() -> None:
     made = watch()
-    made.on_progress(progress(32 * S // 10), 10)
+    made.hear(progress(32 * S // 10), 10)
     assert not said(made, 4 * S, 39 * S // 10)
-    made.on_progress(progress(42 * S // 10), 10)
+    made.hear(progress(42 * S // 10), 10)
     (found,) = said(made, 5 * S, 39 * S // 10)
     assert found.kind == "hang"

@@ -22,13 +22,14 @@ from pacehound.model.events import (
     Progress,
     RankProgress,
     RankStack,
+    TransferEdge,
 )
-from streams.hang.divergence import LastIterations
 from streams.hang.host_reports import HostReports
 from streams.hang.observations import HangObservations, RootCause
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import launch_graph, wait_graph
+from streams.rounds.divergence import LastIterations
 from tests.fakes.events import topology
 from tests.fakes.hand_made_rounds import rounds_at
 
@@ -347,11 +348,64 @@ def test_counts_that_agree_point_nowhere():
     assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
 
 
-def test_a_tree_is_compared_within_a_layer():
+TREE_OF_SEVEN = [(2, 4), (1, 2), (3, 2), (6, 4), (5, 6), (4, 0)]
+"""NCCL's first tree over seven hosts: who is below, and above."""
+
+
+def stuck_in_a_tree(dead, *, edges=TREE_OF_SEVEN, told=True, lag=0):
+    """Of 100 chunks 40 have passed where nothing moves, 8 more elsewhere; above, `lag` fewer."""
     stage = Stage(world_size=7, groups={"world": tuple(range(7))})
-    # The root moves least of all by its place; rank 5 less than the other leaves, and its parent starves with it.
+    starved = [dead]
+    while above := [edge for edge in TREE_OF_SEVEN if edge[0] == starved[-1][1]]:
+        starved += above
+    up = {edge: 40 - lag * starved.index(edge) if edge in starved else 48 for edge in TREE_OF_SEVEN}
+    seen = tuple(
+        TransferEdge(algorithm="tree", channel=0, sender=a, receiver=b) for a, b in [*edges, *(e[::-1] for e in edges)]
+    )
+    for rank in range(7):
+        above = [edge for edge in TREE_OF_SEVEN if edge[0] == rank]
+        below = [edge for edge in TREE_OF_SEVEN if edge[1] == rank]
+        total = 100 * (len(above) + len(below))
+        one = ChannelTransfers(
+            channel=0,
+            send_count=sum(up[edge] for edge in above) + 36 * len(below),
+            recv_count=sum(up[edge] for edge in below) + 36 * len(above),
+            send_total=total,
+            recv_total=total,
+        )
+        stage.at("world", rank, call(7, algorithm="tree", channels=(one,)), completed=6, edges=seen if told else ())
+    return stage.cause()
+
+
+@pytest.mark.parametrize("dead", TREE_OF_SEVEN)
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("lag", [0, 1])
+def test_in_a_tree_the_edge_does_not_move_below_which_there_is_something_to_pass_up(dead, told, lag):
+    found = stuck_in_a_tree(dead, told=told, lag=lag)
+    assert (found.verdict, found.links) == ("suspected", (dead,))
+    assert any("the tree is assumed: NCCL's own over 7 hosts" in words for words in found.evidence) == (not told)
+
+
+def test_edges_that_are_no_tree_of_nccls_name_nobody():
+    heap = [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (6, 2)]
+    found = stuck_in_a_tree((2, 4), edges=heap)
+    assert (found.verdict, found.links) == ("unknown", ())
+    assert any("are no tree of NCCL's own over 7 hosts" in words for words in found.evidence)
+
+
+def test_a_tree_whose_counts_are_not_known_by_channel_names_nobody():
+    stage = Stage(world_size=7, groups={"world": tuple(range(7))})
     all_in(stage, *(counts(moved, moved, "tree") for moved in [0, 6, 4, 3, 3, 1, 3]))
-    assert stage.cause().links == ((5, 2),)
+    assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
+
+
+def test_what_most_is_left_to_is_no_edge_where_nothing_goes_from_the_one_to_the_other():
+    stage = Stage()
+    seen = tuple(TransferEdge(algorithm="ring", channel=0, sender=a, receiver=(a + 2) % 4) for a in range(4))
+    left = [(4, 3), (7, 4), (6, 7), (5, 6)]
+    for rank, one in enumerate(left):
+        stage.at("world", rank, call(7, algorithm="ring", channels=channels(one)), completed=6, edges=seen)
+    assert (stage.cause().verdict, stage.cause().links) == ("unknown", ())
 
 
 def test_a_pair_that_is_stuck_on_both_sides_is_a_link():

@@ -18,6 +18,7 @@ from simulator.faults import ExitRank, SlowCompute
 from simulator.job import JobSpec, simulate
 from streams.hang.shared_name import SIDE_BY_SIDE_NS, SharedName
 from streams.pipeline import Pipeline
+from streams.watching.moment import Moment
 
 LAYOUT = Layout(tp=2, dp=2)
 S = 1_000_000_000
@@ -92,18 +93,18 @@ def sample(time_s: float, host: str, pid: int, state: str = "running") -> HostSa
 def test_a_process_that_takes_over_from_another_is_no_second_job(said: list[HostSample]) -> None:
     watch = SharedName("j", 0)
     for one in sorted(said, key=lambda one: one.time_ns):
-        passed_on = watch.on_host(one)
-        assert watch.on_tick(one.time_ns, None) == []
+        passed_on = watch.of_the_first(one)
+        assert watch.on_tick(Moment(now_ns=one.time_ns)) == []
     assert passed_on is said[-1]
 
 
 def test_it_is_over_when_one_of_them_has_gone() -> None:
     watch, told = SharedName("j", 0), []
     for t in range(60):
-        watch.on_host(sample(t, "a", 1))
+        watch.of_the_first(sample(t, "a", 1))
         if 5 <= t < 30:
-            watch.on_host(sample(t + 0.5, "b", 2))
-        told += watch.on_tick((t + 1) * S, 9)
+            watch.of_the_first(sample(t + 0.5, "b", 2))
+        told += watch.on_tick(Moment(now_ns=(t + 1) * S, step=9))
     assert [finding.relief is None for finding in told] == [True, False]
     assert told[0].detected is not None
     assert told[0].detected.time_ns <= 5 * S + SIDE_BY_SIDE_NS + 2 * S

@@ -6,6 +6,7 @@ from pacehound.model.events import Finding, HostSample, Incident, Instant, Proce
 from pacehound.settings import Settings
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.job.operator import JobOperator
+from streams.watching.moment import Moment
 from tests.fakes.events import topology
 
 
@@ -24,10 +25,10 @@ def sample(time_ns: int, **unseen: tuple[str, ...]) -> HostSample:
 
 def test_a_blind_finding_from_its_onset_to_its_relief() -> None:
     watch = UnseenCalls("j", 0)
-    watch.on_host(sample(10, r0=(), r1=()))
-    assert watch.on_tick(20, None) == []
-    watch.on_host(sample(100, r0=("nccl",), r1=()))
-    (found,) = watch.on_tick(120, 4)
+    watch.hear(sample(10, r0=(), r1=()), None)
+    assert watch.on_tick(Moment(now_ns=20)) == []
+    watch.hear(sample(100, r0=("nccl",), r1=()), None)
+    (found,) = watch.on_tick(Moment(now_ns=120, step=4))
     assert (found.kind, found.verdict, found.candidates, found.culprits, found.onset.time_ns) == (
         "blind",
         "unknown",
@@ -37,16 +38,16 @@ def test_a_blind_finding_from_its_onset_to_its_relief() -> None:
     )
     assert "nccl is at work in processes of node-1" in found.evidence[0]
     assert found.unseen
-    watch.on_host(sample(130, r0=("nccl",), r1=()))
-    assert watch.on_tick(140, 4) == []
-    watch.on_host(sample(150, r0=("nccl",), r1=("nccl",)))
-    (wider,) = watch.on_tick(160, 4)
+    watch.hear(sample(130, r0=("nccl",), r1=()), None)
+    assert watch.on_tick(Moment(now_ns=140, step=4)) == []
+    watch.hear(sample(150, r0=("nccl",), r1=("nccl",)), None)
+    (wider,) = watch.on_tick(Moment(now_ns=160, step=4))
     assert (wider.id, wider.version, wider.candidates, wider.relief) == (found.id, found.version + 1, (0, 1), None)
-    watch.on_host(sample(170, r0=(), r1=()))
-    (over,) = watch.on_tick(180, 5)
+    watch.hear(sample(170, r0=(), r1=()), None)
+    (over,) = watch.on_tick(Moment(now_ns=180, step=5))
     assert (over.id, over.version) == (found.id, found.version + 2)
     assert over.relief == Instant(step=5, time_ns=180)
-    assert watch.on_tick(190, 5) == []
+    assert watch.on_tick(Moment(now_ns=190, step=5)) == []
 
 
 def test_the_job_says_what_its_hosts_agents_say() -> None:

@@ -25,12 +25,12 @@ END = 2**62
 
 def samples_of(simulation, monkeypatch):
     """Iterations, and the follower of the calls at the end."""
-    monkeypatch.setattr("streams.job.operator._PATIENCE_NS", 0)
+    monkeypatch.setattr("streams.job.iterations.UNMARKED_PATIENCE_NS", 0)
     pipeline, samples, recurring = Pipeline(Settings()), [], None
     for event in without_steps(simulation.events()):
         samples += [out for out in pipeline.on_event(event) if isinstance(out, IterationSample)]
         attempts = (attempt for job in pipeline._jobs.values() for attempt in job.attempts.values())
-        recurring = next((attempt._recurring for attempt in attempts), recurring)
+        recurring = next((attempt._iterations._recurring for attempt in attempts), recurring)
     return samples, recurring
 
 

@@ -7,12 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pacehound.model.events import Progress, TransferEdge
 from pacehound.model.rounds import ALGORITHMS
 from streams.rounds.merge import select
 from streams.slow.rates import RateTracker, SlowEdges
+from tests.fakes.events import topology
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
 
 NAN = float("nan")
+TREE = [(1, 2), (2, 4), (3, 2), (4, 0), (5, 6), (6, 4)]
 ONSET_NS = BASE_NS + 4_000 * MS
 
 
@@ -24,10 +27,22 @@ def tracker(
     op: str = "all_reduce",
     n_quiet: int = 10,
     n_slow: int = 10,
+    is_told: bool = True,
 ) -> RateTracker:
-    """A communicator whose ranks send and receive at `quiet` rates before the onset and at `slow` ones since."""
+    """A communicator whose ranks send and receive at `quiet` rates before the onset and at `slow` ones since.
+
+    Its edges are told of unless `is_told` says otherwise: a ring in order, or NCCL's first tree over seven hosts.
+    """
     made = RateTracker()
     ranks = range(len(quiet))
+    made.on_topology(topology("c", ranks, host_ranks=ranks))
+    edges = TREE if algorithm == "tree" else [(rank, (rank + 1) % len(ranks)) for rank in ranks]
+    told = (TransferEdge(algorithm=algorithm, channel=0, sender=a, receiver=b) for a, b in edges)
+    made.on_progress(
+        Progress(
+            job="j", attempt=0, time_ns=0, host="h0", communicator="c", ranks=(), edges=tuple(told) if is_told else ()
+        )
+    )
     for rates, first_ms, n in ((quiet, 0, n_quiet), (slow, 4_000, n_slow)):
         if n:
             spans = [[(first_ms + 10 * i, first_ms + 10 * i + 5)] * len(quiet) for i in range(n)]
@@ -81,8 +96,7 @@ def test_ranks_without_a_part_in_the_network_are_never_the_slowest() -> None:
 
 
 def test_without_earlier_rates_a_rank_that_stands_apart_from_its_like_is_no_certainty() -> None:
-    found = tracker([], [], n_quiet=0, n_slow=0).slow_edges("c", ONSET_NS)
-    assert found is None
+    assert RateTracker().slow_edges("c", ONSET_NS) is None
     found = tracker(
         [(1.0, 1.0)] * 6, [(0.2 if r == 2 else 1.0, 0.2 if r == 3 else 1.0) for r in range(6)], n_quiet=0
     ).slow_edges("c", ONSET_NS)
@@ -96,14 +110,34 @@ def tree(child: int, parent: int, n: int = 7) -> list[tuple[float, float]]:
     return [(0.3 if rank in (child, parent) else 1.0, 0.3) for rank in range(n)]
 
 
-@pytest.mark.parametrize(("child", "parent"), [(1, 0), (2, 0), (4, 1), (6, 2)])
+@pytest.mark.parametrize(("child", "parent"), TREE)
 def test_both_ends_of_an_edge_of_a_tree_name_it(child: int, parent: int) -> None:
     found = tracker([(1.0, 1.0)] * 7, tree(child, parent), algorithm="tree").slow_edges("c", ONSET_NS)
-    assert links(found) == ((parent, child),)
+    assert {frozenset(link) for link in links(found)} == {frozenset((child, parent))}
+    assert found is not None
+    assert found.is_sure
 
 
 def test_two_slow_ranks_of_a_tree_that_are_no_neighbours_are_no_edge() -> None:
     assert links(tracker([(1.0, 1.0)] * 7, tree(3, 5), algorithm="tree").slow_edges("c", ONSET_NS)) == ()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "slow", "words"),
+    [
+        ("ring", ring(2), "the ring is assumed: it goes through the ranks in their order"),
+        ("tree", tree(2, 4), "the tree is assumed: NCCL's own over 7 hosts"),
+    ],
+)
+def test_edges_that_nobody_has_seen_are_assumed_and_no_certainty(
+    algorithm: str, slow: list[tuple[float, float]], words: str
+) -> None:
+    made = tracker([(1.0, 1.0)] * len(slow), slow, algorithm=algorithm, is_told=False)
+    for rank in range(len(slow)):
+        made.on_topology(topology("c", range(len(slow)), host=f"h{rank}", host_ranks=(rank,)))
+    found = made.slow_edges("c", ONSET_NS)
+    assert found is not None
+    assert (len(found.links), found.is_sure, found.sentences[-1]) == (1, False, words)
 
 
 def test_two_ranks_of_an_all_to_all_are_their_link() -> None:

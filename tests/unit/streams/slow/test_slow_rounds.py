@@ -8,6 +8,7 @@ from pacehound.model.calls import Sees
 from pacehound.model.events import Finding
 from pacehound.model.rounds import Rounds
 from streams.slow.slow_rounds import REPEATED, SlowRounds
+from streams.watching.moment import Moment
 from tests.fakes.hand_made_rounds import MS, rounds
 
 COMMUNICATORS = {"c": ("dp0", (0, 1, 2))}
@@ -27,8 +28,10 @@ LONG = [(0.0, 60.0), (1.0, 60.0), (2.0, 60.0)]
 def watch(*blocks: Rounds, has_iterations: bool = False) -> tuple[SlowRounds, list[Finding]]:
     made, said = SlowRounds("j", 0), []
     for block in blocks:
-        made.add(block)
-        said += made.on_tick(block.time_ns, COMMUNICATORS, has_iterations=has_iterations)
+        made.on_rounds(block)
+        said += made.on_tick(
+            Moment(now_ns=block.time_ns, communicators=COMMUNICATORS, n_iterations=int(has_iterations))
+        )
     return made, said
 
 
@@ -77,7 +80,7 @@ def test_a_communicator_that_always_strays_learns_a_higher_bar() -> None:
         blocks.append(rounds("c", range(3), spans))
     made = SlowRounds("j", 0)
     for block in blocks:
-        made.add(block)
+        made.on_rounds(block)
     (kind,) = made._kinds["c"].values()
     assert kind.base_ns is not None
     assert kind.base_ns < 15 * MS

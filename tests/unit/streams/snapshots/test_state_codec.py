@@ -25,6 +25,7 @@ from simulator.faults import SlowCompute
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
+from streams.hang.rank_progress import CallSequence, ProgressTable
 from streams.job.stage_two import StageTwo
 from streams.level.changepoint import ChangepointDetector
 from streams.pipeline import Pipeline
@@ -32,6 +33,7 @@ from streams.rounds.assembly import RoundGrid
 from streams.snapshots import schema
 from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
+from tests.fakes.events import topology
 
 SETTINGS = Settings.load({"PACEHOUND_STORE_PASSWORD": "a secret of the store"}, ["hang.suspect_after_s=3"])
 CODEC = state_codec(SETTINGS)
@@ -286,3 +288,17 @@ def parts_of(hint: Any) -> Iterator[type]:
         yield hint
     for argument in arguments if typing.get_origin(hint) is not typing.Literal else ():
         yield from parts_of(argument)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [("rank", 1_006_632_963, "rank 1006632963"), ("rank", -2, "rank -2"), ("sequence", 1, "sequence 1")],
+)
+def test_progress_of_a_rank_or_sequence_that_cannot_be_is_refused(column: str, value: int, said: str) -> None:
+    """The question who waits for whom made arrays of 8 GiB for such a rank."""
+    table = ProgressTable()
+    table.on_topology(topology())
+    table.column(column)[0] = value
+    codec = StateCodec(version=1, plain={ProgressTable: table.__getstate__()}, made=(CallSequence,))
+    with pytest.raises(MalformedState, match=said):
+        codec.decode(codec.encode(table))

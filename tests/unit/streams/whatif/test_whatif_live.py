@@ -9,7 +9,9 @@ import pytest
 from pacehound.model.calls import Sees
 from pacehound.model.events import Finding, Instant
 from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
+from pacehound.settings import IncidentSettings
 from streams.job.incidents import IncidentTracker
+from streams.watching.moment import Moment
 from streams.whatif import optypes
 from streams.whatif.live import live_trace
 from streams.whatif.price_watch import PriceWatch
@@ -133,9 +135,9 @@ def test_a_window_prices_the_slow_worker_by_what_the_others_take():
     for number, step in enumerate((2, 4, 6, 8)):
         operations, rounds = data_parallel_step(step, number * 1000, slow_ms=20)
         watch.on_rounds(rounds)
-        watch.on_operations(operations)
-        watch.on_operations(operations)  # an agent that begins again may say it twice
-        priced += watch.on_tick(operations.time_ns, world_size=2)
+        watch.hear(operations, None)
+        watch.hear(operations, None)  # an agent that begins again may say it twice
+        priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     (price,) = priced
     assert (price.first_step, price.last_step, price.n_steps, watch.refused) == (4, 6, 2, 0)
     assert price.recorded_s == pytest.approx(0.206, abs=1e-6)
@@ -168,8 +170,8 @@ def price_of(steps, seen_by):
         operations, rounds = data_parallel_step(step, 1000 + number * 1000, slow_ms=20)
         for one in seen_by(step, *on_a_device(rounds)):
             watch.on_rounds(one)
-        watch.on_operations(operations)
-        priced += watch.on_tick(operations.time_ns, world_size=2)
+        watch.hear(operations, None)
+        priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     return watch, priced
 
 
@@ -188,8 +190,8 @@ def test_windows_that_come_together_are_priced_each():
     for number, step in enumerate((2, 4, 6, 8, 10)):
         operations, rounds = data_parallel_step(step, number * 1000, slow_ms=20)
         watch.on_rounds(rounds)
-        watch.on_operations(operations)
-    priced = watch.on_tick(operations.time_ns, world_size=2)
+        watch.hear(operations, None)
+    priced = watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     assert [(price.first_step, price.last_step) for price in priced] == [(4, 6), (8, 10)]
     assert len({price.identity() for price in priced}) == 2
 
@@ -254,11 +256,11 @@ def test_steps_that_a_rank_has_not_ended_are_waited_for():
         watch.on_rounds(rounds)
         if step < 3:
             half = operations.rows.filter(pa.array(operations.integers("rank") == 0))
-            watch.on_operations(Operations(job="j", attempt=0, host="h", rows=half))
-            assert watch.on_tick(operations.time_ns, world_size=2) == []
+            watch.hear(Operations(job="j", attempt=0, host="h", rows=half), None)
+            assert watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2)) == []
         else:
-            watch.on_operations(operations)
-            assert [price.first_step for price in watch.on_tick(operations.time_ns, world_size=2)] == [3]
+            watch.hear(operations, None)
+            assert [price.first_step for price in watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))] == [3]
 
 
 def test_a_window_that_makes_no_sense_is_counted_and_the_next_one_is_priced():
@@ -272,8 +274,8 @@ def test_a_window_that_makes_no_sense_is_counted_and_the_next_one_is_priced():
             rows = operations.rows.filter(pa.array(is_kept))
             operations = Operations(job="j", attempt=0, host="h", rows=rows)
         watch.on_rounds(rounds)
-        watch.on_operations(operations)
-        priced += watch.on_tick(operations.time_ns, world_size=2)
+        watch.hear(operations, None)
+        priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     assert watch.refused == 1
     assert [price.first_step for price in priced] == [2]
 
@@ -283,9 +285,9 @@ def test_an_open_slowdown_is_told_with_the_last_price():
     for number in range(2):
         operations, rounds = data_parallel_step(number, number * 1000, slow_ms=20)
         watch.on_rounds(rounds)
-        watch.on_operations(operations)
-    (price,) = watch.on_tick(operations.time_ns, world_size=2)
-    tracker = IncidentTracker("j", 0)
+        watch.hear(operations, None)
+    (price,) = watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
+    tracker = IncidentTracker("j", 0, IncidentSettings(min_duration_s=0.0, min_loss=0.0))
     tracker.on_finding(finding(onset=Instant(step=0, time_ns=1)), 5, 1.0)
     (incident,) = tracker.on_price(price)
     assert incident.version == 1
@@ -296,14 +298,14 @@ def test_an_open_slowdown_is_told_with_the_last_price():
 
 def test_what_opens_after_a_window_has_no_price_of_it():
     """A window of before says nothing of a stall that begins now."""
-    tracker = IncidentTracker("j", 0)
+    tracker = IncidentTracker("j", 0, IncidentSettings(min_duration_s=0.0, min_loss=0.0))
     operations, rounds = data_parallel_step(0, 0)
     watch = PriceWatch("j", 0, 1)
-    watch.on_operations(operations)
+    watch.hear(operations, None)
     operations, rounds = data_parallel_step(1, 1000)
     watch.on_rounds(rounds)
-    watch.on_operations(operations)
-    (price,) = watch.on_tick(operations.time_ns, world_size=2)
+    watch.hear(operations, None)
+    (price,) = watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     assert tracker.on_price(price) == []
     now = Instant(step=1, time_ns=price.time_ns)
     hang = Finding(id="g", job="j", attempt=0, kind="hang", verdict="culprit", cause="H1", culprits=(1,), onset=now)

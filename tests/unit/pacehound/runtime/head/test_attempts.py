@@ -8,6 +8,9 @@ import pytest
 from head_parts import MemoryStore, parts, sample, topology
 
 from pacehound.clock import ManualClock
+from pacehound.errors import InvalidEvent
+from pacehound.model import codec
+from pacehound.model.codec import MAX_ATTEMPT
 from pacehound.runtime.head.attempts import (
     FILE_NAME,
     MAX_JOBS,
@@ -16,6 +19,7 @@ from pacehound.runtime.head.attempts import (
     Attempts,
     AttemptsFile,
     Question,
+    attempt_by_time,
     next_attempt,
 )
 from pacehound.runtime.head.node import Head
@@ -156,6 +160,21 @@ def test_a_note_that_cannot_be_written_costs_nothing_else(tmp_path):
     (tmp_path / "file").write_text("in the way")
     AttemptsFile(tmp_path / "file" / FILE_NAME).note("j", 0)
     assert next_attempt(tmp_path / "file", "j") == 0
+
+
+def test_nobody_claims_the_last_attempt_of_a_job():
+    """Nothing would be left to count its next runs with."""
+    head = Head(settings=Settings(), parts=parts(), clock=ManualClock(1_800_000_000 * 10**9))
+    now = attempt_by_time(1_800_000_000)
+    claimed = [2, now, now + 86_401, MAX_ATTEMPT]
+    receipt = head.ingest(b"".join(codec.encode(sample(attempt=attempt)) for attempt in claimed))
+    assert (receipt.accepted, receipt.rejected) == (2, 2)
+    assert "InvalidEvent: attempt is 222249601; today it must be in 0..222249600" in receipt.reason
+    with pytest.raises(InvalidEvent):
+        head.publish([sample(attempt=MAX_ATTEMPT)])
+    assert head.attempt_for(Question(job="j", host="h")) == now
+    head.publish([sample(attempt=now, closed=True)])
+    assert head.attempt_for(Question(job="j", host="h")) == now + 1
 
 
 def test_the_head_counts_runs_by_what_arrives_and_what_is_stored(tmp_path):

@@ -1,19 +1,33 @@
-"""A request is answered when what it brought is stored, or when its sender would not wait any longer."""
+"""A request is confirmed when what it brought is stored, and else it comes again; nothing is lost or there twice."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import itertools
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from head_parts import MemoryStore, parts, sample
 
+from collector.agent.background import ThreadTaskRunner
+from collector.agent.delivery import Delivery, Outcome
+from collector.agent.outbox import Outbox, Outgoing
+from pacehound.bus.otlp import OtlpProducer
+from pacehound.clock import ManualClock
+from pacehound.model import codec
+from pacehound.model.events import DeadLetter
 from pacehound.runtime.head import otlp_receiver, query_server
-from pacehound.runtime.head.node import IngestResult
+from pacehound.runtime.head.node import Head, IngestResult
+from pacehound.runtime.status import Scrape
+from pacehound.runtime.survey import scrape_process
 from pacehound.runtime.telemetry import Telemetry
+from pacehound.settings import Settings
 
 
 @dataclass
@@ -25,6 +39,19 @@ class ManualLog:
     def take(self, body: bytes) -> IngestResult:
         self.arrived += len(body)
         return IngestResult(accepted=len(body), rejected=0)
+
+
+def door_of(head: Head) -> TestServer:
+    return TestServer(
+        otlp_receiver.make_otlp_app(
+            log=head,
+            take_logs=head.ingest,
+            take_spans=head.ingest,
+            attempt_for=head.attempt_for,
+            telemetry=head.telemetry,
+            token="",
+        )
+    )
 
 
 def app(log: ManualLog, token: str) -> web.Application:
@@ -46,9 +73,17 @@ ASK_METRICS = b"GET /metrics HTTP/1.1\r\nHost: h\r\n"
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
 
-async def post(client: TestClient, path: str) -> int:
-    response = await client.post(path, data=b"abc", headers=PROTOBUF)
+async def post(client: TestClient, path: str, body: bytes = b"abc") -> int:
+    response = await client.post(path, data=body, headers=PROTOBUF)
     return response.status
+
+
+async def taken(client: TestClient, path: str, body: bytes = b"abc") -> bool:
+    """What a sender does: it comes again until it is confirmed."""
+    async with asyncio.timeout(5):
+        while (status := await post(client, path, body)) == 503:
+            pass
+    return status == 200
 
 
 async def said_to(server: TestServer, sent: bytes) -> bytes:
@@ -77,14 +112,159 @@ def test_an_answer_waits_until_all_that_came_is_stored(path: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_store_that_stands_still_does_not_make_senders_send_everything_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", ["/v1/logs", "/v1/traces"])
+def test_a_store_that_hangs_confirms_nothing_takes_nothing_more_and_nothing_twice(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.1)
 
-    async def scenario() -> int:
-        async with TestClient(made(ManualLog())) as client:
-            return await post(client, "/v1/logs")
+    async def scenario() -> None:
+        log = ManualLog(arrived=4, stored=4)
+        async with TestClient(made(log)) as client:
+            assert await post(client, path) == 503
+            assert log.arrived == 7
+            monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 60.0)
+            for body in (b"abc", b"others"):
+                response = await asyncio.wait_for(client.post(path, data=body, headers=PROTOBUF), 1)
+                assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            assert log.arrived == 7, "what is refused is not looked at"
+            log.stored = 7
+            assert await taken(client, path)
+            assert log.arrived == 7, "it was there already"
+            asked = asyncio.create_task(post(client, path))
+            while log.arrived < 10:  # what was confirmed and is said again is somebody else's
+                await asyncio.sleep(0.01)
+            log.stored = 10
+            assert await asked == 200
 
-    assert asyncio.run(scenario()) == 200
+    asyncio.run(scenario())
+
+
+def test_a_store_that_is_always_too_slow_gets_everything_once_and_confirms_it_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.05)
+
+    async def scenario() -> None:
+        log = ManualLog()
+        async with TestClient(made(log)) as client:
+            for body in (b"1", b"22", b"333"):
+                assert await post(client, "/v1/logs", body) == 503
+                log.stored = log.arrived  # after longer than anybody waits
+                assert await taken(client, "/v1/logs", body)
+            assert log.arrived == 6
+
+    asyncio.run(scenario())
+
+
+def test_all_bodies_that_are_read_at_one_time_have_a_bound_and_the_next_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(otlp_receiver, "_MOST_BODY_BYTES", 1_000)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_body() -> AsyncIterator[bytes]:
+        yield 900 * b"a"
+        begun.set()
+        await go_on.wait()
+        yield b"a"
+
+    async def scenario() -> None:
+        log = ManualLog(stored=10_000)
+        async with TestClient(made(log)) as client:
+            slow = asyncio.create_task(client.post("/v1/logs", data=slow_body(), headers=PROTOBUF))
+            await begun.wait()
+            for _ in range(3):  # what is turned away is given back
+                response = await client.post("/v1/logs", data=200 * b"b", headers=PROTOBUF)
+                while response.status == 200:  # the other one is still on its way
+                    response = await client.post("/v1/logs", data=200 * b"b", headers=PROTOBUF)
+                assert (response.status, response.headers["Retry-After"]) == (503, "1")
+                assert "bytes of requests are being read, 1000 at most" in await response.text()
+            go_on.set()
+            assert (await slow).status == 200
+            for _ in range(9):  # and what was taken, too
+                assert await post(client, "/v1/logs", 900 * b"c") == 200
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/v1/logs", "/v1/traces"])
+def test_where_taking_in_hangs_senders_are_told_as_well(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that does not answer holds up the first note about a new job."""
+    monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.1)
+    may = threading.Event()
+
+    class Hanging(ManualLog):
+        def take(self, body: bytes) -> IngestResult:
+            may.wait()
+            self.stored += len(body)
+            return super().take(body)
+
+    async def scenario() -> None:
+        log = Hanging()
+        async with TestClient(made(log)) as client:
+            try:
+                assert [await post(client, path, body) for body in (b"abc", b"abc", b"others")] == [503] * 3
+            finally:
+                may.set()
+            assert await taken(client, path)
+            assert log.arrived == 3
+
+    asyncio.run(scenario())
+
+
+@dataclass
+class HangingStore(MemoryStore):
+    """Takes what it is given, and does not return before it `may`."""
+
+    may: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def settle(self) -> list[object]:
+        self.may.wait()
+        return super().settle()  # type: ignore[no-any-return]
+
+
+def test_what_an_agent_sends_to_a_hanging_store_is_there_once_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that cannot be read among it, and more waiting each time that it comes again."""
+    monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.1)
+    store = HangingStore()
+    clock = ManualClock(0)
+    head = Head(settings=Settings(), parts=parts(store), clock=clock)
+    head.start()
+    outbox = Outbox(None, 1 << 20)
+    messages = [codec.encode(sample(time_ns=n)) for n in range(6)]
+    messages[1] = messages[1].replace(b"pacehound.host", b"pacehound.hose")
+
+    async def scenario(server: TestServer) -> None:
+        async with server:
+            tasks: ThreadTaskRunner[Outcome] = ThreadTaskRunner("sending")
+            delivery = Delivery(outbox, OtlpProducer(str(server.make_url(""))), tasks)
+            for now_s in itertools.count(0, 100):  # no pause is that long
+                outbox.save([Outgoing(kind="host", stream="h", payload=one) for one in messages[:2]], b"", 0)
+                del messages[:2]
+                delivery.step(now_s * 10**9)
+                while not tasks.is_idle() and not tasks.finished.is_set():
+                    await asyncio.sleep(0.01)
+                tasks.finished.clear()
+                if now_s == 300:
+                    clock.advance_s(7.0)
+                    assert "store waits: no answer for 7 s" in head.health().problems
+                    assert delivery.receiver_said
+                    store.may.set()
+                if not messages and delivery.is_done:
+                    break
+            assert delivery.counts.taken_messages == 6
+            assert delivery.counts.rejected_records == 1
+            tasks.close(5.0)
+
+    asyncio.run(scenario(door_of(head)))
+    assert head.stop()
+    times = [event.time_ns for event in store.events() if not isinstance(event, DeadLetter)]
+    assert sorted(times) == [0, 2, 3, 4, 5]
+    assert len(store.events()) == 6, "and the letter once"
 
 
 @pytest.mark.parametrize("path", ["/v1/logs", "/v1/traces"])
@@ -102,7 +282,8 @@ def test_a_store_that_fails_confirms_nothing_and_says_so_at_once(path: str) -> N
             assert "no space left on device" in await response.text()
             assert log.arrived == 3, "what is refused is not taken in"
             log.not_stored_why, log.stored = "", 6
-            assert await post(client, path) == 200
+            assert await taken(client, path)
+            assert log.arrived == 3, "it was there already"
 
     asyncio.run(scenario())
 
@@ -115,6 +296,19 @@ def test_a_token_of_any_bytes_is_refused_and_nothing_breaks(token: str, shown: b
             return await said_to(server, ASK_METRICS + b"Authorization: " + shown + b"\r\n\r\n")
 
     assert asyncio.run(scenario()).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    ("token", "problem"), [("s3cret", ""), ("", "it asks for a token"), ("wrong", "it asks for another token")]
+)
+def test_a_survey_shows_the_token_to_a_head_that_asks_for_it(token: str, problem: str) -> None:
+    async def scenario() -> Scrape:
+        async with made(ManualLog(), "s3cret") as server:
+            return await asyncio.to_thread(scrape_process, str(server.make_url("")), ManualClock(), token)
+
+    found = asyncio.run(scenario())
+    assert problem in found.problem
+    assert bool(found.problem) == bool(problem) == (not found.samples)
 
 
 def test_a_token_that_is_no_ascii_opens_the_door() -> None:

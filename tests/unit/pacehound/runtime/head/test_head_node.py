@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from head_parts import MemoryStore, an_incident, parts, sample, topology
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData
+from small_disk import fill, needs_root, small_disk
 
 from pacehound.bus.recording import Recording, RecordingWriter
 from pacehound.clock import ManualClock
@@ -27,7 +30,7 @@ from pacehound.model.events import (
 )
 from pacehound.runtime import metric_names
 from pacehound.runtime.event_loop import EventWorker
-from pacehound.runtime.head.known_topology import KnownTopology
+from pacehound.runtime.head.known_topology import AGAIN_AFTER_S, KnownTopology
 from pacehound.runtime.head.node import Head
 from pacehound.runtime.head.workers import STORED
 from pacehound.settings import Settings
@@ -263,9 +266,9 @@ def test_a_head_started_again_knows_the_communicators_of_jobs_that_go_on(tmp_pat
     first = KnownTopology(path)
     for job in ("goes-on", "closed", "silent"):
         event = topology(job=job)
-        first.note(event, codec.encode(event))
+        first.note(event, codec.encode(event), 0.0)
     closing = sample(job="closed", closed=True, why="job ended")
-    first.note(closing, codec.encode(closing))
+    first.note(closing, codec.encode(closing), 0.0)
     # kill -9: nothing is closed
 
     subject = parts()
@@ -290,8 +293,8 @@ def test_of_jobs_that_were_silent_for_longest_introductions_are_forgotten(monkey
     monkeypatch.setattr("pacehound.runtime.head.known_topology.MAX_JOBS", 2)
     known = KnownTopology()
     for job in ("vanished", "goes-on", "new"):
-        known.note(topology(job=job), codec.encode(topology(job=job)))
-        known.note(progress("goes-on"), b"")
+        known.note(topology(job=job), codec.encode(topology(job=job)), 0.0)
+        known.note(progress("goes-on"), b"", 0.0)
     assert {key[0] for key in known._kept} == {key[0] for key in known._made} == {"goes-on", "new"}
 
 
@@ -299,12 +302,35 @@ def test_introductions_survive_a_torn_file(tmp_path):
     path = tmp_path / "topology.rec"
     first = KnownTopology(path)
     event = topology()
-    first.note(event, codec.encode(event))
+    first.note(event, codec.encode(event), 0.0)
     first.close()
     path.write_bytes(path.read_bytes() + b"torn")
     assert KnownTopology(path).missing_before(progress("j")) == codec.encode(event)
     path.write_bytes(b"no recording at all")
     assert KnownTopology(path).missing_before(progress("j")) is None
+
+
+@needs_root
+def test_introductions_are_written_again_after_a_full_disk(tmp_path):
+    path = tmp_path / "disk" / "topology.rec"
+    with small_disk(path.parent, 1):
+        known = KnownTopology(path)
+        before, amid = topology("before"), topology("amid")
+        known.note(before, codec.encode(before), 0.0)
+        somebody_elses = fill(path.parent)
+        for now_s in range(9):
+            known.note(amid, codec.encode(amid), float(now_s))
+        assert KnownTopology(copied(path, tmp_path)).missing_before(progress("before"))
+        somebody_elses.unlink()
+        known.note(progress("before"), b"", 8.0 + AGAIN_AFTER_S)
+        again = KnownTopology(copied(path, tmp_path))
+        assert again.missing_before(progress("amid")) == codec.encode(amid)
+        assert again.missing_before(progress("before")) == codec.encode(before)
+        known.close()
+
+
+def copied(path, folder):
+    return Path(shutil.copy(path, folder / "copy.rec"))
 
 
 def progress(job):

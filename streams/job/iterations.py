@@ -1,0 +1,120 @@
+"""The iterations of one job: what counts as one, how long they usually take, and the rounds of the last ones."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+
+from pacehound.model.events import Instant, IterationSample, Topology
+from pacehound.model.rounds import Rounds
+from streams.job.thresholds import MAX_PLANNED_SHARE, PACE_ITERATIONS, ROUNDS_BEFORE_FIRST_NS, UNMARKED_PATIENCE_NS
+from streams.rounds.divergence import LastIterations
+from streams.rounds.recurring import RecurringIterations
+from streams.watching.moment import Iteration
+
+
+class JobIterations:
+    """Follows optimizer steps, or what recurs where none are seen.
+
+    Attributes
+    ----------
+    step
+        The last one that all ranks have ended; `None` before the first.
+    count
+        How many have been seen that had one before them.
+    """
+
+    def __init__(self) -> None:
+        self.step: int | None = None
+        self.count = 0
+        self._planned_count = 0
+        self._previous: IterationSample | None = None
+        self._before_previous: IterationSample | None = None
+        self._rounds: list[Rounds] = []  # of the iteration that is going on
+        self._rounds_before: list[Rounds] = []  # and those from which these were left when it began
+        self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
+        self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
+        self._recurring_locks = 0
+        self._recurring_since_ns = 0
+
+    @property
+    def step_time_s(self) -> float:
+        """Median of the last ones; 0 before the first."""
+        return statistics.median(self._step_times_s) if self._step_times_s else 0.0
+
+    @property
+    def finished_ns(self) -> int:
+        """When the first rank ended the last one that all have ended; 0 before the first."""
+        return min(self._previous.ends_ns) if self._previous is not None else 0
+
+    def on_world(self, topology: Topology) -> None:
+        """The communicator of all ranks: the lowest of them is followed where no optimizer step is seen."""
+        self._recurring = RecurringIterations(topology.job, topology.attempt, min(topology.members))
+
+    def on_rounds(self, arrived: list[Rounds], until_ns: int) -> list[IterationSample]:
+        """Closed rounds; what recurs in them up to a time, while nothing better is known."""
+        self._rounds += arrived
+        return [] if self._recurring is None else self._recurring.add(arrived, until_ns)
+
+    def are_marked(self) -> None:
+        """Optimizer steps are seen, or will be: nothing that recurs counts."""
+        self._recurring = None
+
+    def replaces(self, sample: IterationSample) -> Instant | None:
+        """Where the job's iterations begin anew with this sample: what was followed until now was something else."""
+        at = Instant(step=sample.step, time_ns=sample.time_ns)
+        if sample.boundary == "optimizer_step":
+            # What recurred until now were parts of the first iteration.
+            is_new = self._recurring is not None and self.count > 0
+            self._recurring = None
+        else:
+            is_new = self._recurring is not None and self._recurring.locks != self._recurring_locks
+            if is_new and self._recurring is not None:
+                self._recurring_locks = self._recurring.locks
+                self._recurring_since_ns = sample.time_ns
+        if not is_new:
+            return None
+        self._previous = self._before_previous = None
+        self._step_times_s.clear()
+        return at
+
+    def counts(self, sample: IterationSample) -> bool:
+        """Optimizer steps are the iterations of a job; recurring periods only where none are seen."""
+        if sample.boundary == "optimizer_step":
+            return True
+        return self._recurring is not None and sample.time_ns >= self._recurring_since_ns + UNMARKED_PATIENCE_NS
+
+    def add(self, sample: IterationSample, *, was_hung: bool) -> Iteration | None:
+        """The next one; `None` where it says nothing about the pace: the first, a planned pause, one in a hang."""
+        previous, self._previous = self._previous, sample
+        self._before_previous, self._rounds_before = previous, self._rounds
+        self.step = sample.step
+        if previous is None or sample.step_time_s <= 0:
+            return None
+        self.count += 1
+        self._planned_count += bool(sample.planned)
+        is_planned = sample.planned and self._planned_count <= MAX_PLANNED_SHARE * self.count
+        if is_planned or was_hung:
+            return None  # a pause that is accounted for elsewhere says nothing about the level
+        self._step_times_s.append(sample.step_time_s)
+        return Iteration(previous, sample, self._rounds)
+
+    def forget_rounds(self) -> None:
+        """Keep the rounds of the iteration that is going on, however long it is; before the first, of a minute."""
+        if self._previous is not None:
+            keep_ns = min(self._previous.ends_ns)
+        else:
+            keep_ns = max((rounds.time_ns for rounds in self._rounds), default=0) - ROUNDS_BEFORE_FIRST_NS
+        self._rounds = [rounds for rounds in self._rounds if rounds.time_ns > keep_ns]
+
+    def last(self) -> LastIterations | None:
+        """The calls of this iteration and of the one before; looked at only when something hangs."""
+        if self._previous is None or self._before_previous is None:
+            return None
+        begins, before = self._previous, self._before_previous
+        known = {id(rounds) for rounds in self._rounds}
+        return LastIterations(
+            rounds=[*(rounds for rounds in self._rounds_before if id(rounds) not in known), *self._rounds],
+            begins_ns=dict(zip(begins.ranks, begins.ends_ns, strict=True)),
+            previous_begins_ns=dict(zip(before.ranks, before.ends_ns, strict=True)),
+        )

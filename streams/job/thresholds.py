@@ -1,0 +1,43 @@
+"""Every number of this room that decides a verdict, with its unit and why it is what it is."""
+
+PACE_ITERATIONS = 300
+"""The job's pace is the median of so many iterations: as many as are compared when one is called slow (chosen)."""
+
+UNMARKED_PATIENCE_NS = 30_000_000_000
+"""Recurring calls count as iterations when their period has held for so long and no optimizer step been seen (chosen:
+the slowest first step of the recorded jobs, which compiles, takes less)."""
+
+ROUNDS_BEFORE_FIRST_NS = 60_000_000_000
+"""Before the first iteration has ended, rounds of this last stretch are kept (chosen: bounds the memory)."""
+
+MAX_PLANNED_SHARE = 0.2
+"""Where more iterations than this hold an evaluation or a checkpoint, it is part of the iteration (chosen)."""
+
+CLOCK_JUMP_TICKS = 3_600
+"""Every host speaks once a second; where nobody has for so many ticks a clock has jumped, and time jumps with it
+(chosen: as long as a silent host is waited for)."""
+
+LATE_NS = 2_500_000_000
+"""A host speaks once a second; what one that is so late has said last need not hold any more (derived: two words
+missed, and half a second on the way)."""
+
+QUIET_NS = 10_000_000_000
+"""A relieved incident is closed after this long without a relapse (chosen)."""
+
+SHORT_WINDOW_NS = 600_000_000_000
+"""Short slowdowns of this last stretch are looked at together (chosen: long enough for a pause every minute or two)."""
+
+MIN_SHORT = 5
+"""Fewer of them are chance (chosen, as in `level`: five bursts)."""
+
+NAMED_IN_MOST = 0.8
+"""A rank that was named in so many of them is what they have in common (chosen)."""
+
+MAX_SHORT_KEPT = 1_024
+"""Bounds the memory: where more come in the window, those of its end tell enough."""
+
+COST_UPDATE_FACTOR = 2.0
+"""The cost of an open incident is said again when it has doubled; an event per iteration would help nobody (chosen)."""
+
+COST_UPDATE_FROM_S = 60.0
+"""And not below this: the first minute is said when it opens and when it closes (chosen)."""

@@ -1,0 +1,43 @@
+"""Everything that is looked for in a job, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pacehound.settings import Settings
+from streams.hang.exits import ExitWatch
+from streams.hang.hang_watch import HangWatch
+from streams.hang.shared_name import SharedName
+from streams.hang.silent_hosts import SilenceWatch
+from streams.hang.unseen_libraries import UnseenCalls
+from streams.slow.slow_rounds import SlowRounds
+from streams.slow.slow_watch import SlowWatch
+from streams.watching.watch import Watch
+from streams.whatif.price_watch import PriceWatch
+
+
+class Watches:
+    """The watches of one attempt of a job, in the order in which they are asked.
+
+    A new one is written in the room whose evidence it uses, and gets a line here; its state gets one in
+    `streams/snapshots/schema.py`. What one needs of another is handed to it here.
+    """
+
+    def __init__(self, job: str, attempt: int, settings: Settings) -> None:
+        self.shared_name = SharedName(job, attempt)
+        self.hang = HangWatch(job, attempt, settings.hang)
+        slow_rounds = SlowRounds(job, attempt)
+        self.slow = SlowWatch(job, attempt, settings.slow.min_change, slow_rounds, self.hang)
+        self._all: tuple[Watch, ...] = (
+            SilenceWatch(job, attempt),
+            UnseenCalls(job, attempt),
+            self.shared_name,
+            self.hang,
+            ExitWatch(job, attempt, self.hang),
+            slow_rounds,
+            self.slow,
+            PriceWatch(job, attempt, settings.ops.window_steps),
+        )
+
+    def __iter__(self) -> Iterator[Watch]:
+        return iter(self._all)
