@@ -85,7 +85,7 @@ def simulated_job(name: str, *faults: object, start_unix_ns: int = 1_767_225_600
     """Eight ranks on two hosts."""
     spec = JobSpec(
         layout=Layout(tp=2, dp=4, pp=1),
-        iterations=60,
+        iterations=130 if SLOW in faults else 60,  # slowness is an incident when it has lasted for seconds
         micro_batches=2,
         tp_calls=1,
         ranks_per_host=4,

@@ -30,6 +30,7 @@ from streams.job.stage_two import StageTwo
 from streams.level.changepoint import ChangepointDetector
 from streams.pipeline import Pipeline
 from streams.rounds.assembly import RoundGrid
+from streams.rounds.edges import SeenEdges
 from streams.snapshots import schema
 from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
@@ -155,7 +156,7 @@ def body(root: Any, table: tuple[Any, ...] = ()) -> bytes:
 HOSTILE = {
     "nothing": b"",
     "a pickle": pickle.dumps(Pair(1)),
-    "another schema": HEAD.replace(b" 1\n", b" 77\n") + b"\x92\x90\xc0",
+    "another schema": HEAD.replace(f" {SCHEMA_VERSION}\n".encode(), b" 77\n") + b"\x92\x90\xc0",
     "no table": HEAD + b"\xc0",
     "a list of 4 G": HEAD + b"\x92\x90\xdd\xff\xff\xff\xff",
     "text of 4 G": HEAD + b"\x92\x90\xdb\xff\xff\xff\xff",
@@ -299,6 +300,8 @@ def test_progress_of_a_rank_or_sequence_that_cannot_be_is_refused(column: str, v
     table = ProgressTable()
     table.on_topology(topology())
     table.column(column)[0] = value
-    codec = StateCodec(version=1, plain={ProgressTable: table.__getstate__()}, made=(CallSequence,))
+    codec = StateCodec(
+        version=1, plain={ProgressTable: table.__getstate__(), SeenEdges: ("_edges",)}, made=(CallSequence,)
+    )
     with pytest.raises(MalformedState, match=said):
         codec.decode(codec.encode(table))
