@@ -287,19 +287,23 @@ class FaultRun:
 
         realjob.until("the end of the real job", job_has_ended, within_s, 0.5)
         assert job.process.returncode == 0, job.text()
-        self._await_quiet(time.monotonic() + within_s)
+        self._await_quiet(within_s)
         caught_up_s = time.monotonic() - QUIET_S - ended_s
         return self._checked(caught_up_s)
 
-    def _await_quiet(self, deadline_s: float) -> None:
-        since_s = time.monotonic()
+    def _await_quiet(self, within_s: float) -> None:
+        """Until all is worked on; whoever stands still for so long has stopped, and who is only slow has not."""
+        since_s = moved_s = time.monotonic()
+        before: dict[str, int] = {}
         while time.monotonic() - since_s < QUIET_S:
             self._supervise()
             time.sleep(1.0)
             behind = self._behind()
             if behind != {}:
                 since_s = time.monotonic()
-            assert time.monotonic() < deadline_s, f"not everything is worked on: {behind}"
+            if behind is not None and behind != before:
+                before, moved_s = behind, time.monotonic()
+            assert time.monotonic() < moved_s + within_s, f"nothing is worked on for {within_s:g} s: {behind}"
 
     def _behind(self) -> dict[str, int] | None:
         """How many messages the workers and the writer have not confirmed; nothing while nobody can tell."""

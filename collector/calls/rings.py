@@ -121,6 +121,9 @@ They are cut, joined and kept as `RAW`: NumPy may leave out the bytes that no fi
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+MAX_WRITTEN = 1 << 48
+"""A thread that wrote a million records a second would get there in nine years; what was lost of them is added up."""
+
 RAW = np.dtype(f"V{RECORD_BYTES}")
 NO_RECORDS: Records = np.empty(0, RAW)
 
@@ -243,8 +246,8 @@ class RingReader(SharedFile):
         capacity = self.header.capacity
         written, is_closed = self._cursor()
         self.is_drained = False
-        if written < self.position - 1:
-            # One torn read of the counter may say so; a counter that stays behind went backwards.
+        if not self.position - 1 <= written <= MAX_WRITTEN:
+            # One torn read of the counter may say so; a counter that stays there went backwards, or was never one.
             if not self._stall():
                 raise UnreadableRing(f"it says {written} records are written, of which {self.position} were read")
             return RingRead(records=NO_RECORDS)

@@ -161,15 +161,21 @@ def test_a_ring_that_is_cut_short_while_open_is_refused_not_fatal(tmp_path: Path
         reader.read()
 
 
-def test_a_counter_that_contradicts_the_stamps_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(1 << 40, "none of the last 8"), (1 << 60, "records are written"), ((1 << 63) + 3, "records are written")],
+    ids=["more", "more than a thread writes", "so many that the stamps begin anew"],
+)
+def test_a_counter_that_contradicts_the_stamps_is_refused(tmp_path: Path, count: int, said: str) -> None:
+    """Where stamps overflow it was believed: 2^63 records were lost, and with two such rings no state was saved."""
     ring = RingFile(tmp_path, capacity=8)
     ring.launch(0, launch_ns=1)
     reader = RingReader(ring.path)
     assert seqs(reader.read().records) == [0]
     with ring.path.open("r+b") as file:
-        os.pwrite(file.fileno(), (1 << 60).to_bytes(8, "little"), 128)
+        os.pwrite(file.fileno(), count.to_bytes(8, "little"), 128)
     assert reader.read().records.size == 0
-    with pytest.raises(UnreadableRing, match="none of the last 8"):
+    with pytest.raises(UnreadableRing, match=said):
         reader.read()
 
 
