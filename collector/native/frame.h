@@ -53,8 +53,9 @@ struct ph_frame_header {
     uint8_t reserved;
 };
 
-/* Trace ID (section 5.1): communicator, operation counter, extension. 16 bytes as OpenTelemetry's, but not the same ones
- * (pacehound/model/identity.py hashes world ranks, which a plugin does not know of its peers). */
+/* Trace ID (section 5.1): communicator, operation counter, extension. Of a collective these 16 bytes are the OpenTelemetry
+ * trace id of its round (pacehound/model/identity.py). Of a send or a receive they are not: the extension is how this
+ * side sees the pair, and the trace id, which both sides share, has their world ranks, which a plugin does not know. */
 struct ph_frame_trace {
     _Atomic uint64_t communicator; /* the first 8 bytes of its id; 0: the block is being filled, or never was */
     _Atomic uint64_t operation;

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 _DIGEST_BYTES = 16  # the size of an OpenTelemetry trace id, so that a round's id can be one
+_FRAME_ID_BYTES, _FRAME_SEQ_BITS = 8, 40  # collector/native/frame.h
 
 
 def digest(*parts: str | int | Sequence[int] | None) -> bytes:
@@ -56,10 +57,23 @@ def communicator_id(job: str, attempt: int, name: str, ranks: Sequence[int], gen
 def round_trace_id(communicator: str, seq: int, source: int = -1, destination: int = -1) -> bytes:
     """The Trace ID of CCL-D section 5.1, as an OpenTelemetry trace id.
 
-    All ranks compute the same 16 bytes for one round. The calls of a point-to-point pair are counted apart from
-    the collectives, so the two world ranks are part of the hash there.
+    All ranks compute the same 16 bytes for one round. Of a collective they are those that stand in a rank's probing
+    frame (collector/native/frame.h) while it runs: the first 8 bytes of the communicator's id, then the operation
+    counter, as little-endian numbers. The calls of a point-to-point pair are counted apart from the collectives, and in
+    each direction: there the id is a hash of all that, with the two world ranks, for both sides.
+
+    >>> round_trace_id("00112233445566778899aabbccddeeff", 5).hex()
+    '00112233445566770500000000000000'
     """
-    return digest("round", communicator, seq, source, destination)
+    if (source, destination) != (-1, -1):
+        return digest("round", communicator, seq, source, destination)
+    try:
+        first = bytes.fromhex(communicator)[:_FRAME_ID_BYTES]
+    except ValueError:
+        first = b""
+    if len(first) < _FRAME_ID_BYTES:  # another producer's name, which no frame has
+        first = digest("communicator", communicator)[:_FRAME_ID_BYTES]
+    return first + struct.pack("<Q", seq & ((1 << _FRAME_SEQ_BITS) - 1))
 
 
 def nccl_communicator_id(job: str, attempt: int, unique_id: bytes) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 from collector.calls import frames
 from collector.calls.frames import Counts, FrameLook, FrameReader, Operation, UnreadableFrame
 from collector.calls.transfer_rates import TransferSampler
+from pacehound.model.identity import round_trace_id
 from tests.native import plugin_jobs, stub_jobs
 from tests.native.plugin_jobs import NewPluginJob
 from tests.native.test_shim_safety import library
@@ -55,6 +56,16 @@ def moved(name: str, channel: int, *, steps: int, done: int, sends: bool = True,
     for step in range(done):
         lines += [f"step s{op} {c} {op} {step}", f"stop s{op}"]
     return lines
+
+
+def test_the_trace_id_of_a_running_collective_is_the_one_its_spans_have(new_plugin_job: NewPluginJob) -> None:
+    job = new_plugin_job()
+    job.play([INIT, *reduce("a", 0), "kstop ka n", *reduce("b", 1)])
+    (path,) = (job.run_dir / "frames").glob("*.frame")
+    blocks = path.read_bytes()[frames.HEADER_BYTES :]
+    traces = [blocks[at : at + 16] for at in range(0, len(blocks), frames.BLOCK_BYTES)]
+    communicator = bytes(job.launches()[0]["handle"]).hex()
+    assert traces[:2] == [round_trace_id(communicator, 0), round_trace_id(communicator, 1)]
 
 
 def test_the_layout_is_the_papers_and_python_reads_what_c_writes(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def test_all_members_name_a_communicator_alike_and_reinitialising_names_another(
 
 
 def test_a_round_is_a_trace_id_and_a_pair_is_counted_apart():
-    assert len(round_trace_id("c", 0)) == 16
+    assert len(round_trace_id("c", 0)) == len(round_trace_id("abcdef", 0)) == 16
+    assert round_trace_id("abcdef", 0) != round_trace_id("abcdee", 0)
     assert (
         len(
             {round_trace_id("c", 0), round_trace_id("c", 1), round_trace_id("c", 0, 1, 2), round_trace_id("c", 0, 2, 1)}
