@@ -304,6 +304,7 @@ READERS: dict[str, Callable[[], Door]] = {
     "routed messages": routed_messages,
 }
 
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []  # they go when the process ends
 _NOWHERE = Message(topic="incidents", key="", partition=0, offset=0, value=b"")
 
 
@@ -312,7 +313,8 @@ def _parted(line: str) -> tuple[str, str, str]:
 
 
 def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="hostile-"))
+    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="hostile-"))
+    return Path(_FOLDERS[-1].name)
 
 
 def _written(path: Path, given: bytes) -> Path:
