@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pacehound.launcher.command import ENDING, PASSED_ON, Command, Status
 from pacehound.launcher.watch import Outcome, Plan, Watch
+from pacehound.model.job_end import JOB_ENDED, JOB_INTERRUPTED, JOB_KILLED
 
 _LOOK_EVERY_S = 0.5
 _FINISH_WITHIN_S = 10.0
@@ -66,7 +67,7 @@ def supervise(
         command = Command(argv, environ, mask)
     except BaseException:
         if watch is not None:
-            watch.end(Status(127, None), "job ended", time.monotonic(), lambda: True)
+            watch.end(Status(127, None), JOB_ENDED, time.monotonic(), lambda: True)
         raise
     if watch is not None:
         try:
@@ -76,14 +77,20 @@ def supervise(
     status, was_asked_to_end = _follow(command, watch, say)
     outcome = None
     if watch is not None:
-        killed = status.signal_number is not None or (was_asked_to_end and status.exit_code != 0)
         try:
             outcome = watch.end(
-                status, "job killed" if killed else "job ended", time.monotonic() + _FINISH_WITHIN_S, _told_to_hurry
+                status, _why_ended(status, was_asked_to_end), time.monotonic() + _FINISH_WITHIN_S, _told_to_hurry
             )
         except Exception as error:
             say(f"the watch did not end well ({type(error).__name__}: {error})")
     return Ended(status=status, outcome=outcome)
+
+
+def _why_ended(status: Status, was_asked_to_end: bool) -> str:
+    """What the job's hosts are told: ranks that leave because somebody asked for it are nobody's fault."""
+    if was_asked_to_end and status != Status(0, None):
+        return JOB_INTERRUPTED
+    return JOB_KILLED if status.signal_number is not None else JOB_ENDED
 
 
 def _follow(command: Command, watch: Watch | None, say: Callable[[str], object]) -> tuple[Status, bool]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
 from pacehound.model.identity import event_id
+from pacehound.model.job_end import JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
 from streams.watching.moment import Moment
@@ -55,6 +56,8 @@ class ExitWatch(Watch):
             for process in event.processes:
                 self._processes[process.rank] = process
                 self._hosts[process.rank] = event.host
+            # A rank that catches an interrupt leaves with an exit code as it would after a mistake.
+            self._is_decided |= event.closed_why == JOB_INTERRUPTED
         return []
 
     def on_tick(self, moment: Moment) -> list[Said]:

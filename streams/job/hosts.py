@@ -10,6 +10,7 @@ from pacehound.model.events import (
     Progress,
     Topology,
 )
+from pacehound.model.job_end import JOB_ENDED, JOB_INTERRUPTED, JOB_KILLED
 from streams.job.thresholds import LATE_NS
 from streams.rounds.giving_up import GIVEN_UP, Patience
 
@@ -50,7 +51,7 @@ class JobHosts:
     def why_closed(self) -> str:
         """Why the job has ended, when all of them are closed."""
         reasons = set(self.closed.values())
-        return next((why for why in ("job killed", GIVEN_UP) if why in reasons), "job ended")
+        return next((why for why in (JOB_INTERRUPTED, JOB_KILLED, GIVEN_UP) if why in reasons), JOB_ENDED)
 
     def expect(self, topology: Topology) -> None:
         """A host of the communicator of all ranks."""

@@ -44,7 +44,7 @@ class ProcessState:
 class HostSample:
     """The training processes of one host, once a second and at once when one changes.
 
-    `closed` says that the job has ended on this host, and `closed_why` how (`job ended`, `job killed`).
+    `closed` says that the job has ended on this host, and `closed_why` how (`pacehound.model.job_end`).
     """
 
     job: str

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
 from pacehound.model.events import Finding, HostSample, OpenCall, ProcessState, Progress, RankProgress
+from pacehound.model.job_end import JOB_ENDED, JOB_INTERRUPTED
 from pacehound.settings import HangSettings
 from streams.hang.exits import SETTLE_NS, ExitWatch
 from streams.hang.hang_watch import HangWatch
@@ -157,3 +159,13 @@ def test_whose_call_has_timed_out_and_who_leaves_for_it_is_not_the_one_who_held_
 def test_a_standstill_is_over_when_its_ranks_go_on(stuck: Job) -> None:
     stuck.progress(6, {}, completed=7)
     assert stuck.watch.standstill() is None
+
+
+@pytest.mark.parametrize(("why", "is_told"), [(JOB_INTERRUPTED, False), (JOB_ENDED, True)])
+def test_ranks_that_leave_with_an_error_because_somebody_asked_for_the_end_are_no_exit(why: str, is_told: bool) -> None:
+    """Python's workers catch Ctrl-C and leave with exit code 1, each at its own moment."""
+    watch = ExitWatch("j", 0, HangWatch("j", 0, HangSettings()))
+    watch.hear(sample(10 * SECOND_NS, rank1=1), 5)
+    last = replace(sample(11 * SECOND_NS, rank0=1, rank1=1, rank2=1, rank3=1), closed=True, closed_why=why)
+    watch.hear(last, 5)
+    assert bool(watch.on_end(Moment(now_ns=11 * SECOND_NS, step=5))) is is_told

@@ -1,0 +1,7 @@
+"""How a job ended on a host, as its launcher or agent says it."""
+
+JOB_ENDED = "job ended"
+JOB_KILLED = "job killed"
+
+JOB_INTERRUPTED = "job interrupted"
+"""Somebody asked for it (Ctrl-C, a scheduler's SIGTERM): its ranks leave for that then, whatever their exit code."""
