@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,5 +88,6 @@ def ready_words(url: str, token: str, given: str, certificate: Certificate | Non
     from pacehound.bus.otlp_headers import with_pin
 
     pin = certificate.pin if certificate is not None and certificate.is_own else ""
+    url = url.replace("//0.0.0.0:", f"//{socket.gethostname()}:").replace("//[::]:", f"//{socket.gethostname()}:")
     line = f"PACEHOUND_TOKEN={with_pin('…' if given else token, pin)} pacehound run --endpoint {url} -- COMMAND…"
     return f"pacehound: ready. On each training host:\n  {line}"

@@ -75,7 +75,7 @@ def samples_of(events: list[Event] | Iterator[Event]) -> tuple[list[IterationSam
     for event in events:
         samples += [out for out in pipeline.on_event(event) if isinstance(out, IterationSample)]
         for attempt in (attempt for job in pipeline._jobs.values() for attempt in job.attempts.values()):
-            period = attempt._recurring.period if attempt._recurring is not None else None
+            period = attempt._iterations._recurring.period if attempt._iterations._recurring is not None else None
     return samples, period
 
 
@@ -99,7 +99,7 @@ def errors(ours: list[IterationSample], theirs: list[IterationSample]) -> list[f
 def test_the_calls_of_a_real_job_give_its_optimizer_steps(
     kind: str, iterations: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.job.operator._PATIENCE_NS", 0)
+    monkeypatch.setattr("streams.job.iterations.UNMARKED_PATIENCE_NS", 0)
     events = recorded(tmp_path, kind, iterations)
     theirs, _ = samples_of(events)
     ours, period = samples_of(without_steps(events))

@@ -71,7 +71,7 @@ def test_what_a_slow_job_tells_through_the_shim_is_an_incident(tmp_path: Path, m
     """Replayed with a head that believes in a recurring period at once, not after half a minute."""
     neighbours = realjob.Neighbours()
     _, recording = run_job(tmp_path, 300)
-    monkeypatch.setattr("streams.job.operator._PATIENCE_NS", 0)
+    monkeypatch.setattr("streams.job.iterations.UNMARKED_PATIENCE_NS", 0)
     pipeline, latest = Pipeline(Settings()), {}
     for message in Recording(recording):
         for event in codec.decode(message.value):

@@ -121,8 +121,8 @@ for _ in range(3):
     program = [sys.executable, "-S", "-c", code, str(built.folder / "libjob.so"), str(built.shim)]
     job.start(0, ["init w 1 0", line("all_reduce", "w"), "syncall", "destroy w"], program=program)
     job.wait()
-    # Three threads, one after another: each takes over the ring of the one before it.
-    assert [len(ring.calls) for ring in job.records(0)] == [3]
+    # One call of each thread. A thread ends a little after Python's: the next takes over its ring, or has its own.
+    assert sum(len(ring.calls) for ring in job.records(0)) == 3
 
 
 BUSY = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import stat
 from pathlib import Path
 
@@ -145,3 +146,10 @@ def test_the_line_for_the_hosts_names_a_certificate_of_its_own_and_repeats_no_to
     assert f"PACEHOUND_TOKEN=…+sha256:{own.pin} " in said
     assert "s3cret" not in said
     assert "PACEHOUND_TOKEN=made pacehound" in ready_words(url, "made", "", given)
+
+
+@pytest.mark.parametrize("everywhere", ["0.0.0.0", "[::]"])
+def test_a_head_that_listens_everywhere_is_told_by_its_hosts_name(everywhere: str) -> None:
+    """Nobody reaches it at the address that it listens on."""
+    said = ready_words(f"https://{everywhere}:4318", "made", "", None)
+    assert f"--endpoint https://{socket.gethostname()}:4318 " in said
