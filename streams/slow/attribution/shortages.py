@@ -15,6 +15,12 @@ NEARLY = 0.5
 """Few are suspected among many only where nobody else lacks even this share of what they lack at least."""
 
 
+def _beside(culprits: Sequence[int], ranks: Sequence[int], observed: Observations) -> tuple[int, ...]:
+    """The other ranks of the hosts on which these are."""
+    hosts = {observed.hosts[rank] for rank in culprits if rank in observed.hosts}
+    return tuple(rank for rank in ranks if rank not in culprits and observed.hosts.get(rank) in hosts)
+
+
 def weighed_by_shortages(
     found: Attribution, ranks: Sequence[int], since_ns: int, magnitude: float, observed: Observations
 ) -> Attribution:
@@ -22,6 +28,8 @@ def weighed_by_shortages(
 
     Where many ranks compute for longer and all of them lack processors, that is what they share: they are named. Where
     a minority of the candidates does, and the others clearly do not, it is suspected. Nobody else is named for it.
+    Where those who share the culprits' hosts lack them, too, the machine is busy and nobody is named: on which of its
+    ranks that shows is chance.
 
     `ranks` are those of the whole job; `magnitude` is by what share iterations are longer since `since_ns`.
     """
@@ -38,7 +46,19 @@ def weighed_by_shortages(
     if len(sentences) > SHOWN:
         sentences[SHOWN:] = [f"and {len(sentences) - SHOWN} more like these"]
     found = replace(found, short_of_processors=short, evidence=(*found.evidence, *sentences))
-    if found.culprits or found.links:
+    if found.culprits:
+        beside = _beside(found.culprits, ranks, observed)
+        if beside and len(observed.shortages(beside, since_ns, NEARLY * min_share)) == len(beside):
+            return replace(
+                found,
+                verdict="unknown",
+                culprits=(),
+                links=(),
+                candidates=tuple(sorted((*found.culprits, *beside))),
+                unseen=(*found.unseen, "who is slow by itself: all ranks of the host lack processors"),
+            )
+        return found
+    if found.links:
         return found
     if not found.candidates:
         return replace(found, candidates=short)

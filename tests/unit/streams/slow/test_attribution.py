@@ -346,6 +346,14 @@ def test_a_culprit_that_lacks_processors_is_told_why_and_nobody_else_is_named_fo
     assert not any("processors" in sentence for sentence in innocent.evidence)
 
 
+def test_a_busy_machine_makes_nobody_a_culprit() -> None:
+    """Ranks 4 to 7 share a host: that rank 5 shows it most is chance. On other hosts nothing lacks."""
+    said = found(short(5, nearly=(4, 6, 7)), own={5: 40.0})
+    assert (said.verdict, said.culprits, said.candidates) == ("unknown", (), (4, 5, 6, 7))
+    assert any("lack processors" in sentence for sentence in said.unseen)
+    assert found(short(5, nearly=(4, 6, 9)), own={5: 40.0}).culprits == (5,), "rank 7 of that host has what it wants"
+
+
 def test_many_ranks_that_compute_for_longer_are_named_when_processors_are_what_they_share() -> None:
     many = dict.fromkeys(range(8), 40.0)
     assert found(own=many).culprits == ()
