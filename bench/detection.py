@@ -20,7 +20,7 @@ from bench.scoreboard_page import Recorded, Wrong, expected_words, page, said_wo
 from pacehound.model.events import Finding
 from simulator.suites.step_times import POPULATIONS
 from streams.level import step_watch
-from streams.level.step_series import Watch, rows_of
+from streams.level.step_series import SeriesWatch, rows_of
 from streams.level.step_watch import StepTime
 from streams.scoring.evaluate import ONSET_WITHIN, Score, score
 
@@ -29,7 +29,7 @@ WORKERS = 2
 PAGE = Path(__file__).parents[1] / "docs" / "scoreboard.md"
 _CHUNK = 20
 
-METHODS: dict[str, Callable[[str], Watch]] = {
+METHODS: dict[str, Callable[[str], SeriesWatch]] = {
     "sliding window": lambda job: SlidingWindow(job=job),
     "BOCD": lambda job: PlainBocd(job=job),
     "BOCD + verification": lambda job: step_watch.StepWatch(job=job, small_changes=False),
@@ -144,7 +144,7 @@ def _compare_recording(number: int) -> Exactness:
     return compare(path.name, read(path))
 
 
-def _followed(rows: Sequence[StepTime], watch: Watch) -> tuple[list[Finding], dict[str, int]]:
+def _followed(rows: Sequence[StepTime], watch: SeriesWatch) -> tuple[list[Finding], dict[str, int]]:
     """Every version of every finding, and the step at which the relief of each was first said."""
     findings: list[Finding] = []
     relief_said: dict[str, int] = {}

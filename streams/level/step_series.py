@@ -12,7 +12,7 @@ from streams.level.earlier_runs import earlier_run
 from streams.level.step_watch import StepTime, StepWatch
 
 
-class Watch(Protocol):
+class SeriesWatch(Protocol):
     """What is asked of a watch (`streams.level.step_watch.StepWatch`)."""
 
     def update(self, row: StepTime) -> list[Finding]:
@@ -48,7 +48,7 @@ def rows_of(log: StepLog) -> Iterator[StepTime]:
         )
 
 
-def follow(log: StepLog, watch: Watch) -> tuple[list[Finding], list[Finding]]:
+def follow(log: StepLog, watch: SeriesWatch) -> tuple[list[Finding], list[Finding]]:
     """The last version of every finding in order of onset, and what was learnt to be planned."""
     latest: dict[str, Finding] = {}
     for row in rows_of(log):
@@ -66,7 +66,7 @@ def earlier_runs(logs: Sequence[StepLog], *, min_change: float) -> tuple[Earlier
     return tuple(earlier_run(log, min_change=min_change) for log in logs if len(log))
 
 
-def watch_for(log: StepLog, *, min_change: float, earlier: tuple[EarlierRun, ...] = ()) -> Watch:
+def watch_for(log: StepLog, *, min_change: float, earlier: tuple[EarlierRun, ...] = ()) -> SeriesWatch:
     """A watch for one log. Each rank is a job of its own here, so that no two findings have the same id."""
     job = log.path if log.rank is None else f"{log.path} rank {log.rank}"
     return StepWatch(job=job, source=log.path, min_change=min_change, history=earlier)
