@@ -38,6 +38,7 @@ from streams.hang.wording import describe
 from streams.rounds.divergence import LastIterations
 from streams.rounds.signatures import some_of
 from streams.watching.moment import Moment
+from streams.watching.waking import hang_wakes
 from streams.watching.watch import Heard, Said, Watch
 
 Int64Array = npt.NDArray[np.int64]
@@ -381,10 +382,8 @@ class HangWatch(Watch):
         return replace(finding, evidence=(*finding.evidence, *added))
 
     def _pages(self, onset_ns: int, now_ns: int) -> bool:
-        limit_s = self._settings.page_after_s
-        if self._timeout_s is not None:
-            limit_s = min(limit_s, self._timeout_s / 2)
-        return (now_ns - onset_ns) / 1e9 >= limit_s
+        waited_s = (now_ns - onset_ns) / 1e9
+        return hang_wakes(waited_s, page_after_s=self._settings.page_after_s, timeout_s=self._timeout_s)
 
 
 _RANKING = {"unknown": 0, "suspected": 1, "culprit": 2}

@@ -14,6 +14,7 @@ from pacehound.model.identity import event_id
 from streams.level.bursts import BurstChange, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
 from streams.level.earlier_runs import planned_by
+from streams.watching.waking import slowness_wakes
 
 LASTING_STEPS = 30
 """A slowdown lasts, and is worth waking somebody, after so many steps."""
@@ -203,7 +204,7 @@ class StepWatch:
             at=_instants(change),
             magnitude=magnitude,
             lasting=n_steps >= LASTING_STEPS,
-            pages=self._pages(n_steps, magnitude),
+            pages=self._wakes(magnitude, is_lasting=n_steps >= LASTING_STEPS),
             evidence=tuple(evidence),
             unseen=self._unseen(),
         )
@@ -212,8 +213,8 @@ class StepWatch:
         """What would tell a planned change from a fault, and is not there."""
         return (_NO_CALLS, *(() if self._work else (_NO_WORK,)), *(() if self._history else (_NO_HISTORY,)))
 
-    def _pages(self, n_steps: int, magnitude: float) -> bool:
-        return n_steps >= LASTING_STEPS and magnitude >= self._min_change
+    def _wakes(self, magnitude: float, *, is_lasting: bool) -> bool:
+        return slowness_wakes(magnitude, is_lasting=is_lasting, is_named=False, min_change=self._min_change)
 
     def _has_lasted(self, row: StepTime) -> list[Finding]:
         assert self._slow is not None
@@ -223,7 +224,9 @@ class StepWatch:
         still_slow = sum(1 for excess in self._excesses if excess > middle)
         if n_steps < LASTING_STEPS or still_slow < STILL_SHARE * len(self._excesses):
             return []
-        self._slow = self._slow.next_version(lasting=True, pages=self._pages(n_steps, self._slow.magnitude or 0.0))
+        self._slow = self._slow.next_version(
+            lasting=True, pages=self._wakes(self._slow.magnitude or 0.0, is_lasting=True)
+        )
         return [self._slow]
 
     def _relieve(self, change: Change) -> list[Finding]:

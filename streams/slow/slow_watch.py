@@ -28,6 +28,7 @@ from streams.slow.evidence import SlowEvidence
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.thinned import Thinned
 from streams.watching.moment import Iteration, Moment
+from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Heard, Said, Watch
 
 HISTORY = 300
@@ -263,7 +264,12 @@ class SlowWatch(Watch):
         levels = tuple(sentence for sentence in finding.evidence if sentence not in found.evidence)
         if self._episode is not None:
             levels = tuple(sentence for sentence in levels if sentence not in self._episode.found.evidence)
-        is_big = (finding.magnitude or 0.0) >= self._min_change
+        wakes = slowness_wakes(
+            finding.magnitude or 0.0,
+            is_lasting=finding.lasting,
+            is_named=bool(found.culprits),
+            min_change=self._min_change,
+        )
         return replace(
             finding,
             verdict=found.verdict,
@@ -272,7 +278,7 @@ class SlowWatch(Watch):
             candidates=found.candidates,
             victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
             links=found.links,
-            pages=found.kind == "slow" and is_big and (finding.lasting or bool(found.culprits)),
+            pages=found.kind == "slow" and wakes,
             evidence=(levels[0], *found.evidence, *levels[1:]),
             unseen=(*found.unseen, *observed.unseen),
             version=version,

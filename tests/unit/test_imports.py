@@ -37,7 +37,7 @@ ROOMS = {
     "collector.agent": {"collector.calls", "collector.host"},
     "collector.importers": set(),
     "streams.rounds": set(),
-    "streams.level": set(),
+    "streams.level": {"streams.watching"},
     "streams.watching": {"streams.rounds"},
     "streams.slow": {"streams.rounds", "streams.level", "streams.watching"},
     "streams.hang": {"streams.rounds", "streams.watching"},
