@@ -16,17 +16,9 @@ from pacehound.model.identity import event_id
 from pacehound.model.job_end import JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
+from streams.hang.thresholds import SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
-
-SETTLE_NS = 2_000_000_000
-"""After a first exit the others are watched for this long before it is said who it was."""
-
-TOGETHER_NS = 50_000_000
-"""Exits on one host that are so close to each other cannot be put in order: its agent looks this often."""
-
-TOGETHER_ELSEWHERE_NS = 250_000_000
-"""On another host its clock comes to it."""
 
 _POLITE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """Somebody ended the job, or the launcher its remaining ranks: nobody's fault."""

@@ -33,6 +33,7 @@ from streams.hang.mismatch import mismatch
 from streams.hang.observations import HangObservations, RootCause
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
+from streams.hang.thresholds import MIN_ITERATIONS, MISMATCH_MATTERS_NS, SETUP_FACTOR, STANDSTILL_S, SURVIVED_FACTOR
 from streams.hang.wait_graph import WaitGraph, wait_graph
 from streams.hang.wording import describe
 from streams.rounds.divergence import LastIterations
@@ -43,24 +44,8 @@ from streams.watching.watch import Heard, Said, Watch
 
 Int64Array = npt.NDArray[np.int64]
 
-MIN_ITERATIONS = 10
-"""A call is never suspected before this many iterations' time."""
-
-SETUP_FACTOR = 4
-"""In the first iterations (loading, compiling, lazy imports) everything may take this many times longer."""
-
-SURVIVED_FACTOR = 2.0
-"""A stall that ended by itself and that nobody caused is part of this job: the next one may last so much longer."""
-
 MAX_MISMATCHES = 16
 """Kept per communicator: what matters is the first one."""
-
-
-STANDSTILL_S = 2.0
-"""From this age on calls that do not move are looked at, though it is too early to say anything of them."""
-
-MISMATCH_MATTERS_NS = 60_000_000_000
-"""Calls that did not match so long before somebody left, and did no harm since, did not make it leave."""
 
 
 @dataclass(slots=True)

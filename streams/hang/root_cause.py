@@ -19,14 +19,13 @@ from pacehound.model.events import UNTOLD
 from streams.hang.mismatch import mismatch
 from streams.hang.observations import HangObservations, RootCause
 from streams.hang.stuck_links import stuck_link
+from streams.hang.thresholds import MIN_LACK
 from streams.hang.wait_graph import StuckCall, launch_graph, wait_graph
 from streams.hang.wording import SHOWN, describe, have, shown_ranks
 from streams.rounds.divergence import SequenceKey
 
 Int64Array = npt.NDArray[np.int64]
 
-MIN_LACK = 0.5
-"""A rank that lacks less than this share of the launches that the slowest one lacks was stopped by that one."""
 
 _ONE_SIDED = frozenset({"broadcast", "reduce", "gather", "scatter", "send", "recv"})
 """Operations that may end on some ranks although others never receive: their end there proves nothing."""

@@ -12,12 +12,9 @@ from itertools import pairwise
 
 from pacehound.model.events import Finding, HostSample, Instant
 from pacehound.model.identity import event_id
+from streams.hang.thresholds import SIDE_BY_SIDE_NS
 from streams.watching.moment import Moment
 from streams.watching.watch import Said, Watch
-
-SIDE_BY_SIDE_NS = 10_000_000_000
-"""So long two processes of one rank must both have been seen: one that takes over from another, on a host whose clock
-differs by seconds, is no second job. And who has been silent for so long is gone."""
 
 _SHOWN = 4
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
+from streams.hang.thresholds import REPORT_AFTER_NS
 from streams.rounds.giving_up import GIVEN_UP
 from streams.watching.moment import Moment
 from streams.watching.watch import Said, Watch
-
-REPORT_AFTER_NS = 10_000_000_000
-"""Silence beyond the usual lateness that is worth a word: an agent that is started anew is back before."""
 
 
 class SilenceWatch(Watch):

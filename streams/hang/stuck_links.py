@@ -11,13 +11,11 @@ import numpy.typing as npt
 from pacehound.model.events import OpenCall
 from pacehound.model.topology import ring_edges
 from streams.hang.rank_progress import ProgressTable
+from streams.hang.thresholds import MIN_TO_PASS
 from streams.hang.wait_graph import StuckCall
 from streams.rounds.edges import ROOT, Edge, HostTree, assumed_trees, hosts_in_order, seen_tree
 
 Int64Array = npt.NDArray[np.int64]
-
-MIN_TO_PASS = 2
-"""Chunks that a host must have to pass up a tree: one may have been counted as received and not yet as sent."""
 
 
 def stuck_link(table: ProgressTable, call: StuckCall, host_of: Mapping[int, str]) -> tuple[tuple[int, int] | None, str]:

@@ -10,9 +10,10 @@ import pytest
 from pacehound.model.events import Finding, HostSample, OpenCall, ProcessState, Progress, RankProgress
 from pacehound.model.job_end import JOB_ENDED, JOB_INTERRUPTED
 from pacehound.settings import HangSettings
-from streams.hang.exits import SETTLE_NS, ExitWatch
+from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
+from streams.hang.thresholds import SETTLE_NS
 from streams.watching.moment import Moment
 from tests.fakes.events import topology
 

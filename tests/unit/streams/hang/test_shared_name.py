@@ -16,7 +16,8 @@ from pacehound.runtime.feed import due_ns
 from pacehound.settings import Settings
 from simulator.faults import ExitRank, SlowCompute
 from simulator.job import JobSpec, simulate
-from streams.hang.shared_name import SIDE_BY_SIDE_NS, SharedName
+from streams.hang.shared_name import SharedName
+from streams.hang.thresholds import SIDE_BY_SIDE_NS
 from streams.pipeline import Pipeline
 from streams.watching.moment import Moment
 
