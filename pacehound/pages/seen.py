@@ -15,7 +15,7 @@ class Seen:
     jobs, hosts, ranks
         Which have said something; a rank counts once per job and attempt.
     calls, lost_calls
-        Collective calls that were stored, and records of calls that were lost before they could be.
+        Collective calls that were stored, and those whose numbers say that they were lost before they could be.
     iterations
         Of jobs; an iteration counts once, however many ranks it had.
 
@@ -78,7 +78,7 @@ def words(seen: Seen, job: str | None, problems: Sequence[str], *, has_incidents
     elif not has_incidents:
         lines.append(f"no incident in what was seen{f' of job {job}' if job else ''}: {what}")
     if seen.lost_calls:
-        lines.append(f"lost before they could be read or sent: {_count(seen.lost_calls, 'record')} of calls")
+        lines.append(f"lost before they could be read or sent: {_count(seen.lost_calls, 'call')}")
     return [*lines, *(f"the head says: {problem}" for problem in problems)]
 
 

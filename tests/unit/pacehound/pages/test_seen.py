@@ -30,4 +30,4 @@ def test_where_not_everything_was_kept_no_health_is_said() -> None:
 
 def test_what_was_lost_is_said_beside_incidents_too() -> None:
     lines = words(replace(SEEN, lost_calls=7), "j", (), has_incidents=True)
-    assert lines == ["lost before they could be read or sent: 7 records of calls"]
+    assert lines == ["lost before they could be read or sent: 7 calls"]
