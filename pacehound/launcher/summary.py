@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pacehound.launcher.watch import Outcome
-from pacehound.runtime.unsent import KEPT_DAYS
+from pacehound.runtime.unsent import KEPT_DAYS, flush_command
 from pacehound.runtime.watched import Watched
 
 _MOST_NOTES = 3
@@ -37,7 +37,7 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
         if watched.unsent:
             lines.append(_unsent(outcome, watched))
     elif outcome.kept_in is not None:
-        lines.append(f"what its agent had not delivered is kept in {outcome.kept_in}{_SUCCESSOR}")
+        lines.append(f"what its agent had not delivered is kept in {_kept(outcome)}")
     if not outcome.is_complete:
         lines.append("not everything that was seen had been processed when the command ended")
     lines += [f"in the head: {problem}" for problem in outcome.head_problems[:_MOST_NOTES]]
@@ -62,7 +62,11 @@ def why_not_watched(outcome: Outcome) -> str:
     )
 
 
-_SUCCESSOR = f" for {KEPT_DAYS} days: the next `pacehound run` to there sends it along, `pacehound flush` at once"
+def _kept(outcome: Outcome) -> str:
+    at_once = flush_command(outcome.sent_to) if outcome.sent_to else "pacehound flush"
+    return (
+        f"{outcome.kept_in} for {KEPT_DAYS} days: the next `pacehound run` to there sends it along, `{at_once}` at once"
+    )
 
 
 def _seen(watched: Watched) -> str:
@@ -88,4 +92,4 @@ def _unsent(outcome: Outcome, watched: Watched) -> str:
     line = f"not sent to {outcome.sent_to or 'the head'}{said}: {_count(watched.unsent, 'message')}"
     if outcome.kept_in is None:
         return f"{line}, lost, for there was no disk to keep them"
-    return f"{line}, kept in {outcome.kept_in}{_SUCCESSOR}"
+    return f"{line}, kept in {_kept(outcome)}"

@@ -53,7 +53,7 @@ def test_sent_is_said_of_what_has_arrived_alone() -> None:
     assert "sent to" not in seen
     assert unsent == (
         "not sent to http://head:4318 (answered 401: check the token): 7 messages, kept in /s/run-1 for 7 days: "
-        "the next `pacehound run` to there sends it along, `pacehound flush` at once"
+        "the next `pacehound run` to there sends it along, `pacehound flush --endpoint http://head:4318` at once"
     )
     _, lost, _ = summary(Outcome(watched=refusing, sent_to="http://head:4318", is_complete=False))
     assert lost.endswith("7 messages, lost, for there was no disk to keep them")
