@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pacehound.launcher.watch import Outcome
+from pacehound.pages.seen import not_judged
 from pacehound.runtime.unsent import KEPT_DAYS, flush_command
 from pacehound.runtime.watched import Watched
 
@@ -32,6 +33,8 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
         elif not outcome.incidents:
             is_known = outcome.is_complete and not outcome.head_problems
             lines.append(f"no incident in what was seen: {seen}" if is_known else seen)
+            if outcome.iterations is not None and (unjudged := not_judged(outcome.iterations)):
+                lines.append(unjudged)
     if watched is not None:
         lines += _lost(watched)
         if watched.unsent:

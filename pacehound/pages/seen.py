@@ -45,6 +45,26 @@ def seen_question(job: str | None) -> str:
             (SELECT uniqExact(job, attempt, step) FROM iterations WHERE {of_job}) AS iterations"""
 
 
+FEWEST_ITERATIONS = 43
+"""With fewer no slowdown is found (measured: a test of the level tells when this is no longer so)."""
+
+
+def not_judged(iterations: int) -> str:
+    """Why no slowdown can have been found in so many iterations; empty where one can.
+
+    >>> not_judged(30)
+    'a slowdown could not be found: the job has had 30 iterations, and 43 are needed'
+    """
+    if not iterations:
+        why = "no iteration was recognised: no optimizer step was seen, and no calls recurred for 30 s"
+    elif iterations < FEWEST_ITERATIONS:
+        had = _count(iterations, "iteration")
+        why = f"the job has had {had}, and {FEWEST_ITERATIONS} are needed"
+    else:
+        return ""
+    return f"a slowdown could not be found: {why}"
+
+
 def not_watched(seen: Seen, job: str | None) -> str:
     """Why nothing can be said of health; empty where something can."""
     whose = f"job {job}" if job else "any job"
@@ -77,6 +97,8 @@ def words(seen: Seen, job: str | None, problems: Sequence[str], *, has_incidents
         lines.append(f"{what} were seen; what was not stored may hold incidents")
     elif not has_incidents:
         lines.append(f"no incident in what was seen{f' of job {job}' if job else ''}: {what}")
+        if seen.jobs == 1 and (unjudged := not_judged(seen.iterations)):
+            lines.append(unjudged)
     if seen.lost_calls:
         lines.append(f"lost before they could be read or sent: {_count(seen.lost_calls, 'call')}")
     return [*lines, *(f"the head says: {problem}" for problem in problems)]

@@ -80,3 +80,12 @@ def test_an_unfinished_run_is_not_called_free_of_incidents() -> None:
     lines = summary(Outcome(watched=SEEN, is_complete=False))
     assert not any("no incident" in line for line in lines)
     assert lines[-1] == "not everything that was seen had been processed when the command ended"
+
+
+@pytest.mark.parametrize(("iterations", "is_said"), [(0, True), (42, True), (43, False), (None, False)])
+def test_where_no_slowdown_can_be_found_that_there_is_none_is_not_called_health(
+    iterations: int | None, is_said: bool
+) -> None:
+    lines = summary(Outcome(watched=SEEN, iterations=iterations))
+    assert lines[0].startswith("no incident in what was seen")
+    assert [line.partition(":")[0] for line in lines[1:]] == ["a slowdown could not be found"] * is_said
