@@ -28,7 +28,8 @@ from pacehound.settings import Settings
 from simulator.job import simulate
 from simulator.spec import JobSpec
 from streams.pipeline import Pipeline
-from streams.rounds.giving_up import GIVEN_UP, GIVEN_UP_AFTER_NS
+from streams.rounds.giving_up import GIVEN_UP
+from streams.rounds.thresholds import GIVEN_UP_AFTER_NS
 
 S = 1_000_000_000
 MAX_GROWTH = 0.10

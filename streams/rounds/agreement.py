@@ -8,15 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.rounds.call_codes import CodeArray, mixed
+from streams.rounds.thresholds import (
+    BEST_BY,
+    CHANCE_SIGMAS,
+    CYCLE_ITERATIONS,
+    MAX_OTHER_KINDS,
+    MAX_PERIOD_CALLS,
+    MIN_ITERATION_CALLS,
+    REPETITIONS,
+)
 
-MAX_PERIOD = 50_000
-REPETITIONS = 3
 _PROJECTIONS = 4
 _EXAMINED = 256  # lags whose agreement is counted exactly, per search
 LISTED = 16
-_CYCLE = 40  # so many iterations and some extra calls may be a cycle of evaluations
-_MIN_ITERATION = 24  # calls that no layer makes
-_MAX_OTHER_KINDS = 3  # calls of kinds of their own in an evaluation; the reduction of gradients makes more
 
 
 def iteration_lag(candidates: list[tuple[int, float]], codes: CodeArray, *, known: int, has_kinds: bool) -> int:
@@ -26,8 +30,8 @@ def iteration_lag(candidates: list[tuple[int, float]], codes: CodeArray, *, know
     evaluations may have pushed its agreement below that of a candidate.
     """
     outer = _best_agreeing(candidates, len(codes))
-    inner = [candidate for candidate in candidates if candidate[0] * _CYCLE <= outer]
-    if not inner and not 0 < known * _CYCLE <= outer:
+    inner = [candidate for candidate in candidates if candidate[0] * CYCLE_ITERATIONS <= outer]
+    if not inner and not 0 < known * CYCLE_ITERATIONS <= outer:
         return outer
     period = _best_agreeing(inner, len(codes)) if inner else known
     cycle, pattern = _clean(codes, outer), _clean(codes, period)
@@ -39,16 +43,16 @@ def iteration_lag(candidates: list[tuple[int, float]], codes: CodeArray, *, know
     extra = in_cycle - in_pattern * int((in_cycle[used] // in_pattern[used]).min())
     n_extra = int(extra.sum())
     n_other_kinds = int(extra[~np.isin(np.arange(1 << 16) >> 8, np.unique(pattern >> 8))].sum()) if has_kinds else 0
-    if period >= _MIN_ITERATION:
-        return period if n_other_kinds <= _MAX_OTHER_KINDS else outer
+    if period >= MIN_ITERATION_CALLS:
+        return period if n_other_kinds <= MAX_OTHER_KINDS else outer
     return period if has_kinds and n_other_kinds == 0 and 2 * n_extra < period else outer
 
 
 def _best_agreeing(candidates: list[tuple[int, float]], n_calls: int) -> int:
     best = max(agreement for _, agreement in candidates)
-    period, agreed = next((lag, a) for lag, a in candidates if a >= best - 0.1 * (1.0 - best))
+    period, agreed = next((lag, a) for lag, a in candidates if a >= best - BEST_BY * (1.0 - best))
     # Where calls differ at random, a multiple of the period may agree a little better by chance.
-    chance = 3.0 * math.sqrt(agreed * (1.0 - agreed) / n_calls)
+    chance = CHANCE_SIGMAS * math.sqrt(agreed * (1.0 - agreed) / n_calls)
     return next(lag for lag, a in candidates if period % lag == 0 and a >= agreed - chance)
 
 
@@ -64,7 +68,7 @@ def _clean(codes: CodeArray, period: int) -> CodeArray | None:
 
 def agreeing_lags(codes: CodeArray, threshold: float) -> list[tuple[int, float]]:
     """Lags with agreement of at least `threshold`, smallest first, each seen three times within `codes`."""
-    longest = min(len(codes) // REPETITIONS, MAX_PERIOD)
+    longest = min(len(codes) // REPETITIONS, MAX_PERIOD_CALLS)
     estimate = _agreement_estimate(codes, longest)
     # Unequal pairs count -1 at worst, so a lag that agrees at the threshold reads no less than this.
     likely = np.flatnonzero(estimate >= 2.0 * threshold - 1.0 - 1e-6)

@@ -19,18 +19,11 @@ import numpy.typing as npt
 from pacehound.model.calls import OP_CODE, Sees
 from pacehound.model.events import Topology
 from pacehound.model.rounds import Rounds
+from streams.rounds.thresholds import CLOCK_ROUNDS, CLOCK_WINDOW_NS, MIN_CLOCK_ROUNDS, SMALL_BYTES
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 
-SMALL_BYTES = 65_536
-"""Up to here an all_reduce is over long before it matters who left first."""
-
-WINDOW_ROUNDS = 64
-WINDOW_NS = 60_000_000_000
-"""Clocks drift apart by up to 50 us a second: what is older says where they were."""
-
-MIN_ROUNDS = 3
 _ENDS_TOGETHER = np.array([OP_CODE["all_reduce"], OP_CODE["barrier"]])
 _FAR = np.int64(1) << 40  # more than any two ends of a round are apart: 18 minutes
 _MAD_TO_SIGMA = 1.4826
@@ -120,7 +113,7 @@ class HostClocks:
         compared = self._compared.get(rounds.communicator) or self._prepare(rounds)
         if compared is None:
             return
-        chosen = np.flatnonzero(is_small)[-WINDOW_ROUNDS:]
+        chosen = np.flatnonzero(is_small)[-CLOCK_ROUNDS:]
         ends_ns = rounds.end_ns[chosen][:, compared.columns]
         compared.times_ns.extend(rounds.times_ns[chosen].tolist())
         compared.deviations_ns.extend(_deviations(ends_ns, compared.first))
@@ -142,7 +135,7 @@ class HostClocks:
         columns = np.argsort(of_member, kind="stable")
         columns = columns[of_member[columns] < len(hosts)]
         first = np.searchsorted(of_member[columns], np.arange(len(hosts) + 1))
-        compared = _Compared(columns, first, hosts, deque(maxlen=WINDOW_ROUNDS), deque(maxlen=WINDOW_ROUNDS))
+        compared = _Compared(columns, first, hosts, deque(maxlen=CLOCK_ROUNDS), deque(maxlen=CLOCK_ROUNDS))
         self._compared[rounds.communicator] = compared
         return compared
 
@@ -158,9 +151,9 @@ class HostClocks:
             recent = [
                 deviation
                 for time_ns, deviation in zip(compared.times_ns, compared.deviations_ns, strict=True)
-                if time_ns >= latest_ns - WINDOW_NS
+                if time_ns >= latest_ns - CLOCK_WINDOW_NS
             ]
-            if len(recent) < MIN_ROUNDS:
+            if len(recent) < MIN_CLOCK_ROUNDS:
                 continue
             offset_ns, uncertainty_ns = self._levels(np.stack(recent))
             shift_ns, shift_uncertainty_ns = 0.0, 0.0
@@ -192,7 +185,7 @@ class HostClocks:
         half = len(deviations_ns) // 2
         drift = np.abs(_nanmedian(deviations_ns[half:], axis=0) - _nanmedian(deviations_ns[:half], axis=0))
         uncertainty = spread / np.sqrt(np.maximum(seen, 1)) + np.nan_to_num(drift) + self._poll_ns
-        enough = seen >= MIN_ROUNDS
+        enough = seen >= MIN_CLOCK_ROUNDS
         return np.where(enough, level, np.nan), np.where(enough, uncertainty, np.inf)
 
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-GIVEN_UP_AFTER_NS = 3_600_000_000_000
-"""An hour of ticks. Agents that are cut off keep trying, and half an hour is the longest that NCCL lets ranks wait by
-default: a job that nobody has told of for an hour trains no more. Ticks stand in the log, one a second, while a bus is
-there and listened to; the host's last word would not do, for what was away may have been we."""
-
-_AWAY_NS = 60_000_000_000
-"""After a gap between two ticks that is longer than this, somebody listens anew, and the hour begins again."""
+from streams.rounds.thresholds import AWAY_NS, GIVEN_UP_AFTER_NS
 
 GIVEN_UP = "not heard of for an hour"
 
@@ -31,7 +25,7 @@ class Patience:
 
     def ends(self, tick_ns: int) -> bool:
         """Whether it is over with this tick."""
-        if self._since_ns is None or tick_ns - self._ticked_ns > _AWAY_NS:
+        if self._since_ns is None or tick_ns - self._ticked_ns > AWAY_NS:
             self._since_ns = tick_ns
         self._ticked_ns = tick_ns
         return tick_ns - self._since_ns >= GIVEN_UP_AFTER_NS

@@ -7,22 +7,27 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from streams.rounds.agreement import LISTED, MAX_PERIOD, REPETITIONS, agreeing_lags, iteration_lag
+from streams.rounds.agreement import LISTED, agreeing_lags, iteration_lag
 from streams.rounds.call_codes import CallCodes, CodeArray, Int64Array, mixed
+from streams.rounds.thresholds import (
+    AGREEMENT,
+    BREAKS,
+    MAX_PERIOD_CALLS,
+    MIN_CALLS,
+    MIN_CALLS_OF_KIND,
+    MIN_CALLS_WITHOUT_BYTES,
+    MISSING_CALLS,
+    REPETITIONS,
+    RESYNC_CALLS,
+    RESYNC_IN_PLACE_CALLS,
+)
 
 State = Literal["learning", "periodic", "no period"]
 
-_MIN_CALLS = 64  # fewer calls repeat by chance, or inside one layer
-_MIN_CALLS_WITHOUT_BYTES = 1_024  # sizes that have not recurred yet may still do
-_MIN_CALLS_OF_KIND = 24
-_FULL = REPETITIONS * MAX_PERIOD
+_FULL = REPETITIONS * MAX_PERIOD_CALLS
 _WINDOW = 165_000  # codes of two bytes; what is beyond _FULL makes room
 _CHUNK = 5_000
 _AHEAD = 1_024  # calls of the pattern that are laid out behind it, so that a batch is compared with one slice
-_RESYNC_CALLS = 64  # a pattern is found again when so many calls (or one period) follow it
-_IN_PLACE = 16
-_MISSING = 16  # so many calls may be lost, or be others, without the iteration they belong to being given up
-_BREAKS = 3  # a pattern broken so often is perhaps a layer, not the iteration
 _BOUNDARIES = 4096
 _EVERYTHING, _KIND_ONLY = 0xFFFF, 0xFF00
 
@@ -78,7 +83,7 @@ class PeriodTracker:
     (4, 'periodic', [0, 4, 8])
     """
 
-    def __init__(self, *, threshold: float = 0.95) -> None:
+    def __init__(self, *, threshold: float = AGREEMENT) -> None:
         if not 0.5 < threshold <= 1.0:
             raise ValueError(f"threshold must lie above 0.5 and be at most 1, got {threshold}")
         self._threshold = threshold
@@ -86,7 +91,7 @@ class PeriodTracker:
         self._codes: CodeArray = np.zeros(1024, np.uint16)
         self._length = 0  # codes held
         self._first = 0  # index in the stream of the first one
-        self._search_at = _MIN_CALLS  # length at which the next search pays
+        self._search_at = MIN_CALLS  # length at which the next search pays
         self._exhausted = False
         self._mask: CodeArray | None = None  # by kind: what of a code is compared; `None`: everything
         self._is_provisional = False  # found without bytes, which may still recur
@@ -190,7 +195,7 @@ class PeriodTracker:
 
     @property
     def _wants_search(self) -> bool:
-        return not len(self._pattern) or self._breaks >= _BREAKS or self._is_provisional
+        return not len(self._pattern) or self._breaks >= BREAKS or self._is_provisional
 
     def _set_pattern(self, pattern: CodeArray) -> None:
         self._pattern = pattern
@@ -202,7 +207,7 @@ class PeriodTracker:
             self._codes[: self._length - gone] = self._codes[gone : self._length].copy()
             self._length -= gone
             self._first += gone
-            self._search_at = max(self._search_at - gone, _MIN_CALLS)
+            self._search_at = max(self._search_at - gone, MIN_CALLS)
         needed = self._length + len(codes)
         if needed > len(self._codes):
             grown = np.zeros(min(max(2 * len(self._codes), needed), _WINDOW), np.uint16)
@@ -228,10 +233,10 @@ class PeriodTracker:
                 return
             self._mark(matched)
             new = new[matched:]
-            certain = min(period, _RESYNC_CALLS) if period >= 4 else 2 * period + 2
-            if len(new) < certain + _MISSING:
+            certain = min(period, RESYNC_CALLS) if period >= 4 else 2 * period + 2
+            if len(new) < certain + MISSING_CALLS:
                 return
-            rejoined = _rejoin(new, self._expected(certain + _MISSING), self._pattern, certain)
+            rejoined = _rejoin(new, self._expected(certain + MISSING_CALLS), self._pattern, certain)
             if rejoined is None:
                 if len(new) > max(4 * period, 1024):
                     self._unlock()
@@ -275,7 +280,7 @@ class PeriodTracker:
         self._set_pattern(np.zeros(0, np.uint16))
         self._mask, self._is_provisional = None, False
         self._phase, self._breaks = 0, 0
-        self._search_at, self._exhausted = max(_MIN_CALLS, self._length), False
+        self._search_at, self._exhausted = max(MIN_CALLS, self._length), False
 
     def _search(self) -> None:
         # Searches at lengths that grow by half cost a constant per call, all together.
@@ -286,10 +291,10 @@ class PeriodTracker:
             self._exhausted = True
         codes = self._codes[: self._length]
         has_all_sizes = self._length >= _FULL
-        while len(codes) >= _MIN_CALLS:
+        while len(codes) >= MIN_CALLS:
             if self._lock_best(codes, codes, is_provisional=False):
                 return
-            if self._is_provisional and self._breaks < _BREAKS:
+            if self._is_provisional and self._breaks < BREAKS:
                 break
             mask = self._sizes_that_recur(codes)
             if mask is not None:
@@ -303,12 +308,12 @@ class PeriodTracker:
 
     def _sizes_that_recur(self, codes: CodeArray) -> CodeArray | None:
         """Drops the bytes of each kind whose own sequence of bytes has no period; `None` when there is none such."""
-        if not len(self._call_codes) or len(codes) < _MIN_CALLS_WITHOUT_BYTES:
+        if not len(self._call_codes) or len(codes) < MIN_CALLS_WITHOUT_BYTES:
             return None
         kinds = codes >> np.uint16(8)
         mask = np.full(256, _EVERYTHING, np.uint16)
         for kind, count in enumerate(np.bincount(kinds, minlength=256).tolist()):
-            if count >= _MIN_CALLS_OF_KIND and not agreeing_lags(codes[kinds == kind], self._threshold):
+            if count >= MIN_CALLS_OF_KIND and not agreeing_lags(codes[kinds == kind], self._threshold):
                 mask[kind] = _KIND_ONLY
         return mask if (mask == _KIND_ONLY).any() else None
 
@@ -360,8 +365,8 @@ def _rejoin(new: CodeArray, expected: CodeArray, pattern: CodeArray, certain: in
     """
     # Lost calls, and calls that came instead of others or changed places: the pattern moves on too. The latter leave
     # the rest in its place, so that less of it will do (the next such call may come soon).
-    in_place = min(certain, _IN_PLACE)
-    for cost in range(1, _MISSING + 1):
+    in_place = min(certain, RESYNC_IN_PLACE_CALLS)
+    for cost in range(1, MISSING_CALLS + 1):
         if (new[cost : cost + in_place] == expected[cost : cost + in_place]).all():
             return cost, cost
         if (new[:certain] == expected[cost : cost + certain]).all():

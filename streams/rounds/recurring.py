@@ -14,6 +14,7 @@ from pacehound.model.events import IterationSample
 from pacehound.model.rounds import Rounds
 from streams.rounds.call_codes import token
 from streams.rounds.period import PeriodTracker, State
+from streams.rounds.thresholds import MAX_DELAY_NS
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -24,7 +25,6 @@ MAX_ANCHORS = 64
 """Calls kept because they may turn out to end an iteration (calls behind a break are placed later)."""
 
 _RECENT_CALLS = 4_096
-_MAX_DELAY_NS = 30_000_000_000  # a call that hangs must not hold back the others for as long
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class RecurringIterations:
         self._n_delays += len(delays_ns)
         if self._n_delays > _RECENT_CALLS:
             self._n_delays, lately, before = 0, 0, lately
-        self._delays_ns = (max(lately, min(int(delays_ns.max(initial=0)), _MAX_DELAY_NS)), before)
+        self._delays_ns = (max(lately, min(int(delays_ns.max(initial=0)), MAX_DELAY_NS)), before)
 
     def _follow(self, ready: _Calls) -> list[IterationSample]:
         """The next calls, in order."""

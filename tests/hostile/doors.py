@@ -34,7 +34,7 @@ from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 from streams.kafka.worker import INPUTS
 from streams.pipeline import Pipeline
-from streams.rounds.giving_up import GIVEN_UP_AFTER_NS
+from streams.rounds.thresholds import GIVEN_UP_AFTER_NS
 from streams.snapshots.codec import MalformedState
 from tests.fakes.agent_run import MS, AgentRun
 from tests.fakes.call_files import (

@@ -17,8 +17,9 @@ from simulator.job import JobSpec, simulate
 from streams.job.operator import JobOperator
 from streams.pipeline import Pipeline
 from streams.rounds.communicator import CommunicatorOperator
-from streams.rounds.giving_up import GIVEN_UP, GIVEN_UP_AFTER_NS
+from streams.rounds.giving_up import GIVEN_UP
 from streams.rounds.stage_one import StageOne
+from streams.rounds.thresholds import GIVEN_UP_AFTER_NS
 
 SETTINGS = Settings.load({}, ["stream.tick_s=10"])
 """An hour has fewer steps then."""
