@@ -53,6 +53,7 @@ from streams.slow.connections import ConnectionTracker, _Counted
 from streams.slow.critical_path import Charges
 from streams.slow.evidence import SlowEvidence
 from streams.slow.gpu_state import GpuStates
+from streams.slow.pace import Pace
 from streams.slow.processors import ProcessorTracker, _Rates, _Reading
 from streams.slow.rates import RateTracker
 from streams.slow.slow_rounds import SlowRound, SlowRounds, _Kind
@@ -155,6 +156,7 @@ _MADE: tuple[type, ...] = (
     _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
     HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
+    Pace,
 )  # fmt: skip
 
 
