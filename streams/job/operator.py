@@ -247,6 +247,7 @@ class JobOperator:
                 events += [one, *self._incidents.on_price(one)]
             elif isinstance(one, Finding):
                 finding = self._watches.hang.with_notes(one, now_ns) if one.kind in ("slow", "exit") else one
+                finding = self._incidents.with_spells(finding)
                 events += [finding, *self._incidents.on_finding(finding, now_ns, watch.excess_s(finding, now_ns))]
             else:
                 events.append(one)

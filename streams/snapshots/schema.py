@@ -98,7 +98,7 @@ _PLAIN: dict[type, str] = {
     Watches: "shared_name hang slow _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
-    IncidentTracker: "_job _attempt _settings _open _waiting _short ranks",
+    IncidentTracker: "_job _attempt _settings _open _over _waiting _short ranks",
     ShortSlowdowns: "_job _attempt _min_loss _recent _count _excess_s _began_ns _finding",
     RecurringIterations: (
         "_job _attempt _rank _tracker _streams _stream_of_kind _ranks_of_stream _blocks _n_blocks _waiting _delays_ns "
