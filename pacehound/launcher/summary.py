@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pacehound.launcher.watch import Outcome
+from pacehound.model.short_job import too_short
 from pacehound.runtime.unsent import KEPT_DAYS
 from pacehound.runtime.watched import Watched
 
@@ -33,6 +34,10 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
             is_known = outcome.is_complete and not outcome.head_problems
             lines.append(f"no incident in what was seen: {seen}" if is_known else seen)
     if watched is not None:
+        if watched.iterations and (why := too_short(watched.iterations)):
+            lines.append(why)
+        elif watched.calls and not watched.iterations:
+            lines.append("no optimizer step was seen: its pace is told by calls that recur, where they do")
         lines += _lost(watched)
         if watched.unsent:
             lines.append(_unsent(outcome, watched))

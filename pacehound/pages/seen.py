@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pacehound.model.short_job import too_short
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -77,6 +79,8 @@ def words(seen: Seen, job: str | None, problems: Sequence[str], *, has_incidents
         lines.append(f"{what} were seen; what was not stored may hold incidents")
     elif not has_incidents:
         lines.append(f"no incident in what was seen{f' of job {job}' if job else ''}: {what}")
+    if seen.calls and seen.jobs == 1 and (why := too_short(seen.iterations)):
+        lines.append(why)
     if seen.lost_calls:
         lines.append(f"lost before they could be read or sent: {_count(seen.lost_calls, 'record')} of calls")
     return [*lines, *(f"the head says: {problem}" for problem in problems)]

@@ -48,3 +48,7 @@ long as short slowdowns are looked at together)."""
 
 MAX_SPELLS_TOLD = 16
 """Findings that one incident holds; of more spells the first and the latest are told, and the cost of all (chosen)."""
+
+RECURRED_OFTEN = 100
+"""Before recurring calls count as iterations, limits go by their period once it has recurred so often (chosen: more
+than the micro-batches of a first iteration, whose compiling may come next)."""

@@ -93,7 +93,7 @@ _PLAIN: dict[type, str] = {
     JobHosts: "_lateness_ns host_of ranks_of closed _last_report_ns _patience _dropped _skipped _paused",
     JobIterations: (
         "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
-        "_recurring_locks _recurring_since_ns"
+        "_recurring_locks _recurring_since_ns _unmarked_s"
     ),
     Watches: "shared_name hang slow _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",

@@ -18,7 +18,15 @@ def test_no_incident_is_said_of_what_was_seen() -> None:
         "no incident in what was seen: 1,200 calls of 4 ranks in 50 iterations on this host"
     ]
     alone = Watched(ranks=1, calls=1, sent=1)
-    assert summary(Outcome(watched=alone)) == ["no incident in what was seen: 1 call of 1 rank on this host"]
+    unmarked = "no optimizer step was seen: its pace is told by calls that recur, where they do"
+    assert summary(Outcome(watched=alone)) == ["no incident in what was seen: 1 call of 1 rank on this host", unmarked]
+
+
+def test_of_a_short_job_it_is_said_that_its_pace_was_not_judged() -> None:
+    short = Watched(ranks=4, calls=1200, iterations=30, sent=9)
+    assert summary(Outcome(watched=short))[1:] == [
+        "too short to judge its pace: 30 iterations were seen, and a change is told from 44 on"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +55,7 @@ def test_sent_is_said_of_what_has_arrived_alone() -> None:
     assert summary(Outcome(watched=SEEN, sent_to="http://head:4318")) == [
         "1,200 calls of 4 ranks in 50 iterations on this host, sent to http://head:4318"
     ]
-    refusing = Watched(ranks=4, calls=1200, unsent=7, receiver_said="answered 401: check the token")
+    refusing = Watched(ranks=4, calls=1200, iterations=50, unsent=7, receiver_said="answered 401: check the token")
     outcome = Outcome(watched=refusing, sent_to="http://head:4318", is_complete=False, kept_in=Path("/s/run-1"))
     seen, unsent, _ = summary(outcome)
     assert "sent to" not in seen
@@ -60,7 +68,7 @@ def test_sent_is_said_of_what_has_arrived_alone() -> None:
 
 
 def test_what_was_lost_or_refused_is_counted() -> None:
-    lines = summary(Outcome(watched=Watched(ranks=4, calls=1200, lost_calls=3000, refused=2)))
+    lines = summary(Outcome(watched=Watched(ranks=4, calls=1200, iterations=50, lost_calls=3000, refused=2)))
     assert lines[1:] == [
         "lost before they could be read or sent: 3,000 records of calls",
         "refused by the receiver for good: 2 messages",
