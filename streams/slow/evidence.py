@@ -12,6 +12,7 @@ from streams.slow.connections import ConnectionTracker
 from streams.slow.gpu_state import GpuStates
 from streams.slow.processors import ProcessorTracker
 from streams.slow.rates import RateTracker
+from streams.slow.slow_rounds import SlowRounds
 from streams.slow.transfer_times import TransferTracker
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard
@@ -49,7 +50,7 @@ class SlowEvidence:
                 pass
 
     def observed(
-        self, moment: Moment, slow_rounds: Callable[[str], str], replaying: frozenset[int] = frozenset()
+        self, moment: Moment, slow_rounds: SlowRounds, replaying: frozenset[int] = frozenset()
     ) -> Observations:
         """All of it, to be looked at when it is needed; `slow_rounds` says what CCL-D's detection has found."""
         outliers: Callable[[], list[GroupOutlier]] = partial(
@@ -65,6 +66,8 @@ class SlowEvidence:
             connections=self._connections.slow_links,
             gpu_problems=self._gpus.problems,
             shortages=self._processors.shortages,
-            slow_rounds=slow_rounds,
+            awaits_processors=partial(self._processors.are_awaited, now_ns=moment.now_ns),
+            slow_rounds=slow_rounds.sentence_about,
+            rank_came_late=slow_rounds.rank_came_late,
             replaying=replaying,
         )

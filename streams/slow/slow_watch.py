@@ -166,7 +166,7 @@ class SlowWatch(Watch):
             self._index = iteration.rounds, RoundIndex(iteration.rounds, moment.clocks)
         record = self._measured(iteration.previous, sample, self._index[1])
         replaying = self._replays.replaying_ranks()
-        observed = self._evidence.observed(moment, self._slow_rounds.sentence_about, replaying)
+        observed = self._evidence.observed(moment, self._slow_rounds, replaying)
         self._records.append(record)
         if self._episode is not None:
             self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)
@@ -284,7 +284,7 @@ class SlowWatch(Watch):
         assert episode is not None
         slow_steps = record.step - episode.onset_step
         # Where nobody is named yet, the next reading of a network or a device may tell: agents send one in seconds.
-        is_named = bool(episode.found.culprits or episode.found.links)
+        is_named = bool(episode.found.culprits or episode.found.links) and not episode.found.awaits_processors
         episode.next_look = record.step + (max(MIN_ITERATIONS, slow_steps // 2) if is_named else MIN_ITERATIONS)
         old = episode.found
         if slow_steps <= HISTORY - BASELINE:

@@ -101,8 +101,10 @@ def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> 
     if named.growth < MIN_SHARE * growth.total and named.ratio < SMALLER_TRANSFER:
         return found
     links = tuple(link for link in named.links if set(link) & set(found.culprits))
-    is_its_own = bool(links) or (not named.links and set(named.candidates) & set(found.culprits))
-    if not is_its_own:
+    # A communicator of the whole job is nobody's own: whatever slows its transfers, a slow rank among them does.
+    is_of_few = 0 < len(named.candidates) < len(growth.ranks)
+    is_its_own = bool(links) or (not named.links and is_of_few and set(named.candidates) & set(found.culprits))
+    if named.is_late or not is_its_own:
         return replace(found, evidence=(*found.evidence, *named.evidence))
     return replace(
         found,
