@@ -26,6 +26,7 @@ from streams.slow.attribution.verdict import Attribution
 from streams.slow.critical_path import Charges, RoundIndex, Stretch, TransferKey
 from streams.slow.evidence import SlowEvidence
 from streams.slow.pace import STRETCH, STRETCHES, Pace, pace_s
+from streams.slow.role import rhythm
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.thinned import Thinned
 from streams.watching.moment import Iteration, Moment
@@ -359,6 +360,11 @@ class SlowWatch(Watch):
         if not found.culprits:
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
         world = self._records.recent[-1].ranks.tolist()
+        if found.culprits == (world[0],) and (how_often := rhythm(slow)):
+            words = (
+                f"rank {world[0]} alone, {how_often}: work that it does for all (a log, an evaluation, a checkpoint)"
+            )
+            return replace(finding, kind="planned", candidates=found.culprits, evidence=(*finding.evidence, words))
         return replace(
             finding,
             verdict=found.verdict,

@@ -114,7 +114,7 @@ _PLAIN: dict[type, str] = {
         "_job _attempt _min_change _slow_rounds _replays _evidence _index _watch _records _earlier _episode _numbers "
         "_ranks _excess_s"
     ),
-    SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors",
+    SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors _stacks",
     StepWatch: (
         "_job _attempt _source _min_change _history _detector _bursts _work _excesses _row _last_change _slow "
         "_slow_before_s _intermittent _changing _expected"

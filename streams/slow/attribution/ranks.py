@@ -91,6 +91,9 @@ def slow_ranks(
             "calls that are not seen, and which of them is slow cannot be told"
         )
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=tuple(evidence), unseen=(words,))
+    # It does for all what the others have not to do: slow storage may be why, and this rank is not.
+    if culprits == (int(growth.ranks[0]),) and (words := observed.busy_in(culprits[0], slow[0].time_ns)):
+        return replace(found, verdict="unknown", culprits=(), candidates=culprits, evidence=(*evidence, words))
     return _with_link(_weighed(found, slow, growth, observed), named, growth)
 
 

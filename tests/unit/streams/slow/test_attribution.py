@@ -205,6 +205,16 @@ def test_transfers_of_the_whole_job_do_not_make_a_slow_rank_mixed() -> None:
     assert (said.cause, said.culprits, said.links) == ("S1", (5,), ())
 
 
+@pytest.mark.parametrize(("rank", "culprits"), [(0, ()), (5, (5,))])
+def test_rank_0_that_is_busy_by_its_stack_is_told_as_that_and_no_culprit(rank: int, culprits: tuple[int, ...]) -> None:
+    words = f"rank {rank} is busy: it reads or writes storage (py-spy): save < main"
+    busy = replace(OBSERVED, busy_in=lambda asked, _since: words if asked == rank else "")
+    said = found(busy, own={rank: 40.0})
+    assert said.culprits == culprits
+    if not culprits:
+        assert (said.verdict, said.candidates, said.evidence[-1]) == ("unknown", (0,), words)
+
+
 def test_growth_that_wanders_over_ranks_names_nobody() -> None:
     slow = [one for i in range(20) for one in records(1, own={(5 * i) % N_RANKS: 40.0}, first=100 + i)]
     said = attribute(slow, records(60), KEYS, OBSERVED)
