@@ -32,7 +32,7 @@ def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None
     from pacehound.errors import Unavailable
     from pacehound.launcher.destination import Destination, chosen_destination
     from pacehound.runtime.head.client import live_owner
-    from pacehound.runtime.unsent import forget_old, left_behind, store_name, store_of, unsent_folders
+    from pacehound.runtime.unsent import flush_command, forget_old, left_behind, store_name, store_of, unsent_folders
 
     log_to_stderr()
     settings = Settings.load(os.environ, overrides)
@@ -46,7 +46,8 @@ def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None
         for folder in left_behind(parent):
             found = True
             if folder.left.goes_to != goes_to:
-                click.echo(f"job {folder.left.job}: {folder.held_bytes():,} bytes wait for {folder.left.goes_to}")
+                waits = f"job {folder.left.job}: {folder.held_bytes():,} bytes wait for {folder.left.goes_to}"
+                click.echo(f"{waits}; to send them: {flush_command(folder.left.goes_to)}")
                 folder.release()
                 continue
             if store_of(goes_to) is not None and live_owner(store) is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pacehound.launcher.watch import Outcome
-from pacehound.model.short_job import too_short
-from pacehound.runtime.unsent import KEPT_DAYS
+from pacehound.model.short_job import not_judged
+from pacehound.runtime.unsent import KEPT_DAYS, flush_command
 from pacehound.runtime.watched import Watched
 
 _MOST_NOTES = 3
@@ -33,16 +33,14 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
         elif not outcome.incidents:
             is_known = outcome.is_complete and not outcome.head_problems
             lines.append(f"no incident in what was seen: {seen}" if is_known else seen)
+            if outcome.iterations is not None and (unjudged := not_judged(outcome.iterations)):
+                lines.append(unjudged)
     if watched is not None:
-        if watched.iterations and (why := too_short(watched.iterations)):
-            lines.append(why)
-        elif watched.calls and not watched.iterations:
-            lines.append("no optimizer step was seen: its pace is told by calls that recur, where they do")
         lines += _lost(watched)
         if watched.unsent:
             lines.append(_unsent(outcome, watched))
     elif outcome.kept_in is not None:
-        lines.append(f"what its agent had not delivered is kept in {outcome.kept_in}{_SUCCESSOR}")
+        lines.append(f"what its agent had not delivered is kept in {_kept(outcome)}")
     if not outcome.is_complete:
         lines.append("not everything that was seen had been processed when the command ended")
     lines += [f"in the head: {problem}" for problem in outcome.head_problems[:_MOST_NOTES]]
@@ -67,7 +65,11 @@ def why_not_watched(outcome: Outcome) -> str:
     )
 
 
-_SUCCESSOR = f" for {KEPT_DAYS} days: the next `pacehound run` to there sends it along, `pacehound flush` at once"
+def _kept(outcome: Outcome) -> str:
+    at_once = flush_command(outcome.sent_to) if outcome.sent_to else "pacehound flush"
+    return (
+        f"{outcome.kept_in} for {KEPT_DAYS} days: the next `pacehound run` to there sends it along, `{at_once}` at once"
+    )
 
 
 def _seen(watched: Watched) -> str:
@@ -93,4 +95,4 @@ def _unsent(outcome: Outcome, watched: Watched) -> str:
     line = f"not sent to {outcome.sent_to or 'the head'}{said}: {_count(watched.unsent, 'message')}"
     if outcome.kept_in is None:
         return f"{line}, lost, for there was no disk to keep them"
-    return f"{line}, kept in {outcome.kept_in}{_SUCCESSOR}"
+    return f"{line}, kept in {_kept(outcome)}"

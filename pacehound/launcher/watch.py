@@ -20,6 +20,8 @@ from pacehound.launcher.restarting import RestartingProcess
 from pacehound.launcher.run_dir import RunDir, read_notes, write_command, write_ended
 from pacehound.launcher.secrets import without_secrets
 from pacehound.model.events import Decision, Incident
+from pacehound.model.short_job import FEWEST_ITERATIONS
+from pacehound.pages.seen import seen_question
 from pacehound.runtime.head.client import HeadClient
 from pacehound.runtime.head.owner import announced
 from pacehound.runtime.unsent import UnsentFolder, forget_old, store_name, unsent_folders
@@ -190,7 +192,11 @@ class Watch:
         outcome = self._ask(max(0.5, deadline_s - time.monotonic()), agent_done)
         watched = read_watched(self.run_dir.path)
         outcome = replace(
-            outcome, watched=watched, notes=tuple(read_notes(self.run_dir.path)), kept_in=self._end_unsent(watched)
+            outcome,
+            watched=watched,
+            iterations=self._iterations(watched),
+            notes=tuple(read_notes(self.run_dir.path)),
+            kept_in=self._end_unsent(watched),
         )
         ending_head = self._head_that_ends_with_us()
         self._release()
@@ -244,6 +250,18 @@ class Watch:
             is_complete=settled and agent_done,
             head_problems=problems,
         )
+
+    def _iterations(self, watched: Watched | None) -> int | None:
+        """How many the streams have seen, by optimizer steps or by what recurs; `None` where nobody says."""
+        if self._client is None or watched is None or not watched.calls:
+            return None
+        if watched.iterations >= FEWEST_ITERATIONS:
+            return watched.iterations
+        try:
+            (row,) = self._client.rows(seen_question(self._plan.job))
+        except PacehoundError:
+            return None
+        return int(row["iterations"])
 
     def _wait(self, done: Callable[[], bool], deadline_s: float, should_stop: Callable[[], bool]) -> bool:
         while not done():
@@ -357,6 +375,8 @@ class Outcome:
     is_complete: bool = True
     watched: Watched | None = None
     """What its agent has said of itself."""
+    iterations: int | None = None
+    """Of the job, as the streams have counted them; `None` where nobody says."""
     head_problems: tuple[str, ...] = ()
     """What is not as it should be in the head."""
     notes: tuple[str, ...] = ()

@@ -1,24 +1,20 @@
-"""When a job was too short for anything to be said of its pace."""
+"""When a job was too short, or too unlike itself, for anything to be said of its pace."""
 
-JUDGED_FROM_ITERATIONS = 44
-"""A change of pace is told from so many iterations on (measured: with fewer than 43 step times between them none is, of
-whatever size; the first 24 are the level, three may be a pause, and a change is believed after 16)."""
+FEWEST_ITERATIONS = 43
+"""With fewer no slowdown is found (measured: a test of the level tells when this is no longer so)."""
 
 
-def too_short(n_iterations: int) -> str:
-    """Why its pace could not be judged; empty where it could.
+def not_judged(iterations: int) -> str:
+    """Why no slowdown can have been found in so many iterations; empty where one can.
 
-    >>> too_short(30)
-    'too short to judge its pace: 30 iterations were seen, and a change is told from 44 on'
-    >>> too_short(0), too_short(44)
-    ('its pace was not judged: no optimizer step was seen, nor calls that recurred for long enough', '')
+    >>> not_judged(30)
+    'a slowdown could not be found: the job has had 30 iterations, and 43 are needed'
     """
-    if n_iterations >= JUDGED_FROM_ITERATIONS:
+    if not iterations:
+        why = "no iteration was recognised: no optimizer step was seen, and no calls recurred for 30 s"
+    elif iterations < FEWEST_ITERATIONS:
+        had = f"{iterations} iteration{'' if iterations == 1 else 's'}"
+        why = f"the job has had {had}, and {FEWEST_ITERATIONS} are needed"
+    else:
         return ""
-    if not n_iterations:
-        return "its pace was not judged: no optimizer step was seen, nor calls that recurred for long enough"
-    plural = "iteration was" if n_iterations == 1 else "iterations were"
-    return (
-        f"too short to judge its pace: {n_iterations} {plural} seen, and a change is told from "
-        f"{JUDGED_FROM_ITERATIONS} on"
-    )
+    return f"a slowdown could not be found: {why}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pacehound.model.short_job import too_short
+from pacehound.model.short_job import not_judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class Seen:
     jobs, hosts, ranks
         Which have said something; a rank counts once per job and attempt.
     calls, lost_calls
-        Collective calls that were stored, and records of calls that were lost before they could be.
+        Collective calls that were stored, and those whose numbers say that they were lost before they could be.
     iterations
         Of jobs; an iteration counts once, however many ranks it had.
 
@@ -79,10 +79,10 @@ def words(seen: Seen, job: str | None, problems: Sequence[str], *, has_incidents
         lines.append(f"{what} were seen; what was not stored may hold incidents")
     elif not has_incidents:
         lines.append(f"no incident in what was seen{f' of job {job}' if job else ''}: {what}")
-    if seen.calls and seen.jobs == 1 and (why := too_short(seen.iterations)):
-        lines.append(why)
+        if seen.jobs == 1 and (unjudged := not_judged(seen.iterations)):
+            lines.append(unjudged)
     if seen.lost_calls:
-        lines.append(f"lost before they could be read or sent: {_count(seen.lost_calls, 'record')} of calls")
+        lines.append(f"lost before they could be read or sent: {_count(seen.lost_calls, 'call')}")
     return [*lines, *(f"the head says: {problem}" for problem in problems)]
 
 

@@ -159,6 +159,16 @@ def store_name(store: Path) -> str:
     return f"{_STORE}{store.absolute()}"
 
 
+def flush_command(goes_to: str) -> str:
+    """What to type to send it there at once.
+
+    >>> flush_command("https://head:4318"), flush_command(store_name(Path("/data/pacehound")))
+    ('pacehound flush --endpoint https://head:4318', 'pacehound flush --store /data/pacehound')
+    """
+    store = store_of(goes_to)
+    return f"pacehound flush --endpoint {goes_to}" if store is None else f"pacehound flush --store {store}"
+
+
 def store_of(goes_to: str) -> Path | None:
     """The store that a receiver's name means; `None` where it is another receiver.
 

@@ -8,7 +8,7 @@ from collections import deque
 from pacehound.model.events import Finding, Instant, IterationSample, Topology
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
-from pacehound.model.short_job import too_short
+from pacehound.model.short_job import not_judged
 from streams.job.thresholds import (
     MAX_PLANNED_SHARE,
     PACE_ITERATIONS,
@@ -132,9 +132,9 @@ class JobIterations:
         self._step_times_s.append(sample.step_time_s)
         return Iteration(previous, sample, self._rounds)
 
-    def too_short(self, job: str, attempt: int, at: Instant) -> list[Finding]:
+    def not_judged(self, job: str, attempt: int, at: Instant) -> list[Finding]:
         """When the job ends: that it was too short for its pace to be judged."""
-        words = too_short(self.count + 1 if self.step is not None else 0)
+        words = not_judged(self.count + 1 if self.step is not None else 0)
         if not words:
             return []
         return [

@@ -261,7 +261,7 @@ class JobOperator:
         moment = self._moment(now_ns)
         left = [said for watch in self._watches for said in self._note(watch, watch.on_end(moment), now_ns)]
         left += self._incidents.short_in_all(moment.at)
-        left += self._iterations.too_short(self.job, self.attempt, moment.at)
+        left += self._iterations.not_judged(self.job, self.attempt, moment.at)
         return [*left, *self._incidents.on_end(now_ns, self._hosts.why_closed, self._ongoing_s(now_ns))]
 
     def _moment(self, now_ns: int) -> Moment:

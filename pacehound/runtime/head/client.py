@@ -52,6 +52,14 @@ class HeadClient:
         """The rows of a reading statement, as an Arrow stream."""
         return self._ask("POST", "/sql", body=json.dumps({"sql": statement}).encode())
 
+    def rows(self, statement: str) -> list[dict[str, Any]]:
+        """The rows of a reading statement that has few."""
+        import pyarrow as pa
+
+        with pa.ipc.open_stream(self.sql(statement)) as reader:
+            rows: list[dict[str, Any]] = reader.read_all().to_pylist()
+        return rows
+
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
         answer = json.loads(self._ask("POST", "/settle", {"timeout_s": str(timeout_s)}, wait_s=timeout_s + 2.0))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pacehound.model.short_job import FEWEST_ITERATIONS
 from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
 from streams.level.records import record
 
@@ -159,6 +160,16 @@ def test_what_stays_below_the_bar_is_jitter():
     log_times = np.random.default_rng(1).normal(0.0, 0.005, 400)
     log_times[200:] += math.log(1.07)
     assert changes_of(log_times) == []
+
+
+@pytest.mark.parametrize(("iterations", "is_found"), [(FEWEST_ITERATIONS, True), (FEWEST_ITERATIONS - 1, False)])
+def test_the_fewest_iterations_that_people_are_told_are_the_fewest_in_which_a_slowdown_is_found(iterations, is_found):
+    def finds(onset):
+        log_times = np.random.default_rng(0).normal(0.0, 0.01, iterations)
+        log_times[onset:] += math.log(2.0)
+        return bool(changes_of(log_times))
+
+    assert any(map(finds, range(iterations))) == is_found
 
 
 def test_a_slow_level_never_becomes_normal_by_lasting():
