@@ -84,6 +84,7 @@ class SlowWatch(Watch):
         self._records: Thinned[IterationRecord] = Thinned(HISTORY, BASELINE, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
         self._episode: _Episode | None = None
+        self._uneven: tuple[Finding, Pace] | None = None  # slow steps that have become the rule, and the pace before
         self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
         self._ranks: Int64Array = np.zeros(0, np.int64)
         self._excess_s = 0.0
@@ -119,10 +120,10 @@ class SlowWatch(Watch):
         self._watch = StepWatch(job=self._job, attempt=self._attempt, min_change=self._min_change)
         self._records = Thinned(HISTORY, BASELINE, every=THINNED)
         self._numbers, self._ranks = {}, np.zeros(0, np.int64)
-        if episode is None:
-            return []
+        uneven, self._uneven = self._uneven, None
         words = "what counts as an iteration has changed: it cannot be followed further"
-        return [episode.finding.next_version(words, relief=at)]
+        followed = [*([] if episode is None else [episode.finding]), *([] if uneven is None else [uneven[0]])]
+        return [finding.next_version(words, relief=at) for finding in followed]
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """The next step of time has other rounds."""
@@ -183,10 +184,14 @@ class SlowWatch(Watch):
         for finding in findings:
             if finding.kind == "slow":
                 events += self._on_slow(finding, record, observed, change)
+            elif finding.kind == "intermittent" and finding.relief is not None:
+                events.append(self._as_a_rule(finding))
             elif finding.kind == "intermittent":
                 events.append(self._with_bursts(finding, observed))
             else:
                 events.append(finding)
+        if not findings and self._uneven is not None:
+            events += self._even_again()
         if not findings and self._episode is not None:
             if self._episode.level_back is not None:
                 events += self._recovered()
@@ -349,6 +354,29 @@ class SlowWatch(Watch):
             unseen=(*found.unseen, *observed.unseen),
             version=version,
         )
+
+    def _as_a_rule(self, finding: Finding) -> Finding:
+        """Slow steps that do not count as bursts any more: over only where the job is as fast as before them."""
+        step_times_s = [r.step_time_s for r in self._since(0)]
+        onset = finding.onset.step if finding.onset is not None else None
+        before = Pace.of([r.step_time_s for r in self._records if r.step < (onset or 0)][-BASELINE:])
+        if before is None or self._episode is not None or not before.is_exceeded(step_times_s, self._min_change):
+            return finding
+        now, was = level_in_words(pace_s(step_times_s)), level_in_words(before.typical_s)
+        words = f"they have become the rule: iterations take {now} on average, {was} before; it goes on"
+        going_on = replace(finding, relief=None, evidence=(*finding.evidence, words))
+        self._uneven = going_on, before
+        return going_on
+
+    def _even_again(self) -> list[Finding]:
+        assert self._uneven is not None
+        finding, before = self._uneven
+        since = self._since(0)
+        if before.is_exceeded([r.step_time_s for r in since], self._min_change):
+            return []
+        self._uneven = None
+        relief = Instant(step=since[0].step, time_ns=since[0].time_ns)
+        return [finding.next_version("iterations take on average what they took before", relief=relief)]
 
     def _with_bursts(self, finding: Finding, observed: Observations) -> Finding:
         """Intermittent slowness: the iterations that stand out against all the others."""

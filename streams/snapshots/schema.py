@@ -111,8 +111,8 @@ _PLAIN: dict[type, str] = {
     CallCodes: "_tokens _codes _kinds _sizes",
     HostClocks: "_poll_ns _host_of _compared _offsets",
     SlowWatch: (
-        "_job _attempt _min_change _slow_rounds _replays _evidence _index _watch _records _earlier _episode _numbers "
-        "_ranks _excess_s"
+        "_job _attempt _min_change _slow_rounds _replays _evidence _index _watch _records _earlier _episode _uneven "
+        "_numbers _ranks _excess_s"
     ),
     SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors _stacks",
     StepWatch: (
