@@ -8,6 +8,7 @@ somebody would who knew how long the slowdown lasts. The duration of past slowdo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from actuators.prices import AFTER_EXIT, HELPS, HOPELESS_AFTER_S, IGNORE, Action
@@ -26,7 +27,7 @@ def decide(incident: Incident, mode: Mode = "observe") -> list[Decision]:
     Parameters
     ----------
     incident
-        One version. Only an open one calls for action.
+        One version. Only an open one calls for action; of a closed one it is said what it has cost in all.
     mode
         `observe` is the only one there is: decisions are recorded and nothing is done.
 
@@ -43,6 +44,8 @@ def decide(incident: Incident, mode: Mode = "observe") -> list[Decision]:
     """
     if mode != "observe":
         raise ValueError(f"mode {mode!r} does not exist; 'observe' records what would be done and does nothing")
+    if incident.state == "closed":
+        return _last_word(incident, mode)
     finding = gravest(incident.findings)
     if incident.state != "open" or finding is None:
         return []
@@ -52,28 +55,41 @@ def decide(incident: Incident, mode: Mode = "observe") -> list[Decision]:
     waiting_for = next((action for action in candidates if action not in due), None)
     decisions = [(IGNORE, _why_wait(finding, loss_s, candidates, waiting_for))]
     decisions += [(action, _why_act(action, finding, loss_s)) for action in due]
-    return [
-        Decision(
-            job=incident.job,
-            attempt=incident.attempt,
-            time_ns=incident.time_ns,
-            incident=incident.id,
-            incident_version=incident.version,
-            mode=mode,
-            action=action.name,
-            reason=reason,
-            price_s=action.price_s,
-            loss_s=loss_s,
-            aimed_at=aim_of(finding),
-            taken=False,
-        )
-        for action, reason in decisions
-    ]
+    return [_decision(incident, finding, mode, action, reason, loss_s) for action, reason in decisions]
 
 
-def gravest(findings: Sequence[Finding]) -> Finding | None:
-    """The finding that decides: the gravest kind that has not ended, the earliest of several."""
-    lasting = [f for f in findings if f.relief is None and f.kind in _GRAVEST_FIRST]
+def _last_word(incident: Incident, mode: Mode) -> list[Decision]:
+    """It is over: what it has cost in all, as the incident says it, whatever was decided while it went on."""
+    finding = gravest(incident.findings, is_over=True)
+    if finding is None:
+        return []
+    loss_s = loss_of(incident, finding)
+    words = f"it is over: {loss_s:.1f} s were lost in all to {_what(finding)}"
+    due = [f"{a.name} at {due_at_s(a, finding):g} s" for a in candidates_for(finding) if loss_s >= due_at_s(a, finding)]
+    words += f"; due by then: {', '.join(due)}" if due else "; no action was due by then"
+    return [replace(_decision(incident, finding, mode, IGNORE, words, loss_s), is_last=True)]
+
+
+def _decision(incident: Incident, finding: Finding, mode: Mode, action: Action, reason: str, loss_s: float) -> Decision:
+    return Decision(
+        job=incident.job,
+        attempt=incident.attempt,
+        time_ns=incident.time_ns,
+        incident=incident.id,
+        incident_version=incident.version,
+        mode=mode,
+        action=action.name,
+        reason=reason,
+        price_s=action.price_s,
+        loss_s=loss_s,
+        aimed_at=aim_of(finding),
+        taken=False,
+    )
+
+
+def gravest(findings: Sequence[Finding], *, is_over: bool = False) -> Finding | None:
+    """The finding that decides: the gravest kind that has not ended (`is_over`: of all), the earliest of several."""
+    lasting = [f for f in findings if (f.relief is None or is_over) and f.kind in _GRAVEST_FIRST]
     return min(lasting, key=lambda f: _GRAVEST_FIRST.index(f.kind), default=None)
 
 
@@ -97,7 +113,8 @@ def loss_of(incident: Incident, finding: Finding) -> float:
     """Seconds that the job has lost; one that stands still loses all of the time since it stopped."""
     standing_s = 0.0
     if finding.kind in ("hang", "exit") and finding.onset is not None:
-        standing_s = (incident.time_ns - finding.onset.time_ns) / 1e9
+        end_ns = incident.time_ns if finding.relief is None else finding.relief.time_ns
+        standing_s = (end_ns - finding.onset.time_ns) / 1e9
     return max(incident.cost.excess_s, standing_s)
 
 

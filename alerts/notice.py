@@ -66,7 +66,9 @@ def summary(incident: Incident) -> str:
     """
     said = [_sentence(finding) for finding in incident.findings] or ["no finding"]
     state = incident.state + (f" ({incident.closed_why})" if incident.closed_why else "")
-    return f"job {incident.job}: {'; '.join(said)}; {state}"
+    # While it is open the cost is out of date as soon as it is said.
+    lost = f", {incident.cost.excess_s:.1f} s lost in all" if incident.state == "closed" else ""
+    return f"job {incident.job}: {'; '.join(said)}; {state}{lost}"
 
 
 def _sentence(finding: Finding) -> str:

@@ -286,6 +286,12 @@ class Neighbours:
         return (user + nice + system + irq + softirq + steal - ours) / os.sysconf("SC_CLK_TCK")
 
 
+def is_as_sure_as_it_can_be(finding: Mapping[str, Any]) -> bool:
+    """Its rank is a culprit, or suspected for as long as its processors have not been read since, which is said."""
+    is_waiting = any("its processors have not been read" in words for words in finding["unseen"])
+    return bool(finding["verdict"] == ("suspected" if is_waiting else "culprit"))
+
+
 def unsteady(times: Sequence[float], parts: Sequence[slice], window: int = 20, within: float = 0.1) -> str:
     """Where the script's own log says that `window` steps took longer or shorter than the rest of their part.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pacehound.launcher.watch import Outcome
-from pacehound.pages.seen import not_judged
+from pacehound.model.short_job import not_judged
 from pacehound.runtime.unsent import KEPT_DAYS, flush_command
 from pacehound.runtime.watched import Watched
 

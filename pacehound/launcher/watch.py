@@ -20,7 +20,8 @@ from pacehound.launcher.restarting import RestartingProcess
 from pacehound.launcher.run_dir import RunDir, read_notes, write_command, write_ended
 from pacehound.launcher.secrets import without_secrets
 from pacehound.model.events import Decision, Incident
-from pacehound.pages.seen import FEWEST_ITERATIONS, seen_question
+from pacehound.model.short_job import FEWEST_ITERATIONS
+from pacehound.pages.seen import seen_question
 from pacehound.runtime.head.client import HeadClient
 from pacehound.runtime.head.owner import announced
 from pacehound.runtime.unsent import UnsentFolder, forget_old, store_name, unsent_folders

@@ -186,7 +186,8 @@ def price_words(price: WhatIfPrice) -> str:
 def decision_words(decision: Decision) -> str:
     """What would be done, why and at what price."""
     how = "" if decision.taken else f" ({decision.mode} mode: not done)"
-    price = f"price {seconds_words(decision.price_s)}, lost so far {seconds_words(decision.loss_s)}"
+    lost = "lost in all" if decision.is_last else "lost so far"
+    price = f"price {seconds_words(decision.price_s)}, {lost} {seconds_words(decision.loss_s)}"
     return f"{decision.action.replace('_', ' ')}: {decision.reason}; {price}{how}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pacehound.model.short_job import not_judged
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -43,26 +45,6 @@ def seen_question(job: str | None) -> str:
             (SELECT toUInt64(sum(rows)) FROM batches WHERE {of_job}) AS calls,
             (SELECT toUInt64(sum(dropped)) FROM batches WHERE {of_job}) AS lost_calls,
             (SELECT uniqExact(job, attempt, step) FROM iterations WHERE {of_job}) AS iterations"""
-
-
-FEWEST_ITERATIONS = 43
-"""With fewer no slowdown is found (measured: a test of the level tells when this is no longer so)."""
-
-
-def not_judged(iterations: int) -> str:
-    """Why no slowdown can have been found in so many iterations; empty where one can.
-
-    >>> not_judged(30)
-    'a slowdown could not be found: the job has had 30 iterations, and 43 are needed'
-    """
-    if not iterations:
-        why = "no iteration was recognised: no optimizer step was seen, and no calls recurred for 30 s"
-    elif iterations < FEWEST_ITERATIONS:
-        had = _count(iterations, "iteration")
-        why = f"the job has had {had}, and {FEWEST_ITERATIONS} are needed"
-    else:
-        return ""
-    return f"a slowdown could not be found: {why}"
 
 
 def not_watched(seen: Seen, job: str | None) -> str:

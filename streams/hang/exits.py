@@ -16,7 +16,7 @@ from pacehound.model.identity import event_id
 from pacehound.model.job_end import JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
 from streams.hang.observations import RootCause
-from streams.hang.thresholds import SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
+from streams.hang.thresholds import MOST_TOLD, SETTLE_NS, TOGETHER_ELSEWHERE_NS, TOGETHER_NS
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
 
@@ -70,7 +70,7 @@ class ExitWatch(Watch):
         if moment.now_ns < first_ns + SETTLE_NS and not is_end:
             return []
         self._is_decided = True
-        if self._hang.is_hung or self._was_killed_whole(first_ns, self._hang.host_reports.unheard()):
+        if self._hang.is_hung:
             return []
         first_host = self._hosts[min(left, key=lambda p: p.since_ns).rank]
         first = sorted(
@@ -84,6 +84,8 @@ class ExitWatch(Watch):
         )
         ranks = tuple(process.rank for process in first)
         own_fault = tuple(process.rank for process in first if process.signal in _OWN_FAULT)
+        if from_outside := self._ended_from_outside(left, first_ns):
+            return [self._nobody(left, first_ns, from_outside, moment)]
         verdict: VerdictWord = "unknown"
         culprits: tuple[int, ...] = ()
         if own_fault:
@@ -132,20 +134,59 @@ class ExitWatch(Watch):
         )
         return [self._finding]
 
-    def _was_killed_whole(self, first_ns: int, unheard: frozenset[int]) -> bool:
-        """Every rank was struck by a signal of the same kind within the settling time: from outside.
+    def _ended_from_outside(self, left: list[ProcessState], first_ns: int) -> str:
+        """Why who was killed is not to blame; empty where that is not so.
 
         Ranks whose host has fallen silent are not asked.
         """
+        unheard = self._hang.host_reports.unheard()
         everybody = [process for process in self._processes.values() if process.rank not in unheard]
-        return len(everybody) > 1 and all(
+        if len(everybody) > 1 and all(
             p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
+        ):
+            return f"all {len(everybody)} ranks were killed within {SETTLE_NS / 1e9:g} s: from outside"
+        asked = [
+            p
+            for p in everybody
+            if p.state == "exited" and p.signal in _POLITE and p.since_ns < first_ns - TOGETHER_ELSEWHERE_NS
+        ]
+        if asked and all(process.signal == signal.SIGKILL for process in left):
+            first = min(asked, key=lambda p: (p.since_ns, p.rank))
+            return (
+                f"rank {first.rank} was the first to end, {(first_ns - first.since_ns) / 1e9:.1f} s before, by "
+                f"{_signal_name(first.signal or 0)}: the launcher was ending the job, and killed who was left"
+            )
+        return ""
+
+    def _nobody(self, left: list[ProcessState], first_ns: int, why: str, moment: Moment) -> Finding:
+        """Killed, and nobody to name for it: what is known."""
+        killed = sorted(left, key=lambda process: (process.since_ns, process.rank))
+        shown = [_killed_sentence(process, first_ns) for process in killed[:MOST_TOLD]]
+        if len(killed) > MOST_TOLD:
+            shown.append(f"and {len(killed) - MOST_TOLD} more")
+        ranks = tuple(sorted(process.rank for process in killed))
+        finding = Finding(
+            id=event_id("exit", self._job, self._attempt, ranks),
+            job=self._job,
+            attempt=self._attempt,
+            kind="exit",
+            verdict="unknown",
+            cause=None,
+            candidates=ranks,
+            onset=Instant(step=moment.step, time_ns=first_ns),
+            detected=moment.at,
+            lasting=True,
+            pages=True,
+            evidence=(why, *shown),
+            unseen=("who sent the signal, and why: the launcher, a scheduler, or the kernel for want of memory",),
         )
+        held_up = self._hang.standstill()
+        return finding if held_up is None else _explained(finding, held_up, have_failed=False)
 
 
-def _explained(finding: Finding, held_up: RootCause) -> Finding:
-    """The finding where the job stood still before the first rank left."""
-    if held_up.culprits and set(held_up.culprits) <= set(finding.culprits or finding.candidates):
+def _explained(finding: Finding, held_up: RootCause, *, have_failed: bool = True) -> Finding:
+    """The finding where the job stood still before the first rank left, which `have_failed` by themselves."""
+    if have_failed and held_up.culprits and set(held_up.culprits) <= set(finding.culprits or finding.candidates):
         verdict: VerdictWord = "culprit"  # its peers waited for it, and it failed
     else:
         verdict = held_up.verdict
@@ -176,6 +217,11 @@ def _sentence(process: ProcessState) -> str:
         how = f"left with exit code {process.exit_code}"
     detail = f": {process.detail}" if process.detail else ""
     return f"rank {process.rank} (pid {process.pid}) was the first to leave: it {how}{detail}"
+
+
+def _killed_sentence(process: ProcessState, first_ns: int) -> str:
+    after = f"{(process.since_ns - first_ns) / 1e9:.2f} s later" if process.since_ns > first_ns else "first"
+    return f"rank {process.rank} (pid {process.pid}) was killed by {_signal_name(process.signal or 0)}, {after}"
 
 
 def _signal_name(number: int) -> str:

@@ -192,13 +192,15 @@ class HangWatch(Watch):
         self.host_reports.silent = frozenset(moment.silent_since_ns)
         now_ns, step, finished_ns = moment.now_ns, moment.step, moment.finished_ns
         iterations = moment.last_iterations()
-        limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * moment.step_time_s)
-        if step is None or moment.n_iterations < MIN_ITERATIONS or moment.is_paused:
+        pace_s = moment.step_time_s or moment.recurring_s
+        limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * pace_s)
+        has_no_pace = not moment.recurring_s and (step is None or moment.n_iterations < MIN_ITERATIONS)
+        if has_no_pace or moment.is_paused:
             limit_s *= SETUP_FACTOR
         limit_s = max(limit_s, min(SURVIVED_FACTOR * self._survived_s, self._settings.page_after_s))
         if self._hang is not None:
             return list(self._look_again(now_ns, moment.unseen, iterations))
-        standstill_s = min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * moment.step_time_s))
+        standstill_s = min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * pace_s))
         self._note_standstill(now_ns, standstill_s, finished_ns, iterations)
         open_for_ns = round(limit_s * 1e9)
         before_ns = now_ns - open_for_ns

@@ -41,3 +41,6 @@ REPORT_AFTER_NS = 10_000_000_000
 MIN_TO_PASS = 2
 """Chunks that a host must have to pass up a tree (derived: one may have been counted as received, and not yet as
 sent)."""
+
+MOST_TOLD = 4
+"""Ranks that are told of one by one where many were killed together (chosen: a line each, on one page)."""

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pacehound.model.events import Cost, Finding, Incident, IncidentState, Instant, WhatIfPrice
 from pacehound.model.identity import event_id
 from pacehound.settings import IncidentSettings
 from streams.job.short_slowdowns import ShortSlowdowns
-from streams.job.thresholds import COST_UPDATE_FACTOR, COST_UPDATE_FROM_S, QUIET_NS
+from streams.job.thresholds import (
+    COST_UPDATE_FACTOR,
+    COST_UPDATE_FROM_S,
+    MAX_SPELLS_TOLD,
+    QUIET_NS,
+    REPEAT_NS,
+)
 
 _HALTS = ("hang", "exit")
+
+_LEFT_OUT = ""
+"""Stands among the ids of findings for those that are not told any more."""
 
 
 @dataclass(slots=True)
@@ -20,6 +29,8 @@ class _Open:
     relieved_ns: int | None
     excess_s: dict[str, float]  # by finding
     price: WhatIfPrice | None = None  # of the last window of recorded steps since it opened
+    n_before: dict[str, int] = field(default_factory=dict)  # of each spell of one cause, how many came before it
+    n_spells: int = 0
 
     @property
     def total_s(self) -> float:
@@ -31,7 +42,8 @@ class IncidentTracker:
 
     A finding joins the open incident that shares a culprit with it, or of whose stall or exit it is the next
     chapter; else it opens a new one, if it concerns somebody. Slowness does so once it has lasted and cost enough; what
-    is over before is counted.
+    is over before is counted. Slowness of the same ranks or links for the same cause that comes back within
+    `REPEAT_NS` opens none either: its incident goes on, also if it was closed.
     """
 
     def __init__(self, job: str, attempt: int, settings: IncidentSettings) -> None:
@@ -39,6 +51,7 @@ class IncidentTracker:
         self._attempt = attempt
         self._settings = settings
         self._open: list[_Open] = []
+        self._over: list[_Open] = []  # closed a short while ago
         self._waiting: dict[str, Finding] = {}  # slowness that is yet too short, or costs too little
         self._short = ShortSlowdowns(job, attempt, settings.min_loss)
         self.ranks = 0
@@ -66,11 +79,16 @@ class IncidentTracker:
                 findings=(finding,),
                 cost=self._cost(excess_s),
             )
-            self._open.append(_Open(incident, None, {finding.id: excess_s}))
+            self._open.append(_count_spell(_Open(incident, None, {finding.id: excess_s}), finding))
             return [incident]
+        if entry in self._over:
+            self._over.remove(entry)
+            self._open.append(entry)
+            entry.incident = replace(entry.incident, closed_ns=None, closed_why=None)
         others = (f for f in entry.incident.findings if f.id != finding.id)
         findings = tuple(sorted((*others, finding), key=lambda f: (f.onset.time_ns if f.onset else 0, f.id)))
         entry.excess_s[finding.id] = excess_s
+        findings = _without_middle(_count_spell(entry, finding), findings)
         relieved = all(f.relief is not None for f in findings)
         entry.relieved_ns = now_ns if relieved else None
         return [self._next(entry, now_ns, "relieved" if relieved else "open", findings)]
@@ -81,12 +99,14 @@ class IncidentTracker:
         `ongoing_s` holds what each finding that lasts has cost so far, by its id.
         """
         incidents = []
+        self._over = [entry for entry in self._over if now_ns - entry.incident.time_ns < REPEAT_NS]
         for finding in list(self._waiting.values()):
             incidents += self.on_finding(finding, now_ns, ongoing_s.get(finding.id, 0.0))
         for entry in list(self._open):
             if entry.relieved_ns is not None:
                 if now_ns - entry.relieved_ns >= QUIET_NS:
                     incidents.append(self._close(entry, now_ns, "relieved"))
+                    self._over.append(entry)
                 continue
             _update(entry, ongoing_s)
             said_s = max(COST_UPDATE_FROM_S, COST_UPDATE_FACTOR * entry.incident.cost.excess_s)
@@ -144,9 +164,24 @@ class IncidentTracker:
             for known in entry.incident.findings:
                 same_culprit = bool(set(known.culprits) & set(finding.culprits))
                 same_stall = known.kind in _HALTS and finding.kind in _HALTS
-                if known.id == finding.id or same_culprit or same_stall:
+                if known.id == finding.id or same_culprit or same_stall or _is_same_again(known, finding):
                     return entry
+        for entry in self._over:
+            if any(known.id == finding.id or _is_same_again(known, finding) for known in entry.incident.findings):
+                return entry
         return None
+
+    def with_spells(self, finding: Finding) -> Finding:
+        """The finding, which says so where it is not the first spell of its incident."""
+        entry = self._of(finding)
+        if entry is None:
+            return finding
+        before = entry.n_before.get(finding.id, entry.n_spells if _is_spell(entry, finding) else 0)
+        if not before:
+            return finding
+        earlier_s = sum(excess_s for id_, excess_s in entry.excess_s.items() if id_ != finding.id)
+        words = f"the same again: spell {before + 1} of one incident, {earlier_s:.1f} s were lost in those before"
+        return replace(finding, evidence=(*finding.evidence, words))
 
     def _next(self, entry: _Open, now_ns: int, state: IncidentState, findings: tuple[Finding, ...]) -> Incident:
         entry.incident = replace(
@@ -162,7 +197,8 @@ class IncidentTracker:
     def _close(self, entry: _Open, now_ns: int, why: str) -> Incident:
         self._open.remove(entry)
         closed = self._next(entry, now_ns, "closed", entry.incident.findings)
-        return replace(closed, closed_ns=now_ns, closed_why=why)
+        entry.incident = replace(closed, closed_ns=now_ns, closed_why=why)
+        return entry.incident
 
     def _cost(self, excess_s: float, price: WhatIfPrice | None = None) -> Cost:
         return Cost(excess_s=excess_s, ranks=self.ranks, gpu_hours=excess_s * self.ranks / 3600.0, what_if=price)
@@ -178,6 +214,34 @@ def _concerns_somebody(finding: Finding) -> bool:
     if finding.kind == "intermittent" and finding.lasting:
         return True
     return finding.kind not in ("slow", "intermittent") or finding.pages or bool(finding.culprits or finding.links)
+
+
+def _is_same_again(known: Finding, finding: Finding) -> bool:
+    """Slowness of the same ranks, or the same links, for the same cause."""
+    same_who = set(known.culprits) & set(finding.culprits) or set(known.links) & set(finding.links)
+    return known.kind == finding.kind == "slow" and known.cause == finding.cause and bool(same_who)
+
+
+def _is_spell(entry: _Open, finding: Finding) -> bool:
+    return any(known.id != finding.id and _is_same_again(known, finding) for known in entry.incident.findings)
+
+
+def _count_spell(entry: _Open, finding: Finding) -> _Open:
+    is_first = entry.incident.findings == (finding,)
+    if finding.id not in entry.n_before and (is_first or _is_spell(entry, finding)):
+        entry.n_before[finding.id] = max(entry.n_spells, 0 if is_first else 1)
+        entry.n_spells = entry.n_before[finding.id] + 1
+    return entry
+
+
+def _without_middle(entry: _Open, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The first and the latest, where they are many; what the others have cost stays in the cost."""
+    if len(findings) <= MAX_SPELLS_TOLD or findings[1].relief is None:
+        return findings
+    left_out = findings[1]
+    entry.n_before.pop(left_out.id, None)
+    entry.excess_s[_LEFT_OUT] = entry.excess_s.get(_LEFT_OUT, 0.0) + entry.excess_s.pop(left_out.id, 0.0)
+    return (findings[0], *findings[2:])
 
 
 def _update(entry: _Open, ongoing_s: Mapping[str, float]) -> None:

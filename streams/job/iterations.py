@@ -5,9 +5,17 @@ from __future__ import annotations
 import statistics
 from collections import deque
 
-from pacehound.model.events import Instant, IterationSample, Topology
+from pacehound.model.events import Finding, Instant, IterationSample, Topology
+from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
-from streams.job.thresholds import MAX_PLANNED_SHARE, PACE_ITERATIONS, ROUNDS_BEFORE_FIRST_NS, UNMARKED_PATIENCE_NS
+from pacehound.model.short_job import not_judged
+from streams.job.thresholds import (
+    MAX_PLANNED_SHARE,
+    PACE_ITERATIONS,
+    RECURRED_OFTEN,
+    ROUNDS_BEFORE_FIRST_NS,
+    UNMARKED_PATIENCE_NS,
+)
 from streams.rounds.divergence import LastIterations
 from streams.rounds.recurring import RecurringIterations
 from streams.watching.moment import Iteration
@@ -36,6 +44,23 @@ class JobIterations:
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
         self._recurring_since_ns = 0
+        self._unmarked_s: deque[float] = deque(maxlen=PACE_ITERATIONS)  # what recurs and does not count yet
+
+    @property
+    def recurring_s(self) -> float:
+        """How long what recurs takes, before it counts as iterations; 0 until it has recurred often enough."""
+        is_enough = self.step is None and len(self._unmarked_s) >= RECURRED_OFTEN
+        return statistics.median(self._unmarked_s) if is_enough else 0.0
+
+    def unseen(self) -> tuple[str, ...]:
+        """That its iterations are not marked, while nothing is known of its pace."""
+        if self._recurring is None or self.step is not None:
+            return ()
+        limit = "" if self.recurring_s else "; a hang is told after four times as long as otherwise"
+        return (
+            "its pace: no optimizer step has been seen (inference, or a loop of its own?), and no calls have recurred "
+            f"for {UNMARKED_PATIENCE_NS // 10**9} s{limit}",
+        )
 
     @property
     def step_time_s(self) -> float:
@@ -59,6 +84,7 @@ class JobIterations:
     def are_marked(self) -> None:
         """Optimizer steps are seen, or will be: nothing that recurs counts."""
         self._recurring = None
+        self._unmarked_s.clear()
 
     def replaces(self, sample: IterationSample) -> Instant | None:
         """Where the job's iterations begin anew with this sample: what was followed until now was something else."""
@@ -76,13 +102,20 @@ class JobIterations:
             return None
         self._previous = self._before_previous = None
         self._step_times_s.clear()
+        self._unmarked_s.clear()
         return at
 
     def counts(self, sample: IterationSample) -> bool:
         """Optimizer steps are the iterations of a job; recurring periods only where none are seen."""
         if sample.boundary == "optimizer_step":
             return True
-        return self._recurring is not None and sample.time_ns >= self._recurring_since_ns + UNMARKED_PATIENCE_NS
+        if self._recurring is None:
+            return False
+        if sample.time_ns >= self._recurring_since_ns + UNMARKED_PATIENCE_NS:
+            return True
+        if sample.step_time_s > 0:
+            self._unmarked_s.append(sample.step_time_s)
+        return False
 
     def add(self, sample: IterationSample, *, was_hung: bool) -> Iteration | None:
         """The next one; `None` where it says nothing about the pace: the first, a planned pause, one in a hang."""
@@ -98,6 +131,27 @@ class JobIterations:
             return None  # a pause that is accounted for elsewhere says nothing about the level
         self._step_times_s.append(sample.step_time_s)
         return Iteration(previous, sample, self._rounds)
+
+    def not_judged(self, job: str, attempt: int, at: Instant) -> list[Finding]:
+        """When the job ends: that it was too short for its pace to be judged."""
+        words = not_judged(self.count + 1 if self.step is not None else 0)
+        if not words:
+            return []
+        return [
+            Finding(
+                id=event_id("blind", job, attempt, "too short"),
+                job=job,
+                attempt=attempt,
+                kind="blind",
+                verdict="unknown",
+                cause=None,
+                onset=at,
+                detected=at,
+                relief=at,
+                evidence=(words,),
+                unseen=("whether it became slower",),
+            )
+        ]
 
     def forget_rounds(self) -> None:
         """Keep the rounds of the iteration that is going on, however long it is; before the first, of a minute."""

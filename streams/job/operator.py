@@ -247,6 +247,7 @@ class JobOperator:
                 events += [one, *self._incidents.on_price(one)]
             elif isinstance(one, Finding):
                 finding = self._watches.hang.with_notes(one, now_ns) if one.kind in ("slow", "exit") else one
+                finding = self._incidents.with_spells(finding)
                 events += [finding, *self._incidents.on_finding(finding, now_ns, watch.excess_s(finding, now_ns))]
             else:
                 events.append(one)
@@ -260,6 +261,7 @@ class JobOperator:
         moment = self._moment(now_ns)
         left = [said for watch in self._watches for said in self._note(watch, watch.on_end(moment), now_ns)]
         left += self._incidents.short_in_all(moment.at)
+        left += self._iterations.not_judged(self.job, self.attempt, moment.at)
         return [*left, *self._incidents.on_end(now_ns, self._hosts.why_closed, self._ongoing_s(now_ns))]
 
     def _moment(self, now_ns: int) -> Moment:
@@ -269,12 +271,17 @@ class JobOperator:
             now_ns=now_ns,
             step=self._iterations.step,
             step_time_s=self._iterations.step_time_s,
+            recurring_s=self._iterations.recurring_s,
             n_iterations=self._iterations.count,
             world_size=self._world_size,
             is_paused=self._hosts.is_paused,
             finished_ns=self._iterations.finished_ns,
             is_host_late=self._hosts.is_one_late(now_ns, silent),
-            unseen=(*unseen, *(words for watch in self._watches for words in watch.unseen())),
+            unseen=(
+                *unseen,
+                *self._iterations.unseen(),
+                *(words for watch in self._watches for words in watch.unseen()),
+            ),
             communicators=self._communicators,
             clocks=self._clocks.offsets(),
             host_of=self._hosts.host_of,

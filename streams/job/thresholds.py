@@ -41,3 +41,14 @@ COST_UPDATE_FACTOR = 2.0
 
 COST_UPDATE_FROM_S = 60.0
 """And not below this: the first minute is said when it opens and when it closes (chosen)."""
+
+REPEAT_NS = 600_000_000_000
+"""A slowdown of the same ranks or links for the same cause so soon after the last one is the same incident (chosen: as
+long as short slowdowns are looked at together)."""
+
+MAX_SPELLS_TOLD = 16
+"""Findings that one incident holds; of more spells the first and the latest are told, and the cost of all (chosen)."""
+
+RECURRED_OFTEN = 100
+"""Before recurring calls count as iterations, limits go by their period once it has recurred so often (chosen: more
+than the micro-batches of a first iteration, whose compiling may come next)."""

@@ -116,6 +116,12 @@ class StepWatch:
         return self._last_change
 
     @property
+    def intermittent_since(self) -> int | None:
+        """The first step of the intermittent slowness that goes on."""
+        found = self._intermittent
+        return None if found is None or found.onset is None else found.onset.step
+
+    @property
     def state(self) -> str:
         """`learning`, `healthy` or `slow`."""
         return self._detector.state
@@ -233,7 +239,7 @@ class StepWatch:
         if self._slow is None:
             return []
         relieved = self._slow.next_version(
-            f"steps take {_seconds(change.after_s)} since step {change.step}",
+            f"steps take {level_in_words(change.after_s)} since step {change.step}",
             relief=Instant(step=change.step, time_ns=change.time_ns),
         )
         self._slow = None
@@ -346,10 +352,9 @@ def _instants(change: Change) -> tuple[Instant, Instant]:
 
 def level_words(change: Change) -> str:
     """Both levels in a sentence."""
-    return (
-        f"steps take {_seconds(change.after_s)} since step {change.step}, {_seconds(change.before_s)} before "
-        f"({change.after_s / change.before_s - 1.0:+.1%})"
-    )
+    after, before = level_in_words(change.after_s), level_in_words(change.before_s)
+    magnitude = change.after_s / change.before_s - 1.0
+    return f"steps take {after} since step {change.step}, {before} before ({magnitude:+.1%})"
 
 
 def pattern_words(offsets: np.ndarray) -> str:
@@ -374,5 +379,6 @@ def _median(rows: Sequence[Mapping[str, float]], name: str) -> float:
     return float(np.median(values)) if values else 0.0
 
 
-def _seconds(seconds: float) -> str:
+def level_in_words(seconds: float) -> str:
+    """A step time as it is told."""
     return f"{seconds * 1e3:.1f} ms" if seconds < 10 else f"{seconds:.2f} s"

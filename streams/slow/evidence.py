@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pacehound.model.events import GroupOutlier, HostVitals, Progress, Topology
+from pacehound.model.events import GroupOutlier, HostEvidence, HostVitals, Progress, RankStack, Topology
 from pacehound.model.rounds import Rounds
 from streams.slow.attribution.observations import Observations
 from streams.slow.connections import ConnectionTracker
 from streams.slow.gpu_state import GpuStates
 from streams.slow.processors import ProcessorTracker
 from streams.slow.rates import RateTracker
+from streams.slow.role import busy_in
+from streams.slow.slow_rounds import SlowRounds
 from streams.slow.transfer_times import TransferTracker
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard
@@ -28,6 +30,7 @@ class SlowEvidence:
         self._connections = ConnectionTracker()
         self._gpus = GpuStates()
         self._processors = ProcessorTracker()
+        self._stacks: dict[int, tuple[int, RankStack]] = {}  # by rank: when the last one was taken
 
     def on_rounds(self, rounds: Rounds) -> None:
         """Closed rounds of one communicator."""
@@ -45,11 +48,17 @@ class SlowEvidence:
                 self._connections.on_vitals(event)
                 self._gpus.on_vitals(event)
                 self._processors.on_vitals(event)
+            case HostEvidence():
+                self._stacks.update({stack.rank: (event.time_ns, stack) for stack in event.stacks})
             case _:
                 pass
 
+    def _busy_in(self, rank: int, since_ns: int) -> str:
+        time_ns, stack = self._stacks.get(rank, (-1, None))
+        return busy_in(stack) if stack is not None and time_ns >= since_ns else ""
+
     def observed(
-        self, moment: Moment, slow_rounds: Callable[[str], str], replaying: frozenset[int] = frozenset()
+        self, moment: Moment, slow_rounds: SlowRounds, replaying: frozenset[int] = frozenset()
     ) -> Observations:
         """All of it, to be looked at when it is needed; `slow_rounds` says what CCL-D's detection has found."""
         outliers: Callable[[], list[GroupOutlier]] = partial(
@@ -65,6 +74,9 @@ class SlowEvidence:
             connections=self._connections.slow_links,
             gpu_problems=self._gpus.problems,
             shortages=self._processors.shortages,
-            slow_rounds=slow_rounds,
+            awaits_processors=partial(self._processors.are_awaited, now_ns=moment.now_ns),
+            slow_rounds=slow_rounds.sentence_about,
+            busy_in=self._busy_in,
+            rank_came_late=slow_rounds.rank_came_late,
             replaying=replaying,
         )

@@ -19,6 +19,10 @@ from streams.slow.thinned import Thinned
 RECENT, OLDER, THINNED = 8, 12, 3
 """Readings kept of each host, one every five seconds: the last ones, and every third of those before (four minutes)."""
 
+AWAITED_NS = 12_000_000_000
+"""Two readings since a slowdown began are waited for so long (derived: they are five seconds apart, and two seconds for
+the way); afterwards an answer stands without them."""
+
 _RAN, _WAITED, _THROTTLED = range(3)
 
 Int64Array = npt.NDArray[np.int64]
@@ -65,6 +69,15 @@ class ProcessorTracker:
             counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in readings], np.int64),
         )
         self._hosts.setdefault(vitals.host, Thinned(RECENT, OLDER, every=THINNED, n_gone=-1)).append(reading)
+
+    def are_awaited(self, ranks: Iterable[int], since_ns: int, now_ns: int) -> bool:
+        """Whether the host of one of some ranks reads its processors, and is soon to say what they did since then."""
+        asked = frozenset(ranks)
+        return now_ns - since_ns < AWAITED_NS and any(
+            not asked.isdisjoint(readings.recent[-1].ranks)
+            and sum(reading.time_ns >= since_ns for reading in readings.recent) < 2
+            for readings in self._hosts.values()
+        )
 
     def shortages(self, ranks: Iterable[int], since_ns: int, min_share: float) -> dict[int, str]:
         """Those of some ranks that get less of the processors since then, each with a sentence.

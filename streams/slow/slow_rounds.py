@@ -124,8 +124,17 @@ class SlowRounds(Watch):
 
     def sentence_about(self, communicator: str) -> str:
         """A sentence about the slowest kind of rounds of a communicator; empty where none is slow."""
+        worst = self._worst(communicator)
+        return "" if worst is None else _sentence(worst)
+
+    def rank_came_late(self, communicator: str) -> bool:
+        """Whether a rank that came late is why the slowest rounds of a communicator are slow, by their P."""
+        worst = self._worst(communicator)
+        return worst is not None and worst.last is not None and (worst.last.p or 0.0) > COMPUTATION
+
+    def _worst(self, communicator: str) -> _Kind | None:
         slow = [kind for kind in self._kinds.get(communicator, {}).values() if kind.hits and kind.last is not None]
-        return _sentence(max(slow, key=lambda kind: kind.last.ratio if kind.last else 0.0)) if slow else ""
+        return max(slow, key=lambda kind: kind.last.ratio if kind.last else 0.0, default=None)
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """Findings about communicators that are slow again and again, where there are no iterations to judge by."""

@@ -17,7 +17,7 @@ from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant, It
 from pacehound.model.rounds import Rounds
 from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
-from streams.level.step_watch import StepTime, StepWatch
+from streams.level.step_watch import LASTING_STEPS, StepTime, StepWatch, level_in_words
 from streams.slow.attribution.attribute import MIN_ITERATIONS, attribute
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Int64Array, IterationRecord
@@ -25,6 +25,8 @@ from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.critical_path import Charges, RoundIndex, Stretch, TransferKey
 from streams.slow.evidence import SlowEvidence
+from streams.slow.pace import STRETCH, STRETCHES, Pace, pace_s
+from streams.slow.role import rhythm
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.thinned import Thinned
 from streams.watching.moment import Iteration, Moment
@@ -49,6 +51,9 @@ class _Episode:
     before_s: float
     next_look: int
     found: Attribution
+    began: Finding  # what was said of it first
+    before: Pace | None  # the pace before it; nothing where too little is known of it
+    level_back: int | None = None  # the step since which most iterations take what they took, while others do not
 
 
 class SeesReplays(Protocol):
@@ -79,6 +84,7 @@ class SlowWatch(Watch):
         self._records: Thinned[IterationRecord] = Thinned(HISTORY, BASELINE, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
         self._episode: _Episode | None = None
+        self._uneven: tuple[Finding, Pace] | None = None  # slow steps that have become the rule, and the pace before
         self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
         self._ranks: Int64Array = np.zeros(0, np.int64)
         self._excess_s = 0.0
@@ -114,10 +120,10 @@ class SlowWatch(Watch):
         self._watch = StepWatch(job=self._job, attempt=self._attempt, min_change=self._min_change)
         self._records = Thinned(HISTORY, BASELINE, every=THINNED)
         self._numbers, self._ranks = {}, np.zeros(0, np.int64)
-        if episode is None:
-            return []
+        uneven, self._uneven = self._uneven, None
         words = "what counts as an iteration has changed: it cannot be followed further"
-        return [episode.finding.next_version(words, relief=at)]
+        followed = [*([] if episode is None else [episode.finding]), *([] if uneven is None else [uneven[0]])]
+        return [finding.next_version(words, relief=at) for finding in followed]
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """The next step of time has other rounds."""
@@ -162,7 +168,7 @@ class SlowWatch(Watch):
             self._index = iteration.rounds, RoundIndex(iteration.rounds, moment.clocks)
         record = self._measured(iteration.previous, sample, self._index[1])
         replaying = self._replays.replaying_ranks()
-        observed = self._evidence.observed(moment, self._slow_rounds.sentence_about, replaying)
+        observed = self._evidence.observed(moment, self._slow_rounds, replaying)
         self._records.append(record)
         if self._episode is not None:
             self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)
@@ -178,12 +184,19 @@ class SlowWatch(Watch):
         for finding in findings:
             if finding.kind == "slow":
                 events += self._on_slow(finding, record, observed, change)
+            elif finding.kind == "intermittent" and finding.relief is not None:
+                events.append(self._as_a_rule(finding))
             elif finding.kind == "intermittent":
                 events.append(self._with_bursts(finding, observed))
             else:
                 events.append(finding)
-        if not findings and self._episode is not None and record.step >= self._episode.next_look:
-            events += self._look_again(record, observed)
+        if not findings and self._uneven is not None:
+            events += self._even_again()
+        if not findings and self._episode is not None:
+            if self._episode.level_back is not None:
+                events += self._recovered()
+            if self._episode is not None and record.step >= self._episode.next_look:
+                events += self._look_again(record, observed)
         return events
 
     def _on_slow(
@@ -204,14 +217,72 @@ class SlowWatch(Watch):
                 words = f"so did {', '.join(runs)} at the same step: planned"
                 return [replace(finding, kind="planned", evidence=(*finding.evidence, words), unseen=())]
             finding = self._with(finding, found, observed, version=0)
-            self._episode = _Episode(finding, change.step, change.before_s, record.step + MIN_ITERATIONS, found)
+            next_look = record.step + MIN_ITERATIONS
+            before = self._pace_before(change.step)
+            self._episode = _Episode(finding, change.step, change.before_s, next_look, found, finding, before)
             return [finding]
         if change is not None and change.kind == "worse":
             episode.found = _joined(episode.found, self.attribute(change.step, observed))
+        if finding.relief is not None and self._is_still_slow(finding.relief):
+            return self._hold(finding.relief, record, observed)
+        if finding.id != episode.finding.id:
+            finding = _continued(episode, finding)
+        episode.level_back = None
         episode.finding = self._with(finding, episode.found, observed, version=episode.finding.version + 1)
         if finding.relief is not None:
             self._episode = None
         return [episode.finding]
+
+    def _pace_before(self, onset_step: int) -> Pace | None:
+        """The pace before a slowdown; slow steps now and then that came before it and lead up to it do not count."""
+        spells = self._watch.intermittent_since
+        first = onset_step if spells is None else min(onset_step, spells)
+        return Pace.of([r.step_time_s for r in self._records if r.step < first][-BASELINE:])
+
+    def _since(self, step: int) -> list[IterationRecord]:
+        """The newest iterations since a step, as many as tell the pace."""
+        return [r for r in self._records.recent if r.step >= step][-STRETCH * STRETCHES :]
+
+    def _is_still_slow(self, relief: Instant) -> bool:
+        """Whether the pace since what looks like the relief is still above what was before."""
+        assert self._episode is not None
+        since = self._since(relief.step or 0)
+        before = self._episode.before
+        return before is not None and before.is_exceeded([r.step_time_s for r in since], self._min_change)
+
+    def _hold(self, relief: Instant, record: IterationRecord, observed: Observations) -> list[Finding]:
+        """Most iterations take what they took before, and the others keep the job slow: it goes on."""
+        episode = self._episode
+        assert episode is not None
+        assert episode.before is not None
+        is_told, episode.level_back = episode.level_back is not None, relief.step
+        if is_told:
+            return []
+        now_s, before_s = pace_s([r.step_time_s for r in self._since(relief.step or 0)]), episode.before.typical_s
+        words = (
+            f"single iterations are slow since step {relief.step}, most are not: they take {level_in_words(now_s)} on "
+            f"average, {level_in_words(before_s)} before"
+        )
+        lasting = episode.finding.lasting or record.step - episode.onset_step + 1 >= LASTING_STEPS
+        magnitude, evidence = now_s / before_s - 1.0, (*episode.began.evidence, words)
+        going_on = replace(episode.finding, magnitude=magnitude, lasting=lasting, evidence=evidence)
+        episode.finding = self._with(going_on, episode.found, observed, version=going_on.version + 1)
+        return [episode.finding]
+
+    def _recovered(self) -> list[Finding]:
+        """It ends when the iterations take on average what they took before."""
+        episode = self._episode
+        assert episode is not None
+        assert episode.before is not None
+        since = self._since(episode.level_back or 0)
+        step_times_s = [r.step_time_s for r in since]
+        if len(since) < STRETCH or episode.before.is_exceeded(step_times_s, self._min_change):
+            return []
+        words = f"iterations take {level_in_words(pace_s(step_times_s))} on average since step {since[0].step}"
+        relief = Instant(step=since[0].step, time_ns=since[0].time_ns)
+        relieved = episode.finding.next_version(words, relief=relief)
+        self._episode = None
+        return [relieved]
 
     def _look_again(self, record: IterationRecord, observed: Observations) -> list[Finding]:
         """More slow iterations are known now: the same question may have a better answer."""
@@ -219,7 +290,7 @@ class SlowWatch(Watch):
         assert episode is not None
         slow_steps = record.step - episode.onset_step
         # Where nobody is named yet, the next reading of a network or a device may tell: agents send one in seconds.
-        is_named = bool(episode.found.culprits or episode.found.links)
+        is_named = bool(episode.found.culprits or episode.found.links) and not episode.found.awaits_processors
         episode.next_look = record.step + (max(MIN_ITERATIONS, slow_steps // 2) if is_named else MIN_ITERATIONS)
         old = episode.found
         if slow_steps <= HISTORY - BASELINE:
@@ -284,6 +355,29 @@ class SlowWatch(Watch):
             version=version,
         )
 
+    def _as_a_rule(self, finding: Finding) -> Finding:
+        """Slow steps that do not count as bursts any more: over only where the job is as fast as before them."""
+        step_times_s = [r.step_time_s for r in self._since(0)]
+        onset = finding.onset.step if finding.onset is not None else None
+        before = Pace.of([r.step_time_s for r in self._records if r.step < (onset or 0)][-BASELINE:])
+        if before is None or self._episode is not None or not before.is_exceeded(step_times_s, self._min_change):
+            return finding
+        now, was = level_in_words(pace_s(step_times_s)), level_in_words(before.typical_s)
+        words = f"they have become the rule: iterations take {now} on average, {was} before; it goes on"
+        going_on = replace(finding, relief=None, evidence=(*finding.evidence, words))
+        self._uneven = going_on, before
+        return going_on
+
+    def _even_again(self) -> list[Finding]:
+        assert self._uneven is not None
+        finding, before = self._uneven
+        since = self._since(0)
+        if before.is_exceeded([r.step_time_s for r in since], self._min_change):
+            return []
+        self._uneven = None
+        relief = Instant(step=since[0].step, time_ns=since[0].time_ns)
+        return [finding.next_version("iterations take on average what they took before", relief=relief)]
+
     def _with_bursts(self, finding: Finding, observed: Observations) -> Finding:
         """Intermittent slowness: the iterations that stand out against all the others."""
         limit_s = BURST * self._median_step_time_s
@@ -294,6 +388,11 @@ class SlowWatch(Watch):
         if not found.culprits:
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
         world = self._records.recent[-1].ranks.tolist()
+        if found.culprits == (world[0],) and (how_often := rhythm(slow)):
+            words = (
+                f"rank {world[0]} alone, {how_often}: work that it does for all (a log, an evaluation, a checkpoint)"
+            )
+            return replace(finding, kind="planned", candidates=found.culprits, evidence=(*finding.evidence, words))
         return replace(
             finding,
             verdict=found.verdict,
@@ -326,6 +425,18 @@ class SlowWatch(Watch):
             after_s=change.after_s,
             probability=change.probability,
         )
+
+
+def _continued(episode: _Episode, again: Finding) -> Finding:
+    """What is said of the level of a slow stretch that has never ended: it is the finding of its beginning."""
+    return replace(
+        again,
+        id=episode.finding.id,
+        onset=episode.finding.onset,
+        detected=episode.finding.detected,
+        lasting=episode.finding.lasting or again.lasting,
+        evidence=tuple(dict.fromkeys((*episode.began.evidence, *again.evidence))),
+    )
 
 
 def _joined(before: Attribution, worse: Attribution) -> Attribution:

@@ -53,6 +53,7 @@ from streams.slow.connections import ConnectionTracker, _Counted
 from streams.slow.critical_path import Charges
 from streams.slow.evidence import SlowEvidence
 from streams.slow.gpu_state import GpuStates
+from streams.slow.pace import Pace
 from streams.slow.processors import ProcessorTracker, _Rates, _Reading
 from streams.slow.rates import RateTracker
 from streams.slow.slow_rounds import SlowRound, SlowRounds, _Kind
@@ -92,12 +93,12 @@ _PLAIN: dict[type, str] = {
     JobHosts: "_lateness_ns host_of ranks_of closed _last_report_ns _patience _dropped _skipped _paused",
     JobIterations: (
         "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
-        "_recurring_locks _recurring_since_ns"
+        "_recurring_locks _recurring_since_ns _unmarked_s"
     ),
     Watches: "shared_name hang slow _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
-    IncidentTracker: "_job _attempt _settings _open _waiting _short ranks",
+    IncidentTracker: "_job _attempt _settings _open _over _waiting _short ranks",
     ShortSlowdowns: "_job _attempt _min_loss _recent _count _excess_s _began_ns _finding",
     RecurringIterations: (
         "_job _attempt _rank _tracker _streams _stream_of_kind _ranks_of_stream _blocks _n_blocks _waiting _delays_ns "
@@ -110,10 +111,10 @@ _PLAIN: dict[type, str] = {
     CallCodes: "_tokens _codes _kinds _sizes",
     HostClocks: "_poll_ns _host_of _compared _offsets",
     SlowWatch: (
-        "_job _attempt _min_change _slow_rounds _replays _evidence _index _watch _records _earlier _episode _numbers "
-        "_ranks _excess_s"
+        "_job _attempt _min_change _slow_rounds _replays _evidence _index _watch _records _earlier _episode _uneven "
+        "_numbers _ranks _excess_s"
     ),
-    SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors",
+    SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors _stacks",
     StepWatch: (
         "_job _attempt _source _min_change _history _detector _bursts _work _excesses _row _last_change _slow "
         "_slow_before_s _intermittent _changing _expected"
@@ -155,6 +156,7 @@ _MADE: tuple[type, ...] = (
     _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
     HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
+    Pace,
 )  # fmt: skip
 
 

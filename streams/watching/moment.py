@@ -24,6 +24,8 @@ class Moment:
         The last optimizer step that all ranks have ended; `None` before the first.
     step_time_s
         Median of the last iterations; 0 before the first.
+    recurring_s
+        How long what recurs takes where nothing has counted as an iteration yet; 0 where it has recurred too seldom.
     n_iterations
         Seen so far.
     is_paused
@@ -49,6 +51,7 @@ class Moment:
     now_ns: int
     step: int | None = None
     step_time_s: float = 0.0
+    recurring_s: float = 0.0
     n_iterations: int = 0
     world_size: int = 0
     is_paused: bool = False

@@ -44,6 +44,8 @@ class Decision:
         The ranks that were named by then, and the ends of the links; whoever is named later is decided about anew.
     taken
         False in observe mode, always.
+    is_last
+        The incident is over: what waiting has cost in all, and what had been due by then.
 
     """
 
@@ -59,7 +61,9 @@ class Decision:
     loss_s: float
     aimed_at: tuple[int, ...] = ()
     taken: bool = False
+    is_last: bool = False
 
     def identity(self) -> str:
-        """Names (incident, action, whom it is aimed at)."""
-        return event_id("decision", self.incident, self.action, *self.aimed_at)
+        """Names (incident, action, whom it is aimed at); of a last one also which end of the incident it is of."""
+        end = ("last", self.incident_version) if self.is_last else ()
+        return event_id("decision", self.incident, self.action, *self.aimed_at, *end)

@@ -70,5 +70,10 @@ def _whose(
             "slow", verdict, "S2", (), named.candidates, named.links, evidence=named.evidence, unseen=named.unseen
         )
     return Attribution(
-        "slow", "unknown", "S2", candidates=named.candidates, evidence=named.evidence, unseen=named.unseen
+        "slow",
+        "unknown",
+        None if named.is_late else "S2",
+        candidates=named.candidates,
+        evidence=named.evidence,
+        unseen=named.unseen,
     )

@@ -31,6 +31,7 @@ class NamedLinks:
     unseen: tuple[str, ...]
     growth: float
     ratio: float
+    is_late: bool = False  # a rank that came late explains it as well as a link, and better
 
 
 def slow_transfers(
@@ -151,6 +152,9 @@ def _slow_group(
         evidence.append(first.sentence)
         is_sure = first.is_strong and len(connections) == 1 and is_complete
         return NamedLinks((first.link,), is_sure, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
+    if observed.rank_came_late(communicator):
+        unseen.append(f"whether a link of {name!r} is slow: in its slowest rounds a rank came late, and no link tells")
+        return NamedLinks((), False, members, tuple(evidence), tuple(unseen), grown_ns, ratio, is_late=True)
     if len(members) == 2:
         link = (min(members), max(members))
         if words := _within_a_host(link, observed):

@@ -28,7 +28,11 @@ class Observations:
     gpu_problems: Callable[[int], tuple[str, ...]] = lambda _rank: ()  # what is wrong with a rank's GPU
     # which of some ranks get less of their host's processors since a time, by at least so much of each second
     shortages: Callable[[Sequence[int], int, float], dict[int, str]] = lambda _ranks, _since_ns, _min_share: {}
+    # whether what would tell that of some ranks since a time is still to come
+    awaits_processors: Callable[[Sequence[int], int], bool] = lambda _ranks, _since_ns: False
     slow_rounds: Callable[[str], str] = lambda _communicator: ""  # what CCL-D's detection says of a communicator
+    busy_in: Callable[[int, int], str] = lambda _rank, _since_ns: ""  # what a rank's stacks since a time show it in
+    rank_came_late: Callable[[str], bool] = lambda _communicator: False  # whether it says so of one
     # ranks in communicators whose calls were captured into graphs: they wait for each other in replays, unseen
     replaying: frozenset[int] = frozenset()
 

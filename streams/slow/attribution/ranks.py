@@ -91,6 +91,9 @@ def slow_ranks(
             "calls that are not seen, and which of them is slow cannot be told"
         )
         return Attribution("slow", "unknown", None, candidates=culprits, evidence=tuple(evidence), unseen=(words,))
+    # It does for all what the others have not to do: slow storage may be why, and this rank is not.
+    if culprits == (int(growth.ranks[0]),) and (words := observed.busy_in(culprits[0], slow[0].time_ns)):
+        return replace(found, verdict="unknown", culprits=(), candidates=culprits, evidence=(*evidence, words))
     return _with_link(_weighed(found, slow, growth, observed), named, growth)
 
 
@@ -101,8 +104,10 @@ def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> 
     if named.growth < MIN_SHARE * growth.total and named.ratio < SMALLER_TRANSFER:
         return found
     links = tuple(link for link in named.links if set(link) & set(found.culprits))
-    is_its_own = bool(links) or (not named.links and set(named.candidates) & set(found.culprits))
-    if not is_its_own:
+    # A communicator of the whole job is nobody's own: whatever slows its transfers, a slow rank among them does.
+    is_of_few = 0 < len(named.candidates) < len(growth.ranks)
+    is_its_own = bool(links) or (not named.links and is_of_few and set(named.candidates) & set(found.culprits))
+    if named.is_late or not is_its_own:
         return replace(found, evidence=(*found.evidence, *named.evidence))
     return replace(
         found,

@@ -15,6 +15,9 @@ NEARLY = 0.5
 """Few are suspected among many only where nobody else lacks even this share of what they lack at least."""
 
 
+AWAITED = "whether the machine is busy: its processors have not been read often enough since"
+
+
 def _beside(culprits: Sequence[int], ranks: Sequence[int], observed: Observations) -> tuple[int, ...]:
     """The other ranks of the hosts on which these are."""
     hosts = {observed.hosts[rank] for rank in culprits if rank in observed.hosts}
@@ -29,12 +32,17 @@ def weighed_by_shortages(
     Where many ranks compute for longer and all of them lack processors, that is what they share: they are named. Where
     a minority of the candidates does, and the others clearly do not, it is suspected. Nobody else is named for it.
     Where those who share the culprits' hosts lack them, too, the machine is busy and nobody is named: on which of its
-    ranks that shows is chance.
+    ranks that shows is chance. Until a host that reads its processors has done so, its ranks are suspected at most.
 
     `ranks` are those of the whole job; `magnitude` is by what share iterations are longer since `since_ns`.
     """
     if found.kind != "slow" or magnitude <= 0.0:
         return found
+    if found.awaits_processors:
+        unseen = tuple(words for words in found.unseen if words != AWAITED)
+        found = replace(found, verdict="culprit", unseen=unseen, awaits_processors=False)
+    if found.verdict == "culprit" and found.culprits and observed.awaits_processors(found.culprits, since_ns):
+        return replace(found, verdict="suspected", unseen=(*found.unseen, AWAITED), awaits_processors=True)
     ends = tuple({rank for link in found.links for rank in link})
     asked = found.culprits or ends or found.candidates or ranks
     min_share = MIN_EXPLAINED * magnitude / (1.0 + magnitude)

@@ -16,6 +16,7 @@ class Attribution:
     """Who made the iterations longer, as far as it can be said.
 
     `short_of_processors`: ranks that get less of their host's processors than before, among those it is about.
+    `awaits_processors`: it is no more than a suspicion until the processors have been read, which could clear them.
     """
 
     kind: Literal["slow", "change"]
@@ -27,6 +28,7 @@ class Attribution:
     evidence: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     short_of_processors: tuple[int, ...] = ()
+    awaits_processors: bool = False
 
 
 def most_culprits(n_ranks: int) -> int:

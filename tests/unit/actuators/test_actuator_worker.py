@@ -19,6 +19,7 @@ def test_a_version_that_comes_again_adds_nothing_also_after_the_incident_was_clo
     worker = ActuatorWorker(lambda _: [])
     assert taken(worker, incident()) != []
     assert taken(worker, incident(version=1)) == []
+    assert [decision.is_last for decision in taken(worker, incident(version=2, state="closed"))] == [True]
     assert taken(worker, incident(version=2, state="closed")) == []
     assert taken(worker, incident()) == []
 

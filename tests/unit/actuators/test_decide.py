@@ -128,9 +128,35 @@ def test_what_is_no_fault_of_the_job_calls_for_nothing(kind):
     assert decide(with_loss(1e6, finding(kind=kind))) == []
 
 
-@pytest.mark.parametrize("state", ["relieved", "closed"])
-def test_what_is_over_calls_for_nothing(state):
-    assert decide(with_loss(1e6, state=state)) == []
+def test_what_is_relieved_calls_for_nothing():
+    assert decide(with_loss(1e6, state="relieved")) == []
+
+
+def test_the_last_word_agrees_with_the_cost_that_was_measured_in_the_end():
+    """What it had cost when it was first told of says little of it."""
+    actuators = Actuators()
+    [first] = actuators.on_incident(with_loss(0.6))
+    assert (first.loss_s, first.is_last) == (0.6, False)
+    over = finding(relief=Instant(step=400, time_ns=START_NS + 40 * SECOND_NS), version=1)
+    end = with_loss(7.7, over, state="closed", version=3, closed_why="relieved")
+    [last] = actuators.on_incident(end)
+    assert (last.action, last.loss_s, last.is_last) == ("ignore", 7.7, True)
+    assert last.reason == (
+        "it is over: 7.7 s were lost in all to a slowdown (S1) of rank 2; due by then: adjust_microbatches at 5 s"
+    )
+    assert actuators.on_incident(end) == []
+    [cheap] = decide(with_loss(0.6, over, state="closed"))
+    assert cheap.reason.endswith("no action was due by then")
+
+
+def test_what_is_closed_without_a_fault_gets_no_last_word():
+    assert decide(with_loss(1e6, finding(kind="blind"), state="closed")) == []
+
+
+def test_the_last_word_on_a_hang_that_was_relieved_counts_until_its_relief():
+    over = finding(kind="hang", cause="H1", relief=Instant(step=9, time_ns=START_NS + 8 * SECOND_NS))
+    [last] = decide(with_loss(0.0, over, state="closed", time_ns=START_NS + 60 * SECOND_NS))
+    assert last.loss_s == pytest.approx(8.0 - (over.onset.time_ns - START_NS) / SECOND_NS)
 
 
 def test_the_gravest_finding_that_lasts_decides():
@@ -163,7 +189,8 @@ def test_each_action_is_said_once_over_the_life_of_an_incident():
     actuators = Actuators()
     said = [actuators.on_incident(with_loss(loss_s, version=v)) for v, loss_s in enumerate([1.0, 3.0, 6.0, 7.0, 70.0])]
     assert [actions(new) for new in said] == [["ignore"], [], ["adjust_microbatches"], [], ["adjust_topology"]]
-    assert actuators.on_incident(with_loss(71.0, version=5, state="closed")) == []
+    [last] = actuators.on_incident(with_loss(71.0, version=5, state="closed"))
+    assert last.is_last
 
 
 def test_a_restart_that_knows_what_was_said_does_not_repeat_it():

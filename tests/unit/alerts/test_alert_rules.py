@@ -58,4 +58,4 @@ def test_the_line_for_a_person_never_names_somebody_who_is_not_a_culprit():
     link = finding(verdict="suspected", cause="S2", culprits=(), links=((2, 3),), magnitude=-0.05, onset=None)
     assert summary(incident(findings=(link,))) == "job j: slow, link 2->3 (suspected, S2), -5 %; open"
     closed = incident(state="closed", closed_why="job ended", findings=())
-    assert summary(closed) == "job j: no finding; closed (job ended)"
+    assert summary(closed) == "job j: no finding; closed (job ended), 4.5 s lost in all"

@@ -87,6 +87,40 @@ def test_a_signal_that_strikes_one_process_needs_no_other_explanation() -> None:
     assert (finding.verdict, finding.culprits) == ("culprit", (1,))
 
 
+KILLED = -signal.SIGKILL
+
+
+def test_a_job_that_is_killed_whole_is_told_with_what_is_known_and_names_nobody() -> None:
+    finding = verdict(None, rank0=KILLED, rank1=KILLED, rank2=KILLED, rank3=KILLED)
+    assert (finding.kind, finding.verdict, finding.culprits, finding.candidates) == ("exit", "unknown", (), WORLD)
+    assert finding.evidence[:2] == (
+        "all 4 ranks were killed within 2 s: from outside",
+        "rank 0 (pid 100) was killed by SIGKILL, first",
+    )
+    assert "who sent the signal" in finding.unseen[0]
+
+
+def test_what_held_a_job_up_that_was_killed_whole_is_told_and_makes_no_culprit_of_the_killed() -> None:
+    held_up = RootCause(verdict="suspected", cause="H1", culprits=(2,))
+    finding = verdict(held_up, rank0=KILLED, rank1=KILLED, rank2=KILLED, rank3=KILLED)
+    assert (finding.verdict, finding.cause, finding.culprits) == ("suspected", "H1", (2,))
+
+
+@pytest.mark.parametrize(("asked_s", "verdict"), [(-30.0, "unknown"), (0.5, "culprit")])
+def test_who_is_killed_after_the_launcher_asked_the_others_to_end_is_not_to_blame(asked_s: float, verdict: str) -> None:
+    """Some seconds after a SIGTERM it kills who is left. Who is killed before the others are asked has begun it."""
+    watch = ExitWatch("j", 0, HeldUp(None))
+    ended = sample(40 * SECOND_NS, rank0=-signal.SIGTERM, rank1=-signal.SIGTERM, rank2=KILLED, rank3=KILLED)
+    asked_ns = int((40.0 + asked_s) * SECOND_NS)
+    processes = [replace(p, since_ns=asked_ns) if p.rank < 2 else p for p in ended.processes]
+    watch.hear(replace(ended, processes=tuple(processes)), 5)
+    (finding,) = watch.on_tick(Moment(now_ns=40 * SECOND_NS + SETTLE_NS, step=5))
+    assert isinstance(finding, Finding)
+    assert finding.verdict == verdict
+    if verdict == "unknown":
+        assert finding.evidence[0].startswith("rank 0 was the first to end, 30.0 s before, by SIGTERM")
+
+
 class Job:
     """A hang watch over four ranks on one communicator."""
 

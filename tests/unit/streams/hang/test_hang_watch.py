@@ -54,3 +54,11 @@ def test_it_hangs_once_it_is_told_again() -> None:
     made.hear(progress(42 * S // 10), 10)
     (found,) = said(made, 5 * S, 39 * S // 10)
     assert found.kind == "hang"
+
+
+@pytest.mark.parametrize(("recurring_s", "is_hung"), [(0.0, False), (0.05, True), (0.5, False)])
+def test_before_the_first_iteration_the_limit_goes_by_what_recurs(recurring_s: float, is_hung: bool) -> None:
+    """Two seconds are enough where the pace is known, and eight where it is not; ten periods in any case."""
+    made = watch()
+    made.hear(progress(42 * S // 10), None)
+    assert bool(made.on_tick(Moment(now_ns=5 * S, recurring_s=recurring_s))) is is_hung

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacehound.pages.seen import FEWEST_ITERATIONS
+from pacehound.model.short_job import FEWEST_ITERATIONS
 from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
 from streams.level.records import record
 

@@ -186,6 +186,35 @@ def test_a_slow_link_elsewhere_does_not_make_a_slow_rank_mixed() -> None:
     assert (said.cause, said.culprits, said.links) == ("S1", (5,), ())
 
 
+def test_a_link_is_not_named_where_a_rank_came_late_to_its_rounds() -> None:
+    """A rank that stalls inside a call looks like a slow transfer; CCL-D's P tells one from the other."""
+    late = replace(OBSERVED, rank_came_late=lambda communicator: communicator == "two")
+    said = found(late, transfers={"two": 30.0})
+    assert (said.verdict, said.cause, said.links, said.candidates) == ("unknown", None, (), (1, 13))
+    assert any("a rank came late" in sentence for sentence in said.unseen)
+    said = found(late, own={1: 20.0}, transfers={"two": 20.0})
+    assert (said.verdict, said.cause, said.culprits, said.links) == ("culprit", "S1", (1,), ())
+    rates = replace(late, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, sentences=()))
+    assert found(rates, transfers={"two": 30.0}).links == ((1, 13),), "what is known of the link itself counts"
+
+
+def test_transfers_of_the_whole_job_do_not_make_a_slow_rank_mixed() -> None:
+    """As with FSDP: every rank is in the communicator, and a slow one slows its transfers too."""
+    world = replace(OBSERVED, communicators={**OBSERVED.communicators, "dp": ("world", tuple(range(N_RANKS)))})
+    said = found(world, own={5: 40.0}, transfers={"dp": 30.0})
+    assert (said.cause, said.culprits, said.links) == ("S1", (5,), ())
+
+
+@pytest.mark.parametrize(("rank", "culprits"), [(0, ()), (5, (5,))])
+def test_rank_0_that_is_busy_by_its_stack_is_told_as_that_and_no_culprit(rank: int, culprits: tuple[int, ...]) -> None:
+    words = f"rank {rank} is busy: it reads or writes storage (py-spy): save < main"
+    busy = replace(OBSERVED, busy_in=lambda asked, _since: words if asked == rank else "")
+    said = found(busy, own={rank: 40.0})
+    assert said.culprits == culprits
+    if not culprits:
+        assert (said.verdict, said.candidates, said.evidence[-1]) == ("unknown", (0,), words)
+
+
 def test_growth_that_wanders_over_ranks_names_nobody() -> None:
     slow = [one for i in range(20) for one in records(1, own={(5 * i) % N_RANKS: 40.0}, first=100 + i)]
     said = attribute(slow, records(60), KEYS, OBSERVED)

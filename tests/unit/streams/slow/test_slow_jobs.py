@@ -195,6 +195,20 @@ def test_a_reason_that_is_known_only_when_the_quiet_iterations_are_forgotten_is_
     assert sum("rank 2 has a processor for" in sentence for sentence in said.evidence) == 1
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_rank_is_suspected_until_the_processors_that_could_clear_it_have_been_read(is_read: bool) -> None:
+    """Where they are never read there is nothing to wait for."""
+    small = {"layout": Layout(dp=4), "ranks_per_host": 4, "source": C10D_GLOO, "seed": 5, "iterations": 420}
+    extra = processors(0, 1e9, n_ranks=4, every_s=5) if is_read else ()
+    said = all_said(SlowCompute(ranks=(2,), factor=1.8, from_step=100), extra=extra, **small)
+    assert {finding.culprits for finding in said if finding.kind == "slow"} == {(2,)}
+    assert [said[0].verdict, said[-1].verdict] == ["suspected" if is_read else "culprit", "culprit"]
+    assert [any("processors have not been read" in words for words in one.unseen) for one in (said[0], said[-1])] == [
+        is_read,
+        False,
+    ]
+
+
 def test_launches_alone_give_no_class() -> None:
     said = found(slow_rank(9), source=LAUNCH_ONLY, seed=4)
     assert (said.cause, said.verdict == "culprit") == (None, False)

@@ -1,0 +1,66 @@
+"""What is known of a job's pace where nothing marks its iterations, and where it ends early."""
+
+from __future__ import annotations
+
+import pytest
+
+from pacehound.model.events import Finding, Incident, Instant, IterationSample
+from pacehound.settings import Settings
+from simulator.job import JobSpec, simulate
+from streams.job.iterations import JobIterations
+from streams.job.thresholds import RECURRED_OFTEN
+from streams.pipeline import Pipeline
+from tests.fakes.events import SECOND_NS, START_NS, topology
+
+STEP_S = 0.05
+
+
+def recurring(number: int) -> IterationSample:
+    now_ns = START_NS + number * int(STEP_S * SECOND_NS)
+    return IterationSample(
+        job="j", attempt=0, time_ns=now_ns, communicator="w", step=number, ranks=(0, 1), ends_ns=(now_ns, now_ns),
+        step_time_s=STEP_S, boundary="period",
+    )  # fmt: skip
+
+
+def unmarked(n: int) -> JobIterations:
+    """A job with `n` recurring periods that do not count yet, for they have not held for long enough."""
+    iterations = JobIterations()
+    iterations.on_world(topology())
+    iterations.replaces(recurring(0))
+    iterations._recurring_since_ns = START_NS
+    assert not any(iterations.counts(recurring(number)) for number in range(n))
+    return iterations
+
+
+def test_what_recurs_often_enough_gives_the_pace_before_it_counts_as_iterations() -> None:
+    assert (unmarked(RECURRED_OFTEN - 1).recurring_s, unmarked(RECURRED_OFTEN).recurring_s) == (0.0, STEP_S)
+    iterations = unmarked(RECURRED_OFTEN)
+    iterations.are_marked()
+    assert iterations.recurring_s == 0.0
+
+
+def test_that_no_iteration_is_marked_is_said_with_what_it_costs() -> None:
+    (young,) = unmarked(3).unseen()
+    assert "no optimizer step has been seen" in young
+    assert young.endswith("a hang is told after four times as long as otherwise")
+    (known,) = unmarked(RECURRED_OFTEN).unseen()
+    assert "four times" not in known
+    iterations = unmarked(3)
+    iterations.are_marked()
+    assert iterations.unseen() == ()
+
+
+@pytest.mark.parametrize(("n_steps", "is_told"), [(30, True), (60, False)])
+def test_a_job_that_was_too_short_to_judge_says_so_and_makes_no_incident(n_steps: int, is_told: bool) -> None:
+    pipeline = Pipeline(Settings())
+    said = [out for event in simulate(JobSpec(iterations=n_steps)).events() for out in pipeline.on_event(event)]
+    told = [f for f in said if isinstance(f, Finding) and f.kind == "blind"]
+    assert [f.evidence[0].startswith("a slowdown could not be found") for f in told] == [True] * is_told
+    assert not any(isinstance(one, Incident) for one in said)
+
+
+def test_a_job_without_iterations_says_so_at_its_end() -> None:
+    (told,) = unmarked(3).not_judged("j", 0, Instant(step=None, time_ns=START_NS))
+    assert "no optimizer step was seen" in told.evidence[0]
+    assert not told.pages

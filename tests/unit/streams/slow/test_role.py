@@ -1,0 +1,55 @@
+"""Work that one rank does for all is told as that, and makes no culprit of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pacehound.model.events import Finding, RankStack
+from pacehound.model.topology import Layout
+from pacehound.settings import Settings
+from simulator.faults import Spike
+from simulator.job import JobSpec, simulate
+from simulator.source import C10D_GLOO
+from streams.pipeline import Pipeline
+from streams.slow.role import busy_in
+
+BY_THE_CLOCK = (40, 42, 39, 41, 40, 38, 41)
+"""Steps between two spells: as even as whole steps can be for what is done every few seconds."""
+UNEVEN = (40, 12, 67, 25, 8, 51, 33)
+
+
+def last_said(rank: int, gaps: tuple[int, ...]) -> Finding:
+    """The last version of what is said of a rank that takes longer again and again."""
+    spikes = tuple(Spike(ranks=(rank,), step=step, extra_s=0.4) for step in itertools.accumulate(gaps, initial=60))
+    spec = JobSpec(layout=Layout(dp=4), ranks_per_host=4, iterations=380, source=C10D_GLOO, seed=3, faults=spikes)
+    pipeline = Pipeline(Settings())
+    said = [out for event in simulate(spec).events() for out in pipeline.on_event(event) if isinstance(out, Finding)]
+    return said[-1]
+
+
+def test_what_rank_0_does_alone_in_a_rhythm_is_planned() -> None:
+    said = last_said(0, BY_THE_CLOCK)
+    assert (said.kind, said.verdict, said.culprits, said.candidates) == ("planned", "unknown", (), (0,))
+    assert said.evidence[-1].startswith("rank 0 alone, every ")
+
+
+@pytest.mark.parametrize(("rank", "gaps"), [(2, BY_THE_CLOCK), (0, UNEVEN)])
+def test_another_rank_and_what_has_no_rhythm_are_named(rank: int, gaps: tuple[int, ...]) -> None:
+    said = last_said(rank, gaps)
+    assert (said.kind, said.culprits) == ("intermittent", (rank,))
+
+
+@pytest.mark.parametrize(
+    ("doing", "words"),
+    [
+        ("storage", "rank 0 is busy: it reads or writes storage (py-spy): save (torch/serialization.py:944) < main"),
+        ("in_call", ""),
+        ("unknown", ""),
+        ("stopped", ""),
+    ],
+)
+def test_a_stack_tells_what_a_rank_is_busy_in(doing, words) -> None:  # type: ignore[no-untyped-def]
+    frames = ("save (torch/serialization.py:944)", "main")
+    assert busy_in(RankStack(rank=0, pid=1, taken_by="py-spy", frames=frames, doing=doing)) == words
