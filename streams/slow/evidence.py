@@ -62,9 +62,11 @@ class SlowEvidence:
             clocks=moment.clocks,
             hosts=moment.host_of,
             slow_edges=self._rates.slow_edges,
+            uneven_edges=self._rates.uneven_edges,
             connections=self._connections.slow_links,
             gpu_problems=self._gpus.problems,
             shortages=self._processors.shortages,
+            lacked=self._processors.lacked,
             slow_rounds=slow_rounds,
             replaying=replaying,
         )
