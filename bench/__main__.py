@@ -26,7 +26,7 @@ BENCHMARKS = (
     "store",
     "whatif",
 )
-LONG = ("detection", "root_cause", "stages", "engine")
+LONG = ("detection", "root_cause", "always", "stages", "engine")
 """Minutes: run only when they are named."""
 
 

@@ -1,4 +1,4 @@
-"""How the load of experts wanders over the ranks that hold them."""
+"""What ranks have to do, where it is not the same: experts, sequences, devices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from simulator.spec import JobSpec
 
 _SPREAD = 0.25  # of the logarithm of a rank's load
 _MEMORY = 0.6  # correlation from one step to the next
+
+WANDERS_OVER = 10.0
+"""Steps after which a rank's own pace has forgotten most of what it was."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -31,4 +34,28 @@ def expert_load(spec: JobSpec) -> FloatArray:
         load = np.exp(heat)
         load /= load.mean(axis=2, keepdims=True)
         loads[step] = np.broadcast_to(load, (*shape[:3], layout.tp)).ravel()
+    return loads
+
+
+def rank_pace(spec: JobSpec) -> FloatArray:
+    """How long each rank needs in each step for the same work, about 1; `(n_steps, world_size)`."""
+    rng = np.random.default_rng([spec.seed, 11])
+    shape = (spec.iterations, spec.layout.world_size)
+    paces = spec.device_spread * rng.standard_normal(shape[1:]) * np.ones(shape)
+    if spec.wandering > 0:
+        memory = np.exp(-1.0 / WANDERS_OVER)
+        now = rng.standard_normal(shape[1:])
+        for step in range(spec.iterations):
+            paces[step] += spec.wandering * now
+            now = memory * now + np.sqrt(1.0 - memory**2) * rng.standard_normal(shape[1:])
+    return np.exp(paces)
+
+
+def sequence_load(spec: JobSpec, step: int) -> FloatArray:
+    """What each micro-batch of each data-parallel rank computes in a step, about 1; `(micro_batches, dp)`.
+
+    All ranks of a pipeline, and all that share its tensors, work on the same sequences.
+    """
+    rng = np.random.default_rng([spec.seed, 13, step])
+    loads: FloatArray = np.exp(spec.sequence_spread * rng.standard_normal((spec.micro_batches, spec.layout.dp)))
     return loads

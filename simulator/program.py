@@ -50,6 +50,7 @@ class StageProgram:
     slot_after: list[int] = field(default_factory=list)  # for each computation, the index of the next call behind it
     # for each computation, whether it takes longer where the experts of a rank have more to do
     is_expert: list[bool] = field(default_factory=list)
+    micro_batch: list[int] = field(default_factory=list)  # for each computation, which one it belongs to
     last_backward: int = 0  # index of the first computation of the last backward pass
     # the data-parallel calls behind the pipeline's end; the last slot is the small all_reduce over the world
     tail: list[int] = field(default_factory=list)
@@ -111,9 +112,10 @@ def build(layout: Layout, work: Work) -> tuple[list[StageProgram], list[Step]]:
     queues: list[deque[Step]] = [deque() for _ in range(layout.pp)]
     for stage, program in enumerate(programs):
         order = stage_order(stage, layout.pp, work.micro_batches)
-        for index, (phase, _) in enumerate(order):
+        for index, (phase, micro_batch) in enumerate(order):
             is_last = index == len(order) - 1
             _add_pass(stage, layout, work, phase == "forward", is_last, program, queues[stage])
+            program.micro_batch += [micro_batch] * (len(program.compute_s) - len(program.micro_batch))
         if layout.dp > 1:
             ops = ("reduce_scatter", "all_gather") if work.is_sharded else ("all_reduce",)
             for op in ops[1:] if work.overlaps else ops:

@@ -62,6 +62,12 @@ class JobSpec:
     between_hosts_bytes_per_s: float = 25e9
     latency_s: float = 10e-6
     jitter: float = 0.01  # relative standard deviation of every computation
+    stage_work: tuple[float, ...] = ()  # what each stage computes, against the others; none: all the same
+    sequence_spread: float = 0.0  # of the logarithm of what a micro-batch computes: its sequences differ in length
+    # of the logarithm of what a rank needs for the same work, by what its device is, and by what wanders over some
+    # `load.WANDERS_OVER` steps
+    device_spread: float = 0.0
+    wandering: float = 0.0
     # per rank and step: the chance to lose so much time for no reason
     spike_probability: float = 0.0
     spike_s: float = 0.0
@@ -83,6 +89,8 @@ class JobSpec:
                 raise ValueError(f"a simulated job has {name}={getattr(self, name)}; it must be at least 1")
         if not 0.0 <= self.dropped_fraction < 1.0:
             raise ValueError(f"dropped_fraction is {self.dropped_fraction}; it must be in [0, 1)")
+        if self.stage_work and len(self.stage_work) != self.layout.pp:
+            raise ValueError(f"stage_work has {len(self.stage_work)} entries for {self.layout.pp} stages")
         if self.start_unix_ns % 1_000_000_000:
             raise ValueError(f"start_unix_ns {self.start_unix_ns} is not a whole second")
         if self.ep < 1 or self.layout.dp % self.ep:

@@ -21,7 +21,7 @@ from simulator.faults import (
     StuckRanks,
 )
 from simulator.links import TransferTimes, transfer_times
-from simulator.load import expert_load
+from simulator.load import expert_load, rank_pace, sequence_load
 from simulator.program import Action, Slot, StageProgram, Step, build
 from simulator.spec import JobSpec
 from simulator.stuck_step import LastStep, Play
@@ -83,6 +83,7 @@ def run(spec: JobSpec) -> Timeline:
     begin = np.full((spec.iterations, layout.world_size), np.inf)
     step_end = np.full((spec.iterations, layout.world_size), np.inf)
     load = expert_load(spec)
+    pace = rank_pace(spec)
     pauses: list[PlannedPause] = []
     holds: list[tuple[StopRank | ExitRank, int]] = []
     stuck: list[Hold] = []
@@ -105,7 +106,7 @@ def run(spec: JobSpec) -> Timeline:
             tp_index, dp_index, stage = layout.position(rank)
             now[stage, dp_index, tp_index] = np.inf
         step_load = load[step].reshape(layout.pp, *grid)
-        compute = _computations(spec, programs, step, step_load, rng, holds)
+        compute = _computations(spec, programs, step, step_load, pace[step].reshape(layout.pp, *grid), rng, holds)
         iteration = _Iteration(spec, programs, links[slow_links], rng, now, step_load)
         last = next((f for f in spec.faults if isinstance(f, LastStep) and f.step == step), None)
         iteration.run(steps, compute, [a[step] for a in arrival], [e[step] for e in end], last)
@@ -270,6 +271,7 @@ def _computations(
     programs: list[StageProgram],
     step: int,
     load: FloatArray,
+    pace: FloatArray,
     rng: np.random.Generator,
     holds: list[tuple[StopRank | ExitRank, int]],
 ) -> list[FloatArray]:
@@ -283,6 +285,15 @@ def _computations(
     if spec.ep > 1:
         for index, program in enumerate(programs):
             compute[index][np.array(program.is_expert)] *= load[index]
+    for index, work in enumerate(spec.stage_work):
+        compute[index] *= work
+    if spec.device_spread > 0 or spec.wandering > 0:
+        for index in range(layout.pp):
+            compute[index] *= pace[index]
+    if spec.sequence_spread > 0:
+        loads = sequence_load(spec, step)
+        for index, program in enumerate(programs):
+            compute[index] *= loads[program.micro_batch][:, :, None]
     if spec.spike_probability > 0:
         for stage in compute:
             stage[0] += spec.spike_s * (rng.random(grid) < spec.spike_probability)

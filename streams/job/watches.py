@@ -10,6 +10,7 @@ from streams.hang.hang_watch import HangWatch
 from streams.hang.shared_name import SharedName
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
+from streams.slow.always.always_slow import AlwaysSlowWatch
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.slow_watch import SlowWatch
 from streams.watching.watch import Watch
@@ -36,6 +37,7 @@ class Watches:
             ExitWatch(job, attempt, self.hang),
             slow_rounds,
             self.slow,
+            AlwaysSlowWatch(job, attempt, settings.slow.min_change, settings.incidents.min_duration_s, self.slow),
             PriceWatch(job, attempt, settings.ops.window_steps),
         )
 

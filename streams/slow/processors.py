@@ -102,6 +102,24 @@ class ProcessorTracker:
                     found[rank] = sentence
         return found
 
+    def lacked(self, ranks: Iterable[int]) -> dict[int, float] | None:
+        """What share of each second some ranks have lacked the processor for since the start, where it is read.
+
+        `None` where one of their hosts has been read only once, so that it is not known yet.
+        """
+        asked = frozenset(ranks)
+        found: dict[int, float] = {}
+        for readings in self._hosts.values():
+            members = readings.recent[-1].ranks
+            if asked.isdisjoint(members):
+                continue
+            rates = _rates([reading for reading in readings if reading.ranks == members])
+            if rates is None:
+                return None
+            shares = np.maximum(rates.waited, rates.throttled) + rates.stolen
+            found |= {rank: float(share) for rank, share in zip(members, shares, strict=True) if rank in asked}
+        return found
+
 
 def _rates(readings: Sequence[_Reading]) -> _Rates | None:
     """Between the first and the last of some readings; nothing where there are no two, or an agent began anew."""

@@ -15,6 +15,7 @@ the slowest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,10 +100,18 @@ class RateTracker:
             rates = np.stack([rounds.send_rate[row], rounds.recv_rate[row]]).astype(np.float32)
             kinds.setdefault(kind, Thinned(RECENT, OLDER, every=THINNED)).append((int(times_ns[row]), rates))
 
-    def slow_edges(self, communicator: str, since_ns: int) -> SlowEdges | None:
-        """Edges of a communicator over which less has been sent since then; nothing where the rates tell nothing."""
+    def uneven_edges(self, communicator: str, alike: Sequence[str]) -> SlowEdges | None:
+        """Edges of a communicator over which less is sent than over those in the same place of others like it."""
+        return self.slow_edges(communicator, 0, alike)
+
+    def slow_edges(self, communicator: str, since_ns: int, alike: Sequence[str] = ()) -> SlowEdges | None:
+        """Edges of a communicator over which less has been sent since then; nothing where the rates tell nothing.
+
+        Where there is nothing before, the rates are held against those of the same place in communicators `alike`, or
+        of ranks with as many neighbours.
+        """
         members = self._members.get(communicator, ())
-        for (op, _, algorithm), history in sorted(
+        for (op, size_bytes, algorithm), history in sorted(
             self._histories.get(communicator, {}).items(), key=lambda item: (-item[0][1], item[0])
         ):
             slow = [rates for time_ns, rates in history if time_ns >= since_ns]
@@ -115,7 +124,11 @@ class RateTracker:
             if not edges and op != _ALL_TO_ALL:
                 edges, assumed = self._assumed(members, name)
             now = _typical(slow)
-            shares = now / _typical(quiet) if has_earlier else _share_of_alike(now, edges)
+            beside = [] if has_earlier else self._beside(alike, (op, size_bytes, algorithm), now.shape)
+            if has_earlier:
+                shares = now / _typical(quiet)
+            else:
+                shares = now / _middle(beside) if beside else _share_of_alike(now, edges)
             found = _edges(len(members), shares, op, name, edges)
             if found:
                 sentences = tuple(
@@ -127,6 +140,14 @@ class RateTracker:
                 links = tuple((members[a], members[b]) for a, b in found)
                 return SlowEdges(links, has_earlier and not assumed, (*sentences, *([assumed] if assumed else [])))
         return None
+
+    def _beside(
+        self, communicators: Sequence[str], kind: tuple[int, int, int], shape: tuple[int, ...]
+    ) -> list[Float64Array]:
+        """Typical rates of rounds of a kind in other communicators of as many ranks."""
+        histories = [self._histories.get(name, {}).get(kind) for name in communicators]
+        rates = [[rates for _, rates in history] for history in histories if history is not None]
+        return [typical for some in rates if len(some) >= MIN_ROUNDS and (typical := _typical(some)).shape == shape]
 
     def _assumed(self, members: tuple[int, ...], algorithm: str) -> tuple[frozenset[Edge], str]:
         """The edges of a communicator of which none was seen, and the sentence that says so."""
@@ -141,7 +162,11 @@ class RateTracker:
 
 def _typical(rates: list[Float32Array]) -> Float64Array:
     """Median of each rank's rates, shape `(2, n_ranks)`; NaN where it has none, or a structural zero."""
-    stacked = np.stack(rates).astype(np.float64)
+    return _middle([one.astype(np.float64) for one in rates])
+
+
+def _middle(rates: list[Float64Array]) -> Float64Array:
+    stacked = np.stack(rates)
     stacked[~(stacked > 0)] = np.nan
     ordered = np.sort(stacked, axis=0)
     seen = np.isfinite(stacked).sum(axis=0, keepdims=True)

@@ -7,7 +7,7 @@ from what is kept here of every iteration.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -93,6 +93,20 @@ class SlowWatch(Watch):
     def _median_step_time_s(self) -> float:
         return float(np.median([r.step_time_s for r in self._records.recent])) if self._records.recent else 0.0
 
+    @property
+    def records(self) -> Sequence[IterationRecord]:
+        """The last iterations, oldest first."""
+        return list(self._records.recent)
+
+    @property
+    def keys(self) -> Mapping[TransferKey, int]:
+        """The numbers of communicators and pairs in their transfers."""
+        return self._numbers
+
+    def observed(self, moment: Moment) -> Observations:
+        """What else is known."""
+        return self._evidence.observed(moment, self._slow_rounds, self._replays.replaying_ranks())
+
     def ongoing(self, now_ns: int) -> dict[str, float]:
         """The slow stretch that is going on: what it has cost so far."""
         return {self._episode.finding.id: self._excess_s} if self._episode is not None else {}
@@ -167,8 +181,7 @@ class SlowWatch(Watch):
         if self._index is None or self._index[0] is not iteration.rounds:
             self._index = iteration.rounds, RoundIndex(iteration.rounds, moment.clocks)
         record = self._measured(iteration.previous, sample, self._index[1])
-        replaying = self._replays.replaying_ranks()
-        observed = self._evidence.observed(moment, self._slow_rounds, replaying)
+        observed = self.observed(moment)
         self._records.append(record)
         if self._episode is not None:
             self._excess_s += max(0.0, record.step_time_s - self._episode.before_s)

@@ -47,6 +47,8 @@ from streams.rounds.partial_membership import PartialCommunicator
 from streams.rounds.period import PeriodTracker
 from streams.rounds.recurring import RecurringIterations, _Anchor, _Calls
 from streams.rounds.stage_one import StageOne
+from streams.slow.always.always_slow import AlwaysSlowWatch, _SinceStart
+from streams.slow.always.found import AlwaysSlow
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.connections import ConnectionTracker, _Counted
@@ -114,6 +116,9 @@ _PLAIN: dict[type, str] = {
         "_job _attempt _min_change _slow_rounds _replays _evidence _index _watch _records _earlier _episode _uneven "
         "_numbers _ranks _excess_s"
     ),
+    AlwaysSlowWatch: (
+        "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"
+    ),
     SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors _stacks",
     StepWatch: (
         "_job _attempt _source _min_change _history _detector _bursts _work _excesses _row _last_change _slow "
@@ -155,7 +160,7 @@ _MADE: tuple[type, ...] = (
     # What operators note
     _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
     HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
-    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
+    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
     Pace,
 )  # fmt: skip
 

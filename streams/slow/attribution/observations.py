@@ -23,6 +23,8 @@ class Observations:
     hosts: Mapping[int, str] = field(default_factory=dict)  # host of each rank, where known
     # what the rates say of a communicator since a time
     slow_edges: Callable[[str, int], SlowEdges | None] = lambda _communicator, _since_ns: None
+    # what they say of a communicator where there is no time before: held against those of others like it
+    uneven_edges: Callable[[str, Sequence[str]], SlowEdges | None] = lambda _communicator, _alike: None
     # what the kernel says of the connections among some ranks since a time
     connections: Callable[[Sequence[int], int], list[SlowConnection]] = lambda _ranks, _since_ns: []
     gpu_problems: Callable[[int], tuple[str, ...]] = lambda _rank: ()  # what is wrong with a rank's GPU
@@ -30,6 +32,8 @@ class Observations:
     shortages: Callable[[Sequence[int], int, float], dict[int, str]] = lambda _ranks, _since_ns, _min_share: {}
     # whether what would tell that of some ranks since a time is still to come
     awaits_processors: Callable[[Sequence[int], int], bool] = lambda _ranks, _since_ns: False
+    # for what share of each second some ranks have lacked a processor since the start; `None`: it is yet to be read
+    lacked: Callable[[Sequence[int]], dict[int, float] | None] = lambda _ranks: {}
     slow_rounds: Callable[[str], str] = lambda _communicator: ""  # what CCL-D's detection says of a communicator
     busy_in: Callable[[int, int], str] = lambda _rank, _since_ns: ""  # what a rank's stacks since a time show it in
     rank_came_late: Callable[[str], bool] = lambda _communicator: False  # whether it says so of one

@@ -10,7 +10,15 @@ import numpy as np
 from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, SMALLER_SHARE, Growth
 from streams.slow.attribution.links import NamedLinks
 from streams.slow.attribution.observations import Observations
-from streams.slow.attribution.records import MANY_LOST, Float64Array, IterationRecord, columns_of, level_of, lost_shares
+from streams.slow.attribution.records import (
+    MANY_LOST,
+    Float64Array,
+    Int64Array,
+    IterationRecord,
+    columns_of,
+    level_of,
+    lost_shares,
+)
 from streams.slow.attribution.ties import tied_ranks
 from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.attribution.work import follows_bytes
@@ -94,7 +102,7 @@ def slow_ranks(
     # It does for all what the others have not to do: slow storage may be why, and this rank is not.
     if culprits == (int(growth.ranks[0]),) and (words := observed.busy_in(culprits[0], slow[0].time_ns)):
         return replace(found, verdict="unknown", culprits=(), candidates=culprits, evidence=(*evidence, words))
-    return _with_link(_weighed(found, slow, growth, observed), named, growth)
+    return _with_link(weighed(found, slow, growth.ranks, observed), named, growth)
 
 
 def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> Attribution:
@@ -118,13 +126,13 @@ def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> 
     )
 
 
-def _weighed(
-    found: Attribution, slow: Sequence[IterationRecord], growth: Growth, observed: Observations
+def weighed(
+    found: Attribution, slow: Sequence[IterationRecord], ranks: Int64Array, observed: Observations
 ) -> Attribution:
     """Lost rows weaken a name; what the culprits' own GPUs say strengthens it again."""
     unseen: tuple[str, ...] = ()
-    lost = lost_shares(slow, growth.ranks)
-    at = np.searchsorted(growth.ranks, found.culprits)
+    lost = lost_shares(slow, ranks)
+    at = np.searchsorted(ranks, found.culprits)
     if float(lost[at].max(initial=0.0)) > max(MANY_LOST, 3 * float(np.median(lost)) + 0.05):
         # Where a call is not seen its waiting looks like the rank's own time.
         unseen = (

@@ -116,3 +116,10 @@ def test_readings_of_minutes_ago_are_still_there_and_no_more_than_that() -> None
     assert made.shortages(range(4), BEGAN_S * S, 0.1)
     made = tracker({2: Rate(ran=0.6, waited=0.4)}, until_s=2 * long_s)
     assert not made.shortages(range(4), BEGAN_S * S, 0.1)
+
+
+def test_what_ranks_have_lacked_since_the_start_needs_two_readings_and_no_time_before() -> None:
+    made = tracker({}, until_s=EVERY_S)
+    assert made.lacked([0, 3]) == pytest.approx({0: QUIET.waited, 3: QUIET.waited})
+    assert tracker({}, until_s=0).lacked([0]) is None
+    assert tracker({}, until_s=0).lacked([9]) == {}

@@ -156,3 +156,23 @@ def test_old_rates_make_room_and_a_baseline_stays() -> None:
     assert links(found) == ((2, 3),)
     assert found is not None
     assert found.is_sure
+
+
+def test_without_a_time_before_a_ring_is_held_against_others_like_it() -> None:
+    """Two hosts of two ranks: only the ranks next to the other host have rates, and so no peers in their own ring."""
+    usual = [(NAN, 40.0), (80.0, NAN), (NAN, 80.0), (40.0, NAN)]
+    slow = [(NAN, 40.0), (20.0, NAN), (NAN, 20.0), (40.0, NAN)]
+    tracked = RateTracker()
+    for name, first, rates in (("a", 0, usual), ("b", 10, usual), ("c", 20, slow)):
+        ranks = range(first, first + 4)
+        block = rounds(name, ranks, [[(10 * i, 10 * i + 5)] * 4 for i in range(4)])
+        send, receive = (np.tile([pair[side] for pair in rates], (4, 1)) for side in (0, 1))
+        rated = replace(block, send_rate=send, recv_rate=receive, algorithm=np.full(4, 1, np.int8))
+        for at in range(0, 4, 2):
+            tracked.add(select(rated, np.isin(np.arange(4), (at, at + 1))))
+    found = tracked.uneven_edges("c", ["a", "b"])
+    assert links(found) == ((21, 22),)
+    assert found is not None
+    assert not found.is_sure
+    assert links(tracked.uneven_edges("a", ["b", "c"])) == ()
+    assert tracked.uneven_edges("c", []) is None

@@ -1,0 +1,178 @@
+"""Communicators and pairs whose transfers take longer than those of their kind, and the link where it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from streams.slow.always.found import AlwaysSlow, least_cost_ns
+from streams.slow.always.peers import Parts
+from streams.slow.attribution.growth import Growth
+from streams.slow.attribution.links import slow_transfers
+from streams.slow.attribution.observations import Observations
+from streams.slow.attribution.records import Float64Array, IterationRecord
+from streams.slow.attribution.verdict import Attribution
+from streams.slow.critical_path import TransferKey
+from streams.slow.groups import THRESHOLD, GroupTransfer, outliers
+from streams.slow.thresholds import MIN_PEERS_OF_CULPRIT, PERIODIC_SHARE, PERSISTS, QUARTERS
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """A communicator, or the two ways of a pair, whose transfers take longer than those of its kind."""
+
+    keys: tuple[TransferKey, ...]
+    took_ns: Float64Array  # in each iteration
+    usual_ns: float  # what those of its kind take
+    n_peers: int
+
+    @property
+    def ratio(self) -> float:
+        return float(np.median(self.took_ns)) / self.usual_ns
+
+    @property
+    def share(self) -> float:
+        """Of its time, what it takes longer."""
+        return 1.0 - 1.0 / self.ratio
+
+    def lasts(self) -> bool:
+        """Since the first iteration, and in most of them."""
+        bar_ns = (1.0 + PERSISTS * (self.ratio - 1.0)) * self.usual_ns
+        quarters = [float(np.median(quarter)) for quarter in np.array_split(self.took_ns, QUARTERS)]
+        is_slow_in_most = float((self.took_ns >= bar_ns).mean()) >= PERIODIC_SHARE
+        return self.ratio > THRESHOLD and min(quarters) >= bar_ns and is_slow_in_most
+
+    def charged_ns(self, records: Sequence[IterationRecord]) -> Float64Array:
+        """Its time on the critical path of each iteration."""
+        return np.array([sum(r.charges.transfers.get(key, 0) for key in self.keys) for r in records], np.float64)
+
+
+def transfers_ns(records: Sequence[IterationRecord], n_keys: int) -> Float64Array:
+    """The time of each communicator and pair in each iteration, shape `(n_iterations, n_keys)`."""
+    took_ns = np.zeros((len(records), n_keys))
+    for line, record in enumerate(records):
+        took_ns[line, : len(record.transfer_ns)] = record.transfer_ns
+    return took_ns
+
+
+def slow_links(
+    records: Sequence[IterationRecord],
+    keys: Mapping[TransferKey, int],
+    parts: Parts,
+    observed: Observations,
+    min_change: float,
+) -> AlwaysSlow | None:
+    """The one that lengthens the iterations most, by `min_change` at least; nothing where there is none."""
+    took_ns = transfers_ns(records, len(keys))
+    apart = [*_slow_communicators(took_ns, keys, observed), *_slow_pairs(took_ns, keys, parts, observed)]
+    costs = [
+        (float(np.median(one.charged_ns(records))) * one.share, str(one.keys), one) for one in apart if one.lasts()
+    ]
+    cost_ns, _, worst = max(costs, key=lambda cost: cost[:2], default=(0.0, "", None))
+    if worst is None or cost_ns < least_cost_ns(records, min_change):
+        return None
+    growth = _as_growth([one for _, _, one in costs], cost_ns, records, took_ns, keys)
+    # There is no time before: what has been counted since the first step is compared among those of a kind.
+    since_start = replace(
+        observed,
+        slow_edges=lambda communicator, _: observed.uneven_edges(communicator, _alike(communicator, observed)),
+        connections=lambda ranks, _: observed.connections(ranks, 0),
+    )
+    named = slow_transfers(records, growth, keys, since_start)
+    if named is None:
+        return None
+    is_sure = named.is_sure and worst.n_peers >= MIN_PEERS_OF_CULPRIT
+    verdict: Literal["culprit", "suspected"] = "culprit" if is_sure else "suspected"
+    found = Attribution(
+        "slow",
+        verdict if named.links else "unknown",
+        "S2",
+        candidates=() if named.links else named.candidates,
+        links=named.links,
+        evidence=(_in_words(worst, observed), *named.evidence[1:]),
+        unseen=named.unseen,
+    )
+    return AlwaysSlow(found, cost_ns, worst.usual_ns * (worst.ratio - 1.0), worst.keys, worst.usual_ns)
+
+
+def _as_growth(
+    apart: Sequence[_Apart],
+    cost_ns: float,
+    records: Sequence[IterationRecord],
+    took_ns: Float64Array,
+    keys: Mapping[TransferKey, int],
+) -> Growth:
+    """What is beyond the peers as what has grown: who is named for it is the same question."""
+    nobody, transfer, path, usual = (np.zeros(n) for n in (len(records[-1].ranks), *(len(keys),) * 3))
+    for one in apart:
+        for key in one.keys:
+            if key in keys:
+                mean_ns = float(took_ns[:, keys[key]].mean())
+                on_path_ns = float(np.mean([r.charges.transfers.get(key, 0) for r in records]))
+                transfer[keys[key]], path[keys[key]] = mean_ns * one.share, on_path_ns * one.share
+                usual[keys[key]] = mean_ns / one.ratio
+    return Growth(cost_ns, records[-1].ranks, nobody, nobody, transfer, path, nobody, usual)
+
+
+def _in_words(slow: _Apart, observed: Observations) -> str:
+    first = slow.keys[0]
+    if isinstance(first, tuple):
+        what, kind = f"ranks {first[0]} and {first[1]}", "pairs"
+    else:
+        what, kind = f"communicator {observed.communicators.get(first, (first, ()))[0]!r}", "communicators"
+    return (
+        f"transfers of {what} take {slow.ratio:.1f} x the median of {slow.n_peers} {kind} of the same kind since the "
+        f"first step seen: {float(np.median(slow.took_ns)) / 1e6:.1f} ms of each iteration"
+    )
+
+
+def _alike(communicator: str, observed: Observations) -> list[str]:
+    """Other communicators whose ranks lie as far apart as its own."""
+    shapes = {
+        name: tuple(rank - members[0] for rank in members) for name, (_, members) in observed.communicators.items()
+    }
+    return [name for name, shape in sorted(shapes.items()) if name != communicator and shape == shapes[communicator]]
+
+
+def _slow_communicators(
+    took_ns: Float64Array, keys: Mapping[TransferKey, int], observed: Observations
+) -> Iterator[_Apart]:
+    """Those that are slower than others of their kind now, with what these have taken since the start."""
+    for outlier in observed.outliers():
+        alike = [keys[name] for name in _alike(outlier.communicator, observed) if name in keys]
+        if outlier.communicator in keys and alike:
+            usual_ns = float(np.median(np.median(took_ns[:, alike], axis=0)))
+            own_ns = took_ns[:, keys[outlier.communicator]]
+            yield _Apart((outlier.communicator,), own_ns, max(usual_ns, 1.0), outlier.peers)
+
+
+def _slow_pairs(
+    took_ns: Float64Array, keys: Mapping[TransferKey, int], parts: Parts, observed: Observations
+) -> Iterator[_Apart]:
+    """Pairs of the same two stages, both within a host or both across."""
+    place = {rank: at for at, rank in enumerate(parts.ranks)}
+    groups = []
+    of_link: dict[str, tuple[tuple[TransferKey, ...], Float64Array]] = {}
+    for key in keys:
+        if not isinstance(key, tuple) or (key > key[::-1] and key[::-1] in keys):
+            continue
+        if key[0] not in place or key[1] not in place:
+            continue
+        stages = tuple(sorted(int(parts.part[place[rank]]) for rank in key))
+        is_within = observed.hosts.get(key[0]) == observed.hosts.get(key[1])
+        ways: tuple[TransferKey, ...] = (key, key[::-1])
+        link_ns = took_ns[:, [keys[way] for way in ways if way in keys]].sum(axis=1)
+        of_link[str(key)] = ways, link_ns
+        groups.append(
+            GroupTransfer(
+                group=str(key),
+                kind=(stages, is_within),
+                transfer_s=float(np.median(link_ns)) / 1e9,
+                rounds_s=tuple((link_ns / 1e9).tolist()),
+            )
+        )
+    for outlier in outliers(groups):
+        yield _Apart(*of_link[outlier.group], 1e9 * outlier.median_s, outlier.peers)

@@ -1,0 +1,84 @@
+"""Which ranks play the same part in a job: the same stage, and communicators of the same sizes.
+
+Stages are told by who sends to whom: two ranks of one pipeline are never peers, and a communicator that holds two of
+them (the world, a model's replica, tied embeddings) tells nothing. What the other communicators tie together is one
+stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streams.slow.critical_path import TransferKey
+
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts that ranks play; all numbers are places in the list of ranks."""
+
+    ranks: tuple[int, ...]
+    pipeline: Int64Array  # of each rank: those that pass on data to each other have the same number
+    part: Int64Array  # of each rank
+    communicators: tuple[Int64Array, ...]  # those that lie within one stage, the places of their members
+
+    def of_part(self, number: int) -> Int64Array:
+        """The places of the ranks that play it."""
+        return np.flatnonzero(self.part == number)
+
+
+def parts_of(ranks: Iterable[int], members: Mapping[TransferKey, tuple[int, ...]]) -> Parts:
+    """Tell them by the communicators and pairs that were used.
+
+    >>> pipelines = {(0, 2): (0, 2), (1, 3): (1, 3)}
+    >>> parts = parts_of(range(4), {**pipelines, "dp0": (0, 1), "dp1": (2, 3), "world": (0, 1, 2, 3)})
+    >>> parts.part.tolist(), [group.tolist() for group in parts.communicators]
+    ([0, 0, 1, 1], [[0, 1], [2, 3]])
+    """
+    listed = tuple(ranks)
+    place = {rank: number for number, rank in enumerate(listed)}
+    inside = {key: [place[rank] for rank in of if rank in place] for key, of in members.items()}
+    pipelines = _Tied(len(listed))
+    for key, places in inside.items():
+        if isinstance(key, tuple):
+            pipelines.tie(places)
+    pipeline = pipelines.numbers()
+    stages, sizes = _Tied(len(listed)), [[0] * 0 for _ in listed]
+    within = []
+    for key, places in sorted(inside.items(), key=lambda item: str(item[0])):
+        if isinstance(key, tuple) or len(places) < 2:
+            continue
+        for at in places:
+            sizes[at].append(len(places))
+        if len(np.unique(pipeline[places])) == len(places):
+            within.append(np.array(places, np.int64))
+            stages.tie(places)
+    same: dict[tuple[int, ...], int] = {}
+    stage = stages.numbers()
+    part = [same.setdefault((int(stage[at]), *sorted(sizes[at])), len(same)) for at in range(len(listed))]
+    return Parts(listed, pipeline, np.array(part, np.int64), tuple(within))
+
+
+class _Tied:
+    """Numbers that belong together."""
+
+    def __init__(self, n: int) -> None:
+        self._above = list(range(n))
+
+    def tie(self, some: list[int]) -> None:
+        for one in some[1:]:
+            self._above[self._top(one)] = self._top(some[0])
+
+    def _top(self, one: int) -> int:
+        while self._above[one] != one:
+            self._above[one] = self._above[self._above[one]]
+            one = self._above[one]
+        return one
+
+    def numbers(self) -> Int64Array:
+        return np.array([self._top(one) for one in range(len(self._above))], np.int64)

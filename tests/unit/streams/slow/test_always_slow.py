@@ -1,0 +1,185 @@
+"""Jobs that are slow from their first step: who is named, and who is not, through the whole pipeline.
+
+Hundreds of them are scored by `python -m bench always`; these few say what each kind of them shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.always import judge
+from pacehound.model.events import Finding, HostVitals, Incident, Progress, RankProcessors
+from pacehound.model.topology import Layout
+from pacehound.settings import Settings
+from simulator.faults import EveryNth, SlowCompute
+from simulator.job import JobSpec, simulate
+from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
+from simulator.suites.always_slow_jobs import CONDITIONS, FAULTS, SMALL, case_of
+from streams.pipeline import Pipeline
+from streams.slow.always.standing_apart import excess_of
+
+S = 1_000_000_000
+GRID = Layout(tp=2, dp=4, pp=2)
+STEPS = 50
+FEW = tuple(layout for layout in SMALL if layout.world_size <= 16)
+
+
+def said(*faults: Any, extra: tuple[HostVitals, ...] = (), **changes: Any) -> list[Finding | Incident]:
+    """Every finding of slowness and every incident, in all versions, of a job with these faults."""
+    fields = {"layout": GRID, "iterations": STEPS, "micro_batches": 4, "tp_calls": 1, "ranks_per_host": 4, "seed": 3}
+    spec = JobSpec(faults=faults, **(fields | changes))
+    pipeline, heard = Pipeline(Settings()), []
+    pending = list(extra)
+    for event in simulate(spec).events():
+        while pending and isinstance(event, Progress) and pending[0].time_ns <= event.time_ns:
+            pipeline.on_event(pending.pop(0))
+        heard += [out for out in pipeline.on_event(event) if isinstance(out, Finding | Incident)]
+    return [out for out in heard if isinstance(out, Incident) or out.kind == "slow"]
+
+
+def findings(*faults: Any, **changes: Any) -> list[Finding]:
+    return [out for out in said(*faults, **changes) if isinstance(out, Finding)]
+
+
+def always(*ranks: int, factor: float = 1.6, to_step: int | None = None) -> SlowCompute:
+    return SlowCompute(ranks=ranks, factor=factor, from_step=0, to_step=to_step)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_who_is_slow_from_the_start_is_named_within_the_first_iterations(name: str) -> None:
+    ended, step = judge(case_of(name, 2, FEW, steps=70))
+    assert ended in ("named", "group")
+    assert step is not None
+    assert step <= 70
+
+
+@pytest.mark.parametrize("seed", range(len(CONDITIONS)), ids=list(CONDITIONS))
+def test_a_job_in_which_nobody_is_slow_has_no_finding(seed: int) -> None:
+    assert judge(case_of("clean", seed, FEW, steps=STEPS)) == ("quiet", None)
+
+
+def test_it_says_since_when_against_whom_and_at_what_price() -> None:
+    quiet_s = simulate(JobSpec(layout=GRID, iterations=STEPS, micro_batches=4, tp_calls=1, seed=3)).iteration_times_s
+    slow = always(5)
+    took_s = simulate(
+        JobSpec(layout=GRID, iterations=STEPS, micro_batches=4, tp_calls=1, seed=3, faults=(slow,))
+    ).iteration_times_s
+    found = said(slow, source=DEVICE_TIMES)
+    (finding,) = [one for one in found if isinstance(one, Finding)]
+    assert (finding.verdict, finding.cause, finding.culprits, finding.lasting) == ("culprit", "S1", (5,), True)
+    assert finding.onset is not None
+    assert finding.onset.step == 0
+    assert finding.magnitude == pytest.approx(took_s.mean() / quiet_s.mean() - 1.0, abs=0.08)
+    assert "since the first step seen; the median of its 7 peers is" in finding.evidence[0]
+    assert [out.state for out in found if isinstance(out, Incident)] == ["open", "closed"]
+    (*_, closed) = [out for out in found if isinstance(out, Incident)]
+    assert closed.cost.excess_s == pytest.approx((took_s - quiet_s).sum(), rel=0.2)
+
+
+@pytest.mark.parametrize("from_step", [20, 36])
+def test_a_fault_that_comes_later_is_not_from_the_start(from_step: int) -> None:
+    found = findings(SlowCompute(ranks=(5,), factor=1.6, from_step=from_step), iterations=90)
+    assert {finding.onset.step for finding in found if finding.onset is not None} <= {from_step}
+
+
+def test_what_goes_by_is_relieved() -> None:
+    *_, last = findings(always(5, to_step=60), iterations=120)
+    assert last.relief is not None
+    assert last.relief.step is not None
+    assert 58 <= last.relief.step <= 62
+
+
+def test_a_rank_that_gets_slower_still_has_one_incident() -> None:
+    found = said(always(5), SlowCompute(ranks=(5,), factor=1.8, from_step=60), iterations=110)
+    assert len({out.id for out in found if isinstance(out, Finding)}) == 2
+    assert len({out.id for out in found if isinstance(out, Incident)}) == 1
+    assert all(out.culprits == (5,) for out in found if isinstance(out, Finding))
+
+
+@pytest.mark.parametrize(
+    ("layout", "ranks"),
+    [
+        (GRID, tuple(range(8, 16))),
+        (GRID, (0, 2, 4, 6, 8, 10, 12, 14)),
+        (GRID, (2, 3, 10, 11)),
+        (Layout(dp=8, pp=2), (3, 11)),
+        (Layout(dp=8), (0, 1, 2, 3)),
+    ],
+    ids=["a stage", "a place in all groups", "sequences of a replica", "sequences of a pipeline", "half of the ranks"],
+)
+def test_what_is_no_ranks_own_names_nobody(layout: Layout, ranks: tuple[int, ...]) -> None:
+    """A heavier stage, a place that does more, longer sequences for good; and where as many are slow as fast."""
+    assert [f for f in findings(always(*ranks), layout=layout, ranks_per_host=8) if f.verdict != "unknown"] == []
+
+
+def test_of_two_ranks_and_of_the_first_rank_no_more_than_a_suspicion() -> None:
+    for layout, rank in ((Layout(dp=2, pp=2), 3), (Layout(dp=8), 0)):
+        (finding,) = findings(always(rank), layout=layout, iterations=70)
+        assert (finding.verdict, finding.culprits) == ("suspected", (rank,))
+
+
+def test_a_first_rank_that_logs_now_and_then_is_not_slow() -> None:
+    logs = EveryNth(every_steps=4, extra_s=0.05, ranks=(0,))
+    assert findings(logs, iterations=100) == []
+
+
+def test_ranks_that_wait_for_each_other_in_calls_that_nobody_sees_are_no_culprits() -> None:
+    """Rank 9 is slow; rank 8 comes as late, for it waits for it in a call that is not seen."""
+    found = findings(always(9), source=UNSEEN_TP)
+    assert all(finding.verdict != "culprit" for finding in found)
+
+
+def test_launches_alone_name_nobody() -> None:
+    assert findings(always(9), source=LAUNCH_ONLY) == []
+
+
+def processors(waited: dict[int, float], until_s: int = 12) -> tuple[HostVitals, ...]:
+    """One host's readings, every two seconds: for what share of each second ranks wait for a processor."""
+    return tuple(
+        HostVitals(
+            job="simulated", attempt=0, time_ns=JobSpec().start_unix_ns + second * S, host="host0",
+            rank_processors=tuple(
+                RankProcessors(rank=rank, pid=rank, ran_ns=second * S, waited_ns=int(share * second * S))
+                for rank, share in waited.items()
+            ),
+        )
+        for second in range(0, until_s, 2)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("waited", "verdict"),
+    [
+        (dict.fromkeys(range(8), 0.0), "culprit"),
+        ({**dict.fromkeys(range(8), 0.0), 5: 0.4}, "culprit"),
+        (dict.fromkeys(range(8), 0.4), "suspected"),
+        ({**dict.fromkeys(range(8), 0.2), 5: 0.5}, None),
+    ],
+    ids=["all have a processor", "one lacks it", "all lack it alike", "one lacks it most"],
+)
+def test_on_a_busy_machine_nobody_is_a_culprit(waited: dict[int, float], verdict: str | None) -> None:
+    found = findings(
+        always(5), layout=Layout(dp=8), ranks_per_host=8, source=C10D_GLOO, iterations=100, extra=processors(waited)
+    )
+    assert [finding.verdict for finding in found] == ([verdict] if verdict else [])
+
+
+def test_it_is_not_known_whether_a_machine_is_busy_that_was_read_once() -> None:
+    once = processors(dict.fromkeys(range(8), 0.0), until_s=2)
+    assert findings(always(5), layout=Layout(dp=8), ranks_per_host=8, iterations=80, extra=once) == []
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.6])
+@pytest.mark.parametrize(("n_jobs", "n_ranks"), [(60, 4), (20, 64), (2, 1024)])
+def test_noise_alone_makes_nobody_stand_apart(n_jobs: int, n_ranks: int, memory: float) -> None:
+    """However small it is: here there is no share of the iteration below which nobody cares."""
+    rng = np.random.default_rng(8)
+    for _ in range(n_jobs):
+        noise = rng.standard_normal((100, n_ranks))
+        for step in range(1, 100):
+            noise[step] = memory * noise[step - 1] + np.sqrt(1 - memory**2) * noise[step]
+        for look in (30, 60, 100):
+            assert not excess_of(noise[:look]).is_apart(n_ranks).any()
