@@ -36,7 +36,7 @@ class Watches:
             ExitWatch(job, attempt, self.hang),
             slow_rounds,
             self.slow,
-            PriceWatch(job, attempt, settings.ops.window_steps),
+            PriceWatch(job, attempt, settings.ops.window_steps, self.slow),
         )
 
     def __iter__(self) -> Iterator[Watch]:

@@ -61,6 +61,7 @@ from streams.slow.thinned import Thinned
 from streams.slow.transfer_times import TransferTracker, _Recent
 from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
+from streams.whatif.straggling import PricedWindow, Straggling
 
 SCHEMA_VERSION = 2
 
@@ -139,7 +140,11 @@ _PLAIN: dict[type, str] = {
     SilenceWatch: "_job _attempt _findings",
     UnseenCalls: "_job _attempt _latest _findings",
     ExitWatch: "_job _attempt _hang _processes _hosts _finding _is_decided",
-    PriceWatch: "_job _attempt _window_steps _operations _ended _arrived _rounds _is_told _after_step refused unpriced",
+    PriceWatch: (
+        "_job _attempt _window_steps _by_iterations _straggling _excess_s _counted_ns _operations _ended _arrived "
+        "_rounds _is_told _after_step refused unpriced"
+    ),
+    Straggling: "_job _attempt _windows finding",
 }
 
 _MADE: tuple[type, ...] = (
@@ -154,7 +159,7 @@ _MADE: tuple[type, ...] = (
     # What operators note
     _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
     HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
-    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent,
+    Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, PricedWindow,
 )  # fmt: skip
 
 
