@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 
 from pacehound.model.events import WhatIfPrice
 from pacehound.model.whatif_result import STRAGGLING
 from pacehound.settings import IncidentSettings
+from simulator.operations.job import OpFaults, OpJob
+from simulator.operations.trace import generate
 from streams.job.incidents import IncidentTracker
+from streams.whatif.reader import read_trace
 from streams.whatif.straggling import PricedWindow, Straggling
 from streams.whatif.thresholds import WINDOWS_IN_A_ROW
+from streams.whatif.trace_windows import straggling_in
 from tests.fakes.events import finding
 
 MINUTE_NS = 60_000_000_000
@@ -116,3 +121,21 @@ def test_one_worker_is_one_incident_and_its_time_is_counted_once():
     assert joined.id == opened.id
     assert {one.id for one in joined.findings} == {slow.id, said.id}
     assert joined.cost.excess_s == 50.0
+
+
+@pytest.mark.parametrize(
+    ("faults", "cause"),
+    [
+        (OpFaults(), ""),
+        (OpFaults(slow_workers={(1, 2): 1.6}), "single worker"),
+        (OpFaults(sequence_spread=0.5), "sequence length"),
+        (OpFaults(collections_per_step=0.3, collection_s=0.5), "garbage collection"),
+        (OpFaults(last_stage=(1.8, 1.8)), "last stage"),
+    ],
+    ids=["none", "worker", "sequences", "collection", "last stage"],
+)
+def test_a_trace_is_told_by_what_is_wrong_with_it(tmp_path, faults, cause):
+    path = tmp_path / "trace-made.parquet"
+    pq.write_table(generate(OpJob(n_dp=4, n_steps=24, faults=faults))[0], path)
+    said = straggling_in(read_trace(path), path, 8)
+    assert [one.evidence[0].rpartition("the cause is: ")[2] for one in said] == ([cause] if cause else [])
