@@ -10,6 +10,7 @@ from streams.hang.hang_watch import HangWatch
 from streams.hang.shared_name import SharedName
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
+from streams.level.since_start import SinceStart
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.slow_watch import SlowWatch
 from streams.watching.watch import Watch
@@ -28,6 +29,7 @@ class Watches:
         self.hang = HangWatch(job, attempt, settings.hang)
         slow_rounds = SlowRounds(job, attempt)
         self.slow = SlowWatch(job, attempt, settings.slow.min_change, slow_rounds, self.hang)
+        self.since_start = SinceStart(job, attempt, settings.slow.min_change, self.slow)
         self._all: tuple[Watch, ...] = (
             SilenceWatch(job, attempt),
             UnseenCalls(job, attempt),
@@ -36,6 +38,7 @@ class Watches:
             ExitWatch(job, attempt, self.hang),
             slow_rounds,
             self.slow,
+            self.since_start,
             PriceWatch(job, attempt, settings.ops.window_steps, self.slow),
         )
 

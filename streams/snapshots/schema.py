@@ -33,6 +33,7 @@ from streams.job.watches import Watches
 from streams.level.bursts import Burst, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
 from streams.level.records import record
+from streams.level.since_start import SinceStart
 from streams.level.step_watch import StepTime, StepWatch, _Work
 from streams.rounds.assembly import RoundGrid, _Extras
 from streams.rounds.call_codes import CallCodes
@@ -95,7 +96,7 @@ _PLAIN: dict[type, str] = {
         "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
         "_recurring_locks _recurring_since_ns"
     ),
-    Watches: "shared_name hang slow _all",
+    Watches: "shared_name hang slow since_start _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
     IncidentTracker: "_job _attempt _settings _open _waiting _short ranks",
@@ -115,6 +116,7 @@ _PLAIN: dict[type, str] = {
         "_ranks _excess_s"
     ),
     SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors",
+    SinceStart: ("_job _attempt _min_change _by_iterations _runs _first _times_s _n_seen _finding _usual_s _excess_s"),
     StepWatch: (
         "_job _attempt _source _min_change _history _detector _bursts _work _excesses _row _last_change _slow "
         "_slow_before_s _intermittent _changing _expected"
