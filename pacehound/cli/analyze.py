@@ -84,11 +84,14 @@ def _log_sources(
 ) -> tuple[Source, ...]:
     """What step times say; only they need the detector, which is compiled."""
     from pacehound.pages.analysis.answer import analysed
+    from streams.level.pauses import long_pause
     from streams.level.step_series import earlier_runs, follow, watch_for
 
     earlier = earlier_runs([log for logs_of_file in past for log in logs_of_file], min_change=settings.slow.min_change)
 
     def followed(log: StepLog) -> tuple[Sequence[Finding], Sequence[Finding]]:
-        return follow(log, watch_for(log, min_change=settings.slow.min_change, earlier=earlier))
+        findings, planned = follow(log, watch_for(log, min_change=settings.slow.min_change, earlier=earlier))
+        pause = long_pause(log, settings.incidents)
+        return (*findings, *(() if pause is None else (pause,))), planned
 
     return tuple(analysed(logs_of_file, followed) for logs_of_file in logs)

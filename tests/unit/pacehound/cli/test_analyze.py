@@ -76,7 +76,7 @@ def test_the_page_tells_the_whole_story_in_80_columns(slow_log):
 def test_planned_steps_are_listed_apart_and_a_single_pause_is_drawn(tmp_path):
     times_s = slow_between(0, 0)
     times_s[9::10] *= 3.0
-    times_s[150] = 5.0
+    times_s[150] = 2.0
     (tmp_path / "a.csv").write_text(table(times_s))
     answer = answer_to(tmp_path / "a.csv")
     assert answer["findings"] == []
@@ -86,7 +86,7 @@ def test_planned_steps_are_listed_apart_and_a_single_pause_is_drawn(tmp_path):
     shown = ask(tmp_path / "a.csv").stdout
     assert "Nothing to report." in shown
     assert "Planned (nothing to do)" in shown
-    assert "▲ single steps, up to 5.0 s at step 150" in shown
+    assert "▲ single steps, up to 2.0 s at step 150" in shown
 
 
 def test_a_directory_is_walked_and_what_cannot_be_read_is_told(tmp_path, slow_log):
@@ -179,3 +179,13 @@ def test_odd_series_are_answered_and_drawn(tmp_path, times_s):
     answer = answer_to(tmp_path, "--png", tmp_path / "a.png")
     assert answer["findings"] == []
     assert ask(tmp_path / "a.csv").exit_code == 0
+
+
+def test_a_log_with_one_step_of_a_minute_has_something_to_report(tmp_path):
+    times_s = np.full(1000, 0.1)
+    times_s[500] = 60.0
+    file = tmp_path / "pause.csv"
+    file.write_text(table(times_s))
+    (finding,) = answer_to(file)["findings"]
+    assert (finding["kind"], finding["onset"]["step"], finding["pages"]) == ("intermittent", 500, False)
+    assert "Single steps took long" in ask(file).stdout
