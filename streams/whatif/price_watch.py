@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.model.events import Finding, WhatIfPrice
 from pacehound.model.finite import unfit_field
@@ -23,9 +24,15 @@ from streams.whatif.straggling import PricedWindow, Straggling, priced_window
 from streams.whatif.tensor_groups import TensorGroups, tensor_groups
 from streams.whatif.untimed import untimed_reductions
 
+LATEST_TOLD_NS = 10_000_000_000
+LATEST_TOLD_STEPS = 6
+"""Operations are told so late at most: agents send once a second, and four steps may wait for their device."""
+
 MAX_BLOCKS_OF_ROUNDS = 20_000
 MAX_ROWS = 400_000
 """Operations held; a window that would take more is looked at with fewer steps."""
+
+_END_NS = np.iinfo(np.int64).max
 
 
 class PriceWatch(Watch):
@@ -53,6 +60,7 @@ class PriceWatch(Watch):
         self._ended: dict[int, set[int]] = {}  # by step, the ranks whose step is whole
         self._arrived: list[Rounds] = []  # in this step of time
         self._rounds: deque[Rounds] = deque(maxlen=MAX_BLOCKS_OF_ROUNDS)
+        self._settled_ns = -1
         self._is_told = False
         self._after_step = -1
         self.refused = 0
@@ -76,6 +84,12 @@ class PriceWatch(Watch):
         steps, ranks = event.integers("step"), event.integers("rank")
         if (steps <= self._after_step).all():
             return
+        known = {step for held in self._operations for step in np.unique(held.integers("step")).tolist()}
+        is_late = (event.integers("start_ns") <= self._settled_ns) & ~np.isin(steps, list(known))
+        if is_late.any():
+            self.unpriced = "steps were told of so late that their calls are no longer held"
+            self._after_step = max(self._after_step, int(steps[is_late].max()))
+            return
         self._operations.append(event)
         is_last = (event.integers("optype") == optypes.OPTIMIZER) & (steps > self._after_step)
         for step, rank in zip(steps[is_last].tolist(), ranks[is_last].tolist(), strict=True):
@@ -89,6 +103,7 @@ class PriceWatch(Watch):
         """What the windows cost that are full."""
         if self._is_told:
             self._rounds += self._arrived
+            self._settle(moment.now_ns - LATEST_TOLD_NS - round(LATEST_TOLD_STEPS * moment.step_time_s * 1e9))
         self._arrived = []
         is_told = bool(self._by_iterations.ongoing(moment.now_ns))
         self._count(moment.now_ns)
@@ -123,6 +138,32 @@ class PriceWatch(Watch):
     def excess_s(self, finding: Finding, now_ns: int) -> float:
         """What they have cost, also when it has just ended."""
         return self._excess_s
+
+    def _settle(self, until_ns: int) -> None:
+        """Up to here everything has been told: rounds beside the held steps are of steps that nobody has recorded."""
+        due = [rounds for rounds in self._rounds if self._settled_ns < rounds.time_ns <= until_ns]
+        if not due:
+            return
+        spans = self._spans_ns()
+        kept = []
+        for rounds in due:
+            times_ns = rounds.times_ns[:, None]
+            is_held = ((times_ns >= spans[0]) & (times_ns <= spans[1])).any(axis=1)
+            kept += [select(rounds, is_held)] if is_held.any() else []
+        others = [rounds for rounds in self._rounds if not self._settled_ns < rounds.time_ns <= until_ns]
+        self._rounds = deque([*kept, *others], maxlen=MAX_BLOCKS_OF_ROUNDS)
+        self._settled_ns = until_ns
+
+    def _spans_ns(self) -> npt.NDArray[np.int64]:
+        """Beginnings and ends of the steps that are held, shape `(2, n_steps)`."""
+        spans: dict[int, tuple[int, int]] = {}
+        for event in self._operations:
+            steps, starts_ns, ends_ns = (event.integers(name) for name in ("step", "start_ns", "end_ns"))
+            for step in np.unique(steps).tolist():
+                of_step = steps == step
+                first_ns, last_ns = spans.get(step, (_END_NS, 0))
+                spans[step] = min(first_ns, int(starts_ns[of_step].min())), max(last_ns, int(ends_ns[of_step].max()))
+        return np.array(list(spans.values()), np.int64).reshape(-1, 2).T
 
     def _full_window(self, world_size: int) -> list[int]:
         """The steps of the next window; none while they are too few."""

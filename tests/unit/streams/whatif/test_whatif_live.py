@@ -328,3 +328,32 @@ def test_windows_that_straggle_again_and_again_are_a_finding_with_its_cost():
     waste = 1 - 1 / (1 + found.magnitude)
     elapsed_s = (operations.time_ns - found.onset.time_ns) / 1e9
     assert watch.ongoing(operations.time_ns) == {found.id: pytest.approx(waste * elapsed_s, rel=1e-3)}
+
+
+def test_between_two_stretches_of_recorded_steps_no_rounds_are_held():
+    """Steps 0 to 3 and 400 to 403 are recorded; the price is the same."""
+    watch, priced, most_held = PriceWatch("j", 0, 3, Watch()), [], 0
+    for step in range(404):
+        operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
+        watch.on_rounds(rounds)
+        if step % 400 < 4:
+            watch.hear(operations, None)
+        priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0))
+        if 100 < step < 400:
+            most_held = max(most_held, len(watch._rounds))
+    assert most_held < 20
+    first, second = (one for one in priced if not isinstance(one, Finding))
+    assert (first.first_step, first.last_step, second.first_step, second.last_step) == (1, 3, 400, 402)
+    assert second.slowdown == pytest.approx(first.slowdown, rel=1e-9)
+
+
+def test_steps_that_are_told_of_after_their_calls_are_gone_have_no_price():
+    watch = PriceWatch("j", 0, 1, Watch())
+    steps = [data_parallel_step(step, step * 1000, slow_ms=20) for step in range(100)]
+    watch.hear(steps[0][0], None)
+    for operations, rounds in steps:
+        watch.on_rounds(rounds)
+        assert watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0)) == []
+    watch.hear(steps[50][0], None)
+    assert watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0)) == []
+    assert "no longer held" in watch.unpriced
