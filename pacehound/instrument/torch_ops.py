@@ -57,9 +57,9 @@ class StepOperations:
     Parameters
     ----------
     every
-        One step in so many is recorded; the first step, which sets things up, never is.
+        One step in so many is recorded.
     in_a_row
-        So many of them at a time: they say more of each other, and the steps between two stretches stay as they were.
+        So many of them at a time, and never the first so many of a process, which set things up.
     device_clock
         Gives the clock of a CUDA device.
 
@@ -324,10 +324,14 @@ class StepOperations:
             self._tell()
             self._step += 1
             self._forget()
-            if not self._is_refused and self._step // self._in_a_row % self._every == 0:
+            if not self._is_refused and self._is_due():
                 self._begin_step(optimizer)
         except Exception as error:
             self._fail("the end of a step", error)
+
+    def _is_due(self) -> bool:
+        stretch = self._step // self._in_a_row
+        return stretch > 0 and stretch % self._every == 0
 
     def _ends_steps(self, optimizer: Any) -> bool:
         """The first optimizer of a process that makes a step ends all of its steps."""
