@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pacehound.errors import InvalidInput
 from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange
+from pacehound.model.events.store import PACE_STEPS, WARM_UP_STEPS
 
 E = TypeVar("E")
 
@@ -81,12 +82,25 @@ def last_attempt(store: Asked, job: str) -> int | None:
 def earlier_runs(store: Asked, job: str, before_attempt: int) -> list[EarlierRun]:
     """What the last runs of `job` before this attempt did, the latest first; at most eight of them."""
     sql = """
-        SELECT attempt, max(step) AS last_step FROM iterations
+        WITH step_time_s > 0 AND planned = '' AND step >= {first:Int64} AS is_usual
+        SELECT attempt, max(step) AS last_step,
+               if(countIf(is_usual) < {steps:Int64}, 0., quantileExactIf(0.5)(step_time_s, is_usual)) AS pace_s
+        FROM iterations
         WHERE job = {job:String} AND attempt < {attempt:Int32}
         GROUP BY attempt ORDER BY attempt DESC LIMIT 8
     """
-    known = {"job": job, "attempt": before_attempt}
-    reached = {int(row["attempt"]): int(row["last_step"]) for row in store.query(sql, known).to_pylist()}
+    known: dict[str, Any] = {"job": job, "attempt": before_attempt}
+    reached = {
+        int(row["attempt"]): row
+        for row in store.query(sql, known | {"first": WARM_UP_STEPS, "steps": PACE_STEPS}).to_pylist()
+    }
+    sql = """
+        SELECT attempt, max(world_size) AS world_size, uniqExact(host) AS hosts FROM topology
+        WHERE job = {job:String} AND attempt < {attempt:Int32} GROUP BY attempt
+    """
+    shapes = {
+        int(row["attempt"]): (int(row["world_size"]), int(row["hosts"])) for row in store.query(sql, known).to_pylist()
+    }
     sql = """
         SELECT attempt, at_step, before_s, after_s FROM changepoints
         WHERE job = {job:String} AND attempt < {attempt:Int32} AND series = 'iteration' AND at_step IS NOT NULL
@@ -99,8 +113,15 @@ def earlier_runs(store: Asked, job: str, before_attempt: int) -> list[EarlierRun
             log_ratio = math.log(row["after_s"] / row["before_s"])
             changes[row["attempt"]].append(LevelChange(step=int(row["at_step"]), log_ratio=log_ratio))
     return [
-        EarlierRun(name=f"attempt {attempt}", last_step=last_step, changes=tuple(changes[attempt]))
-        for attempt, last_step in reached.items()
+        EarlierRun(
+            name=f"attempt {attempt}",
+            last_step=int(row["last_step"]),
+            changes=tuple(changes[attempt]),
+            step_time_s=float(row["pace_s"]),
+            world_size=shapes.get(attempt, (0, 0))[0],
+            hosts=shapes.get(attempt, (0, 0))[1],
+        )
+        for attempt, row in reached.items()
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ def analyze(
 
     settings = Settings.load(os.environ, overrides)
     found = read_call_files(files_of(paths))
-    calls = _call_sources(found.sets, paths) if found.sets else ()
+    calls = _call_sources(found.sets, paths, settings) if found.sets else ()
     refused_calls = [Refused(path=str(one.path), reason=one.reason) for one in found.refused]
     logs, refused = read_files(found.others, read_step_logs)
     past, refused_past = read_files(files_of(history), read_step_logs)
@@ -71,12 +72,38 @@ def analyze(
     sys.exit(0 if sources or calls else 2)
 
 
-def _call_sources(sets: Sequence[CallSet], paths: Sequence[Path]) -> tuple[CallSource, ...]:
+def _call_sources(sets: Sequence[CallSet], paths: Sequence[Path], settings: Settings) -> tuple[CallSource, ...]:
     """What files of calls say; only they need the rest of the streams."""
+    from collector.importers.call_files import kineto
     from pacehound.pages.analysis.calls import call_source
     from streams.postmortem import findings_of
 
-    return tuple(call_source(one.folder, one.files, findings_of(one.files), paths) for one in sets)
+    sources = []
+    for one in sets:
+        findings = findings_of(one.files)
+        if one.format == kineto.FORMAT and all(finding.kind == "slow" for finding in findings):
+            findings = _as_what_if_says(one, findings, settings)
+        sources.append(call_source(one.folder, one.files, findings, paths))
+    return tuple(sources)
+
+
+def _as_what_if_says(traces: CallSet, findings: list[Finding], settings: Settings) -> list[Finding]:
+    """What `pacehound whatif` says of the same traces, where it can; who waits in calls for whom is evidence for it."""
+    from collector.importers.kineto_operations import read_kineto
+    from pacehound.errors import InvalidInput
+    from streams.whatif.live import live_trace
+    from streams.whatif.tensor_groups import tensor_groups
+    from streams.whatif.trace_windows import straggling_in
+
+    try:
+        job = read_kineto(traces.folder)
+        groups = tensor_groups(job.operations, job.rounds)
+        table = live_trace(job.operations, job.rounds, traces.folder.name, groups)
+        said = straggling_in(table, traces.folder, settings.ops.window_steps, groups=groups)
+    except InvalidInput:
+        return findings  # its steps cannot be told from each other, or ranks are missing
+    waiting = tuple(words for finding in findings for words in finding.evidence)
+    return [replace(one, evidence=(*one.evidence, *waiting)) for one in said] or findings
 
 
 def _log_sources(
@@ -84,11 +111,14 @@ def _log_sources(
 ) -> tuple[Source, ...]:
     """What step times say; only they need the detector, which is compiled."""
     from pacehound.pages.analysis.answer import analysed
+    from streams.level.pauses import long_pause
     from streams.level.step_series import earlier_runs, follow, watch_for
 
     earlier = earlier_runs([log for logs_of_file in past for log in logs_of_file], min_change=settings.slow.min_change)
 
     def followed(log: StepLog) -> tuple[Sequence[Finding], Sequence[Finding]]:
-        return follow(log, watch_for(log, min_change=settings.slow.min_change, earlier=earlier))
+        findings, planned = follow(log, watch_for(log, min_change=settings.slow.min_change, earlier=earlier))
+        pause = long_pause(log, settings.incidents)
+        return (*findings, *(() if pause is None else (pause,))), planned
 
     return tuple(analysed(logs_of_file, followed) for logs_of_file in logs)

@@ -72,6 +72,7 @@ def whatif(
 
     Example: pacehound whatif trace-AR.parquet --fix worker=0:0 --png AR.png --timeline .
     """
+    from pacehound.model.events import Finding
     from pacehound.pages.incidents import price_words, terminal
     from pacehound.pages.whatif.answer import price_answer, whatif_answer
     from pacehound.pages.whatif.page import print_whatif
@@ -82,14 +83,17 @@ def whatif(
     from streams.whatif.price_watch import window_price
     from streams.whatif.tensor_groups import tensor_groups
     from streams.whatif.timelines import timelines
+    from streams.whatif.trace_windows import straggling_in
     from streams.whatif.untimed import untimed_reductions
 
     settings = Settings.load(os.environ, overrides)
     if (trace is None) == (job is None):
         raise click.UsageError("give one of TRACE and --job")
-    price, unpriced = None, ""
+    price, unpriced, said_of_job = None, "", list[Finding]()
     if trace is not None:
-        found, built = analyse_table(_read(trace), trace, meta, fixes, layers_per_stage)
+        rows = _read(trace)
+        found, built = analyse_table(rows, trace, meta, fixes, layers_per_stage)
+        said_of_job = straggling_in(rows, trace, settings.ops.window_steps, meta)
     else:
         window = _stored(store, settings, str(job), attempt)
         groups = tensor_groups([window.operations], window.rounds)
@@ -111,9 +115,9 @@ def whatif(
             click.echo(f"pacehound: wrote {file} ({len(line.steps)} steps); open it in Perfetto", err=True)
     if as_json:
         said = {"unpriced": unpriced} if unpriced else {}
-        print_json(whatif_answer(found) | said | ({} if price is None else price_answer(price)))
+        print_json(whatif_answer(found, said_of_job) | said | ({} if price is None else price_answer(price)))
     else:
-        print_whatif(terminal(sys.stdout), found)
+        print_whatif(terminal(sys.stdout), found, said_of_job)
         if price is not None:
             click.echo(f"\nAs an incident would say it: {price_words(price)}")
         if unpriced:

@@ -55,8 +55,7 @@ class _Process:
         self._parts: tuple[Recorder, Markers] | None = None
         self._operations: StepOperations | None = None
         self._marks: ProfilerMarks | None = None
-        every = os.environ.get("PACEHOUND_OPS_EVERY_STEPS", "0")
-        self.every_steps = int(every) if every.isdigit() else 0
+        self.every_steps = _number("PACEHOUND_OPS_EVERY_STEPS", 0)
 
     def c10d(self, module: ModuleType) -> None:
         from pacehound.instrument import readers
@@ -96,7 +95,9 @@ class _Process:
         if self._operations is None:
             from pacehound.instrument.torch_ops import StepOperations
 
-            self._operations = StepOperations(self._made()[0], self.every_steps)
+            self._operations = StepOperations(
+                self._made()[0], self.every_steps, in_a_row=max(1, _number("PACEHOUND_OPS_WINDOW_STEPS", 1))
+            )
             os.register_at_fork(after_in_child=self._operations.after_fork)
         return self._operations
 
@@ -115,3 +116,8 @@ class _Process:
             recorder = Recorder(self._run_dir, os.environ)
             self._parts = recorder, Markers(recorder)
         return self._parts
+
+
+def _number(variable: str, otherwise: int) -> int:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() else otherwise

@@ -52,20 +52,30 @@ _left_to_the_parent: list[Any] = []  # a child that let go of events of CUDA wou
 
 
 class StepOperations:
-    """Records every so many steps of this process.
+    """Records one in so many steps of this process.
 
     Parameters
     ----------
     every
-        Optimizer steps from one recorded step to the next; the first step, which sets things up, is never recorded.
+        One step in so many is recorded.
+    in_a_row
+        So many of them at a time, and never the first so many of a process, which set things up.
     device_clock
         Gives the clock of a CUDA device.
 
     """
 
-    def __init__(self, recorder: Recorder, every: int, device_clock: Callable[[Any], CudaClock] = clock_of) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        every: int,
+        device_clock: Callable[[Any], CudaClock] = clock_of,
+        *,
+        in_a_row: int = 1,
+    ) -> None:
         self._recorder = recorder
         self._every = every
+        self._in_a_row = in_a_row
         self._device_clock = device_clock
         self._clock: CudaClock | None = None
         self._waiting: deque[RecordedStep] = deque()
@@ -314,10 +324,14 @@ class StepOperations:
             self._tell()
             self._step += 1
             self._forget()
-            if not self._is_refused and self._step % self._every == 0:
+            if not self._is_refused and self._is_due():
                 self._begin_step(optimizer)
         except Exception as error:
             self._fail("the end of a step", error)
+
+    def _is_due(self) -> bool:
+        stretch = self._step // self._in_a_row
+        return stretch > 0 and stretch % self._every == 0
 
     def _ends_steps(self, optimizer: Any) -> bool:
         """The first optimizer of a process that makes a step ends all of its steps."""

@@ -86,7 +86,11 @@ def run_command(
                 "differently, or a later one is taken for the rest of this one"
             )
         instrumented: Mapping[str, str] = environment(watch.run_dir.path, name, for_the_command, attempt)
-        return with_nccl({**instrumented, "PACEHOUND_OPS_EVERY_STEPS": str(settings.ops.every_steps)})
+        sampling = {
+            "PACEHOUND_OPS_EVERY_STEPS": str(settings.ops.every_steps),
+            "PACEHOUND_OPS_WINDOW_STEPS": str(settings.ops.window_steps),
+        }
+        return with_nccl({**instrumented, **sampling})
 
     try:
         ended = supervise(command, plan, instrument, say, for_the_command)

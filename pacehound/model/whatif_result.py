@@ -127,10 +127,14 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A known cause that the trace shows, what says so, and what to do."""
+    """A known cause that the trace shows, what says so, and what to do.
+
+    `ranks` are the world ranks of the workers that it is about, where it is about some and not about all.
+    """
 
     name: PatternName
     evidence: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     score: float = float("nan")
 

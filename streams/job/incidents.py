@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -34,7 +35,18 @@ class _Open:
 
     @property
     def total_s(self) -> float:
-        return sum(self.excess_s.values())
+        """Of slowness that is told in several ways at once, what costs most."""
+        total_s, most_s, until_ns = 0.0, 0.0, -1
+        for finding in self.incident.findings:  # in order of their onsets
+            cost_s = self.excess_s.get(finding.id, 0.0)
+            if finding.kind != "slow" or finding.onset is None:
+                total_s += cost_s
+                continue
+            if finding.onset.time_ns >= until_ns:
+                total_s, most_s = total_s + most_s, 0.0
+            most_s = max(most_s, cost_s)
+            until_ns = max(until_ns, sys.maxsize if finding.relief is None else finding.relief.time_ns)
+        return total_s + most_s
 
 
 class IncidentTracker:
@@ -190,8 +202,8 @@ class IncidentTracker:
             time_ns=now_ns,
             state=state,
             findings=findings,
-            cost=self._cost(entry.total_s, entry.price),
         )
+        entry.incident = replace(entry.incident, cost=self._cost(entry.total_s, entry.price))
         return entry.incident
 
     def _close(self, entry: _Open, now_ns: int, why: str) -> Incident:

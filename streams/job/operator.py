@@ -134,6 +134,7 @@ class JobOperator:
     def on_history(self, history: JobHistory) -> None:
         """What earlier runs of the job did."""
         self._watches.slow.on_history(history.runs)
+        self._watches.since_start.on_history(history.runs)
 
     def on_host_silence(self, stream: str, tick_ns: int) -> list[StageTwoEvent]:
         """A host's samples have stopped: go on without it, and give it up at last."""

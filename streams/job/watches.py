@@ -10,6 +10,7 @@ from streams.hang.hang_watch import HangWatch
 from streams.hang.shared_name import SharedName
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
+from streams.level.since_start import SinceStart
 from streams.slow.always.always_slow import AlwaysSlowWatch
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.slow_watch import SlowWatch
@@ -29,6 +30,7 @@ class Watches:
         self.hang = HangWatch(job, attempt, settings.hang)
         slow_rounds = SlowRounds(job, attempt)
         self.slow = SlowWatch(job, attempt, settings.slow.min_change, slow_rounds, self.hang)
+        self.since_start = SinceStart(job, attempt, settings.slow.min_change, self.slow)
         self._all: tuple[Watch, ...] = (
             SilenceWatch(job, attempt),
             UnseenCalls(job, attempt),
@@ -38,7 +40,8 @@ class Watches:
             slow_rounds,
             self.slow,
             AlwaysSlowWatch(job, attempt, settings.slow.min_change, settings.incidents.min_duration_s, self.slow),
-            PriceWatch(job, attempt, settings.ops.window_steps),
+            self.since_start,
+            PriceWatch(job, attempt, settings.ops.window_steps, self.slow),
         )
 
     def __iter__(self) -> Iterator[Watch]:

@@ -33,6 +33,7 @@ from streams.job.watches import Watches
 from streams.level.bursts import Burst, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
 from streams.level.records import record
+from streams.level.since_start import SinceStart
 from streams.level.step_watch import StepTime, StepWatch, _Work
 from streams.rounds.assembly import RoundGrid, _Extras
 from streams.rounds.call_codes import CallCodes
@@ -64,8 +65,9 @@ from streams.slow.thinned import Thinned
 from streams.slow.transfer_times import TransferTracker, _Recent
 from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
+from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
@@ -97,7 +99,7 @@ _PLAIN: dict[type, str] = {
         "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
         "_recurring_locks _recurring_since_ns _unmarked_s"
     ),
-    Watches: "shared_name hang slow _all",
+    Watches: "shared_name hang slow since_start _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
     IncidentTracker: "_job _attempt _settings _open _over _waiting _short ranks",
@@ -120,6 +122,7 @@ _PLAIN: dict[type, str] = {
         "_job _attempt _min_change _min_duration_s _slow _n_iterations _next_look _began _episode _excess_s"
     ),
     SlowEvidence: "_job _attempt _transfers _rates _connections _gpus _processors _stacks",
+    SinceStart: ("_job _attempt _min_change _by_iterations _runs _first _times_s _n_seen _finding _usual_s _excess_s"),
     StepWatch: (
         "_job _attempt _source _min_change _history _detector _bursts _work _excesses _row _last_change _slow "
         "_slow_before_s _intermittent _changing _expected"
@@ -145,7 +148,11 @@ _PLAIN: dict[type, str] = {
     SilenceWatch: "_job _attempt _findings",
     UnseenCalls: "_job _attempt _latest _findings",
     ExitWatch: "_job _attempt _hang _processes _hosts _finding _is_decided",
-    PriceWatch: "_job _attempt _window_steps _operations _ended _arrived _rounds _is_told _after_step refused unpriced",
+    PriceWatch: (
+        "_job _attempt _window_steps _by_iterations _straggling _excess_s _counted_ns _operations _ended _arrived "
+        "_rounds _settled_ns _is_told _after_step refused unpriced"
+    ),
+    Straggling: "_job _attempt _windows finding",
 }
 
 _MADE: tuple[type, ...] = (
@@ -161,7 +168,7 @@ _MADE: tuple[type, ...] = (
     _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
     HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
-    Pace,
+    Pace, PricedWindow,
 )  # fmt: skip
 
 

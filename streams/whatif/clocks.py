@@ -15,17 +15,16 @@ import numpy.typing as npt
 
 from pacehound.model.trace_defects import Defect
 from streams.whatif import optypes
-from streams.whatif.durations import IMPOSSIBLE_S, latest_start
+from streams.whatif.durations import latest_start
 from streams.whatif.layout import Trace
 from streams.whatif.model import Model
+from streams.whatif.thresholds import IMPOSSIBLE_S, STEADY
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Float64Array = npt.NDArray[np.float64]
 
 _SAMPLED_OPS, _SAMPLED_STEPS = 16, 16
 """Of each kind: a clock that is wrong is wrong in all of them."""
-_STEADY = 0.25
-"""A difference that varies by more than this share of itself is no clock's."""
 
 
 def on_one_clock(trace: Trace, model: Model) -> Trace:
@@ -101,7 +100,7 @@ def _steady(difference_s: FloatArray) -> Float64Array:
     if (np.abs(middle_s) <= IMPOSSIBLE_S).all():
         return middle_s
     spread_s = _median(np.abs(flat_s - middle_s), axis=0)
-    return np.where(spread_s <= _STEADY * np.abs(middle_s), middle_s, 0.0)
+    return np.where(spread_s <= STEADY * np.abs(middle_s), middle_s, 0.0)
 
 
 def _median(values: FloatArray, axis: int) -> Float64Array:

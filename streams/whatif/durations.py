@@ -15,13 +15,11 @@ from pacehound.model.trace_defects import Defect
 from streams.whatif import optypes
 from streams.whatif.layout import Ops, Trace
 from streams.whatif.model import Model
+from streams.whatif.thresholds import IMPOSSIBLE_S
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Float64Array = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]
-
-IMPOSSIBLE_S = 0.01
-"""A transfer that ends this long before the last peer has started cannot be one; less is the clocks."""
 
 
 def own_durations(trace: Trace, model: Model) -> tuple[FloatArray, Trace]:

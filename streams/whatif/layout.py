@@ -17,15 +17,12 @@ from pacehound.errors import InvalidInput
 from pacehound.model.trace_defects import Defect, Kind
 from streams.whatif import optypes, packing
 from streams.whatif.reader import OpTable
+from streams.whatif.thresholds import FEWEST_STEPS, MOST_MISSING
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
 
-MOST_MISSING = 0.01
-"""Share of a step's operations; a step that misses more is left out."""
-FEWEST_STEPS = 0.5
-"""Share of a trace's steps; with fewer left the trace is refused."""
 _LARGEST_NUMBER = 1 << 20
 _MOST_KEYS = 1 << 26
 

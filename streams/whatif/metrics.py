@@ -12,13 +12,11 @@ from pacehound.model.whatif_result import Blame, Share
 from streams.whatif import optypes
 from streams.whatif.layout import Ops, Trace
 from streams.whatif.scenarios import Job, StepEnds
+from streams.whatif.thresholds import SLOWEST_PERCENT
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Float64Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-
-SLOWEST_PERCENT = 3
-"""Of the workers, rounded up, are the slowest of M_W (section 5.1)."""
 
 
 def recorded_step_times_s(trace: Trace) -> Float64Array:

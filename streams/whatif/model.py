@@ -27,11 +27,10 @@ import numpy.typing as npt
 from pacehound.errors import InvalidInput
 from streams.whatif import optypes
 from streams.whatif.layout import Ops
+from streams.whatif.thresholds import CLOSE_S
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
-_CLOSE_S = 5e-5
-"""Within this much, two moments on one worker count as one (the clocks of its streams)."""
 
 _COMPUTE_OF = {
     optypes.FORWARD_SEND: optypes.FORWARD_COMPUTE,
@@ -149,10 +148,10 @@ def _with_compute(builder: _Builder, stage: int, kind: int, n_chunks: int, name:
     is_send = kind in _SENDS
     by_number = sorted(computes, key=lambda op: builder.seq_id[op])
     if is_send:
-        bound_s = min(builder.ends_s[op] for op in computes) - _CLOSE_S
+        bound_s = min(builder.ends_s[op] for op in computes) - CLOSE_S
         comms = [op for op in builder.of(stage, kind) if builder.ends_s[op] >= bound_s]
     else:
-        bound_s = max(builder.starts_s[op] for op in computes) + _CLOSE_S
+        bound_s = max(builder.starts_s[op] for op in computes) + CLOSE_S
         comms = [op for op in builder.of(stage, kind) if builder.starts_s[op] <= bound_s]
     real = [op for op in by_number if _has_peer(kind, builder.gmc[op], n_chunks)]
     if len(comms) == len(by_number):

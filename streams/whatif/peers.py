@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from pacehound.errors import InvalidInput
 from pacehound.model.trace_defects import Defect
-from streams.whatif.durations import IMPOSSIBLE_S
-from streams.whatif.layout import FEWEST_STEPS, Trace
+from streams.whatif.layout import Trace
 from streams.whatif.model import Model
+from streams.whatif.thresholds import FEWEST_STEPS, IMPOSSIBLE_S
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from pacehound.model.events import Finding, WhatIfPrice
 from pacehound.model.finite import unfit_field
@@ -19,12 +20,19 @@ from streams.whatif import optypes
 from streams.whatif.analysis import Built, analyse, build
 from streams.whatif.live import live_trace
 from streams.whatif.prices import prices
+from streams.whatif.straggling import PricedWindow, Straggling, priced_window
 from streams.whatif.tensor_groups import TensorGroups, tensor_groups
 from streams.whatif.untimed import untimed_reductions
+
+LATEST_TOLD_NS = 10_000_000_000
+LATEST_TOLD_STEPS = 6
+"""Operations are told so late at most: agents send once a second, and four steps may wait for their device."""
 
 MAX_BLOCKS_OF_ROUNDS = 20_000
 MAX_ROWS = 400_000
 """Operations held; a window that would take more is looked at with fewer steps."""
+
+_END_NS = np.iinfo(np.int64).max
 
 
 class PriceWatch(Watch):
@@ -33,18 +41,26 @@ class PriceWatch(Watch):
     A step is whole when every rank has told of its optimizer, which comes last. Nothing is kept of a job that tells
     of no operations.
 
+    Windows that straggle again and again are a finding of their own (`straggling`), unless the iterations say already
+    that the job is slow: then the price is that slowness's.
+
     `refused` counts windows (of `window_steps` recorded steps) that have no price; `unpriced` is why the last one has
     none.
     """
 
-    def __init__(self, job: str, attempt: int, window_steps: int) -> None:
+    def __init__(self, job: str, attempt: int, window_steps: int, by_iterations: Watch) -> None:
         self._job = job
         self._attempt = attempt
         self._window_steps = window_steps
+        self._by_iterations = by_iterations
+        self._straggling = Straggling(job, attempt)
+        self._excess_s = 0.0  # of what was said last
+        self._counted_ns: int | None = None
         self._operations: list[Operations] = []
         self._ended: dict[int, set[int]] = {}  # by step, the ranks whose step is whole
         self._arrived: list[Rounds] = []  # in this step of time
         self._rounds: deque[Rounds] = deque(maxlen=MAX_BLOCKS_OF_ROUNDS)
+        self._settled_ns = -1
         self._is_told = False
         self._after_step = -1
         self.refused = 0
@@ -68,6 +84,12 @@ class PriceWatch(Watch):
         steps, ranks = event.integers("step"), event.integers("rank")
         if (steps <= self._after_step).all():
             return
+        known = {step for held in self._operations for step in np.unique(held.integers("step")).tolist()}
+        is_late = (event.integers("start_ns") <= self._settled_ns) & ~np.isin(steps, list(known))
+        if is_late.any():
+            self.unpriced = "steps were told of so late that their calls are no longer held"
+            self._after_step = max(self._after_step, int(steps[is_late].max()))
+            return
         self._operations.append(event)
         is_last = (event.integers("optype") == optypes.OPTIMIZER) & (steps > self._after_step)
         for step, rank in zip(steps[is_last].tolist(), ranks[is_last].tolist(), strict=True):
@@ -81,17 +103,67 @@ class PriceWatch(Watch):
         """What the windows cost that are full."""
         if self._is_told:
             self._rounds += self._arrived
+            self._settle(moment.now_ns - LATEST_TOLD_NS - round(LATEST_TOLD_STEPS * moment.step_time_s * 1e9))
         self._arrived = []
+        is_told = bool(self._by_iterations.ongoing(moment.now_ns))
+        self._count(moment.now_ns)
         found: list[Said] = []
         while steps := self._full_window(moment.world_size):
             taken = self._take(steps)
             rounds = self._take_rounds(taken)
-            price, self.unpriced = self._priced(taken, rounds, moment.now_ns, moment.world_size)
-            if price is None:
+            window, self.unpriced = self._priced(taken, rounds, moment.now_ns, moment.world_size)
+            if window is None:
                 self.refused += 1
             else:
-                found.append(price)
+                found += [*self._straggling.on_window(window, is_told=is_told), window.price]
+                self._count(moment.now_ns)
         return found
+
+    def _count(self, now_ns: int) -> None:
+        """The last window's share of the time is lost until there is another one."""
+        told = self._straggling.finding
+        if told is None or told.onset is None:
+            self._counted_ns = None
+            return
+        if self._counted_ns is None:
+            self._excess_s, self._counted_ns = 0.0, told.onset.time_ns
+        self._excess_s += self._straggling.waste * max(now_ns - self._counted_ns, 0) / 1e9
+        self._counted_ns = now_ns
+
+    def ongoing(self, now_ns: int) -> dict[str, float]:
+        """What stragglers have cost since windows straggle."""
+        told = self._straggling.finding
+        return {} if told is None else {told.id: self._excess_s}
+
+    def excess_s(self, finding: Finding, now_ns: int) -> float:
+        """What they have cost, also when it has just ended."""
+        return self._excess_s
+
+    def _settle(self, until_ns: int) -> None:
+        """Up to here everything has been told: rounds beside the held steps are of steps that nobody has recorded."""
+        due = [rounds for rounds in self._rounds if self._settled_ns < rounds.time_ns <= until_ns]
+        if not due:
+            return
+        spans = self._spans_ns()
+        kept = []
+        for rounds in due:
+            times_ns = rounds.times_ns[:, None]
+            is_held = ((times_ns >= spans[0]) & (times_ns <= spans[1])).any(axis=1)
+            kept += [select(rounds, is_held)] if is_held.any() else []
+        others = [rounds for rounds in self._rounds if not self._settled_ns < rounds.time_ns <= until_ns]
+        self._rounds = deque([*kept, *others], maxlen=MAX_BLOCKS_OF_ROUNDS)
+        self._settled_ns = until_ns
+
+    def _spans_ns(self) -> npt.NDArray[np.int64]:
+        """Beginnings and ends of the steps that are held, shape `(2, n_steps)`."""
+        spans: dict[int, tuple[int, int]] = {}
+        for event in self._operations:
+            steps, starts_ns, ends_ns = (event.integers(name) for name in ("step", "start_ns", "end_ns"))
+            for step in np.unique(steps).tolist():
+                of_step = steps == step
+                first_ns, last_ns = spans.get(step, (_END_NS, 0))
+                spans[step] = min(first_ns, int(starts_ns[of_step].min())), max(last_ns, int(ends_ns[of_step].max()))
+        return np.array(list(spans.values()), np.int64).reshape(-1, 2).T
 
     def _full_window(self, world_size: int) -> list[int]:
         """The steps of the next window; none while they are too few."""
@@ -102,21 +174,24 @@ class PriceWatch(Watch):
 
     def _priced(
         self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int
-    ) -> tuple[WhatIfPrice | None, str]:
-        """The price of a window, or why it has none."""
+    ) -> tuple[PricedWindow | None, str]:
+        """A window with its price, or why it has none."""
         try:
             if why := untimed_reductions(taken, rounds):
                 return None, why
-            price = self._price(taken, rounds, now_ns, world_size)
+            window = self._window(taken, rounds, now_ns, world_size)
         except Exception as error:  # what cannot be priced must not cost the job its findings
             return None, f"{type(error).__name__}: {error}"
-        unfit = unfit_field(price)
-        return (None, f"{unfit} is no finite number") if unfit else (price, "")
+        unfit = unfit_field(window.price)
+        return (None, f"{unfit} is no finite number") if unfit else (window, "")
 
-    def _price(self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int) -> WhatIfPrice:
+    def _window(self, taken: list[Operations], rounds: list[Rounds], now_ns: int, world_size: int) -> PricedWindow:
         groups = tensor_groups(taken, rounds)
         built = build(live_trace(taken, rounds, f"job {self._job}", groups), Path("live"))
-        return window_price(built, analyse(built), self._job, self._attempt, now_ns, world_size, groups)
+        found = analyse(built)
+        price = window_price(built, found, self._job, self._attempt, now_ns, world_size, groups)
+        began_ns = min(int(event.integers("start_ns").min()) for event in taken)
+        return priced_window(price, found.patterns, groups, began_ns)
 
     def _take(self, steps: list[int]) -> list[Operations]:
         """The operations of these steps; those of earlier ones, which are not whole, are dropped."""

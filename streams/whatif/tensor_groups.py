@@ -23,11 +23,9 @@ from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from streams.whatif import optypes
 from streams.whatif.reductions import are_reductions, begins_ns
+from streams.whatif.thresholds import MOST_PASSES
 
 Int64Array = npt.NDArray[np.int64]
-
-MOST_PASSES = 0.8
-"""The share of a rank's passes that must have such a reduction; a few may have lost theirs."""
 
 
 @dataclass(frozen=True, slots=True)

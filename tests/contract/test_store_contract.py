@@ -447,3 +447,19 @@ def test_what_earlier_attempts_did_is_read_for_the_next_one(store):
     assert (latest.name, latest.last_step, latest.changes) == ("attempt 1", 500, ())
     assert (first.last_step, [(c.step, round(c.log_ratio, 3)) for c in first.changes]) == (500, [(200, 0.693)])
     assert earlier_runs(store, "j", 0) == []
+
+
+def test_the_pace_and_the_shape_of_earlier_attempts_are_read(store):
+    """The first steps and planned pauses are no part of the pace; of a run of a few steps there is none."""
+    sample = next(event for event in one_of_each() if isinstance(event, IterationSample))
+    topology = next(event for event in one_of_each() if isinstance(event, Topology))
+    events = [replace(topology, job="j", attempt=0, host=host, world_size=16) for host in ("a", "b")]
+    for step in range(300):
+        step_time_s = 5.0 if step < 20 else 0.1
+        events.append(replace(sample, job="j", attempt=0, step=step, step_time_s=step_time_s, planned=""))
+        pause = replace(sample, job="j", attempt=0, step=1000 + step, step_time_s=9.0, planned="checkpoint")
+        events += [pause, *([replace(events[-1], attempt=1)] if step < 100 else [])]
+    write(store, events)
+    short, whole = earlier_runs(store, "j", 2)
+    assert (short.name, short.step_time_s) == ("attempt 1", 0.0)
+    assert (whole.step_time_s, whole.world_size, whole.hosts) == (0.1, 16, 2)

@@ -17,7 +17,7 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRun:
-    """The changes of level of an earlier run of a job, and how far it got.
+    """The changes of level of an earlier run of a job, how far it got, and its pace.
 
     Attributes
     ----------
@@ -27,12 +27,19 @@ class EarlierRun:
         The last step it did.
     changes
         In order of their steps.
+    step_time_s
+        Median of its iterations but the first ones and planned pauses; 0 where too few are known.
+    world_size, hosts
+        Its shape: how many ranks on how many hosts; 0 where it is not known.
 
     """
 
     name: str
     last_step: int
     changes: tuple[LevelChange, ...]
+    step_time_s: float = 0.0
+    world_size: int = 0
+    hosts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,3 +54,10 @@ class JobHistory:
     def identity(self) -> str:
         """Names (job, attempt): it is said once."""
         return event_id("history", self.job, self.attempt)
+
+
+WARM_UP_STEPS = 20
+"""The first steps of a run compile and fill caches: they say nothing of its pace."""
+
+PACE_STEPS = 100
+"""So many others must be known to say what it is."""

@@ -70,7 +70,7 @@ def _what(finding: Finding) -> str:
     if finding.kind == "slow":
         return "Steps take longer"
     if finding.kind == "intermittent":
-        return "Steps are slow again and again"
+        return "Single steps took long" if finding.magnitude is None else "Steps are slow again and again"
     if finding.kind == "change":
         return "Steps take less time" if (finding.magnitude or 0.0) < 0 else "The work of the steps has changed"
     return headline(finding)

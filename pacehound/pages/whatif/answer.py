@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.events import WhatIfPrice
+from pacehound.model.events import Finding, WhatIfPrice
 from pacehound.model.whatif_result import LEAST_SLOWDOWN_TOLD, MOST_DISCREPANCY, Blame, Share, WhatIf, wasted
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def whatif_answer(found: WhatIf) -> dict[str, Any]:
-    """One JSON object; NaN becomes null."""
+def whatif_answer(found: WhatIf, findings: Sequence[Finding] = ()) -> dict[str, Any]:
+    """One JSON object; NaN becomes null. `findings` are what would be said of the job while it runs."""
     steps = [str(step) for step in found.steps.tolist()]
     has_blocking = found.slowdown >= LEAST_SLOWDOWN_TOLD
     parts = {
@@ -58,6 +59,7 @@ def whatif_answer(found: WhatIf) -> dict[str, Any]:
         "defects": [dataclasses.asdict(defect) for defect in found.defects],
         "patterns": [dataclasses.asdict(pattern) for pattern in found.patterns],
         "fixes": [dataclasses.asdict(one) for one in found.fixes],
+        "findings": [dataclasses.asdict(one) for one in findings],
     }
     return {key: _finite(value) for key, value in answer.items()}
 

@@ -14,6 +14,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from pacehound.model.events import Finding
 from pacehound.model.whatif_result import MOST_DISCREPANCY, STRAGGLING, Blame, Pattern, Remedy, WhatIf
 from pacehound.pages.analysis.scale import time_words
 from pacehound.pages.incidents import print_parts
@@ -29,11 +30,12 @@ _BARS = "_▁▂▃▄▅▆▇█"
 _MOST_STRIPS = 8
 
 
-def print_whatif(console: Console, found: WhatIf) -> None:
-    """The whole page."""
+def print_whatif(console: Console, found: WhatIf, findings: Sequence[Finding] = ()) -> None:
+    """The whole page; `findings` are what would be said of the job while it runs."""
     parts: list[RenderableType] = [_title(found), *_damage(found), _figures(found), _blames(found)]
     parts += [_heat_map(found, console.width), _strips(found, console.width), _slowest_steps(found)]
     parts += [_patterns(found), *_fixes(found)]
+    parts += [Text(f"While it runs this is an incident: {one.evidence[0]}", style="bold") for one in findings]
     print_parts(console, parts)
 
 

@@ -14,8 +14,9 @@ from streams.whatif.patterns.dependency import false_dependency
 from streams.whatif.patterns.last_stage import last_stage
 from streams.whatif.patterns.sequence_length import sequence_length
 from streams.whatif.patterns.stalls import stalls
-from streams.whatif.patterns.worker import CLEARLY_SLOWER, single_worker
+from streams.whatif.patterns.worker import single_worker
 from streams.whatif.scenarios import Job
+from streams.whatif.thresholds import CLEARLY_SLOWER
 
 
 def patterns_of(found: WhatIf, trace: Trace, job: Job, layers_per_stage: int | None = None) -> tuple[Pattern, ...]:

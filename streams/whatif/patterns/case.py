@@ -17,8 +17,6 @@ FloatArray = npt.NDArray[np.floating[Any]]
 Float64Array = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]
 
-EXPLAINS = 0.3
-"""Share of the slowdown that must go with a cause, for it to be named by what its removal brings."""
 _MOST_VALUES = 4_000_000
 """Larger traces are looked at in evenly spaced steps: a pattern holds in most of them (section 4.2)."""
 

@@ -11,15 +11,10 @@ import numpy.typing as npt
 
 from pacehound.model.whatif_result import Pattern
 from streams.whatif import optypes
-from streams.whatif.patterns.case import EXPLAINS, Case, FloatArray
+from streams.whatif.patterns.case import Case, FloatArray
+from streams.whatif.thresholds import BESIDE, EXPLAINS, FEWEST_STALLS, HELD_UP
 
 BoolArray = npt.NDArray[np.bool_]
-
-LONGER = 1.1
-"""Than computes of the same worker and kind that run beside no reduce-scatter."""
-FEWEST = 5
-BESIDE = 0.1
-"""Of a compute, at least, lies within the reduce-scatter."""
 
 
 def false_dependency(case: Case) -> Pattern | None:
@@ -43,7 +38,7 @@ def false_dependency(case: Case) -> Pattern | None:
             own_s[rows] = np.where(is_beside & (own_s[rows] > usual_s), usual_s, own_s[rows])
     beside = np.concatenate(ratios) if ratios else np.empty(0)
     beside = beside[np.isfinite(beside)]
-    if len(beside) < FEWEST or float(np.median(beside)) < LONGER:
+    if len(beside) < FEWEST_STALLS or float(np.median(beside)) < HELD_UP:
         return None
     freed_s = case.step_time_s(np.where(np.isfinite(own_s), own_s, case.job.own_s))
     removed = case.removed(freed_s)

@@ -11,11 +11,8 @@ import numpy as np
 from pacehound.model.whatif_result import Pattern, Remedy
 from streams.whatif import optypes
 from streams.whatif.patterns.case import Case, Float64Array, FloatArray
+from streams.whatif.thresholds import LEAST_SHARE, SLOWER
 
-LEAST_SHARE = 0.5
-"""Of the slowdown, as in the paper."""
-SLOWER = 1.05
-"""Than the other stages, on most DP ranks: or a slow worker that happens to be there is to blame."""
 _SHARES = tuple(number / 20 for number in range(1, 20))
 
 
@@ -31,6 +28,7 @@ def last_stage(case: Case, layers_per_stage: int | None) -> Pattern | None:
     forward, backward = by_stage_s[:, -1] / others_s
     return Pattern(
         name="last stage",
+        ranks=tuple(sorted(case.found.ranks[:, -1].tolist())),
         evidence=(
             f"M_S = {share.removed:.3f}: so much of the slowdown goes if the last stage is as fast as the average",
             f"on the median DP rank its forward takes x{forward:.2f} and its backward x{backward:.2f} of the others'",

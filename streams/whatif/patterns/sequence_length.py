@@ -11,12 +11,9 @@ import numpy as np
 
 from pacehound.model.whatif_result import Pattern, Remedy
 from streams.whatif.metrics import pairs_of
-from streams.whatif.patterns.case import EXPLAINS, Case
+from streams.whatif.patterns.case import Case
 from streams.whatif.patterns.changes import balanced, dealt_out, slow_workers, sped_up
-from streams.whatif.patterns.worker import CLEARLY_SLOWER
-
-LEAST_CORRELATION = 0.9
-"""From here on the paper found sequence lengths to be the cause."""
+from streams.whatif.thresholds import CLEARLY_SLOWER, EXPLAINS, LEAST_CORRELATION
 
 
 def sequence_length(case: Case) -> Pattern | None:

@@ -15,20 +15,10 @@ import numpy.typing as npt
 
 from pacehound.model.whatif_result import Pattern
 from streams.whatif.metrics import pairs_of
-from streams.whatif.patterns.case import EXPLAINS, Case, FloatArray
+from streams.whatif.patterns.case import Case, FloatArray
+from streams.whatif.thresholds import EXPLAINS, FEWEST_STALLS, MOST_ON_ONE, OTHER_PASS, STALL, STALL_SPREADS
 
 BoolArray = npt.NDArray[np.bool_]
-
-BEYOND = 0.2
-"""A stall takes at least this much more than the worker's median compute of its kind…"""
-SPREADS = 6.0
-"""… and so many median absolute deviations."""
-FEWEST = 5
-"""Stalls that make a pattern."""
-OTHER_PASS = 0.2
-"""Of the stalls, at most, are in the backward pass where the collector makes them."""
-MOST_ON_ONE = 0.5
-"""Of the stalls are on one worker, where they wander."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +55,7 @@ def stalls_of(case: Case) -> Stalls:
 def _is_usual(values_s: FloatArray) -> BoolArray:
     """Whether a compute is long in most steps: no accident, whatever it is; shape `(n_ops, 1, n_dp)`."""
     of_op_s = np.median(values_s, axis=1, keepdims=True)
-    is_long: BoolArray = of_op_s > (1 + BEYOND) * np.median(values_s, axis=(0, 1), keepdims=True)
+    is_long: BoolArray = of_op_s > (1 + STALL) * np.median(values_s, axis=(0, 1), keepdims=True)
     return is_long
 
 
@@ -75,14 +65,14 @@ def _long(values_s: FloatArray) -> tuple[FloatArray, BoolArray, FloatArray]:
     spread_s = np.median(np.abs(values_s - median_s), axis=(0, 1), keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess: FloatArray = values_s / median_s - 1
-    return excess, (excess > BEYOND) & (values_s - median_s > SPREADS * spread_s), median_s
+    return excess, (excess > STALL) & (values_s - median_s > STALL_SPREADS * spread_s), median_s
 
 
 def stalls(case: Case) -> Pattern | None:
     """Garbage collection or memory fragmentation, where stalls explain enough of the slowdown."""
     found = stalls_of(case)
     total = int(found.counts.sum())
-    if total < FEWEST:
+    if total < FEWEST_STALLS:
         return None
     without_s = case.step_time_s(found.own_s)
     removed = case.removed(without_s)
@@ -92,7 +82,7 @@ def stalls(case: Case) -> Pattern | None:
     by_worker = found.counts.sum(axis=0)
     on_most = int(by_worker.max()) / total
     evidence = (
-        f"{forward} forward and {backward} backward computes take at least {BEYOND:.0%} more than the same worker's "
+        f"{forward} forward and {backward} backward computes take at least {STALL:.0%} more than the same worker's "
         f"others, {found.mean_s * 1e3:.0f} ms on average; the other pass of the same micro-batch does not",
         f"they are on {int((by_worker > 0).sum())} of {by_worker.size} workers, {on_most:.0%} on the one with most",
         f"{removed:.0%} of the slowdown goes without them",

@@ -7,19 +7,11 @@ import numpy.typing as npt
 
 from pacehound.model.whatif_result import Pattern
 from streams.whatif.metrics import slowest_workers
-from streams.whatif.patterns.case import EXPLAINS, Case
+from streams.whatif.patterns.case import Case
 from streams.whatif.patterns.changes import balanced, slow_workers, sped_up
+from streams.whatif.thresholds import CLEARLY_SLOWER, EXPLAINS, LEAST_SHARE, MOST_WORKERS, SLOWER
 
 BoolArray = npt.NDArray[np.bool_]
-
-LEAST_SHARE = 0.5
-"""Of the slowdown, as in the paper."""
-SLOWER = 1.05
-"""Than the same stage of the other DP ranks, or its stage and not the worker is to blame."""
-CLEARLY_SLOWER = 1.2
-"""The same where micro-batches are unequal: medians of some dozens of them differ, too."""
-MOST_WORKERS = 0.1
-"""Share of all workers that are a few."""
 
 
 def single_worker(case: Case) -> Pattern | None:
@@ -50,6 +42,7 @@ def single_worker(case: Case) -> Pattern | None:
     names, lines = _described(case, is_slow)
     return Pattern(
         name="single worker",
+        ranks=tuple(sorted(case.found.ranks.T[is_slow].tolist())),
         evidence=(*lines, sentence),
         remedies=(
             case.remedy(f"repair or replace the host of {names}: check clocks, heat, PCIe, neighbours", fixed_s),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -346,6 +347,24 @@ def test_a_job_wide_change_that_an_earlier_run_had_at_the_same_step_is_planned()
     assert (planned.kind, planned.pages) == ("planned", False)
     assert any("yesterday" in sentence for sentence in planned.evidence)
     assert incidents(out) == []
+
+
+def test_a_job_that_was_never_as_fast_as_its_last_attempts_is_an_incident_since_its_first_step() -> None:
+    simulation = job(iterations=200, ranks_per_host=4)
+    clean = run(simulation.events())
+    assert incidents(clean) == []
+    pace_s = statistics.median(event.step_time_s for event in clean if isinstance(event, IterationSample))
+    runs = tuple(
+        EarlierRun(name=f"attempt {n}", last_step=900, changes=(), step_time_s=pace_s / 1.18, world_size=8, hosts=2)
+        for n in (3, 2, 1)
+    )
+    out = run([replace(EARLIER, runs=runs), *simulation.events()])
+    (found,) = findings(out)
+    assert (found.kind, found.verdict) == ("slow", "unknown")
+    assert found.evidence[0].startswith("18% slower than its last 3 attempts")
+    assert found.onset is not None
+    assert found.onset.step == 0
+    assert [incident.state for incident in incidents(out)] == ["open", "closed"]
 
 
 def test_history_does_not_excuse_a_rank_that_stands_apart() -> None:

@@ -10,22 +10,9 @@ import pytest
 from collector.importers.call_files.refusal import RefusedFile
 from collector.importers.kineto_operations import read_kineto
 from pacehound.model.operations import OPTYPES
+from tests.fakes.profiler_traces import BASE_NS, ranged, trace_of, written
 
-BASE_NS = 10**18
 NAMES = ("optype", "stage", "chunk", "micro_batch", "pipeline", "seq")
-
-
-def ranged(name, start_us, us, cat="user_annotation", **args):
-    return {"ph": "X", "cat": cat, "name": name, "ts": start_us, "dur": us, "pid": 1, "tid": 1, "args": args}
-
-
-def trace_of(rank, world_size, events):
-    return {
-        "schemaVersion": 1,
-        "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": world_size},
-        "baseTimeNanoseconds": BASE_NS,
-        "traceEvents": events,
-    }
 
 
 def data_parallel_events(first_us=0.0, step=3):
@@ -48,12 +35,6 @@ def marked_events(stage, extra=()):
         ranged("Optimizer.step#SGD.step", 350, 20),
         *extra,
     ]
-
-
-def written(folder, traces):
-    for number, trace in enumerate(traces):
-        (folder / f"rank{number}.json.gz").write_bytes(gzip.compress(json.dumps(trace).encode()))
-    return folder
 
 
 def rows_of(operations):

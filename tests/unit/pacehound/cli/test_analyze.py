@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pacehound.cli import pacehound
+from tests.fakes.profiler_traces import ranged, trace_of, written
 
 FIELDS = {"id", "kind", "verdict", "cause", "culprits", "candidates", "victims", "links", "onset", "detected", "relief"}
 FIELDS |= {"magnitude", "lasting", "pages", "evidence", "unseen", "source"}
@@ -76,7 +77,7 @@ def test_the_page_tells_the_whole_story_in_80_columns(slow_log):
 def test_planned_steps_are_listed_apart_and_a_single_pause_is_drawn(tmp_path):
     times_s = slow_between(0, 0)
     times_s[9::10] *= 3.0
-    times_s[150] = 5.0
+    times_s[150] = 2.0
     (tmp_path / "a.csv").write_text(table(times_s))
     answer = answer_to(tmp_path / "a.csv")
     assert answer["findings"] == []
@@ -86,7 +87,7 @@ def test_planned_steps_are_listed_apart_and_a_single_pause_is_drawn(tmp_path):
     shown = ask(tmp_path / "a.csv").stdout
     assert "Nothing to report." in shown
     assert "Planned (nothing to do)" in shown
-    assert "▲ single steps, up to 5.0 s at step 150" in shown
+    assert "▲ single steps, up to 2.0 s at step 150" in shown
 
 
 def test_a_directory_is_walked_and_what_cannot_be_read_is_told(tmp_path, slow_log):
@@ -179,3 +180,38 @@ def test_odd_series_are_answered_and_drawn(tmp_path, times_s):
     answer = answer_to(tmp_path, "--png", tmp_path / "a.png")
     assert answer["findings"] == []
     assert ask(tmp_path / "a.csv").exit_code == 0
+
+
+def test_a_log_with_one_step_of_a_minute_has_something_to_report(tmp_path):
+    times_s = np.full(1000, 0.1)
+    times_s[500] = 60.0
+    file = tmp_path / "pause.csv"
+    file.write_text(table(times_s))
+    (finding,) = answer_to(file)["findings"]
+    assert (finding["kind"], finding["onset"]["step"], finding["pages"]) == ("intermittent", 500, False)
+    assert "Single steps took long" in ask(file).stdout
+
+
+def profiled(rank, slow_rank):
+    """Nine steps of a data-parallel rank: three times as long on the slow one, for which the others wait."""
+    events = []
+    for step in range(9):
+        at_us, pass_us = 10_000.0 * step, 3000.0 if rank == slow_rank else 1000.0
+        wait_us = (6500.0 if slow_rank is not None else 2500.0) - 2 * pass_us
+        events += [
+            ranged(f"ProfilerStep#{step}", at_us, 9900),
+            ranged("autograd::engine::evaluate_function: MulBackward0", at_us + pass_us, pass_us / 2, "cpu_op"),
+            ranged("autograd::engine::evaluate_function: AddBackward0", at_us + 1.5 * pass_us, pass_us / 2, "cpu_op"),
+            ranged("gloo:all_reduce", at_us + 2 * pass_us - 20, wait_us + 20),
+            ranged("Optimizer.step#SGD.step", at_us + 2 * pass_us + wait_us, 200),
+        ]
+    return trace_of(rank, 4, events)
+
+
+@pytest.mark.parametrize("slow_rank", [1, None])
+def test_of_profiler_traces_analyze_says_what_whatif_says(tmp_path, slow_rank):
+    written(tmp_path, [profiled(rank, slow_rank) for rank in range(4)])
+    simulated = CliRunner().invoke(pacehound, ["whatif", str(tmp_path), "--json"])
+    causes = [pattern["name"] for pattern in json.loads(simulated.stdout)["patterns"]]
+    found = [(finding["kind"], finding["culprits"]) for finding in answer_to(tmp_path)["findings"]]
+    assert (causes, found) == ((["single worker"], [("slow", [1])]) if slow_rank else ([], []))

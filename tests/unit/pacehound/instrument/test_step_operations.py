@@ -23,9 +23,9 @@ class Optimizer:
 class Script:
     """A process with our functions in place of torch's."""
 
-    def __init__(self, every=2, optimizer=None):
+    def __init__(self, every=2, optimizer=None, in_a_row=1):
         self.recorder = StepRecorder()
-        self.operations = StepOperations(self.recorder, every)
+        self.operations = StepOperations(self.recorder, every, in_a_row=in_a_row)
         self.optimizer = optimizer or Optimizer()
         self.before, self.after = optimizer_hooks(self.operations)
         self.autograd = SimpleNamespace(backward=lambda *tensors: "gradients")
@@ -184,3 +184,11 @@ def test_sharding_that_there_is_no_model_of_is_said_and_not_recorded():
     script.step()
     assert script.recorder.rows == []
     assert "within a pipeline" in script.recorder.notes[0]
+
+
+def test_steps_are_recorded_so_many_in_a_row():
+    script = Script(every=5, in_a_row=3)
+    for _ in range(40):
+        script.autograd.backward("loss")
+        script.step()
+    assert sorted({row[0] for row in script.seen()}) == [15, 16, 17, 30, 31, 32]

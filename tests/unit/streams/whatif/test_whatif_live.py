@@ -12,6 +12,7 @@ from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.settings import IncidentSettings
 from streams.job.incidents import IncidentTracker
 from streams.watching.moment import Moment
+from streams.watching.watch import Watch
 from streams.whatif import optypes
 from streams.whatif.live import live_trace
 from streams.whatif.price_watch import PriceWatch
@@ -130,7 +131,7 @@ def test_what_holds_up_passes_is_put_together_behind_the_last_one():
 
 def test_a_window_prices_the_slow_worker_by_what_the_others_take():
     """Rank 1 takes 50 ms for a micro-batch where rank 0 takes 30: without it the step would take 126 of 206 ms."""
-    watch = PriceWatch("j", 0, 2)
+    watch = PriceWatch("j", 0, 2, Watch())
     priced = []
     for number, step in enumerate((2, 4, 6, 8)):
         operations, rounds = data_parallel_step(step, number * 1000, slow_ms=20)
@@ -164,7 +165,7 @@ def on_a_device(rounds, ahead_ms=90):
 
 def price_of(steps, seen_by):
     """Of a job on a device, with the rounds that `seen_by` picks of a step's two."""
-    watch = PriceWatch("j", 0, 3)
+    watch = PriceWatch("j", 0, 3, Watch())
     priced = []
     for number, step in enumerate(steps):
         operations, rounds = data_parallel_step(step, 1000 + number * 1000, slow_ms=20)
@@ -186,7 +187,7 @@ def test_on_a_device_gradients_are_those_that_the_plugin_has_seen_end():
 
 
 def test_windows_that_come_together_are_priced_each():
-    watch = PriceWatch("j", 0, 2)
+    watch = PriceWatch("j", 0, 2, Watch())
     for number, step in enumerate((2, 4, 6, 8, 10)):
         operations, rounds = data_parallel_step(step, number * 1000, slow_ms=20)
         watch.on_rounds(rounds)
@@ -250,7 +251,7 @@ def test_calls_of_several_stages_are_no_gradients():
 
 
 def test_steps_that_a_rank_has_not_ended_are_waited_for():
-    watch = PriceWatch("j", 0, 1)
+    watch = PriceWatch("j", 0, 1, Watch())
     for number, step in enumerate((1, 2, 3)):
         operations, rounds = data_parallel_step(step, number * 1000)
         watch.on_rounds(rounds)
@@ -265,7 +266,7 @@ def test_steps_that_a_rank_has_not_ended_are_waited_for():
 
 def test_a_window_that_makes_no_sense_is_counted_and_the_next_one_is_priced():
     """Here one rank has no forward pass; a job must not lose its findings for that."""
-    watch = PriceWatch("j", 0, 1)
+    watch = PriceWatch("j", 0, 1, Watch())
     priced = []
     for number in range(3):
         operations, rounds = data_parallel_step(number, number * 1000, slow_ms=20)
@@ -281,7 +282,7 @@ def test_a_window_that_makes_no_sense_is_counted_and_the_next_one_is_priced():
 
 
 def test_an_open_slowdown_is_told_with_the_last_price():
-    watch = PriceWatch("j", 0, 1)
+    watch = PriceWatch("j", 0, 1, Watch())
     for number in range(2):
         operations, rounds = data_parallel_step(number, number * 1000, slow_ms=20)
         watch.on_rounds(rounds)
@@ -300,7 +301,7 @@ def test_what_opens_after_a_window_has_no_price_of_it():
     """A window of before says nothing of a stall that begins now."""
     tracker = IncidentTracker("j", 0, IncidentSettings(min_duration_s=0.0, min_loss=0.0))
     operations, rounds = data_parallel_step(0, 0)
-    watch = PriceWatch("j", 0, 1)
+    watch = PriceWatch("j", 0, 1, Watch())
     watch.hear(operations, None)
     operations, rounds = data_parallel_step(1, 1000)
     watch.on_rounds(rounds)
@@ -311,3 +312,48 @@ def test_what_opens_after_a_window_has_no_price_of_it():
     hang = Finding(id="g", job="j", attempt=0, kind="hang", verdict="culprit", cause="H1", culprits=(1,), onset=now)
     (incident,) = tracker.on_finding(hang, price.time_ns + 1, 1.0)
     assert incident.cost.what_if is None
+
+
+def test_windows_that_straggle_again_and_again_are_a_finding_with_its_cost():
+    """Rank 1 takes 50 ms where rank 0 takes 30: S is 1.24, for the mean is the ideal."""
+    watch = PriceWatch("j", 0, 2, Watch())
+    said = []
+    for step in range(7):
+        operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
+        watch.on_rounds(rounds)
+        watch.hear(operations, None)
+        said += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
+    (found,) = (one for one in said if isinstance(one, Finding))
+    assert (found.verdict, found.culprits, found.onset.step) == ("suspected", (1,), 1)
+    waste = 1 - 1 / (1 + found.magnitude)
+    elapsed_s = (operations.time_ns - found.onset.time_ns) / 1e9
+    assert watch.ongoing(operations.time_ns) == {found.id: pytest.approx(waste * elapsed_s, rel=1e-3)}
+
+
+def test_between_two_stretches_of_recorded_steps_no_rounds_are_held():
+    """Steps 0 to 3 and 400 to 403 are recorded; the price is the same."""
+    watch, priced, most_held = PriceWatch("j", 0, 3, Watch()), [], 0
+    for step in range(404):
+        operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
+        watch.on_rounds(rounds)
+        if step % 400 < 4:
+            watch.hear(operations, None)
+        priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0))
+        if 100 < step < 400:
+            most_held = max(most_held, len(watch._rounds))
+    assert most_held < 20
+    first, second = (one for one in priced if not isinstance(one, Finding))
+    assert (first.first_step, first.last_step, second.first_step, second.last_step) == (1, 3, 400, 402)
+    assert second.slowdown == pytest.approx(first.slowdown, rel=1e-9)
+
+
+def test_steps_that_are_told_of_after_their_calls_are_gone_have_no_price():
+    watch = PriceWatch("j", 0, 1, Watch())
+    steps = [data_parallel_step(step, step * 1000, slow_ms=20) for step in range(100)]
+    watch.hear(steps[0][0], None)
+    for operations, rounds in steps:
+        watch.on_rounds(rounds)
+        assert watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0)) == []
+    watch.hear(steps[50][0], None)
+    assert watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0)) == []
+    assert "no longer held" in watch.unpriced

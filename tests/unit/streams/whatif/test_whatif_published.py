@@ -7,14 +7,20 @@ import json
 import numpy as np
 import pytest
 
+from pacehound.model.whatif_result import STRAGGLING
 from pacehound.pages.whatif.answer import whatif_answer
+from pacehound.settings import IncidentSettings, Settings
+from streams.job.incidents import IncidentTracker
 from streams.whatif.analysis import analyse_table
 from streams.whatif.reader import read_trace
+from streams.whatif.trace_windows import straggling_in
 from tests.fakes.recorded import RECORDED, needs_recordings
 
 DATA = RECORDED / "whatif"
 NAMES = sorted(path.stem.removeprefix("trace-") for path in DATA.glob("trace-*.parquet")) or ["none"]
 CLOSE = 1e-6
+HOUR_NS = 3_600_000_000_000
+WINDOW_STEPS = Settings().ops.window_steps
 
 pytestmark = needs_recordings
 
@@ -110,3 +116,15 @@ def test_the_loss_layer_makes_the_last_stage_as_slow_as_the_paper_says():
     found, _ = analyse_table(read_trace(path), path)
     (evidence,) = (line for line in found.patterns[0].evidence if "forward takes" in line)
     assert "forward takes x2.08 and its backward x1.42" in evidence
+
+
+def test_a_published_job_that_straggles_is_a_finding_with_the_cause_that_the_analysis_names(published):
+    name, found, _ = published
+    path = DATA / f"trace-{name}.parquet"
+    said = straggling_in(read_trace(path), path, WINDOW_STEPS)
+    assert len(said) == (found.slowdown >= STRAGGLING)
+    for finding in said:
+        assert f"the cause is: {found.patterns[0].name}" in finding.evidence[0]
+        assert set(finding.culprits or finding.candidates) == set(found.patterns[0].ranks)
+        (incident,) = IncidentTracker("j", 0, IncidentSettings()).on_finding(finding, HOUR_NS, 600.0)
+        assert incident.state == "open"
