@@ -67,7 +67,7 @@ def stored_window(ask: Ask, job: str, attempt: int | None, n_steps: int) -> Stor
         (row,) = ask(f"SELECT max(attempt) AS attempt, count() AS n FROM operations WHERE {of_job}").to_pylist()
         if not row["n"]:
             raise InvalidInput(
-                f"the store has no operations of job {job}: one step in ops.every_steps is recorded, and kept "
+                f"the store has no operations of job {job}: they are recorded with --set ops.every_steps=N, and kept "
                 "as long as raw calls are (store.raw_calls_hours)"
             )
         attempt = int(row["attempt"])

@@ -30,7 +30,8 @@ class Watches:
         self.hang = HangWatch(job, attempt, settings.hang)
         slow_rounds = SlowRounds(job, attempt)
         self.slow = SlowWatch(job, attempt, settings.slow.min_change, slow_rounds, self.hang)
-        self.since_start = SinceStart(job, attempt, settings.slow.min_change, self.slow)
+        always = AlwaysSlowWatch(job, attempt, settings.slow.min_change, settings.incidents.min_duration_s, self.slow)
+        self.since_start = SinceStart(job, attempt, settings.slow.min_change, (self.slow, always))
         self._all: tuple[Watch, ...] = (
             SilenceWatch(job, attempt),
             UnseenCalls(job, attempt),
@@ -39,9 +40,9 @@ class Watches:
             ExitWatch(job, attempt, self.hang),
             slow_rounds,
             self.slow,
-            AlwaysSlowWatch(job, attempt, settings.slow.min_change, settings.incidents.min_duration_s, self.slow),
+            always,
             self.since_start,
-            PriceWatch(job, attempt, settings.ops.window_steps, self.slow),
+            PriceWatch(job, attempt, settings.ops.window_steps, (self.slow, always)),
         )
 
     def __iter__(self) -> Iterator[Watch]:

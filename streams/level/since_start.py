@@ -39,11 +39,11 @@ class SinceStart(Watch):
     within the run, that is told by itself and not here.
     """
 
-    def __init__(self, job: str, attempt: int, min_change: float, by_iterations: Watch) -> None:
+    def __init__(self, job: str, attempt: int, min_change: float, by_iterations: Sequence[Watch]) -> None:
         self._job = job
         self._attempt = attempt
         self._min_change = min_change
-        self._by_iterations = by_iterations
+        self._by_iterations = tuple(by_iterations)
         self._runs: tuple[EarlierRun, ...] = ()
         self._first: Instant | None = None
         self._times_s: deque[float] = deque(maxlen=PACE_STEPS)
@@ -92,7 +92,7 @@ class SinceStart(Watch):
         paces_s = [run.step_time_s for run in runs]
         pace_s, slowest_s = statistics.median(self._times_s), max(paces_s)
         beyond_s = max(self._min_change * slowest_s, SPREADS * (slowest_s - min(paces_s)))
-        if pace_s - slowest_s < beyond_s or self._by_iterations.ongoing(at.time_ns):
+        if pace_s - slowest_s < beyond_s or any(watch.ongoing(at.time_ns) for watch in self._by_iterations):
             return []
         self._usual_s = statistics.median(paces_s)
         self._excess_s = (pace_s - self._usual_s) * self._n_seen

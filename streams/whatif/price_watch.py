@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,11 +49,11 @@ class PriceWatch(Watch):
     none.
     """
 
-    def __init__(self, job: str, attempt: int, window_steps: int, by_iterations: Watch) -> None:
+    def __init__(self, job: str, attempt: int, window_steps: int, by_iterations: Sequence[Watch]) -> None:
         self._job = job
         self._attempt = attempt
         self._window_steps = window_steps
-        self._by_iterations = by_iterations
+        self._by_iterations = tuple(by_iterations)
         self._straggling = Straggling(job, attempt)
         self._excess_s = 0.0  # of what was said last
         self._counted_ns: int | None = None
@@ -105,7 +106,7 @@ class PriceWatch(Watch):
             self._rounds += self._arrived
             self._settle(moment.now_ns - LATEST_TOLD_NS - round(LATEST_TOLD_STEPS * moment.step_time_s * 1e9))
         self._arrived = []
-        is_told = bool(self._by_iterations.ongoing(moment.now_ns))
+        is_told = any(watch.ongoing(moment.now_ns) for watch in self._by_iterations)
         self._count(moment.now_ns)
         found: list[Said] = []
         while steps := self._full_window(moment.world_size):

@@ -37,7 +37,7 @@ class SlowNow(Watch):
 
 
 def said(times_s, runs=USUAL, by_iterations=None):
-    watch = SinceStart("j", 4, 0.1, by_iterations or Watch())
+    watch = SinceStart("j", 4, 0.1, [by_iterations or Watch()])
     watch.on_history(runs)
     found, now_s = [], 0.0
     samples = []

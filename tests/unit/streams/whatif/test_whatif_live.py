@@ -12,7 +12,6 @@ from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.settings import IncidentSettings
 from streams.job.incidents import IncidentTracker
 from streams.watching.moment import Moment
-from streams.watching.watch import Watch
 from streams.whatif import optypes
 from streams.whatif.live import live_trace
 from streams.whatif.price_watch import PriceWatch
@@ -131,7 +130,7 @@ def test_what_holds_up_passes_is_put_together_behind_the_last_one():
 
 def test_a_window_prices_the_slow_worker_by_what_the_others_take():
     """Rank 1 takes 50 ms for a micro-batch where rank 0 takes 30: without it the step would take 126 of 206 ms."""
-    watch = PriceWatch("j", 0, 2, Watch())
+    watch = PriceWatch("j", 0, 2, [])
     priced = []
     for number, step in enumerate((2, 4, 6, 8)):
         operations, rounds = data_parallel_step(step, number * 1000, slow_ms=20)
@@ -165,7 +164,7 @@ def on_a_device(rounds, ahead_ms=90):
 
 def price_of(steps, seen_by):
     """Of a job on a device, with the rounds that `seen_by` picks of a step's two."""
-    watch = PriceWatch("j", 0, 3, Watch())
+    watch = PriceWatch("j", 0, 3, [])
     priced = []
     for number, step in enumerate(steps):
         operations, rounds = data_parallel_step(step, 1000 + number * 1000, slow_ms=20)
@@ -187,7 +186,7 @@ def test_on_a_device_gradients_are_those_that_the_plugin_has_seen_end():
 
 
 def test_windows_that_come_together_are_priced_each():
-    watch = PriceWatch("j", 0, 2, Watch())
+    watch = PriceWatch("j", 0, 2, [])
     for number, step in enumerate((2, 4, 6, 8, 10)):
         operations, rounds = data_parallel_step(step, number * 1000, slow_ms=20)
         watch.on_rounds(rounds)
@@ -251,7 +250,7 @@ def test_calls_of_several_stages_are_no_gradients():
 
 
 def test_steps_that_a_rank_has_not_ended_are_waited_for():
-    watch = PriceWatch("j", 0, 1, Watch())
+    watch = PriceWatch("j", 0, 1, [])
     for number, step in enumerate((1, 2, 3)):
         operations, rounds = data_parallel_step(step, number * 1000)
         watch.on_rounds(rounds)
@@ -266,7 +265,7 @@ def test_steps_that_a_rank_has_not_ended_are_waited_for():
 
 def test_a_window_that_makes_no_sense_is_counted_and_the_next_one_is_priced():
     """Here one rank has no forward pass; a job must not lose its findings for that."""
-    watch = PriceWatch("j", 0, 1, Watch())
+    watch = PriceWatch("j", 0, 1, [])
     priced = []
     for number in range(3):
         operations, rounds = data_parallel_step(number, number * 1000, slow_ms=20)
@@ -282,7 +281,7 @@ def test_a_window_that_makes_no_sense_is_counted_and_the_next_one_is_priced():
 
 
 def test_an_open_slowdown_is_told_with_the_last_price():
-    watch = PriceWatch("j", 0, 1, Watch())
+    watch = PriceWatch("j", 0, 1, [])
     for number in range(2):
         operations, rounds = data_parallel_step(number, number * 1000, slow_ms=20)
         watch.on_rounds(rounds)
@@ -301,7 +300,7 @@ def test_what_opens_after_a_window_has_no_price_of_it():
     """A window of before says nothing of a stall that begins now."""
     tracker = IncidentTracker("j", 0, IncidentSettings(min_duration_s=0.0, min_loss=0.0))
     operations, rounds = data_parallel_step(0, 0)
-    watch = PriceWatch("j", 0, 1, Watch())
+    watch = PriceWatch("j", 0, 1, [])
     watch.hear(operations, None)
     operations, rounds = data_parallel_step(1, 1000)
     watch.on_rounds(rounds)
@@ -316,7 +315,7 @@ def test_what_opens_after_a_window_has_no_price_of_it():
 
 def test_windows_that_straggle_again_and_again_are_a_finding_with_its_cost():
     """Rank 1 takes 50 ms where rank 0 takes 30: S is 1.24, for the mean is the ideal."""
-    watch = PriceWatch("j", 0, 2, Watch())
+    watch = PriceWatch("j", 0, 2, [])
     said = []
     for step in range(7):
         operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
@@ -332,7 +331,7 @@ def test_windows_that_straggle_again_and_again_are_a_finding_with_its_cost():
 
 def test_between_two_stretches_of_recorded_steps_no_rounds_are_held():
     """Steps 0 to 3 and 400 to 403 are recorded; the price is the same."""
-    watch, priced, most_held = PriceWatch("j", 0, 3, Watch()), [], 0
+    watch, priced, most_held = PriceWatch("j", 0, 3, []), [], 0
     for step in range(404):
         operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
         watch.on_rounds(rounds)
@@ -348,7 +347,7 @@ def test_between_two_stretches_of_recorded_steps_no_rounds_are_held():
 
 
 def test_steps_that_are_told_of_after_their_calls_are_gone_have_no_price():
-    watch = PriceWatch("j", 0, 1, Watch())
+    watch = PriceWatch("j", 0, 1, [])
     steps = [data_parallel_step(step, step * 1000, slow_ms=20) for step in range(100)]
     watch.hear(steps[0][0], None)
     for operations, rounds in steps:
