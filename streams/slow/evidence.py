@@ -65,6 +65,7 @@ class SlowEvidence:
             connections=self._connections.slow_links,
             gpu_problems=self._gpus.problems,
             shortages=self._processors.shortages,
+            crowd=partial(self._processors.crowd, now_ns=moment.now_ns),
             slow_rounds=slow_rounds,
             replaying=replaying,
         )

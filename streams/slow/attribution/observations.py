@@ -28,6 +28,8 @@ class Observations:
     gpu_problems: Callable[[int], tuple[str, ...]] = lambda _rank: ()  # what is wrong with a rank's GPU
     # which of some ranks get less of their host's processors since a time, by at least so much of each second
     shortages: Callable[[Sequence[int], int, float], dict[int, str]] = lambda _ranks, _since_ns, _min_share: {}
+    # a sentence where no rank of their hosts has the processors it wants since a time; `None` while it is to be read
+    crowd: Callable[[Sequence[int], int, float], str | None] = lambda _ranks, _since_ns, _min_share: ""
     slow_rounds: Callable[[str], str] = lambda _communicator: ""  # what CCL-D's detection says of a communicator
     # ranks in communicators whose calls were captured into graphs: they wait for each other in replays, unseen
     replaying: frozenset[int] = frozenset()

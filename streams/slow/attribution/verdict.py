@@ -16,6 +16,7 @@ class Attribution:
     """Who made the iterations longer, as far as it can be said.
 
     `short_of_processors`: ranks that get less of their host's processors than before, among those it is about.
+    `may_be_the_machine`: its processors are crowded, or are yet to be read, so that nobody is called for now.
     """
 
     kind: Literal["slow", "change"]
@@ -27,6 +28,7 @@ class Attribution:
     evidence: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     short_of_processors: tuple[int, ...] = ()
+    may_be_the_machine: bool = False
 
 
 def most_culprits(n_ranks: int) -> int:
