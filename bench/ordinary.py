@@ -21,12 +21,13 @@ JOBS = Path(__file__).with_name("ordinary_jobs")
 RUNS = 50
 TIMEOUT_S = 900.0
 """Of one run, which takes half a minute where the machine is idle: it may share its processors with anything."""
-_FOLDER = Path("folder")
+FOLDER = Path("folder")
+"""Stands for the folder of a run among the arguments of a script."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One script: its arguments (its own folder where `_FOLDER` stands), its ranks, what it needs beyond torch."""
+    """One script: its arguments (its own folder where `FOLDER` stands), its ranks, what it needs beyond torch."""
 
     name: str
     arguments: tuple[object, ...]
@@ -46,22 +47,22 @@ class Job:
 
     def command(self, folder: Path) -> list[str]:
         """As its user would start it; `mp.spawn` and Lightning start their ranks by themselves."""
-        words = [str(folder) if argument is _FOLDER else str(argument) for argument in self.arguments]
+        words = [str(folder) if argument is FOLDER else str(argument) for argument in self.arguments]
         if self.name in ("spawn_tutorial", "lightning_fit"):
             return [sys.executable, str(self.path), *words]
         return realjob.torchrun(*words, ranks=self.ranks, script=self.path)
 
 
 ALL = (
-    Job("gpt_accumulation", (300, _FOLDER)),
-    Job("trainer_snapshots", (100, _FOLDER)),
-    Job("loader_workers", (12, _FOLDER)),
+    Job("gpt_accumulation", (300, FOLDER)),
+    Job("trainer_snapshots", (100, FOLDER)),
+    Job("loader_workers", (12, FOLDER)),
     Job("spawn_tutorial", (10_000,)),
-    Job("lightning_fit", (12, _FOLDER), needs="lightning"),
-    Job("hf_trainer", (500, _FOLDER), needs="transformers"),
-    Job("accelerate_loop", (25, _FOLDER), needs="accelerate"),
-    Job("fsdp2_blocks", (500, _FOLDER)),
-    Job("fsdp2_blocks of 4", (250, _FOLDER), ranks=4, script="fsdp2_blocks"),
+    Job("lightning_fit", (12, FOLDER), needs="lightning"),
+    Job("hf_trainer", (500, FOLDER), needs="transformers"),
+    Job("accelerate_loop", (25, FOLDER), needs="accelerate"),
+    Job("fsdp2_blocks", (500, FOLDER)),
+    Job("fsdp2_blocks of 4", (250, FOLDER), ranks=4, script="fsdp2_blocks"),
     Job("bare_collectives", (10_000,)),
     Job("bare_collectives of 4", (4_000,), ranks=4, script="bare_collectives"),
     Job("steps of 0.3 s", (60, 0.3), script="slow_steps"),
