@@ -12,6 +12,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from bench import ordinary
+from bench.rig import noise
+
 BENCHMARKS = (
     "startup",
     "wire",
@@ -26,7 +29,7 @@ BENCHMARKS = (
     "store",
     "whatif",
 )
-LONG = ("detection", "root_cause", "always", "stages", "engine")
+LONG = ("detection", "root_cause", "always", "stages", "engine", "ordinary")
 """Minutes: run only when they are named."""
 
 
@@ -36,11 +39,18 @@ def main() -> int:
     help_ = f"{', '.join(BENCHMARKS)} (all of these by default), {', '.join(LONG)} (minutes)"
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, *LONG, []], metavar="NAME", help=help_)
     parser.add_argument("--out", type=Path, default=Path("bench/results.json"), help="where the JSON goes")
+    of_ordinary = parser.add_argument_group("ordinary")
+    of_ordinary.add_argument("--runs", type=int, default=ordinary.RUNS, help="in all")
+    of_ordinary.add_argument(
+        "--noise", choices=["none", *noise.KINDS], help="beside all of them  [default: half, in turn]"
+    )
+    of_ordinary.add_argument("--keep", type=Path, metavar="DIR", help="leave recordings of runs with an incident there")
     options = parser.parse_args()
+    asked = {"ordinary": {"runs": options.runs, "noise": options.noise, "keep": options.keep}}
     rows = []
     for name in options.names or BENCHMARKS:
         print(f"bench: {name} …", file=sys.stderr)
-        rows += [{"benchmark": name, **row} for row in import_module(f"bench.{name}").run()]
+        rows += [{"benchmark": name, **row} for row in import_module(f"bench.{name}").run(**asked.get(name, {}))]
     machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.release()}
     options.out.write_text(json.dumps({"schema": 1, "machine": machine, "rows": rows}, indent=1) + "\n")
     table = Table("benchmark", "case", "figure", "value", "unit")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pacehound.model.events import Cost, Finding, Incident, IncidentState, Instant, WhatIfPrice
 from pacehound.model.identity import event_id
 from pacehound.settings import IncidentSettings
-from streams.job.short_slowdowns import ShortSlowdowns
+from streams.job.short_slowdowns import IsCrowded, ShortSlowdowns
 from streams.job.thresholds import (
     COST_UPDATE_FACTOR,
     COST_UPDATE_FROM_S,
@@ -36,7 +36,7 @@ class _Open:
     @property
     def total_s(self) -> float:
         """Of slowness that is told in several ways at once, what costs most."""
-        total_s, most_s, until_ns = 0.0, 0.0, -1
+        total_s, most_s, until_ns = self.excess_s.get(_LEFT_OUT, 0.0), 0.0, -1
         for finding in self.incident.findings:  # in order of their onsets
             cost_s = self.excess_s.get(finding.id, 0.0)
             if finding.kind != "slow" or finding.onset is None:
@@ -126,9 +126,9 @@ class IncidentTracker:
                 incidents.append(self._next(entry, now_ns, "open", entry.incident.findings))
         return incidents
 
-    def adding_up(self, at: Instant) -> list[Finding]:
+    def adding_up(self, at: Instant, is_crowded: IsCrowded = lambda _since_ns, _share: False) -> list[Finding]:
         """What there is to say of slowdowns that were too short to be told by themselves."""
-        return self._short.on_tick(at)
+        return self._short.on_tick(at, is_crowded)
 
     def short_in_all(self, at: Instant) -> list[Finding]:
         """How many of them there were, when the job ends."""

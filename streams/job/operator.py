@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 from pacehound.model.events import (
     Changepoint,
@@ -198,7 +199,7 @@ class JobOperator:
         for watch in self._watches:
             events += self._note(watch, watch.on_tick(moment), until_ns)
         self._was_hung = self._was_hung or self._watches.hang.is_hung
-        for short in self._incidents.adding_up(moment.at):
+        for short in self._incidents.adding_up(moment.at, partial(self._watches.slow.is_crowded, moment)):
             events += [short, *self._incidents.on_finding(short, until_ns, self._incidents.short_excess_s(short))]
         return [*events, *self._incidents.on_tick(until_ns, self._ongoing_s(until_ns))]
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
 from streams.job.thresholds import MAX_SHORT_KEPT, MIN_SHORT, NAMED_IN_MOST, SHORT_WINDOW_NS
+
+IsCrowded = Callable[[int, float], bool]
+"""Whether the job's machines may be what took such a share of the time since then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,8 @@ class ShortSlowdowns:
     """Those of one attempt of a job.
 
     They are one finding of kind `intermittent` when there are `MIN_SHORT` of them in ten minutes that cost `min_loss`
-    of the time, and until there are none any more. How many there were at all is said when the job ends.
+    of the time, and until there are none any more; not while its machines are crowded, where they come with the work
+    of others. How many there were at all is said when the job ends.
     """
 
     def __init__(self, job: str, attempt: int, min_loss: float) -> None:
@@ -47,7 +52,7 @@ class ShortSlowdowns:
         """What those of the last minutes have cost, of which the finding tells."""
         return sum(short.excess_s for short in self._recent)
 
-    def on_tick(self, at: Instant) -> list[Finding]:
+    def on_tick(self, at: Instant, is_crowded: IsCrowded = lambda _since_ns, _share: False) -> list[Finding]:
         """They add up, or do so no longer."""
         if self._began_ns is None:
             self._began_ns = at.time_ns
@@ -63,9 +68,11 @@ class ShortSlowdowns:
         is_much = lost_s >= self._min_loss * SHORT_WINDOW_NS / 1e9  # of the whole window, also while the job is young
         if len(self._recent) < MIN_SHORT or not is_much:
             return []
+        first = self._recent[0]
+        if is_crowded(first.onset_ns, lost_s / max((at.time_ns - first.onset_ns) / 1e9, lost_s)):
+            return []
         named = Counter(rank for short in self._recent for rank in short.culprits)
         culprits = tuple(sorted(rank for rank, n in named.items() if n >= NAMED_IN_MOST * len(self._recent)))
-        first = self._recent[0]
         words = (
             f"{len(self._recent)} short slowdowns in ten minutes, {lost_s:.1f} s lost in them: none of them lasted "
             "long enough to be told by itself"

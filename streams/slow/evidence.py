@@ -75,6 +75,7 @@ class SlowEvidence:
             connections=self._connections.slow_links,
             gpu_problems=self._gpus.problems,
             shortages=self._processors.shortages,
+            crowd=partial(self._processors.crowd, now_ns=moment.now_ns),
             awaits_processors=partial(self._processors.are_awaited, now_ns=moment.now_ns),
             lacked=self._processors.lacked,
             slow_rounds=slow_rounds.sentence_about,

@@ -19,9 +19,20 @@ from streams.slow.thinned import Thinned
 RECENT, OLDER, THINNED = 8, 12, 3
 """Readings kept of each host, one every five seconds: the last ones, and every third of those before (four minutes)."""
 
+CROWDED = 0.5
+"""Who has a processor for less than this share of the time in which it wants one waits for longer than it runs
+(derived)."""
+
+SATURATED = 0.8
+"""Of all processors of a host, over some seconds: with less than this there is one for who wants it, but that several
+ranks of a job begin to compute at the same moment (chosen: a neighbour that computes most of the time reaches it)."""
+
 AWAITED_NS = 12_000_000_000
 """Two readings since a slowdown began are waited for so long (derived: they are five seconds apart, and two seconds for
 the way); afterwards an answer stands without them."""
+
+CROWD_PATIENCE_NS = 60_000_000_000
+"""What lasts so long is told although the machine is crowded (chosen: most builds are over then)."""
 
 _RAN, _WAITED, _THROTTLED = range(3)
 
@@ -35,6 +46,7 @@ class _Reading:
     time_ns: int
     busy_ns: int
     stolen_ns: int
+    n_processors: int
     ranks: tuple[int, ...]
     counts: Int64Array
 
@@ -46,7 +58,8 @@ class _Rates:
     satisfied: npt.NDArray[np.float64]
     waited: npt.NDArray[np.float64]
     throttled: npt.NDArray[np.float64]
-    stolen: float
+    stolen: float  # of the time that the host wants
+    taken: float  # of the time of all its processors
 
 
 class ProcessorTracker:
@@ -65,6 +78,7 @@ class ProcessorTracker:
             time_ns=vitals.time_ns,
             busy_ns=host.busy_ns if host else 0,
             stolen_ns=host.stolen_ns if host else 0,
+            n_processors=host.count if host else 0,
             ranks=tuple(one.rank for one in readings),
             counts=np.array([(one.ran_ns, one.waited_ns, one.throttled_ns) for one in readings], np.int64),
         )
@@ -120,6 +134,37 @@ class ProcessorTracker:
             found |= {rank: float(share) for rank, share in zip(members, shares, strict=True) if rank in asked}
         return found
 
+    def crowd(self, ranks: Iterable[int], since_ns: int, min_share: float, now_ns: int) -> str | None:
+        """A sentence where each of some ranks shares a host on which there is no processor for it, whoever is slow.
+
+        That is where all processors are taken and all these ranks wait for one longer than they run and for `min_share`
+        of each second, also if they did before; or where the hypervisor takes as much. `None` while the readings that
+        would tell are still to come.
+        """
+        asked = frozenset(ranks)
+        if not asked or now_ns - since_ns >= CROWD_PATIENCE_NS:
+            return ""
+        words, covered = "", frozenset[int]()
+        for host, kept in sorted(self._hosts.items()):
+            members = kept.recent[-1].ranks
+            if asked.isdisjoint(members):
+                continue
+            readings = [reading for reading in kept.recent if reading.ranks == members]
+            n_before = sum(reading.time_ns < since_ns for reading in readings)
+            rates = _rates(readings[max(n_before - 1, 0) :])
+            if rates is None:  # one at most since it began, or just before
+                return None if now_ns - since_ns < AWAITED_NS else ""
+            waits = (rates.satisfied < CROWDED) & (rates.waited >= min_share)
+            lacks = waits & (rates.taken >= SATURATED) | (rates.stolen >= min_share)
+            if not lacks[np.isin(members, list(asked))].all():
+                return ""
+            covered |= asked.intersection(members)
+            words = (
+                f"the ranks on host {host} have a processor for {rates.satisfied.min():.0%} to "
+                f"{rates.satisfied.max():.0%} of the time in which they want one: the machine is crowded"
+            )
+        return words if covered == asked else ""
+
 
 def _rates(readings: Sequence[_Reading]) -> _Rates | None:
     """Between the first and the last of some readings; nothing where there are no two, or an agent began anew."""
@@ -137,6 +182,7 @@ def _rates(readings: Sequence[_Reading]) -> _Rates | None:
         waited=counts[:, _WAITED] / took_ns,
         throttled=counts[:, _THROTTLED] / took_ns,
         stolen=stolen_ns / max(busy_ns + stolen_ns, 1),
+        taken=(busy_ns + stolen_ns) / (took_ns * max(last.n_processors, 1)),
     )
 
 

@@ -19,6 +19,8 @@ from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
 from streams.level.step_watch import LASTING_STEPS, StepTime, StepWatch, level_in_words
 from streams.slow.attribution.attribute import MIN_ITERATIONS, attribute
+from streams.slow.attribution.crowds import weighed_by_crowd
+from streams.slow.attribution.growth import MIN_EXPLAINED
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
@@ -38,6 +40,9 @@ HISTORY = 300
 
 BASELINE = 100
 THINNED = 8
+CROWD_LOOKED_AT_NS = 30_000_000_000
+"""Whether the machine is crowded is a matter of so long where there is no beginning (chosen: six readings)."""
+
 BURST = 1.15
 """An iteration of a burst takes at least so many times the median one."""
 
@@ -50,7 +55,8 @@ class _Episode:
     onset_step: int
     before_s: float
     next_look: int
-    found: Attribution
+    found: Attribution  # whose delay it is, as calls and counts tell
+    told: Attribution  # the same, held back while it may be the machine
     began: Finding  # what was said of it first
     before: Pace | None  # the pace before it; nothing where too little is known of it
     level_back: int | None = None  # the step since which most iterations take what they took, while others do not
@@ -229,10 +235,11 @@ class SlowWatch(Watch):
                 self._watch.accept()
                 words = f"so did {', '.join(runs)} at the same step: planned"
                 return [replace(finding, kind="planned", evidence=(*finding.evidence, words), unseen=())]
-            finding = self._with(finding, found, observed, version=0)
+            told = self._held_back(found, finding, observed)
+            finding = self._with(finding, told, observed, version=0)
             next_look = record.step + MIN_ITERATIONS
             before = self._pace_before(change.step)
-            self._episode = _Episode(finding, change.step, change.before_s, next_look, found, finding, before)
+            self._episode = _Episode(finding, change.step, change.before_s, next_look, found, told, finding, before)
             return [finding]
         if change is not None and change.kind == "worse":
             episode.found = _joined(episode.found, self.attribute(change.step, observed))
@@ -241,7 +248,9 @@ class SlowWatch(Watch):
         if finding.id != episode.finding.id:
             finding = _continued(episode, finding)
         episode.level_back = None
-        episode.finding = self._with(finding, episode.found, observed, version=episode.finding.version + 1)
+        told = self._held_back(episode.found, finding, observed)
+        episode.finding = self._with(finding, told, observed, version=episode.finding.version + 1)
+        episode.told = told  # not before: what the earlier answer said goes with it
         if finding.relief is not None:
             self._episode = None
         return [episode.finding]
@@ -279,7 +288,9 @@ class SlowWatch(Watch):
         lasting = episode.finding.lasting or record.step - episode.onset_step + 1 >= LASTING_STEPS
         magnitude, evidence = now_s / before_s - 1.0, (*episode.began.evidence, words)
         going_on = replace(episode.finding, magnitude=magnitude, lasting=lasting, evidence=evidence)
-        episode.finding = self._with(going_on, episode.found, observed, version=going_on.version + 1)
+        told = self._held_back(episode.found, going_on, observed)
+        episode.finding = self._with(going_on, told, observed, version=going_on.version + 1)
+        episode.told = told
         return [episode.finding]
 
     def _recovered(self) -> list[Finding]:
@@ -327,15 +338,32 @@ class SlowWatch(Watch):
         is_cleared = bool(old.culprits or old.links) and not (found.culprits or found.links)
         machine_is_busy = has_its_reason and bool(old.culprits) and set(old.culprits) <= set(found.candidates)
         if (is_same and not has_its_reason) or (is_cleared and not machine_is_busy):
+            found = old
+        told = found if found.kind == "change" else self._held_back(found, episode.finding, observed)
+        if found is old and told.may_be_the_machine == episode.told.may_be_the_machine:
             return []
         version = episode.finding.version + 1
         if found.kind == "change":
             accepted = replace(self._accept(episode.finding, found, observed), version=version)
             self._episode = None
             return [replace(accepted, relief=Instant(step=record.step, time_ns=record.time_ns))]
-        episode.finding = self._with(episode.finding, found, observed, version=version)
-        episode.found = found  # not before: what the earlier answer said goes with it
+        episode.finding = self._with(episode.finding, told, observed, version=version)
+        episode.found, episode.told = found, told  # not before: what the earlier answer said goes with it
         return [episode.finding]
+
+    def is_crowded(self, moment: Moment, since_ns: int, share: float) -> bool:
+        """Whether the machines of the job may be what took such a share of the time since then, as far as is known."""
+        world = self._records.recent[-1].ranks.tolist() if self._records.recent else ()
+        observed = self.observed(moment)
+        since_ns = max(since_ns, moment.now_ns - CROWD_LOOKED_AT_NS)
+        return observed.crowd(world, since_ns, MIN_EXPLAINED * share) != ""
+
+    def _held_back(self, found: Attribution, finding: Finding, observed: Observations) -> Attribution:
+        """What is told of an answer while it may be the machine."""
+        if finding.onset is None:
+            return found
+        world = self._records.recent[-1].ranks.tolist()
+        return weighed_by_crowd(found, world, finding.onset.time_ns, finding.magnitude or 0.0, observed)
 
     def _accept(self, finding: Finding, found: Attribution, observed: Observations) -> Finding:
         """The work has changed: its level is the new baseline, and nobody is called."""
@@ -347,7 +375,7 @@ class SlowWatch(Watch):
         world = self._records.recent[-1].ranks.tolist()
         levels = tuple(sentence for sentence in finding.evidence if sentence not in found.evidence)
         if self._episode is not None:
-            levels = tuple(sentence for sentence in levels if sentence not in self._episode.found.evidence)
+            levels = tuple(sentence for sentence in levels if sentence not in self._episode.told.evidence)
         wakes = slowness_wakes(
             finding.magnitude or 0.0,
             is_lasting=finding.lasting,
@@ -362,7 +390,7 @@ class SlowWatch(Watch):
             candidates=found.candidates,
             victims=tuple(rank for rank in world if rank not in found.culprits) if found.culprits else (),
             links=found.links,
-            pages=found.kind == "slow" and wakes,
+            pages=found.kind == "slow" and wakes and not found.may_be_the_machine,
             evidence=(levels[0], *found.evidence, *levels[1:]),
             unseen=(*found.unseen, *observed.unseen),
             version=version,
@@ -397,6 +425,9 @@ class SlowWatch(Watch):
         slow = [r for r in self._records.recent if r.step_time_s >= limit_s]
         found = self._attribution(
             slow, [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE:], observed
+        )
+        found = weighed_by_crowd(
+            found, self._ranks.tolist(), slow[0].time_ns if slow else 0, finding.magnitude or 0.0, observed
         )
         if not found.culprits:
             return replace(finding, unseen=(*found.unseen, *observed.unseen))

@@ -34,6 +34,8 @@ class Observations:
     awaits_processors: Callable[[Sequence[int], int], bool] = lambda _ranks, _since_ns: False
     # for what share of each second some ranks have lacked a processor since the start; `None`: it is yet to be read
     lacked: Callable[[Sequence[int]], dict[int, float] | None] = lambda _ranks: {}
+    # a sentence where no rank of their hosts has the processors it wants since a time; `None` while it is to be read
+    crowd: Callable[[Sequence[int], int, float], str | None] = lambda _ranks, _since_ns, _min_share: ""
     slow_rounds: Callable[[str], str] = lambda _communicator: ""  # what CCL-D's detection says of a communicator
     busy_in: Callable[[int, int], str] = lambda _rank, _since_ns: ""  # what a rank's stacks since a time show it in
     rank_came_late: Callable[[str], bool] = lambda _communicator: False  # whether it says so of one

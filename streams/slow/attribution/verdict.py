@@ -17,6 +17,7 @@ class Attribution:
 
     `short_of_processors`: ranks that get less of their host's processors than before, among those it is about.
     `awaits_processors`: it is no more than a suspicion until the processors have been read, which could clear them.
+    `may_be_the_machine`: its processors are crowded, or are yet to be read, so that nobody is called for now.
     """
 
     kind: Literal["slow", "change"]
@@ -29,6 +30,7 @@ class Attribution:
     unseen: tuple[str, ...] = ()
     short_of_processors: tuple[int, ...] = ()
     awaits_processors: bool = False
+    may_be_the_machine: bool = False
 
 
 def most_culprits(n_ranks: int) -> int:

@@ -88,3 +88,21 @@ def test_what_adds_up_no_longer_is_relieved() -> None:
     assert opened.state == "open"
     assert opened.cost.excess_s == pytest.approx(MIN_SHORT * 2.5)
     assert last.state == "closed"
+
+
+def test_what_adds_up_on_a_crowded_machine_is_told_once_it_is_not_crowded_any_more() -> None:
+    tracker = IncidentTracker("j", 0, SETTINGS)
+    tracker.adding_up(Instant(step=None, time_ns=S))
+    for number in range(MIN_SHORT):
+        tracker.on_finding(slow(10.0 + 5 * number, 12.8 + 5 * number, number), (14 + 5 * number) * S, 2.5)
+    at = Instant(step=None, time_ns=40 * S)
+    asked: list[tuple[int, float]] = []
+
+    def is_crowded(since_ns: int, share: float) -> bool:
+        asked.append((since_ns, share))
+        return True
+
+    assert tracker.adding_up(at, is_crowded) == []
+    assert asked == [(10 * S, MIN_SHORT * 2.5 / 30)], "what is lost is a share of the time since the first of them"
+    (told,) = tracker.adding_up(at)
+    assert told.kind == "intermittent"

@@ -22,15 +22,18 @@ class Rate:
     waited: float = 0.01
     throttled: float = 0.0
     stolen: float = 0.0
+    others: float = 0.0
 
 
 QUIET = Rate()
 
 
-def tracker(now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s: int = 0) -> ProcessorTracker:
-    """Two hosts of `ranks` / 2 ranks each, quiet until `BEGAN_S` and then as `now` says."""
+def tracker(
+    now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s: int = 0, processors: int = 8
+) -> ProcessorTracker:
+    """Two hosts of `ranks` / 2 ranks each, with so many processors, quiet until `BEGAN_S` and then as `now` says."""
     made = ProcessorTracker()
-    totals = {rank: [0.0] * 4 for rank in range(ranks)}
+    totals = {rank: [0.0] * 5 for rank in range(ranks)}
     for second in range(first_s, until_s + 1, EVERY_S):
         for host in range(2):
             own = range(host * ranks // 2, (host + 1) * ranks // 2)
@@ -38,8 +41,8 @@ def tracker(now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s
                 HostVitals(
                     job="j", attempt=0, time_ns=second * S, host=f"h{host}",
                     processors=HostProcessors(
-                        count=8,
-                        busy_ns=int(sum(totals[rank][0] for rank in own) * S),
+                        count=processors,
+                        busy_ns=int(sum(totals[rank][0] + totals[rank][4] for rank in own) * S),
                         stolen_ns=int(sum(totals[rank][3] for rank in own) * S),
                     ),
                     rank_processors=tuple(
@@ -53,7 +56,7 @@ def tracker(now: dict[int, Rate], *, until_s: int = 120, ranks: int = 4, first_s
             )  # fmt: skip
         for rank, total in totals.items():
             rate = now.get(rank, QUIET) if second >= BEGAN_S else QUIET
-            for place, each in enumerate((rate.ran, rate.waited, rate.throttled, rate.stolen)):
+            for place, each in enumerate((rate.ran, rate.waited, rate.throttled, rate.stolen, rate.others)):
                 total[place] += each * EVERY_S
     return made
 
@@ -123,3 +126,46 @@ def test_what_ranks_have_lacked_since_the_start_needs_two_readings_and_no_time_b
     assert made.lacked([0, 3]) == pytest.approx({0: QUIET.waited, 3: QUIET.waited})
     assert tracker({}, until_s=0).lacked([0]) is None
     assert tracker({}, until_s=0).lacked([9]) == {}
+
+
+CROWDED = Rate(ran=0.25, waited=0.8, others=0.55)
+"""Two ranks of each host, on two processors that are never free."""
+
+
+def test_a_machine_is_crowded_where_all_its_ranks_wait_longer_than_they_run_also_from_the_start() -> None:
+    made = tracker(dict.fromkeys(range(4), CROWDED), processors=2)
+    for since_s in (BEGAN_S, BEGAN_S + 45):
+        words = made.crowd(range(4), since_s * S, 0.3, (since_s + 10) * S)
+        assert words == "the ranks on host h1 have a processor for 24% to 24% of the time in which they want one: " + (
+            "the machine is crowded"
+        )
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        pytest.param({0: CROWDED, 1: CROWDED, 2: CROWDED}, id="one rank has the processors that it wants"),
+        pytest.param(dict.fromkeys(range(4), Rate(ran=0.25, waited=0.8)), id="there is one that is free"),
+        pytest.param(
+            dict.fromkeys(range(4), Rate(ran=0.5, waited=0.4, others=0.5)), id="they run longer than they wait"
+        ),
+        pytest.param(dict.fromkeys(range(4), Rate(ran=0.1, waited=0.2, others=0.9)), id="it explains too little"),
+    ],
+)
+def test_a_machine_is_not_crowded_where(rates: dict[int, Rate]) -> None:
+    assert tracker(rates, processors=2).crowd(range(4), BEGAN_S * S, 0.3, (BEGAN_S + 50) * S) == ""
+
+
+def test_whether_a_machine_is_crowded_is_not_known_before_it_has_been_read() -> None:
+    made = tracker({}, until_s=BEGAN_S - 5)
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, (BEGAN_S + 4) * S) is None
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, (BEGAN_S + 20) * S) == "", (
+        "they have stopped: it is told without them"
+    )
+    assert ProcessorTracker().crowd(range(4), BEGAN_S * S, 0.3, (BEGAN_S + 4) * S) == "", "none are sent"
+
+
+def test_a_slowdown_that_has_lasted_is_told_on_a_crowded_machine() -> None:
+    made = tracker(dict.fromkeys(range(4), CROWDED), processors=2)
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, (BEGAN_S + 59) * S)
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, (BEGAN_S + 60) * S) == ""

@@ -1,0 +1,46 @@
+"""Whether the machine, and not one of its ranks, may be what makes iterations longer: it holds an answer back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from streams.slow.attribution.growth import MIN_EXPLAINED
+from streams.slow.attribution.observations import Observations
+from streams.slow.attribution.verdict import Attribution
+
+
+def weighed_by_crowd(
+    found: Attribution, ranks: Sequence[int], since_ns: int, magnitude: float, observed: Observations
+) -> Attribution:
+    """An answer, held back while those whom it is about wait for the processors of a crowded machine.
+
+    Where no rank of a machine has the processor that it wants, also if that was so before, a slowdown comes and goes
+    with the others' work, and on which rank it shows is chance: nobody is named. Nor is anybody woken, also where
+    nobody had a name, until it has lasted; and without a name not before the machine's processors have been read.
+    Who has a machine for itself may well be named for it.
+
+    `ranks` are those of the whole job; `magnitude` is by what share iterations are longer since `since_ns`.
+    """
+    if found.kind != "slow" or magnitude <= 0.0:
+        return found
+    of = found.culprits or tuple(sorted({rank for link in found.links for rank in link}))
+    hosts = {observed.hosts[rank] for rank in of if rank in observed.hosts}
+    asked = tuple(rank for rank in ranks if observed.hosts.get(rank) in hosts) if of else tuple(ranks)
+    if of and len(asked) <= len(of) and not found.links:
+        return found
+    crowd = observed.crowd(asked, since_ns, MIN_EXPLAINED * magnitude / (1.0 + magnitude))
+    if crowd is None:
+        return found if of else replace(found, may_be_the_machine=True)
+    if not crowd:
+        return found
+    return replace(
+        found,
+        verdict="unknown",
+        culprits=(),
+        links=(),
+        candidates=asked if of else found.candidates,
+        evidence=(*found.evidence, crowd),
+        unseen=(*found.unseen, "who is slow by itself: no rank of the machine has the processors that it wants"),
+        may_be_the_machine=True,
+    )
