@@ -13,22 +13,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from pacehound.model.events import HostVitals
+from streams.slow.thresholds import FAR_BELOW, MIN_BUSY, MIN_RETRANSMITTED, MIN_SENT_BYTES, STRONG_BUSY
 
 READINGS = 32
 """Of each connection; one every few seconds."""
 
 MAX_CONNECTIONS = 8_192
 """What comes after so many is not followed: it is for jobs whose calls run over TCP, and those are small."""
-
-MIN_BYTES = 65_536
-"""What has sent less since then has nothing to be measured by."""
-
-FAR_BELOW = 0.5
-"""A connection is slow below this share of its peers' median rate, and of its own earlier one where that is known."""
-
-MIN_BUSY = 0.2
-STRONG_BUSY = 0.5
-MIN_RETRANSMITTED = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +117,7 @@ class ConnectionTracker:
             first, last = chosen[0], chosen[-1]
             acked = last.acked_bytes - first.acked_bytes
             busy_us = last.busy_us - first.busy_us
-            if acked < MIN_BYTES or busy_us <= 0:
+            if acked < MIN_SENT_BYTES or busy_us <= 0:
                 continue
             spans.append(
                 _Span(

@@ -30,6 +30,7 @@ from streams.rounds.clocks import ClockOffsets
 from streams.slow import path_walk
 from streams.slow.groups import ENDS_FOR_ALL
 from streams.slow.ordering import order_by
+from streams.slow.thresholds import AT_ONCE_NS, AT_ONCE_SHARE, BESIDE_SHARE
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -38,12 +39,6 @@ BoolArray = npt.NDArray[np.bool_]
 TransferKey = str | tuple[int, int]
 """A communicator, or sender and receiver of a point-to-point pair."""
 
-AT_ONCE_NS = 20_000
-AT_ONCE_SHARE = 0.01
-"""A rank stood still for a send whose end its next call follows within this time, or this share of the send."""
-
-BESIDE_SHARE = 0.5
-"""A communicator of whose calls so many contain whole calls of another one runs beside the work."""
 
 _NEVER_NS = np.iinfo(np.int64).max
 _WAITS_FOR_ALL = np.isin(np.arange(len(OPS)), [OP_CODE[name] for name in ENDS_FOR_ALL if name in OP_CODE])

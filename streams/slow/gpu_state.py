@@ -5,11 +5,8 @@ from __future__ import annotations
 import statistics
 
 from pacehound.model.events import GpuReading, HostVitals
+from streams.slow.thresholds import HOT_C, LOW_CLOCK
 
-LOW_CLOCK = 0.9
-"""A clock below this share of the other GPUs' median is low."""
-
-HOT_C = 85
 _HARMLESS = frozenset({"", "none", "gpu_idle", "applications_clocks_setting", "display_clock_setting"})
 
 

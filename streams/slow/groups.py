@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from streams.slow.thresholds import GROUP_FALSE_ALARMS, GROUP_RATIO
+
 Int64Array = npt.NDArray[np.int64]
 
-THRESHOLD = 1.1
-
-FALSE_ALARMS = 0.01
-"""Chance that any of the groups of a kind is called slow by the noise of its rounds alone."""
 
 _MIN_PEERS_FOR_SPREAD = 8
 ENDS_FOR_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
@@ -85,7 +83,7 @@ def transfer_times_s(start_ns: Int64Array, end_ns: Int64Array, *, op: str = "") 
     return np.where(is_known, transfer_ns / 1e9, np.nan)
 
 
-def outliers(groups: Sequence[GroupTransfer], *, threshold: float = THRESHOLD) -> list[Outlier]:
+def outliers(groups: Sequence[GroupTransfer], *, threshold: float = GROUP_RATIO) -> list[Outlier]:
     """Groups above `threshold` times the median of their peers: the other groups of the same kind.
 
     The group itself is left out of the median: with two groups the median of both would hide what is up to 20 %
@@ -96,7 +94,7 @@ def outliers(groups: Sequence[GroupTransfer], *, threshold: float = THRESHOLD) -
     lies above 1.1 by chance, and among hosts that differ by 5 % one in 40 groups does for good. So a group is an
     outlier only if, besides,
 
-    - more of its rounds lie above its peers' median than a fair coin would give once in `FALSE_ALARMS` over all
+    - more of its rounds lie above its peers' median than a fair coin would give once in `GROUP_FALSE_ALARMS` over all
       groups of the kind (a sign test: nothing is assumed of the noise but that rounds are independent). Eight
       rounds are enough for two groups, 17 for 1,000.
     - among eight peers or more it lies further from their median, in logarithms, than the farthest of so many
@@ -139,7 +137,7 @@ def outliers(groups: Sequence[GroupTransfer], *, threshold: float = THRESHOLD) -
             above = above[np.log(transfers_s[above] / medians[above]) > reach]
         for index in above.tolist():
             member, median_s = members[index], float(medians[index])
-            if not _is_slower(member.rounds_s, median_s, FALSE_ALARMS / len(members)):
+            if not _is_slower(member.rounds_s, median_s, GROUP_FALSE_ALARMS / len(members)):
                 continue
             found.append(
                 Outlier(

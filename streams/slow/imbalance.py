@@ -17,16 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import OP_CODE, CallBatch, Sees
+from streams.slow.thresholds import IMBALANCE_PERSISTENCE, IMBALANCE_ROUNDS, MAX_NAMED_SHARE, MIN_IMBALANCE
 
 Float64Array = npt.NDArray[np.float64]
 
 PARTS = 10
-MIN_ROUNDS = 20
-MIN_SHARE = 0.10
-"""Of its peers' time: what they must wait for a rank before that is worth a word."""
-MIN_PERSISTENCE = 0.6
-MAX_NAMED_SHARE = 0.25
-"""Where more ranks than this hardly wait, they have more to do than the others."""
 
 _TOGETHER = tuple(OP_CODE[op] for op in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"))
 
@@ -70,12 +65,14 @@ def uneven_ranks(batches: Sequence[CallBatch], members: Mapping[str, tuple[int, 
         np.add.at(waited, (part[:, None], columns[None, :]), duration - duration.min(axis=1, keepdims=True))
     span_ns = seen_ns[1] - seen_ns[0]
     known = np.flatnonzero(np.isfinite(span_ns) & (span_ns > 0))
-    if n_rounds < MIN_ROUNDS or len(known) < 2:
+    if n_rounds < IMBALANCE_ROUNDS or len(known) < 2:
         return None
     share: Float64Array = waited[:, known] / span_ns[known] * PARTS
     typical = np.median(share, axis=1)
-    apart = typical[:, None] - share >= MIN_SHARE
-    named = np.flatnonzero((apart.mean(axis=0) >= MIN_PERSISTENCE) & (typical.mean() - share.mean(axis=0) >= MIN_SHARE))
+    apart = typical[:, None] - share >= MIN_IMBALANCE
+    named = np.flatnonzero(
+        (apart.mean(axis=0) >= IMBALANCE_PERSISTENCE) & (typical.mean() - share.mean(axis=0) >= MIN_IMBALANCE)
+    )
     if not len(named) or len(named) > max(1, int(MAX_NAMED_SHARE * len(known))):
         return None
     theirs = float(share[:, named].mean(axis=0).max())

@@ -10,14 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-STRETCH = 16
-"""Iterations of one stretch: a rhythm of up to so many has a slow one in each (chosen)."""
-
-STRETCHES = 4
-"""So many are looked at, for one pause makes one of them slow and a slowness all of them (chosen)."""
-
-USUAL_SHARE = 0.9
-"""A pace that one of ten stretches of before has reached is usual (chosen: such a job is uneven by itself)."""
+from streams.slow.thresholds import STRETCH, STRETCHES, USUAL_SHARE
 
 
 def pace_s(step_times_s: Sequence[float]) -> float:

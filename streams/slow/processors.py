@@ -15,24 +15,11 @@ import numpy.typing as npt
 
 from pacehound.model.events import HostVitals
 from streams.slow.thinned import Thinned
+from streams.slow.thresholds import AWAITED_NS, CROWD_PATIENCE_NS, CROWDED, SATURATED
 
 RECENT, OLDER, THINNED = 8, 12, 3
 """Readings kept of each host, one every five seconds: the last ones, and every third of those before (four minutes)."""
 
-CROWDED = 0.5
-"""Who has a processor for less than this share of the time in which it wants one waits for longer than it runs
-(derived)."""
-
-SATURATED = 0.8
-"""Of all processors of a host, over some seconds: with less than this there is one for who wants it, but that several
-ranks of a job begin to compute at the same moment (chosen: a neighbour that computes most of the time reaches it)."""
-
-AWAITED_NS = 12_000_000_000
-"""Two readings since a slowdown began are waited for so long (derived: they are five seconds apart, and two seconds for
-the way); afterwards an answer stands without them."""
-
-CROWD_PATIENCE_NS = 60_000_000_000
-"""What lasts so long is told although the machine is crowded (chosen: most builds are over then)."""
 
 _RAN, _WAITED, _THROTTLED = range(3)
 

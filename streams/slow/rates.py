@@ -27,6 +27,7 @@ from pacehound.model.rounds import ALGORITHMS, Rounds
 from pacehound.model.topology import ring_edges
 from streams.rounds.edges import Edge, SeenEdges, assumed_neighbours, hosts_in_order
 from streams.slow.thinned import Thinned
+from streams.slow.thresholds import DROPPED, MAX_DROPPED_SHARE, RATE_ROUNDS
 
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
@@ -39,15 +40,9 @@ THINNED = 8
 PER_BLOCK = 2
 """Rounds of a kind that are kept of one block (a second): where many come, the baseline must not be over in no time."""
 
-MIN_ROUNDS = 3
 MAX_KINDS = 16
 """Kinds of rounds followed per communicator: sizes that never recur have no baseline."""
 
-DROPPED = 0.75
-"""A rank sends slowly at less than this share of its earlier rate, held against the others' share."""
-
-MAX_SHARE = 0.25
-"""Where more ranks than this share have dropped, nobody is singled out (two may always have)."""
 
 _ALL_TO_ALL = OP_CODE["all_to_all"]
 
@@ -116,9 +111,9 @@ class RateTracker:
         ):
             slow = [rates for time_ns, rates in history if time_ns >= since_ns]
             quiet = [rates for time_ns, rates in history if time_ns < since_ns]
-            if len(slow) < MIN_ROUNDS:
+            if len(slow) < RATE_ROUNDS:
                 continue
-            has_earlier = len(quiet) >= MIN_ROUNDS
+            has_earlier = len(quiet) >= RATE_ROUNDS
             name = ALGORITHMS[algorithm]
             edges, assumed = self._seen.of_all_channels(communicator, name), ""
             if not edges and op != _ALL_TO_ALL:
@@ -147,7 +142,7 @@ class RateTracker:
         """Typical rates of rounds of a kind in other communicators of as many ranks."""
         histories = [self._histories.get(name, {}).get(kind) for name in communicators]
         rates = [[rates for _, rates in history] for history in histories if history is not None]
-        return [typical for some in rates if len(some) >= MIN_ROUNDS and (typical := _typical(some)).shape == shape]
+        return [typical for some in rates if len(some) >= RATE_ROUNDS and (typical := _typical(some)).shape == shape]
 
     def _assumed(self, members: tuple[int, ...], algorithm: str) -> tuple[frozenset[Edge], str]:
         """The edges of a communicator of which none was seen, and the sentence that says so."""
@@ -203,7 +198,7 @@ def _edges(n_ranks: int, shares: Float64Array, op: int, algorithm: str, edges: f
     usual = min(1.0, float(np.sort(send[seen])[n_seen // 2])) if n_seen > 2 else 1.0
     dropped = seen & (np.nan_to_num(send, nan=np.inf) < DROPPED * usual)
     n_dropped = int(dropped.sum())
-    if not n_dropped or n_dropped > max(2, int(MAX_SHARE * n_ranks)):
+    if not n_dropped or n_dropped > max(2, int(MAX_DROPPED_SHARE * n_ranks)):
         return []
     if algorithm == "tree" or op == _ALL_TO_ALL:
         # Both ends of a slow edge are slow; in a tree only neighbours are ends of one.

@@ -11,16 +11,7 @@ from collections.abc import Sequence
 
 from pacehound.model.events import RankStack
 from streams.slow.attribution.records import IterationRecord
-
-MAX_GAP = 3
-"""Slow iterations with no more quiet ones between them are one spell (chosen, as in `level/bursts.py`)."""
-
-MIN_SPELLS = 5
-"""From so many on a rhythm is no chance (chosen: four equal gaps)."""
-
-EVEN_SHARE = 0.1
-"""Gaps that differ by no more than this share of the typical one are a rhythm (chosen: work is done after whole steps,
-so that one by the clock comes up to a step late)."""
+from streams.slow.thresholds import EVEN_SHARE, MAX_SPELL_GAP, MIN_SPELLS
 
 _BUSY = {"storage": "reads or writes storage", "data_loading": "loads data"}
 
@@ -28,7 +19,7 @@ _BUSY = {"storage": "reads or writes storage", "data_loading": "loads data"}
 def rhythm(slow: Sequence[IterationRecord]) -> str:
     """How often slow spells come where they come evenly, in words; empty where they do not."""
     first = list(slow[:1])
-    first += [b for a, b in itertools.pairwise(slow) if b.step - a.step > MAX_GAP + 1]
+    first += [b for a, b in itertools.pairwise(slow) if b.step - a.step > MAX_SPELL_GAP + 1]
     if len(first) < MIN_SPELLS:
         return ""
     steps = [float(b.step - a.step) for a, b in itertools.pairwise(first)]

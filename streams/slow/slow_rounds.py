@@ -25,22 +25,20 @@ from pacehound.model.calls import OP_CODE, OPS, Sees
 from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
+from streams.slow.thresholds import (
+    BASE_NS,
+    BASE_ROUNDS,
+    LEARNT_FROM,
+    MIN_THETA,
+    REPEATED,
+    SLOW_SIGMAS,
+    SLOW_WINDOW_NS,
+    THETA,
+)
 from streams.watching.moment import Moment
 from streams.watching.watch import Said, Watch
 
-BASE_ROUNDS = 100
-BASE_NS = 120_000_000_000
-WINDOW_NS = 60_000_000_000
-
-THETA = 3.0
-"""Before it is learnt (CCL-D: usually close to 3)."""
-
-MIN_THETA = 1.0
-LEARNT_FROM = 10
 MAX_RATIOS = 60
-SIGMAS = 6.0
-REPEATED = 3
-"""Windows in a row, more or less: one that is not slow takes one back."""
 
 COMPUTATION, COMMUNICATION = 0.6, 0.4
 
@@ -87,7 +85,7 @@ class _Kind:
             return THETA
         ratios = np.array(self.ratios)
         middle = float(np.median(ratios))
-        return max(MIN_THETA, middle + SIGMAS * 1.4826 * float(np.median(np.abs(ratios - middle))))
+        return max(MIN_THETA, middle + SLOW_SIGMAS * 1.4826 * float(np.median(np.abs(ratios - middle))))
 
 
 class SlowRounds(Watch):
@@ -181,7 +179,7 @@ def _follow(kind: _Kind, times_ns: np.ndarray, longest: np.ndarray, shortest: np
         if len(kind.base) < BASE_ROUNDS and within == len(times_ns):
             return
         kind.base_ns, kind.base = float(np.mean(kind.base)), []
-    windows = times_ns // WINDOW_NS
+    windows = times_ns // SLOW_WINDOW_NS
     ranges = longest - shortest
     for window in np.unique(windows[learnt:]).tolist():
         inside = np.flatnonzero(windows == window)

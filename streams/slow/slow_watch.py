@@ -18,33 +18,33 @@ from pacehound.model.rounds import Rounds
 from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
 from streams.level.step_watch import LASTING_STEPS, StepTime, StepWatch, level_in_words
-from streams.slow.attribution.attribute import MIN_ITERATIONS, attribute
+from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
-from streams.slow.attribution.growth import MIN_EXPLAINED
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Int64Array, IterationRecord
 from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.critical_path import Charges, RoundIndex, Stretch, TransferKey
 from streams.slow.evidence import SlowEvidence
-from streams.slow.pace import STRETCH, STRETCHES, Pace, pace_s
+from streams.slow.pace import Pace, pace_s
 from streams.slow.role import rhythm
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.thinned import Thinned
+from streams.slow.thresholds import (
+    ATTRIBUTED_ITERATIONS,
+    BASELINE_ITERATIONS,
+    BURST,
+    CROWD_LOOKED_AT_NS,
+    HISTORY_ITERATIONS,
+    MIN_EXPLAINED,
+    STRETCH,
+    STRETCHES,
+)
 from streams.watching.moment import Iteration, Moment
 from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Heard, Said, Watch
 
-HISTORY = 300
-"""Iterations kept: enough for a baseline before an onset and for the slow stretch since."""
-
-BASELINE = 100
 THINNED = 8
-CROWD_LOOKED_AT_NS = 30_000_000_000
-"""Whether the machine is crowded is a matter of so long where there is no beginning (chosen: six readings)."""
-
-BURST = 1.15
-"""An iteration of a burst takes at least so many times the median one."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class SlowWatch(Watch):
         self._index: tuple[Sequence[Rounds], RoundIndex] | None = None  # of one step of time
         self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change)
         # A slow drift needs a baseline far back.
-        self._records: Thinned[IterationRecord] = Thinned(HISTORY, BASELINE, every=THINNED)
+        self._records: Thinned[IterationRecord] = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
         self._episode: _Episode | None = None
         self._uneven: tuple[Finding, Pace] | None = None  # slow steps that have become the rule, and the pace before
@@ -138,7 +138,7 @@ class SlowWatch(Watch):
         """The slow stretch that goes on cannot be followed further, and the level is learnt anew."""
         episode, self._episode = self._episode, None
         self._watch = StepWatch(job=self._job, attempt=self._attempt, min_change=self._min_change)
-        self._records = Thinned(HISTORY, BASELINE, every=THINNED)
+        self._records = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._numbers, self._ranks = {}, np.zeros(0, np.int64)
         uneven, self._uneven = self._uneven, None
         words = "what counts as an iteration has changed: it cannot be followed further"
@@ -237,7 +237,7 @@ class SlowWatch(Watch):
                 return [replace(finding, kind="planned", evidence=(*finding.evidence, words), unseen=())]
             told = self._held_back(found, finding, observed)
             finding = self._with(finding, told, observed, version=0)
-            next_look = record.step + MIN_ITERATIONS
+            next_look = record.step + ATTRIBUTED_ITERATIONS
             before = self._pace_before(change.step)
             self._episode = _Episode(finding, change.step, change.before_s, next_look, found, told, finding, before)
             return [finding]
@@ -259,7 +259,7 @@ class SlowWatch(Watch):
         """The pace before a slowdown; slow steps now and then that came before it and lead up to it do not count."""
         spells = self._watch.intermittent_since
         first = onset_step if spells is None else min(onset_step, spells)
-        return Pace.of([r.step_time_s for r in self._records if r.step < first][-BASELINE:])
+        return Pace.of([r.step_time_s for r in self._records if r.step < first][-BASELINE_ITERATIONS:])
 
     def _since(self, step: int) -> list[IterationRecord]:
         """The newest iterations since a step, as many as tell the pace."""
@@ -315,9 +315,11 @@ class SlowWatch(Watch):
         slow_steps = record.step - episode.onset_step
         # Where nobody is named yet, the next reading of a network or a device may tell: agents send one in seconds.
         is_named = bool(episode.found.culprits or episode.found.links) and not episode.found.awaits_processors
-        episode.next_look = record.step + (max(MIN_ITERATIONS, slow_steps // 2) if is_named else MIN_ITERATIONS)
+        episode.next_look = record.step + (
+            max(ATTRIBUTED_ITERATIONS, slow_steps // 2) if is_named else ATTRIBUTED_ITERATIONS
+        )
         old = episode.found
-        if slow_steps <= HISTORY - BASELINE:
+        if slow_steps <= HISTORY_ITERATIONS - BASELINE_ITERATIONS:
             found = self.attribute(episode.onset_step, observed)
         elif old.short_of_processors or episode.finding.onset is None:
             return []
@@ -400,7 +402,7 @@ class SlowWatch(Watch):
         """Slow steps that do not count as bursts any more: over only where the job is as fast as before them."""
         step_times_s = [r.step_time_s for r in self._since(0)]
         onset = finding.onset.step if finding.onset is not None else None
-        before = Pace.of([r.step_time_s for r in self._records if r.step < (onset or 0)][-BASELINE:])
+        before = Pace.of([r.step_time_s for r in self._records if r.step < (onset or 0)][-BASELINE_ITERATIONS:])
         if before is None or self._episode is not None or not before.is_exceeded(step_times_s, self._min_change):
             return finding
         now, was = level_in_words(pace_s(step_times_s)), level_in_words(before.typical_s)
@@ -424,7 +426,7 @@ class SlowWatch(Watch):
         limit_s = BURST * self._median_step_time_s
         slow = [r for r in self._records.recent if r.step_time_s >= limit_s]
         found = self._attribution(
-            slow, [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE:], observed
+            slow, [r for r in self._records.recent if r.step_time_s < limit_s][-BASELINE_ITERATIONS:], observed
         )
         found = weighed_by_crowd(
             found, self._ranks.tolist(), slow[0].time_ns if slow else 0, finding.magnitude or 0.0, observed
@@ -449,8 +451,8 @@ class SlowWatch(Watch):
 
     def attribute(self, onset_step: int, observed: Observations) -> Attribution:
         """Compare the iterations since `onset_step` with the quiet ones before it."""
-        slow = [r for r in self._records.recent if r.step >= onset_step][-BASELINE:]
-        quiet = [r for r in self._records if r.step < onset_step][-BASELINE:]
+        slow = [r for r in self._records.recent if r.step >= onset_step][-BASELINE_ITERATIONS:]
+        quiet = [r for r in self._records if r.step < onset_step][-BASELINE_ITERATIONS:]
         return self._attribution(_without_spikes(slow), _without_spikes(quiet), observed)
 
     def _attribution(

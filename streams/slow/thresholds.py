@@ -1,4 +1,202 @@
-"""Every number of `always_slow` that decides a verdict, with its unit and why it is what it is."""
+"""Every number of this room that decides a verdict: its unit, and why it is so (a paper's, derived, or chosen)."""
+
+# Whose delay it is (attribution/).
+
+ATTRIBUTED_ITERATIONS = 5
+"""Quiet iterations of which fewer are no comparison; and so many more make it worth asking again (chosen)."""
+
+MIN_SLOW_ITERATIONS = 3
+"""Slow ones of which fewer tell nothing about who is on the path (chosen)."""
+
+MIN_EXPLAINED = 0.5
+"""Share of the growth of an iteration that is explained by what is named for sure (derived: no other can explain as
+much)."""
+
+MIN_TRANSFER_SHARE = 0.25
+"""Share of the growth from which on a transfer is worth telling (chosen)."""
+
+SMALLER_SHARE = 0.1
+"""Share of the growth that is the smaller part of a mixed slowdown (S3), if it stands out by itself, too (chosen)."""
+
+STANDS_OUT = 3.0
+"""A link that explains less than half has to have grown by so many times what others of its kind have: on a loaded
+machine, or a crowded network, all of them take longer (chosen, on the suite `root_cause`)."""
+
+CLOCK_SHARE = 1 / 16
+"""Clocks more uncertain than this share of a growth could have made it, over some rounds per iteration (derived)."""
+
+MIN_PERSISTENCE = 0.6
+"""Share of the slow iterations in which a culprit is slow, and on the critical path (chosen: more than chance, and a
+rank that is slow in most is still found)."""
+
+REFERENCE_QUANTILE = 0.25
+"""Own time is held against the rank at this place: many ranks may be culprits, and all may have more to do
+(chosen)."""
+
+MANY_LOST = 0.3
+"""Share of its rows from which on a rank whose rows are missing cannot be named for sure (chosen)."""
+
+NEARLY = 0.5
+"""Few are suspected among many only where nobody else lacks even this share of what they lack at least (chosen)."""
+
+SIMILAR_GROWTH = 0.1
+"""Whoever waits for a culprit in calls that are not seen loses as much time as that one, but for so much of it
+(chosen)."""
+
+MIN_TOGETHER = 8
+"""Iterations in which both ranks have lost nothing, before it can be said that they do not move together (chosen)."""
+
+MAX_CULPRITS = 3
+"""So many ranks may be named in a job of any size (chosen: of more it is their work, or something they share)."""
+
+MAX_CULPRIT_SHARE = 0.25
+"""And so large a share of them in a larger one (chosen)."""
+
+MIN_MORE_WORK = 0.01
+"""More calls or bytes than this share are more work (chosen)."""
+
+WORK_SHARE = 0.25
+"""More calls or bytes are the reason of longer iterations from so much of the relative growth on (chosen)."""
+
+IMBALANCE_ROUNDS = 20
+"""Rounds from which on it can be said that a rank has more to do than others (chosen)."""
+
+MIN_IMBALANCE = 0.10
+"""Share of its peers' time that they wait for a rank, before that is worth a word (chosen)."""
+
+IMBALANCE_PERSISTENCE = 0.6
+"""Share of the parts of the time in which they do (chosen, as MIN_PERSISTENCE)."""
+
+MAX_NAMED_SHARE = 0.25
+"""Where a larger share of the ranks hardly waits, they have more to do than the others (chosen)."""
+
+# The slowdown itself (slow_watch.py, pace.py, role.py).
+
+HISTORY_ITERATIONS = 300
+"""Iterations kept: enough for a baseline before an onset and for the slow stretch since (chosen)."""
+
+BASELINE_ITERATIONS = 100
+"""Of these are quiet, at most, and held against the slow ones (chosen)."""
+
+BURST = 1.15
+"""An iteration of a burst takes at least so many times the median one (chosen)."""
+
+STRETCH = 16
+"""Iterations of one stretch: a rhythm of up to so many has a slow one in each (chosen)."""
+
+STRETCHES = 4
+"""So many are looked at, for one pause makes one of them slow and a slowness all of them (chosen)."""
+
+USUAL_SHARE = 0.9
+"""A pace that one of ten stretches of before has reached is usual (chosen: such a job is uneven by itself)."""
+
+MAX_SPELL_GAP = 3
+"""Slow iterations with no more quiet ones between them are one spell (chosen, as in `level/bursts.py`)."""
+
+MIN_SPELLS = 5
+"""From so many on a rhythm is no chance (chosen: four equal gaps)."""
+
+EVEN_SHARE = 0.1
+"""Gaps that differ by no more than this share of the typical one are a rhythm (chosen: work is done after whole
+steps, so that one by the clock comes up to a step late)."""
+
+# The machine (processors.py, gpu_state.py).
+
+CROWDED = 0.5
+"""Who has a processor for less than this share of the time in which it wants one waits for longer than it runs
+(derived)."""
+
+SATURATED = 0.8
+"""Share of all processors of a host, over some seconds: with less than this there is one for who wants it, but that
+several ranks of a job begin to compute at the same moment (chosen: a neighbour that computes most of the time reaches
+it)."""
+
+AWAITED_NS = 12_000_000_000
+"""Two readings since a slowdown began are waited for so long (derived: they are five seconds apart, and two seconds
+for the way); afterwards an answer stands without them."""
+
+CROWD_PATIENCE_NS = 60_000_000_000
+"""What lasts so long is told although the machine is crowded (chosen: most builds are over then)."""
+
+CROWD_LOOKED_AT_NS = 30_000_000_000
+"""Whether the machine is crowded is a matter of so long where there is no beginning (chosen: six readings)."""
+
+LOW_CLOCK = 0.9
+"""A clock below this share of the other GPUs' median is low (chosen)."""
+
+HOT_C = 85
+"""From so many degrees Celsius on a GPU is hot (chosen: near where data-centre GPUs begin to slow down)."""
+
+# Calls and links (slow_rounds.py, groups.py, rates.py, connections.py, critical_path.py, transfer_times.py).
+
+BASE_ROUNDS = 100
+"""Rounds of a kind that the usual time is taken from (CCL-D's T_base)."""
+
+BASE_NS = 120_000_000_000
+"""Or so long, where they are rare (chosen)."""
+
+SLOW_WINDOW_NS = 60_000_000_000
+"""Rounds of so long are looked at together (chosen)."""
+
+THETA = 3.0
+"""So many times the usual one is slow, before it is learnt (CCL-D: usually close to 3)."""
+
+MIN_THETA = 1.0
+"""The least that is learnt (chosen)."""
+
+LEARNT_FROM = 10
+"""Windows that it is learnt from, at least (chosen)."""
+
+SLOW_SIGMAS = 6.0
+"""And so many of their deviations beyond them (chosen)."""
+
+REPEATED = 3
+"""Windows in a row, more or less: one that is not slow takes one back (chosen)."""
+
+GROUP_RATIO = 1.1
+"""Times the median of its kind from which on a group is slow (Falcon 4.3)."""
+
+GROUP_FALSE_ALARMS = 0.01
+"""Chance that any of the groups of a kind is called slow by the noise of its rounds alone (chosen)."""
+
+RATE_ROUNDS = 3
+"""Rounds with rates from which on they are compared (derived: two have no middle)."""
+
+DROPPED = 0.75
+"""A rank sends slowly at less than this share of its earlier rate, held against the others' share (chosen)."""
+
+MAX_DROPPED_SHARE = 0.25
+"""Where more ranks than this share have dropped, nobody is singled out (two may always have; chosen)."""
+
+MIN_SENT_BYTES = 65_536
+"""What has sent less since then has nothing to be measured by (chosen)."""
+
+FAR_BELOW = 0.5
+"""A connection is slow below this share of its peers' median rate, and of its own earlier one where that is known
+(chosen)."""
+
+MIN_BUSY = 0.2
+"""Share of the time in which it is busy sending: below, its rate says nothing (chosen)."""
+
+STRONG_BUSY = 0.5
+"""From this share on it is strong evidence beside its own earlier rate, also where little is sent again (chosen)."""
+
+MIN_RETRANSMITTED = 0.01
+"""Share of what is sent again from which on a link is bad (chosen)."""
+
+AT_ONCE_NS = 20_000
+"""A rank stood still for a send whose end its next call follows within this time (chosen)."""
+
+AT_ONCE_SHARE = 0.01
+"""Or within this share of the send (chosen)."""
+
+BESIDE_SHARE = 0.5
+"""A communicator of whose calls so many contain whole calls of another one runs beside the work (chosen)."""
+
+TYPICAL_ROUNDS = 8
+"""Rounds of one kind from which on a typical transfer is known (chosen)."""
+
+# Who is slow from the first step on (always/).
 
 MIN_ITERATIONS = 30
 """Before so many nobody is called slow from the start (chosen, as `level`: a slowdown that lasts has been seen for so
@@ -9,8 +207,8 @@ LOOKS = (30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 250, 300)
 start; what comes later has a quiet time before it (chosen; as many as `slow_watch` keeps)."""
 
 FALSE_ALARMS = 1e-4
-"""Chance that noise alone makes any rank of a job stand apart at any look. Of 300 clean jobs 0.03 are then called slow;
-each of n ranks gets the n-th part of it at each look (chosen)."""
+"""Chance that noise alone makes any rank of a job stand apart at any look. Of 300 clean jobs 0.03 are then called
+slow; each of n ranks gets the n-th part of it at each look (chosen)."""
 
 MANY_PEERS = 8
 """From so many on, their spread tells how far ranks are apart that do the same (as in `groups`)."""
@@ -29,7 +227,8 @@ PERIODIC_SHARE = 0.6
 """A slow rank is slow in so many of its iterations; logs, evaluations and saving come in fewer (as `ranks`)."""
 
 MAX_LAG_SHARE = 1 / 8
-"""Noise that lasts is looked for up to this share of the iterations: longer, and there is nothing to estimate it by."""
+"""Noise that lasts is looked for up to this share of the iterations: longer, and there is nothing to estimate it
+by."""
 
 HOST_SHARE = 0.75
 """A host is slow, and no single rank, where so many of its ranks stand apart and none is as quick as its peers."""

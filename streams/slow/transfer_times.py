@@ -12,11 +12,11 @@ from pacehound.model.calls import OPS, Sees
 from pacehound.model.events import GroupOutlier
 from pacehound.model.rounds import Rounds
 from streams.slow.groups import GroupTransfer, outliers, transfer_times_s
+from streams.slow.thresholds import TYPICAL_ROUNDS
 
 RECENT = 64
 """Rounds of one kind that a typical transfer is taken from."""
 
-MIN_ROUNDS = 8
 MAX_KINDS = 64
 """Kinds of rounds followed per communicator; sizes that never recur must not fill the memory."""
 
@@ -61,7 +61,9 @@ class TransferTracker:
                 kind = (OPS[op], size_bytes, shape)
                 if kind not in known:
                     if len(known) >= MAX_KINDS:
-                        del known[min(known, key=lambda k: (min(len(known[k].times_s), MIN_ROUNDS), known[k].added))]
+                        del known[
+                            min(known, key=lambda k: (min(len(known[k].times_s), TYPICAL_ROUNDS), known[k].added))
+                        ]
                     known[kind] = _Recent(deque(maxlen=RECENT))
                 known[kind].times_s.extend(times_s[sizes == size_bytes].tolist())
                 known[kind].added = self._added
@@ -77,7 +79,7 @@ class TransferTracker:
             )
             for communicator, kinds in sorted(self._recent.items())
             for kind, recent in sorted(kinds.items())
-            if len(recent.times_s) >= MIN_ROUNDS
+            if len(recent.times_s) >= TYPICAL_ROUNDS
         ]
         worst: dict[str, GroupOutlier] = {}
         for outlier in outliers(groups):

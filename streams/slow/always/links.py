@@ -16,8 +16,8 @@ from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import Float64Array, IterationRecord
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.critical_path import TransferKey
-from streams.slow.groups import THRESHOLD, GroupTransfer, outliers
-from streams.slow.thresholds import MIN_PEERS_OF_CULPRIT, PERIODIC_SHARE, PERSISTS, QUARTERS
+from streams.slow.groups import GroupTransfer, outliers
+from streams.slow.thresholds import GROUP_RATIO, MIN_PEERS_OF_CULPRIT, PERIODIC_SHARE, PERSISTS, QUARTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Apart:
         bar_ns = (1.0 + PERSISTS * (self.ratio - 1.0)) * self.usual_ns
         quarters = [float(np.median(quarter)) for quarter in np.array_split(self.took_ns, QUARTERS)]
         is_slow_in_most = float((self.took_ns >= bar_ns).mean()) >= PERIODIC_SHARE
-        return self.ratio > THRESHOLD and min(quarters) >= bar_ns and is_slow_in_most
+        return self.ratio > GROUP_RATIO and min(quarters) >= bar_ns and is_slow_in_most
 
     def charged_ns(self, records: Sequence[IterationRecord]) -> Float64Array:
         """Its time on the critical path of each iteration."""

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from streams.slow.always.found import AlwaysSlow, least_cost_ns, typical_step_ns
 from streams.slow.always.peers import Parts
 from streams.slow.always.standing_apart import excess_of
-from streams.slow.attribution.growth import MIN_EXPLAINED
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.ranks import weighed
 from streams.slow.attribution.records import Float64Array, IterationRecord, columns_of
-from streams.slow.attribution.shortages import NEARLY
 from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.thresholds import (
     HOST_SHARE,
+    MIN_EXPLAINED,
     MIN_PEERS_OF_CULPRIT,
     MIN_SHARE_OF_PART,
+    NEARLY,
     PERIODIC_SHARE,
     PERSISTS,
     TIED,

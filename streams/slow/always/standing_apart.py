@@ -81,7 +81,7 @@ def bar(n_ranks: int, *, n_values: float) -> float:
     Wallace's approximation.
 
     >>> round(bar(1024, n_values=1e6), 1), round(bar(4, n_values=16), 1)
-    (5.7, 8.0)
+    (5.7, 6.9)
     """
     normal = -NormalDist().inv_cdf(FALSE_ALARMS / (n_ranks * len(LOOKS)))
     scaled = normal * (8 * n_values + 3) / (8 * n_values + 1)

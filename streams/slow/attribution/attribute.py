@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, growth_of
+from streams.slow.attribution.growth import growth_of
 from streams.slow.attribution.links import slow_transfers, stands_out
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.ranks import late_launch, slow_ranks
@@ -14,9 +14,7 @@ from streams.slow.attribution.shortages import weighed_by_shortages
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.attribution.work import change_of_work, nobody_apart
 from streams.slow.critical_path import TransferKey
-
-MIN_ITERATIONS = 5
-MIN_SLOW = 3
+from streams.slow.thresholds import ATTRIBUTED_ITERATIONS, MIN_EXPLAINED, MIN_SLOW_ITERATIONS, MIN_TRANSFER_SHARE
 
 
 def attribute(
@@ -43,7 +41,7 @@ def _whose(
     observed: Observations,
 ) -> Attribution:
     """What the calls tell."""
-    if len(slow) < MIN_SLOW or len(quiet) < MIN_ITERATIONS:
+    if len(slow) < MIN_SLOW_ITERATIONS or len(quiet) < ATTRIBUTED_ITERATIONS:
         return Attribution("slow", "unknown", None, unseen=("too few iterations to compare",))
     total_ns = 1e9 * (mean_step_time_s(slow) - mean_step_time_s(quiet))
     if total_ns <= 0:
@@ -58,7 +56,7 @@ def _whose(
     work = change_of_work(slow, quiet)
     if work:
         return Attribution("change", "unknown", None, evidence=(work, "no rank stands apart"))
-    if named is None or named.growth < MIN_SHARE * growth.total:
+    if named is None or named.growth < MIN_TRANSFER_SHARE * growth.total:
         return nobody_apart(slow, quiet, growth)
     if named.links and named.growth < MIN_EXPLAINED * growth.total and not stands_out(named, growth, keys, observed):
         words = "transfers between other ranks take longer, too: no link stands apart"

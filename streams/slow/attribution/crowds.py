@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from streams.slow.attribution.growth import MIN_EXPLAINED
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.verdict import Attribution
+from streams.slow.thresholds import MIN_EXPLAINED
 
 
 def weighed_by_crowd(

@@ -18,15 +18,6 @@ from streams.slow.attribution.records import (
 )
 from streams.slow.critical_path import TransferKey
 
-MIN_EXPLAINED = 0.5
-"""What is named for sure explains so much of the growth."""
-
-MIN_SHARE = 0.25
-"""A transfer that explains so much is worth telling."""
-
-SMALLER_SHARE = 0.1
-"""The smaller part of a mixed slowdown (S3), if it stands out by itself, too."""
-
 
 @dataclass(frozen=True, slots=True)
 class Growth:

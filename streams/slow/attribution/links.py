@@ -7,17 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, SMALLER_SHARE, Growth
+from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, loses_many
 from streams.slow.critical_path import TransferKey
-
-STANDS_OUT = 3.0
-"""A link that explains less than half has to have grown by so many times what others of its kind have: on a loaded
-machine, or a crowded network, all of them take longer."""
-
-CLOCK_SHARE = 1 / 16
-"""Clocks more uncertain than this share of a growth could have made it, over some rounds per iteration."""
+from streams.slow.thresholds import CLOCK_SHARE, MIN_EXPLAINED, MIN_TRANSFER_SHARE, SMALLER_SHARE, STANDS_OUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +87,7 @@ def _slow_pair(
     numbers = [keys[key] for key in (link, link[::-1]) if key in keys]
     ways = growth.transfer[numbers].tolist()
     # An end is learnt when somebody waits for it: a receiver that computes first makes one direction look slow.
-    both_ways = len(ways) == 2 and min(ways) >= MIN_SHARE * max(ways)
+    both_ways = len(ways) == 2 and min(ways) >= MIN_TRANSFER_SHARE * max(ways)
     if both_ways:
         evidence.append("in both directions")
     uncertain_ns = observed.clocks.uncertainty_between_ns(*link) if len(observed.clocks.ranks) else 0.0

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, SMALLER_SHARE, Growth
+from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.links import NamedLinks
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import (
-    MANY_LOST,
     Float64Array,
     Int64Array,
     IterationRecord,
@@ -23,17 +22,20 @@ from streams.slow.attribution.ties import tied_ranks
 from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.attribution.work import follows_bytes
 from streams.slow.critical_path import TransferKey
+from streams.slow.thresholds import (
+    MANY_LOST,
+    MIN_EXPLAINED,
+    MIN_PERSISTENCE,
+    MIN_TRANSFER_SHARE,
+    REFERENCE_QUANTILE,
+    SMALLER_SHARE,
+)
 
 SMALLER_RANK, SMALLER_TRANSFER = 1.1, 1.5
 """What the smaller part has to be against its own quiet level: of a rank's own time, of a transfer."""
 
 SIGNIFICANT, BEYOND_DOUBT = 5.0, 8.0
 """Standard errors that a rank's own time has to have grown by: alone, and as the smaller part of S3."""
-
-MIN_PERSISTENCE = 0.6
-
-REFERENCE_QUANTILE = 0.25
-"""Own time is held against the rank at this place: many ranks may be culprits, and all may have more to do."""
 
 
 def slow_ranks(
@@ -52,7 +54,7 @@ def slow_ranks(
     apart = growth.own - usual
     bar = np.full(len(apart), MIN_EXPLAINED * growth.total)
     errors = np.full(len(apart), SIGNIFICANT)
-    if named is not None and named.growth >= MIN_SHARE * growth.total:
+    if named is not None and named.growth >= MIN_TRANSFER_SHARE * growth.total:
         # Beside a transfer that has grown, one of its ranks may be the smaller part of the whole (S3).
         beside = np.isin(growth.ranks, named.candidates)
         least = np.maximum(SMALLER_SHARE * growth.total, (SMALLER_RANK - 1.0) * growth.quiet_own)
@@ -109,7 +111,7 @@ def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> 
     """S3 where the transfers of a culprit's own link have grown by a fair share, too."""
     if named is None or named.growth < SMALLER_SHARE * growth.total:
         return found
-    if named.growth < MIN_SHARE * growth.total and named.ratio < SMALLER_TRANSFER:
+    if named.growth < MIN_TRANSFER_SHARE * growth.total and named.ratio < SMALLER_TRANSFER:
         return found
     links = tuple(link for link in named.links if set(link) & set(found.culprits))
     # A communicator of the whole job is nobody's own: whatever slows its transfers, a slow rank among them does.

@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.slow.critical_path import Charges, TransferKey
+from streams.slow.thresholds import MANY_LOST
 
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]
-
-MANY_LOST = 0.3
-"""A rank of whose rows so large a share is missing cannot be named for sure."""
 
 
 @dataclass(frozen=True, slots=True)

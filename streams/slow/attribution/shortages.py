@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from streams.slow.attribution.growth import MIN_EXPLAINED
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.verdict import Attribution, most_culprits
+from streams.slow.thresholds import MIN_EXPLAINED, NEARLY
 
 SHOWN = 3
-
-NEARLY = 0.5
-"""Few are suspected among many only where nobody else lacks even this share of what they lack at least."""
 
 
 AWAITED = "whether the machine is busy: its processors have not been read often enough since"

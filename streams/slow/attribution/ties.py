@@ -11,6 +11,7 @@ from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import Float64Array, Int64Array, IterationRecord, columns_of, lost_columns
 from streams.slow.critical_path import TransferKey
+from streams.slow.thresholds import MIN_TOGETHER, SIMILAR_GROWTH
 
 TIED, TIED_WHEN_QUIET, TIED_AT_ALL = 0.4, 0.25, 0.15
 """Ranks whose own times correlate so much wait for each other in calls that are not seen: in all iterations, in quiet
@@ -18,12 +19,6 @@ ones, and in quiet ones with those that have lost calls.
 
 What each of them does behind the last such call stays its own, so that they do not agree wholly.
 """
-
-SIMILAR_GROWTH = 0.1
-"""Whoever waits for a culprit in calls that are not seen loses as much time as that one, but for so much of it."""
-
-MIN_TOGETHER = 8
-"""Iterations in which both ranks have lost nothing, before it can be said that they do not move together."""
 
 
 def tied_ranks(

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pacehound.model.events import Cause
-
-MAX_CULPRITS = 3
-MAX_CULPRIT_SHARE = 0.25
+from streams.slow.thresholds import MAX_CULPRIT_SHARE, MAX_CULPRITS
 
 
 @dataclass(frozen=True, slots=True)

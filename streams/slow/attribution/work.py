@@ -7,13 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from streams.slow.attribution.growth import MIN_EXPLAINED, MIN_SHARE, Growth
+from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.records import Float64Array, IterationRecord, mean_step_time_s
-from streams.slow.attribution.verdict import MAX_CULPRITS, Attribution
-
-MIN_MORE_WORK = 0.01
-WORK_SHARE = 0.25
-"""More calls or bytes are the reason of longer iterations from so much of the relative growth on."""
+from streams.slow.attribution.verdict import Attribution
+from streams.slow.thresholds import MAX_CULPRITS, MIN_EXPLAINED, MIN_MORE_WORK, MIN_TRANSFER_SHARE, WORK_SHARE
 
 
 def change_of_work(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> str:
@@ -66,7 +63,7 @@ def nobody_apart(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecor
     for record in slow:
         over = {rank: ns - usual.get(rank, 0.0) for rank, ns in record.charges.ranks.items()}
         top = max(over, key=lambda rank: (over[rank], -rank), default=None)
-        if top is not None and over[top] >= MIN_SHARE * growth.total:
+        if top is not None and over[top] >= MIN_TRANSFER_SHARE * growth.total:
             tops.append(top)
     if len(set(tops)) > MAX_CULPRITS:
         words = (

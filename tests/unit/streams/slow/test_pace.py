@@ -10,9 +10,9 @@ import pytest
 from pacehound.model.events import Finding, IterationSample
 from pacehound.settings import HangSettings
 from streams.hang.hang_watch import HangWatch
-from streams.slow.pace import STRETCH, STRETCHES
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.slow_watch import SlowWatch
+from streams.slow.thresholds import STRETCH, STRETCHES
 from streams.watching.moment import Iteration, Moment
 
 ONSET, RELIEF, STEPS = 1_000, 2_500, 3_000

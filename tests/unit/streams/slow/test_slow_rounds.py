@@ -7,7 +7,8 @@ import pytest
 from pacehound.model.calls import Sees
 from pacehound.model.events import Finding
 from pacehound.model.rounds import Rounds
-from streams.slow.slow_rounds import REPEATED, SlowRounds
+from streams.slow.slow_rounds import SlowRounds
+from streams.slow.thresholds import REPEATED
 from streams.watching.moment import Moment
 from tests.fakes.hand_made_rounds import MS, rounds
 

@@ -5,7 +5,8 @@ import pickle
 import numpy as np
 
 from pacehound.model.calls import Sees
-from streams.slow.transfer_times import MAX_KINDS, MIN_ROUNDS, TransferTracker
+from streams.slow.thresholds import TYPICAL_ROUNDS
+from streams.slow.transfer_times import MAX_KINDS, TransferTracker
 from tests.fakes.hand_made_rounds import rounds_at
 
 MS = 10**6
@@ -68,6 +69,6 @@ def test_a_change_of_sizes_is_followed_when_all_kinds_are_taken():
     tracker = TransferTracker()
     for i in range(2):
         for size in range(MAX_KINDS):
-            tracker.add(rounds(f"g{i}", (i, i + 2), [1.0] * MIN_ROUNDS, size_bytes=size))
+            tracker.add(rounds(f"g{i}", (i, i + 2), [1.0] * TYPICAL_ROUNDS, size_bytes=size))
         tracker.add(rounds(f"g{i}", (i, i + 2), [1.0 + i] * 30, size_bytes=1 << 20))
     assert [o.communicator for o in tracker.outliers("j", 0, 1)] == ["g1"]
