@@ -13,10 +13,19 @@ ROOT = HERE.parents[1]
 
 
 def make_product(folder: Path) -> Path:
-    """Copy `pacehound` beside the stand-ins; returns the folder."""
+    """Copy `pacehound` beside the stand-ins; returns the folder.
+
+    Its runs have their folders in `shared_memory` of it: no run of another product of this machine sweeps them.
+    """
     shutil.copytree(ROOT / "pacehound", folder / "pacehound", ignore=shutil.ignore_patterns("__pycache__", "built"))
     shutil.copytree(HERE / "siblings", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(HERE / "launch_stand_in.py", folder / "pacehound" / "instrument" / "launch.py")
+    run_dir = folder / "pacehound" / "launcher" / "run_dir.py"
+    there, here = 'SHARED_MEMORY = Path("/dev/shm")', f'SHARED_MEMORY = Path("{folder}/shared_memory")'
+    before = run_dir.read_text()
+    assert there in before
+    run_dir.write_text(before.replace(there, here))
+    (folder / "shared_memory").mkdir()
     return folder
 
 

@@ -19,10 +19,12 @@ SHORT = [
 
 
 @pytest.mark.parametrize(("job", "kind"), SHORT)
-def test_nothing_is_said_of_a_clean_job(job: ordinary.Job, kind: str, tmp_path: Path) -> None:
+def test_a_clean_job_names_nobody_and_wakes_nobody(job: ordinary.Job, kind: str, tmp_path: Path) -> None:
+    """The other tests compute beside it: a job that they slow for seconds may be told so, as a crowded machine's."""
     said = ordinary.watched(job, kind, tmp_path)
     assert said.iterations >= 900, "it was watched"
-    assert said.incidents == []
+    findings = [finding for incident in said.incidents for finding in incident["findings"]]
+    assert [finding for finding in findings if finding["culprits"] or finding["links"] or finding["pages"]] == []
 
 
 @pytest.mark.prove

@@ -15,6 +15,9 @@ import pytest
 import trustme
 
 from pacehound.bus.otlp_headers import with_pin
+from pacehound.errors import Unavailable
+from pacehound.runtime.head.client import HeadClient
+from pacehound.runtime.head.owner import announced
 
 pytestmark = pytest.mark.integration
 
@@ -160,11 +163,11 @@ def test_open_descriptors_and_foreground_group_are_inherited(product, tmp_path):
     assert group == os.getpgid(0)
 
 
-def run_dir_of(job):
+def run_dir_of(product, job):
     """The run's folder, once its agent is there."""
 
     def look():
-        agents = Path("/dev/shm").glob(f"pacehound-{os.getuid()}/run-*/agent.pid")
+        agents = (product.root / "shared_memory").glob(f"pacehound-{os.getuid()}/run-*/agent.pid")
         return [path for path in agents if json.loads((path.parent / "job.json").read_text())["job"] == job]
 
     return wait_for(look, what="an agent")[0].parent
@@ -180,7 +183,7 @@ def test_helpers_yield_the_processor_to_the_command_and_keep_our_secrets_to_them
     secrets = {f"PACEHOUND_{name}": "http://u:s3cret@127.0.0.1:9" for name in names}
     process = product.start("run", "--job", job, "--", "sleep", "60", environ=secrets)
     try:
-        run_dir = run_dir_of(job)
+        run_dir = run_dir_of(product, job)
         head = json.loads(wait_for(lambda: read(product.store / "head.json"), what="a head"))["pid"]
         for helper in (head, int(wait_for(lambda: read(run_dir / "agent.pid"), what="an agent"))):
             assert os.getpriority(os.PRIO_PROCESS, helper) > os.getpriority(os.PRIO_PROCESS, process.pid)
@@ -201,7 +204,7 @@ def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_p
     process = product.start(
         "run", "--job", job, "--json", "--", *lasts_until(stop), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    run_dir = run_dir_of(job)
+    run_dir = run_dir_of(product, job)
     head = json.loads(wait_for(lambda: read(product.store / "head.json"), what="a head"))["pid"]
     agent = int((run_dir / "agent.pid").read_text())
     os.kill(head, signal.SIGKILL)
@@ -240,7 +243,7 @@ def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_pat
     """While the head owns the store it answers; afterwards the store is opened; the head ends with its last run."""
     job, stop = uuid.uuid4().hex, tmp_path / "stop"
     process = product.start("run", "--job", job, "--", *lasts_until(stop), stderr=subprocess.PIPE)
-    run_dir = run_dir_of(job)
+    run_dir = run_dir_of(product, job)
     (run_dir / "stopped").write_text("1")
     (during,) = wait_for(lambda: incidents_of(product), what="the incident")
     assert during["state"] == "open"
@@ -264,11 +267,11 @@ def test_two_runs_share_the_owner_of_the_store_and_the_first_to_end_leaves_it_to
     first = product.start("run", "--job", "a", "--", *lasts_until(stops[0]), stderr=subprocess.PIPE)
     wait_for(lambda: read(product.store / "head.json"), what="a head")
     second = product.start("run", "--job", "b", "--", *lasts_until(stops[1]), stderr=subprocess.PIPE)
-    run_dir_of("b")
+    run_dir_of(product, "b")
     beside = product.finish("run", "--job", "a", "--", "sh", "-c", "echo $PACEHOUND_ATTEMPT")
     assert beside.stdout == b"1000\n", "a live run of that name has this one's attempts below it"
     assert b"another run of job a is live on this host (attempt 0): this one is attempt 1000" in beside.stderr
-    (run_dir_of("a") / "calls").touch()
+    (run_dir_of(product, "a") / "calls").touch()
     stops[0].touch()
     _, first_err = first.communicate(timeout=30)
     assert b"job a: no incident in what was seen: 100 calls of 4 ranks in 5 iterations" in first_err
@@ -281,14 +284,23 @@ def test_two_runs_share_the_owner_of_the_store_and_the_first_to_end_leaves_it_to
     assert not (product.store / "head.json").exists()
 
 
+def leases_of(product):
+    owner = announced(product.store)
+    try:
+        return HeadClient(Path(owner.socket)).status()["leases"] if owner else 0
+    except Unavailable:
+        return 0  # its head is only starting
+
+
 def test_kill_9_of_run_leaves_the_command_watched_to_its_end_and_the_next_run_says_so(product, tmp_path):
     """Training is never the victim, and its watch goes on: what happens afterwards is found; then all of ours goes."""
     job = uuid.uuid4().hex  # what an earlier run has left behind has another name
     process = product.start("run", "--job", job, "--", "sleep", "60", stderr=subprocess.DEVNULL)
-    run_dir = run_dir_of(job)
+    run_dir = run_dir_of(product, job)
     head = json.loads(wait_for(lambda: read(product.store / "head.json"), what="a head"))["pid"]
     agent = int(read(run_dir / "agent.pid"))
     command = json.loads(wait_for(lambda: read(run_dir / "command.json"), what="a command"))["pid"]
+    wait_for(lambda: leases_of(product) == 2, what="the agent's hold on the head, beside the launcher's")
     process.kill()
     process.wait()
     try:
