@@ -61,9 +61,13 @@ class HostWatch:
         self._stall = StallWatch(round(suspect_after_s * 1e9))
         self._clock_ns = clock_ns
         self._next_vitals_ns = 0
+        self._looked_at: frozenset[RankProcess] = frozenset()
 
     def consider(self, progress: Sequence[Progress], alive: Sequence[RankProcess], now_ns: int, unix_ns: int) -> None:
         """Look where it is time to; never waits.
+
+        Ranks that have come since the last look are looked at at once: what a rank has lacked is told by two looks at
+        it, and a job that has just begun, or begun anew, is not to wait for a third.
 
         Parameters
         ----------
@@ -77,10 +81,12 @@ class HostWatch:
         """
         if not alive:
             return
-        if now_ns >= self._next_vitals_ns and self._vitals_tasks.is_idle():
+        attempt = max(process.attempt for process in alive)
+        ranks = [process for process in alive if process.attempt == attempt]
+        is_time = now_ns >= self._next_vitals_ns or not self._looked_at.issuperset(ranks)
+        if is_time and self._vitals_tasks.is_idle():
             self._next_vitals_ns = now_ns + VITALS_EVERY_NS
-            attempt = max(process.attempt for process in alive)
-            ranks = [process for process in alive if process.attempt == attempt]
+            self._looked_at = frozenset(ranks)
             self._vitals_tasks.run(lambda: self._read_vitals(attempt, ranks, self._clock_ns()))
         if not self._evidence_tasks.is_idle():
             return

@@ -88,6 +88,21 @@ def test_vitals_are_read_every_five_seconds_and_never_twice_at_once(tmp_path: Pa
     assert {vitals.oom_kills for vitals in said} == {2}
 
 
+def test_ranks_that_come_later_are_looked_at_at_once(tmp_path: Path) -> None:
+    run = WatchedRun(tmp_path)
+    run.joined(0)
+    run.flush()
+    run.vitals.finish()
+    run.joined(1)
+    run.flush()
+    assert len(run.vitals.waiting) == 1, "the second rank waits for five seconds"
+    run.vitals.finish()
+    run.flush()
+    assert run.vitals.waiting == [], "the same ranks are looked at again at once"
+    run.flush()
+    assert [vitals.oom_kills for vitals in run.receiver.of(HostVitals)] == [1, 2]
+
+
 def test_what_was_seen_goes_out_before_the_sample_that_lets_time_go_on(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
     run.joined(0)
