@@ -18,22 +18,24 @@ from typing import Literal
 
 import numpy as np
 
-WINDOW = 256
-MIN_BURSTS = 5
-MIN_LOSS = 0.01
-MIN_EXCESS = math.log(1.15)
-SIGMAS = 8.0
-NOISE_ROWS = 64
-MAX_GAP = 3
-MAX_EXCESS = 1.0  # more than so many step times lost counts as so many: one pause of x50 is no burst of slowness
-KEPT = 128
-REPEATS = 3
-MAX_REPEATS = 12
-BY_CHANCE = 0.05
-ESTABLISHED = 1000
-CHANCE = 1e-4
-FORGET = 2000.0
-REMAINING = 1  # bursts within the window at which it is over
+from streams.level.thresholds import (
+    BURST_CHANCE,
+    BURST_ROWS,
+    BURST_SIGMAS,
+    BURSTS_KEPT,
+    BY_CHANCE,
+    ESTABLISHED_ROWS,
+    FORGET_ROWS,
+    MAX_BURST_EXCESS,
+    MAX_BURST_GAP,
+    MAX_REPEATS,
+    MIN_BURST_EXCESS,
+    MIN_BURST_LOSS,
+    MIN_BURSTS,
+    NOISE_ROWS,
+    REMAINING_BURSTS,
+    REPEATS,
+)
 
 
 @dataclass(slots=True)
@@ -77,10 +79,10 @@ class BurstWatch:
     """
 
     def __init__(self) -> None:
-        self._bursts: deque[Burst] = deque(maxlen=KEPT)
+        self._bursts: deque[Burst] = deque(maxlen=BURSTS_KEPT)
         self._periods: dict[int, int] = {}  # distance in rows -> how often it was seen
         self._excesses: deque[float] = deque(maxlen=NOISE_ROWS)
-        self._rate = 0.0  # bursts per row, forgotten over FORGET rows
+        self._rate = 0.0  # bursts per row, forgotten over FORGET_ROWS rows
         self._rows = 0
         self._first: Burst | None = None
 
@@ -92,11 +94,11 @@ class BurstWatch:
     def update(self, row: int, step: int, time_ns: int, excess: float) -> BurstChange | None:
         """Take a row: `excess` is how far it lies above the healthy level, as a logarithm."""
         self._rows += 1
-        self._rate *= 1.0 - 1.0 / FORGET
+        self._rate *= 1.0 - 1.0 / FORGET_ROWS
         self._excesses.append(excess)
-        if excess >= MIN_EXCESS and excess >= SIGMAS * self._noise():
-            loss = min(math.expm1(min(excess, 5.0)), MAX_EXCESS)
-            if self._bursts and row - self._bursts[-1].last_row <= MAX_GAP:
+        if excess >= MIN_BURST_EXCESS and excess >= BURST_SIGMAS * self._noise():
+            loss = min(math.expm1(min(excess, 5.0)), MAX_BURST_EXCESS)
+            if self._bursts and row - self._bursts[-1].last_row <= MAX_BURST_GAP:
                 self._bursts[-1].last_row = row
                 self._bursts[-1].loss += loss
             else:
@@ -104,7 +106,7 @@ class BurstWatch:
                 self._bursts.append(Burst(row, step, time_ns, row, loss, period > 0))
                 if period:
                     self._periods[period] = self._periods.get(period, 0) + 1
-                self._rate += 1.0 / min(self._rows, FORGET)
+                self._rate += 1.0 / min(self._rows, FORGET_ROWS)
             return self._begins(row) if self._first is None else None
         return self._ends(row) if self._first is not None else None
 
@@ -124,7 +126,7 @@ class BurstWatch:
             return 0
         rate = len(rows) / max(row - int(rows[0]), 1)
         for period in (row - rows[::-1]).tolist():
-            if period <= 2 * MAX_GAP:
+            if period <= 2 * MAX_BURST_GAP:
                 continue
             slack = period // 64
             chance = float(len(rows))
@@ -137,30 +139,31 @@ class BurstWatch:
         return 0
 
     def _within(self, row: int) -> list[Burst]:
-        return [burst for burst in self._bursts if burst.last_row > row - WINDOW and not burst.is_recurrent]
+        return [burst for burst in self._bursts if burst.last_row > row - BURST_ROWS and not burst.is_recurrent]
 
     def _begins(self, row: int) -> BurstChange | None:
         bursts = self._within(row)
-        rows = min(self._rows, WINDOW)
+        rows = min(self._rows, BURST_ROWS)
         loss = sum(burst.loss for burst in bursts) / rows
-        if len(bursts) < MIN_BURSTS or loss < MIN_LOSS:
+        if len(bursts) < MIN_BURSTS or loss < MIN_BURST_LOSS:
             return None
-        if self._rows > ESTABLISHED:
+        if self._rows > ESTABLISHED_ROWS:
             # The usual rate, without the bursts in question.
-            usual = max(self._rate * min(self._rows, FORGET) - len(bursts), 0.5) / (min(self._rows, FORGET) - WINDOW)
-            if _poisson_tail(len(bursts), usual * WINDOW) > CHANCE:
+            known = min(self._rows, FORGET_ROWS)
+            usual = max(self._rate * known - len(bursts), 0.5) / (known - BURST_ROWS)
+            if _poisson_tail(len(bursts), usual * BURST_ROWS) > BURST_CHANCE:
                 return None
         self._first = bursts[0]
         return BurstChange(kind="begins", first=bursts[0], last=bursts[-1], n=len(bursts), loss=loss)
 
     def _ends(self, row: int) -> BurstChange | None:
         bursts = self._within(row)
-        if len(bursts) > REMAINING:
+        if len(bursts) > REMAINING_BURSTS:
             return None
         assert self._first is not None
         first, self._first = self._first, None
         last = next((burst for burst in reversed(self._bursts) if not burst.is_recurrent), first)
-        recent = [burst for burst in self._bursts if burst.row > row - WINDOW]
+        recent = [burst for burst in self._bursts if burst.row > row - BURST_ROWS]
         period = self.recurrent[0] if len(recent) > len(bursts) and self._periods else 0
         return BurstChange(kind="ends", first=first, last=last, n=len(bursts), loss=0.0, period=period)
 

@@ -8,11 +8,7 @@ from collections.abc import Sequence
 from pacehound.model.events import EarlierRun, LevelChange
 from pacehound.model.step_log import StepLog
 from streams.level.changepoint import ChangepointDetector
-
-MIN_STEPS_APART = 20
-SHARE_APART = 0.02
-MAX_DIFFERENCE = 0.05
-SHARE_DIFFERENCE = 0.3
+from streams.level.thresholds import MAX_DIFFERENCE, MIN_STEPS_APART, SHARE_APART, SHARE_DIFFERENCE
 
 
 def earlier_run(log: StepLog, *, min_change: float = 0.10) -> EarlierRun:

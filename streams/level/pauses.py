@@ -14,16 +14,7 @@ from pacehound.model.events import Finding, Instant
 from pacehound.model.identity import event_id
 from pacehound.model.step_log import StepLog
 from pacehound.settings import IncidentSettings
-from streams.level.bursts import MIN_BURSTS
-
-MUCH_LONGER = 10.0
-"""Times the median step: checkpoints and evaluations of ordinary logs take less more often (chosen)."""
-
-SAME_DISTANCE = 0.02
-"""By so much distances may differ that count as one (chosen, as `bursts` does: a sixty-fourth)."""
-
-WARM_UP_ROWS = 3
-"""The first rows compile and load (chosen: as many as the slowest recorded logs take)."""
+from streams.level.thresholds import MIN_BURSTS, MUCH_LONGER, SAME_DISTANCE, WARM_UP_ROWS
 
 
 def long_pause(log: StepLog, limits: IncidentSettings) -> Finding | None:

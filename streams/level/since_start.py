@@ -14,22 +14,10 @@ from collections.abc import Sequence
 from pacehound.model.events import EarlierRun, Finding, Instant
 from pacehound.model.events.store import PACE_STEPS, WARM_UP_STEPS
 from pacehound.model.identity import event_id
+from streams.level.thresholds import AGAIN_AS_FAST, COMPARED_RUNS, FEWEST_RUNS, SPREADS
 from streams.watching.moment import Iteration, Moment
 from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Said, Watch
-
-COMPARED_RUNS = 3
-"""The last runs are compared: those before may have done other work (chosen)."""
-
-FEWEST_RUNS = 2
-"""One alone does not tell by how much runs differ (derived)."""
-
-SPREADS = 2.0
-"""It must lie beyond the slowest of them by so many times what they differ by among themselves (chosen: with three runs
-of one pace, chance puts a fourth so far out once in twenty times at most)."""
-
-AGAIN_AS_FAST = 0.5
-"""It is over when less than this share of the difference is left (chosen: half)."""
 
 
 class SinceStart(Watch):

@@ -14,21 +14,16 @@ from pacehound.model.identity import event_id
 from streams.level.bursts import BurstChange, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
 from streams.level.earlier_runs import planned_by
+from streams.level.thresholds import (
+    COMPARED_ROWS,
+    EXPLAINED,
+    LASTING_STEPS,
+    SAME_RAMP_ROWS,
+    STILL_ROWS,
+    STILL_SHARE,
+    WORK_ROWS,
+)
 from streams.watching.waking import slowness_wakes
-
-LASTING_STEPS = 30
-"""A slowdown lasts, and is worth waking somebody, after so many steps."""
-
-STILL_ROWS = 10
-STILL_SHARE = 0.6
-"""It lasts if most of the last rows are slow: a relief is said only some steps after it came."""
-
-WORK_ROWS = 512
-COMPARED_ROWS = 100
-EXPLAINED = 0.5
-"""Share of a change of step time that the change of the work must make up to be its reason."""
-
-SAME_RAMP_ROWS = 512
 
 _NO_CALLS = "whose delay it is: only step times are known, no calls of single ranks"
 _NO_WORK = "whether the work has changed: neither calls nor batch size nor sequence length are known here"

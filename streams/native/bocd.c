@@ -6,16 +6,14 @@
 
 #include "bocd.h"
 
+#include "level_thresholds.h"
 #include "verification.h"
 
 #include <math.h>
 
-#define HAZARD (1.0 / 200.0)
 #define ODDS_OF_CHANGE (HAZARD / (1.0 - HAZARD))
-#define NOISE_WEIGHT 2.0 /* NIG alpha: what is known of the noise beforehand weighs as much as 2 * alpha observations */
 #define LAST_ALPHA (NOISE_WEIGHT + 0.5 * MAX_RUN)
 #define FORGET (LAST_ALPHA / (LAST_ALPHA + 0.5))
-#define LEAST_BETA 1e-6 /* of the prior's: a series without any noise would otherwise forget it down to 0 */
 enum { CELLS = MAX_RUN + 1 };
 
 /* Gamma(alpha + 1/2) / Gamma(alpha) of each run length; of two neighbours the product is alpha. */

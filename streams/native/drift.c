@@ -13,18 +13,11 @@
 
 #include "drift.h"
 
+#include "level_thresholds.h"
 #include "verification.h"
 
 #include <math.h>
 
-enum {
-    MIN_BEFORE = 48,
-    MIN_BEFORE_AVERAGED = 96, /* a row per fifty steps: warm-up is as long as that of a job, not of ten steps */
-    MIN_ROWS = 5,
-};
-#define ERRORS 5.0
-#define BEYOND 0.7     /* of the window's blocks, at least, lie beyond the middle between the two levels */
-#define RAMP_FIT 0.97  /* a ramp is said where it leaves so much less than a step does */
 #define N_OF(array) ((int64_t)(sizeof(array) / sizeof *(array)))
 
 static const int64_t windows[] = {3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64};

@@ -6,6 +6,7 @@
 
 #include "bocd.h"
 #include "drift.h"
+#include "level_thresholds.h"
 #include "pattern.h"
 #include "verification.h"
 
@@ -14,41 +15,6 @@
 /* In the order of STATES and KINDS in streams/level/level_series.py. */
 enum { LEARNING, HEALTHY, SLOW };
 enum { NONE = -1, ONSET, WORSE, EASED, RELIEF, SPEEDUP };
-
-#define PROBABILITY 0.9     /* Falcon 4.2 */
-#define LEVEL_SPREAD 0.4    /* where a new level may lie, in log step time, before anything of it is known */
-#define MIN_PRIOR_NOISE 0.01 /* BOCD need not split what is small against the bar of 10 % */
-#define AVERAGED_AREA 0.65  /* rows times excess, before a level of averaged rows is believed */
-#define RELIEF_BAR 0.9      /* of the bar of an onset, so that a level at the bar does not flap */
-#define REMAINING 0.4       /* of a slowdown, at most, once it is relieved: half of it left is another slow level */
-#define ONSET_ERRORS 5.25   /* 4.5 gave a false alarm or two in a thousand series of 10,000 correlated steps */
-#define AVERAGED_ERRORS 4.5 /* such series have hundreds of rows, not ten thousand */
-#define LARGE log(1.2)      /* what is beyond all that was ever seen needs no model of the noise */
-#define FAR_BEYOND 2.5      /* times the furthest that any window of that length has strayed */
-#define RELIEF_ERRORS 3.0
-#define PAUSE log(1.3)      /* a row so far above the level may be a pause: wait for the next before it counts */
-#define TAIL_EXCESS 0.02    /* what is nearer to the level than this is not disturbed */
-
-enum {
-    HORIZON = 64, /* an abrupt change is looked for this many rows back, and said by then or not at all */
-    GUARD = 96,   /* a row joins the reference at this age: later than the horizon, or a new level would teach it */
-    LONG_TERM = 3000, /* rows over which the noise is averaged */
-    MIN_AFTER = 10,   /* steps of a new level before it is believed: a burst of six does not look like that */
-    MIN_AFTER_YOUNG = 16, /* the same while fewer than YOUNG healthy rows are known */
-    MIN_ROWS = 5,         /* however many steps a row is the mean of */
-    AVERAGED_STEPS = 10,  /* steps per row from which a few rows are a level */
-    YOUNG = 64,
-    MIN_AFTER_UPDATE = 20,  /* one slow level to another: not urgent, and half of a relief looks like it */
-    MIN_AFTER_SPEEDUP = 48, /* not urgent, and a baseline taken from a fast spell makes the return look slow */
-    LONG_RELIEF = 24,       /* rows below the bar after which a relief is taken on easier terms: it must not stick */
-    LOCAL = 12,             /* rows before a change that say what the level was just then */
-    LEARN_ROWS = 24,        /* the first reference */
-    MAX_LEARN_ROWS = 72,    /* however long the warm-up */
-    MEASURE_EVERY = 16,     /* rows that join the reference, before it is measured again */
-    TAIL = 4,               /* rows after a pause that may still be disturbed */
-    ANNOUNCED_TAIL = 1,     /* the same where the log says when the pause was over */
-    STEPS_KNOWN_BY = 32,    /* rows over which the steps per row are averaged */
-};
 
 /* Tried too, for correlated noise makes BOCD split a level again. */
 static const int64_t windows[] = {5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64};

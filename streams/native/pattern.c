@@ -8,20 +8,11 @@
 
 #include "pattern.h"
 
+#include "level_thresholds.h"
 #include "verification.h"
 
 #include <math.h>
 
-enum {
-    EVERY = 64, /* rows between two searches, or two looks at whether the pattern still holds */
-    MIN_PER_PHASE = 5,
-};
-#define MAX_UNEXPLAINED 0.65
-#define DROPPED_AT 0.8
-#define BETTER 0.9 /* of what another period leaves unexplained: a longer one must explain more than a shorter one */
-#define MIN_CORRELATION 0.25
-#define MIN_OFFSET 0.02
-#define CAP log(3.0) /* a pause of x50 must not decide what is a pattern */
 #define LITTLE 1e-12 /* added to what is divided by */
 
 /* What is left of a division that rounds down: not negative. */

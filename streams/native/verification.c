@@ -6,18 +6,13 @@
 
 #include "verification.h"
 
+#include "level_thresholds.h"
+
 #include <math.h>
 
-#define TRIM 0.2            /* of a window, at either end: pauses move its level little, and clean noise costs a few % */
-#define CLIP 3.0            /* residuals count up to three sigmas, so that spikes do not pass for noise of the level */
 #define SIGMAS 1.4826       /* of normal noise, per median distance from its median */
-#define MIN_NOISE 0.002     /* below this, timer resolution and rounding decide */
-#define MAX_CORRELATION 0.95
-#define SHORT 4.0           /* noise and correlation of few independent steps are uncertain: errors grow by 1 + 4 / n */
-#define AVERAGED_CORRELATION 0.5
 #define LEAST_SQUARE 1e-12  /* of differences: it is divided by */
 #define NOTHING 1e300       /* stands for a value that is not there */
-enum { NEIGHBOURS = 12 };   /* a change is located among so many steps before the proposed one */
 
 #define INLINE static inline __attribute__((always_inline))
 

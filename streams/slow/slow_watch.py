@@ -17,7 +17,8 @@ from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant, It
 from pacehound.model.rounds import Rounds
 from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
-from streams.level.step_watch import LASTING_STEPS, StepTime, StepWatch, level_in_words
+from streams.level.step_watch import StepTime, StepWatch, level_in_words
+from streams.level.thresholds import LASTING_STEPS
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations

@@ -11,7 +11,8 @@ import pytest
 from collector.importers.step_logs.recognise import read_step_logs
 from streams.level.earlier_runs import earlier_run
 from streams.level.step_series import follow, rows_of
-from streams.level.step_watch import LASTING_STEPS, StepWatch
+from streams.level.step_watch import StepWatch
+from streams.level.thresholds import LASTING_STEPS
 from tests.fakes.recorded import RECORDED, needs_recordings
 
 RECORDINGS = RECORDED / "iter"

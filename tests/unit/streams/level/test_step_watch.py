@@ -16,7 +16,8 @@ from simulator.suites.step_noise import Noise
 from simulator.suites.step_times import POPULATIONS
 from streams.level.earlier_runs import earlier_run
 from streams.level.step_series import rows_of
-from streams.level.step_watch import LASTING_STEPS, StepTime, StepWatch
+from streams.level.step_watch import StepTime, StepWatch
+from streams.level.thresholds import LASTING_STEPS
 
 
 def jittered(n, seed=1, sd=0.01):
