@@ -126,7 +126,7 @@ class BurstWatch:
             return 0
         rate = len(rows) / max(row - int(rows[0]), 1)
         for period in (row - rows[::-1]).tolist():
-            if period <= 2 * MAX_BURST_GAP:
+            if period <= MAX_BURST_GAP:
                 continue
             slack = period // 64
             chance = float(len(rows))

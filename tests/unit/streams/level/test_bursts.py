@@ -51,6 +51,21 @@ def test_bursts_that_recur_are_planned(period):
         assert said[1].period == period  # it took them for intermittent before it had seen four
 
 
+@pytest.mark.parametrize("period", [4, 5, 6, 7])
+@pytest.mark.parametrize("first", [24, 300])
+def test_a_rhythm_of_few_steps_is_one_before_it_can_be_learnt_as_a_pattern(period, first):
+    """A rank that logs every few steps, seen from the end of the warm-up on."""
+    said, _ = told(range(first, first + 120, period), n=first + 200)
+    assert said == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frequent_bursts_without_a_rhythm_are_news(seed):
+    gaps = np.random.default_rng(seed).integers(4, 13, 40)
+    said, _ = told(300 + np.cumsum(gaps))
+    assert [change.kind for change in said] == ["begins", "ends"]
+
+
 def test_an_evaluation_that_comes_a_row_late_still_recurs():
     slow = [300, 551, 800, 1051, 1300, 1549, 1800]
     said, watch = told(slow)
