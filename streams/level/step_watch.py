@@ -18,6 +18,7 @@ from streams.level.thresholds import (
     COMPARED_ROWS,
     EXPLAINED,
     LASTING_STEPS,
+    REMAINDER_STEPS,
     SAME_RAMP_ROWS,
     STILL_ROWS,
     STILL_SHARE,
@@ -65,7 +66,8 @@ class StepWatch:
     A slowdown is `lasting` when 30 steps of it have been seen, and pages then if it is at least `min_change`.
 
     `min_change` is the relative change that counts as abrupt slowness (Falcon 4.2: 0.10); smaller ones are looked for
-    with `small_changes` (drift.c).
+    with `small_changes` (drift.c). What is left of a slowdown after its relief, and too small to be seen then, goes on
+    under its finding with `joins_remainders`; whoever asks anew at each onset who is slow has it apart.
 
     Examples
     --------
@@ -86,12 +88,14 @@ class StepWatch:
         source: str = "",
         min_change: float = 0.10,
         small_changes: bool = True,
+        joins_remainders: bool = True,
         history: Sequence[EarlierRun] = (),
     ) -> None:
         self._job = job
         self._attempt = attempt
         self._source = source
         self._min_change = min_change
+        self._joins_remainders = joins_remainders
         self._history = tuple(history)
         self._detector = ChangepointDetector(min_change=min_change, small_changes=small_changes)
         self._bursts = BurstWatch()
@@ -100,6 +104,7 @@ class StepWatch:
         self._row = 0
         self._last_change: Change | None = None
         self._slow: Finding | None = None
+        self._relieved: Finding | None = None  # the slowdown before it
         self._slow_before_s = 0.0
         self._intermittent: Finding | None = None
         self._changing: _Work | None = None
@@ -182,7 +187,7 @@ class StepWatch:
         if change.kind == "speedup":
             return [*self._relieve(change), self._speedup(change)]
         if change.kind == "onset":
-            self._slow = self._onset(change)
+            self._slow = self._remainder(change) or self._onset(change)
             self._slow_before_s = change.before_s
             return [self._slow]
         if self._slow is None:
@@ -209,6 +214,16 @@ class StepWatch:
             evidence=tuple(evidence),
             unseen=self._unseen(),
         )
+
+    def _remainder(self, change: Change) -> Finding | None:
+        """The slowdown before, which goes on where this is what is left of it."""
+        before = self._relieved
+        if not (self._joins_remainders and change.is_small and before is not None and before.relief is not None):
+            return None
+        if change.step - (before.relief.step or 0) > REMAINDER_STEPS:
+            return None
+        magnitude = change.after_s / change.baseline_s - 1.0
+        return before.next_version(f"it is not over: {level_words(change)}", relief=None, magnitude=magnitude)
 
     def _unseen(self) -> tuple[str, ...]:
         """What would tell a planned change from a fault, and is not there."""
@@ -237,7 +252,7 @@ class StepWatch:
             f"steps take {level_in_words(change.after_s)} since step {change.step}",
             relief=Instant(step=change.step, time_ns=change.time_ns),
         )
-        self._slow = None
+        self._slow, self._relieved = None, relieved
         return [relieved]
 
     def _speedup(self, change: Change) -> Finding:

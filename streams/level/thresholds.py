@@ -18,6 +18,10 @@ abrupt change is said after as many)."""
 STILL_SHARE = 0.6
 """Share of them (chosen: more than chance, and a few fast steps are no relief)."""
 
+REMAINDER_STEPS = 96
+"""A small change is what is left of a slowdown if it is placed within so many steps after its relief (derived: only
+what is older joins the reference, so that what is new is first seen then)."""
+
 # The work (step_watch.py).
 
 WORK_ROWS = 512

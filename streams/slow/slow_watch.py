@@ -86,7 +86,7 @@ class SlowWatch(Watch):
         self._replays = replays
         self._evidence = SlowEvidence(job, attempt)
         self._index: tuple[Sequence[Rounds], RoundIndex] | None = None  # of one step of time
-        self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change)
+        self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change, joins_remainders=False)
         # A slow drift needs a baseline far back.
         self._records: Thinned[IterationRecord] = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
@@ -138,7 +138,9 @@ class SlowWatch(Watch):
     def on_new_iterations(self, at: Instant) -> list[Finding]:
         """The slow stretch that goes on cannot be followed further, and the level is learnt anew."""
         episode, self._episode = self._episode, None
-        self._watch = StepWatch(job=self._job, attempt=self._attempt, min_change=self._min_change)
+        self._watch = StepWatch(
+            job=self._job, attempt=self._attempt, min_change=self._min_change, joins_remainders=False
+        )
         self._records = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._numbers, self._ranks = {}, np.zeros(0, np.int64)
         uneven, self._uneven = self._uneven, None

@@ -59,6 +59,37 @@ def test_a_slowdown_is_said_at_once_lasts_after_30_steps_and_is_relieved_in_vers
     assert abs(relieved.relief.step - 600) <= 3
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_left_of_a_slowdown_goes_on_under_its_finding(seed):
+    times_s = jittered(2000, seed)
+    times_s[400:900] *= 1.5
+    times_s[900:1500] *= 1.07
+    (finding,) = latest(findings_of(times_s))
+    assert abs(finding.onset.step - 400) <= 3
+    assert abs(finding.relief.step - 1500) <= 80
+    assert any(words.startswith("it is not over: steps take") for words in finding.evidence)
+
+
+def test_a_small_slowdown_that_comes_later_is_another_one():
+    times_s = jittered(2000)
+    times_s[400:900] *= 1.5
+    times_s[1200:] *= 1.07
+    before, after = latest(findings_of(times_s))
+    assert abs(before.relief.step - 900) <= 3
+    assert abs(after.onset.step - 1200) <= 30
+    assert len(after.evidence) == 2
+
+
+def test_who_asks_anew_who_is_slow_has_what_is_left_apart():
+    times_s = jittered(2000)
+    times_s[400:900] *= 1.5
+    times_s[900:] *= 1.07
+    watch = StepWatch(job="j", joins_remainders=False)
+    before, after = latest(findings_of(times_s, watch))
+    assert before.relief is not None
+    assert abs(after.onset.step - 900) <= 96
+
+
 def test_what_cannot_be_seen_is_said():
     times_s = jittered(500)
     times_s[400:] *= 1.2
