@@ -65,6 +65,13 @@ Every synthetic series in which it misses a fault or raises a false alarm.
 
 """
 
+_UNSEEN = """\
+## A seed that nobody has tuned on
+
+Drawn when this page was written: {seed}. Pacehound alone, as many series as of each seed above.
+
+"""
+
 _RECORDINGS = """\
 ## Recordings
 
@@ -118,6 +125,15 @@ class Wrong:
     false_alarms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Our scores by suite, of a seed that was drawn when the page was written."""
+
+    seed: int
+    scores: Mapping[str, Score]
+    wrong: Sequence[Wrong]
+
+
 def page(
     synthetic: Mapping[tuple[str, str], Score],
     recorded: Mapping[tuple[str, str], Score],
@@ -126,6 +142,7 @@ def page(
     answers: Sequence[Recorded],
     wrong: Sequence[Wrong],
     exactness: Exactness,
+    unseen: Unseen,
 ) -> str:
     """The whole page, from scores by (suite or recording, method)."""
     parts = [_HEADER.format(recordings=len(recorded) // len(methods), seeds=", ".join(map(str, seeds)))]
@@ -145,6 +162,8 @@ def page(
         parts.append(f"### {name}: {scores[0].series} series, {scores[0].iterations:,} iterations\n")
         parts.append(f"{population.about}\n")
         parts.append(_table(methods, scores))
+    parts.append(_UNSEEN.format(seed=unseen.seed) + _table(list(unseen.scores), list(unseen.scores.values()), "jobs"))
+    parts.append("What it gets wrong there:\n\n" + _wrong(unseen.wrong))
     names = list(dict.fromkeys(name for name, _ in recorded))
     parts.append(_RECORDINGS + _recorded(answers))
     parts.append("All together, then one by one.\n")
@@ -228,12 +247,12 @@ def _of(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} ({part}/{whole})" if whole else "–"
 
 
-def _table(labels: Sequence[str], scores: Sequence[Score]) -> str:
+def _table(labels: Sequence[str], scores: Sequence[Score], of: str = _COLUMNS[0]) -> str:
     """Columns that say nothing about these series are left out."""
     rows = [_cells(label, one) for label, one in zip(labels, scores, strict=True)]
     kept = [i for i in range(len(_COLUMNS)) if any(row[i] not in ("–", "0/0") for row in rows)]
     lines = [
-        "| " + " | ".join(_COLUMNS[i] for i in kept) + " |",
+        "| " + " | ".join([of, *(_COLUMNS[i] for i in kept[1:])]) + " |",
         "|---" + "|--:" * (len(kept) - 1) + "|",
         *("| " + " | ".join(row[i] for i in kept) + " |" for row in rows),
     ]
