@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -187,10 +189,11 @@ class Settings:
         Raises
         ------
         InvalidSetting
-            A key is unknown or a value does not fit its type.
+            A key is unknown, a variable is misspelt, or a value does not fit.
 
         """
         keys = known_keys()
+        _refuse_misspelt(environ, {_variable(key) for key in keys})
         texts: dict[str, str] = {}
         for key in keys:
             variable = _variable(key)
@@ -201,7 +204,9 @@ class Settings:
             if not separator:
                 raise InvalidSetting(f"--set {override!r} has no '='; write KEY=VALUE, as in hang.suspect_after_s=10")
             if key not in keys:
-                raise InvalidSetting(f"unknown setting {key!r}; known are {', '.join(sorted(keys))}")
+                near = difflib.get_close_matches(key, keys, n=1)
+                meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(keys))}"
+                raise InvalidSetting(f"unknown setting {key!r}; {meant}")
             texts[key] = text
         components: dict[str, dict[str, Any]] = {}
         for key, text in texts.items():
@@ -253,8 +258,62 @@ def known_keys() -> dict[str, type]:
     return keys
 
 
+_NO_SETTINGS = frozenset({"ATTEMPT", "JOB", "LAUNCHER", "NATIVE", "RUN_DIR", "TOKEN"})
+"""Other variables of ours, without the prefix."""
+
+_OF_A_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_[A-Z]+(_(PORT|PROTO|ADDR))?)?$")
+"""Kubernetes sets such variables for each service: one may be called `pacehound-store`."""
+
+
+def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
+    """A variable that begins as ours do and nearly is one, or is of one of our components, was meant to be one."""
+    variables = sorted(known)
+    components = tuple(f"{ENVIRONMENT_PREFIX}{one.name.upper()}_" for one in dataclasses.fields(Settings))
+    for name in sorted(environ):
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in variables or _OF_A_SERVICE.search(name):
+            continue
+        if name.removeprefix(ENVIRONMENT_PREFIX) in _NO_SETTINGS:
+            continue
+        near = difflib.get_close_matches(name, variables, n=1, cutoff=0.85)
+        if near or name.startswith(components):
+            meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(variables)}"
+            raise InvalidSetting(f"the variable {name} is no setting; {meant}")
+
+
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
-_POSITIVE = ("_s", "_bytes", "_hours", "_days", "min_change", "window_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What a number may be; `words` say so."""
+
+    least: float
+    most: float
+    words: str
+    excludes_ends: bool = False
+
+    def refuse(self, value: float) -> None:
+        """Raise `ValueError` where it may not be that."""
+        inside = self.least < value < self.most if self.excludes_ends else self.least <= value <= self.most
+        if not inside:
+            raise ValueError(f"it must be {self.words}")
+
+
+_MONTH_S, _CENTURY_HOURS, _CENTURY_DAYS = 30 * 86_400.0, 876_600, 36_525
+_TINY = 5e-324
+_LIMITS = {
+    "min_change": _Limits(0.0, 1.0, "more than 0 and less than 1 (0.10 is 10 %)", excludes_ends=True),
+    "min_loss": _Limits(0.0, 1.0, "at least 0 and at most 1 (0.02 is 2 %)"),
+    "cpu_budget_cores": _Limits(_TINY, 1_024.0, "more than 0 and at most 1,024"),
+    "replication": _Limits(1, 32_767, "at least 1 and at most 32,767"),
+    "every_steps": _Limits(0, 2**31, "0 or more"),
+    "window_steps": _Limits(1, 2**31, "more than 0"),
+    "_s": _Limits(_TINY, _MONTH_S, f"more than 0 and at most {_MONTH_S:,.0f} s (30 days)"),
+    "_bytes": _Limits(1, 2**63 - 1, "more than 0"),
+    "_hours": _Limits(1, _CENTURY_HOURS, f"more than 0 and at most {_CENTURY_HOURS:,} (100 years)"),
+    "_days": _Limits(1, _CENTURY_DAYS, f"more than 0 and at most {_CENTURY_DAYS:,} (100 years)"),
+}
+"""By the end of the key."""
 
 
 def _parse(key: str, text: str, kind: type | types.UnionType) -> Any:
@@ -264,8 +323,8 @@ def _parse(key: str, text: str, kind: type | types.UnionType) -> Any:
                 return text.lower() in _TRUE
             raise ValueError("write true or false")
         value = typing.cast(type, kind)(text)
-        if isinstance(value, (int, float)) and key.endswith(_POSITIVE) and not value > 0:
-            raise ValueError("it must be more than 0")
+        if isinstance(value, (int, float)):
+            next(limits for end, limits in _LIMITS.items() if key.endswith(end)).refuse(value)
         return value
     except ValueError as error:
         raise InvalidSetting(f"setting {key}={text!r} does not fit: {error}") from error

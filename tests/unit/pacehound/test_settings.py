@@ -20,9 +20,10 @@ def test_the_last_override_of_a_key_counts_and_a_value_may_hold_an_equals_sign()
 @pytest.mark.parametrize("key", sorted(known_keys()))
 def test_every_setting_can_be_set_by_its_variable_and_handed_on(key):
     variable = "PACEHOUND_" + key.replace(".", "_").upper()
-    settings = Settings.load({variable: "7"})
+    text = "0.7" if key in ("slow.min_change", "incidents.min_loss") else "7"
+    settings = Settings.load({variable: text})
     (override,) = settings.as_overrides()
-    assert override.startswith(f"{key}=7")
+    assert override.startswith(f"{key}={text}")
     assert Settings.load({}, settings.as_overrides()) == settings
 
 
@@ -36,6 +37,7 @@ def test_defaults_hand_on_nothing():
     [
         ("hang.suspect_after_s", "has no '='"),
         ("hang.colour=red", "unknown setting 'hang.colour'; known are"),
+        ("hang.suspect_after=5", "unknown setting 'hang.suspect_after'; did you mean hang.suspect_after_s"),
         ("=5", "unknown setting ''"),
         ("hang.suspect_after_s=soon", "hang.suspect_after_s='soon' does not fit"),
         ("hang.suspect_after_s=0", "must be more than 0"),
@@ -44,6 +46,15 @@ def test_defaults_hand_on_nothing():
         ("slow.min_change=0", "must be more than 0"),
         ("agent.max_backlog_bytes=1.5", "does not fit"),
         ("agent.max_backlog_bytes=0", "must be more than 0"),
+        ("slow.min_change=5", "min_change=.5. does not fit: it must be more than 0 and less than 1"),
+        ("slow.min_change=1", "less than 1"),
+        ("incidents.min_loss=-0.1", "at least 0"),
+        ("incidents.min_loss=2", "at most 1"),
+        ("hang.page_after_s=inf", "at most 2,592,000 s"),
+        ("agent.cpu_budget_cores=0", "more than 0"),
+        ("ops.every_steps=-1", "0 or more"),
+        ("kafka.replication=0", "at least 1"),
+        ("store.host_days=1000000", "100 years"),
     ],
 )
 def test_what_does_not_fit_is_refused(override, complaint):
@@ -66,3 +77,40 @@ def test_what_may_be_a_secret_is_known_by_its_variable_and_stays_out_of_words():
     }
     assert secret_variables() == secrets
     assert "s3cret" not in repr(Settings.load(dict.fromkeys(secrets, "s3cret")))
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("PACEHOUND_HANG_SUSPECT_AFTER", "no setting; did you mean PACEHOUND_HANG_SUSPECT_AFTER_S"),
+        ("PACEHOUND_HNG_SUSPECT_AFTER_S", "did you mean PACEHOUND_HANG_SUSPECT_AFTER_S"),
+        ("PACEHOUND_SLOW_COLOUR", "PACEHOUND_SLOW_COLOUR is no setting; known are"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_by_its_name(name, complaint):
+    with pytest.raises(InvalidSetting, match=complaint):
+        Settings.load({name: "4"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PACEHOUND_TOKEN",
+        "PACEHOUND_NATIVE",
+        "PACEHOUND_MY_OWN",
+        "PACEHOUND_STORE_SERVICE_HOST",
+        "PACEHOUND_STORE_PORT",
+        "PACEHOUND_STORE_PORT_9000_TCP_ADDR",
+        "PACEHOUND_STORE_SERVICE_PORT_HTTP",
+        "OTHER_HANG_SUSPECT_AFTER",
+    ],
+)
+def test_variables_of_others_are_left_alone(name):
+    assert Settings.load({name: "4"}) == Settings()
+
+
+def test_every_number_has_its_limits():
+    for key, kind in known_keys().items():
+        if kind in (int, float):
+            with pytest.raises(InvalidSetting, match="must be"):
+                Settings.load({}, [f"{key}=-1"])
