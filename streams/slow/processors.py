@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pacehound.model.events import HostVitals
 from streams.slow.thinned import Thinned
-from streams.slow.thresholds import AWAITED_NS, CROWD_PATIENCE_NS, CROWDED, SATURATED
+from streams.slow.thresholds import AWAITED_NS, CROWD_PATIENCE_NS, CROWD_WAIT, CROWDED, SATURATED
 
 RECENT, OLDER, THINNED = 8, 12, 3
 """Readings kept of each host, one every five seconds: the last ones, and every third of those before (four minutes)."""
@@ -121,12 +121,15 @@ class ProcessorTracker:
             found |= {rank: float(share) for rank, share in zip(members, shares, strict=True) if rank in asked}
         return found
 
-    def crowd(self, ranks: Iterable[int], since_ns: int, min_share: float, now_ns: int) -> str | None:
+    def crowd(
+        self, ranks: Iterable[int], since_ns: int, min_share: float, *, is_named: bool, now_ns: int
+    ) -> str | None:
         """A sentence where each of some ranks shares a host on which there is no processor for it, whoever is slow.
 
         That is where all processors are taken and all these ranks wait for one longer than they run and for `min_share`
-        of each second, also if they did before; or where the hypervisor takes as much. `None` while the readings that
-        would tell are still to come.
+        of each second, also if they did before; or where the hypervisor takes as much. Where nobody would be named
+        (`is_named`) it takes less: they wait so long, or they wait at all and all is taken, for readings are seconds
+        apart and other work comes and goes within them. `None` while the readings that would tell are still to come.
         """
         asked = frozenset(ranks)
         if not asked or now_ns - since_ns >= CROWD_PATIENCE_NS:
@@ -141,8 +144,12 @@ class ProcessorTracker:
             rates = _rates(readings[max(n_before - 1, 0) :])
             if rates is None:  # one at most since it began, or just before
                 return None if now_ns - since_ns < AWAITED_NS else ""
-            waits = (rates.satisfied < CROWDED) & (rates.waited >= min_share)
-            lacks = waits & (rates.taken >= SATURATED) | (rates.stolen >= min_share)
+            explains, is_full = rates.waited >= min_share, rates.taken >= SATURATED
+            if is_named:
+                waits = explains & is_full & (rates.satisfied < CROWDED)
+            else:
+                waits = (explains | is_full) & (rates.waited >= CROWD_WAIT)
+            lacks = waits | (rates.stolen >= min_share)
             if not lacks[np.isin(members, list(asked))].all():
                 return ""
             covered |= asked.intersection(members)

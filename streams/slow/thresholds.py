@@ -111,6 +111,10 @@ SATURATED = 0.8
 several ranks of a job begin to compute at the same moment (chosen: a neighbour that computes most of the time reaches
 it)."""
 
+CROWD_WAIT = 0.1
+"""Share of each second for which every rank waits for a processor, if slowness without a name may be the machine's
+(chosen: on one with processors to spare four ranks that began together waited for half as much)."""
+
 AWAITED_NS = 12_000_000_000
 """Two readings since a slowdown began are waited for so long (derived: they are five seconds apart, and two seconds
 for the way); afterwards an answer stands without them."""

@@ -29,7 +29,7 @@ def weighed_by_crowd(
     asked = tuple(rank for rank in ranks if observed.hosts.get(rank) in hosts) if of else tuple(ranks)
     if of and len(asked) <= len(of) and not found.links:
         return found
-    crowd = observed.crowd(asked, since_ns, MIN_EXPLAINED * magnitude / (1.0 + magnitude))
+    crowd = observed.crowd(asked, since_ns, MIN_EXPLAINED * magnitude / (1.0 + magnitude), is_named=bool(of))
     if crowd is None:
         return found if of else replace(found, may_be_the_machine=True)
     if not crowd:

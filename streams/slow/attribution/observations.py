@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pacehound.model.events import GroupOutlier
 from streams.rounds.clocks import ClockOffsets
 from streams.slow.connections import SlowConnection
 from streams.slow.critical_path import TransferKey
 from streams.slow.rates import SlowEdges
+
+
+class CrowdOf(Protocol):
+    """As `ProcessorTracker.crowd`, at one moment."""
+
+    def __call__(self, ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> str | None:
+        """A sentence where no rank of their hosts has the processors it wants; `None` while that is to be read."""
+        ...
+
+
+def _no_crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> str | None:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,7 @@ class Observations:
     # for what share of each second some ranks have lacked a processor since the start; `None`: it is yet to be read
     lacked: Callable[[Sequence[int]], dict[int, float] | None] = lambda _ranks: {}
     # a sentence where no rank of their hosts has the processors it wants since a time; `None` while it is to be read
-    crowd: Callable[[Sequence[int], int, float], str | None] = lambda _ranks, _since_ns, _min_share: ""
+    crowd: CrowdOf = _no_crowd
     slow_rounds: Callable[[str], str] = lambda _communicator: ""  # what CCL-D's detection says of a communicator
     busy_in: Callable[[int, int], str] = lambda _rank, _since_ns: ""  # what a rank's stacks since a time show it in
     rank_came_late: Callable[[str], bool] = lambda _communicator: False  # whether it says so of one

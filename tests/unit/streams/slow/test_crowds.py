@@ -22,7 +22,8 @@ def weighed(found: Attribution, said: str | None, hosts: Sequence[str] = ("a", "
     """By a machine of which that is said, of whichever of its ranks it is asked."""
     asked: list[tuple[int, ...]] = []
 
-    def crowd(ranks: Sequence[int], since_ns: int, min_share: float) -> str | None:
+    def crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> str | None:
+        assert is_named == (found is not NOBODY)
         assert (since_ns, min_share) == (7, pytest.approx(0.25)), "half of what is lost of each second"
         asked.append(tuple(ranks))
         return said
