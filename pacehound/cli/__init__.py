@@ -7,6 +7,7 @@ so that whoever asks for one thing does not wait for all others.
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from importlib import import_module
@@ -14,8 +15,10 @@ from typing import Any
 
 import click
 
+from pacehound import __version__
 from pacehound.cli.own_packages import prefer_ours
 from pacehound.errors import InvalidInput, PacehoundError
+from pacehound.model.plain import plain
 
 COMMANDS = (
     "actuators",
@@ -61,12 +64,21 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(f"pacehound.cli.{name}"), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of these arguments; of a misspelt one it is said what may have been meant."""
+        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+        if args[0] not in COMMANDS and near and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
         try:
             return super().invoke(ctx)
         except PacehoundError as error:
-            click.echo(f"pacehound: {error}", err=True)
+            click.echo(plain(f"pacehound: {error}"), err=True)
             ctx.exit(2 if isinstance(error, InvalidInput) else 1)
         except BrokenPipeError:
             # Whoever read our answer has seen enough.
@@ -75,6 +87,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(version)s", help="Print the version.")
 def pacehound() -> None:
     """Watch distributed training jobs and name the rank that slows or hangs them."""
 

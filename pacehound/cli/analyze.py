@@ -51,7 +51,7 @@ def analyze(
     from pacehound.pages.analysis.answer import Analysis, Refused, analysis_answer, read_files
     from pacehound.pages.analysis.files import files_of
     from pacehound.pages.analysis.page import print_analysis
-    from pacehound.pages.incidents import terminal
+    from pacehound.pages.terminal import terminal
 
     settings = Settings.load(os.environ, overrides)
     found = read_call_files(files_of(paths))

@@ -36,7 +36,7 @@ def list_letters(topic: str | None, store: Path, overrides: tuple[str, ...], as_
     """List them, the oldest first."""
     from pacehound.cli.dead_letters_page import print_dead_letters
     from pacehound.clock import SystemClock
-    from pacehound.pages.incidents import terminal
+    from pacehound.pages.terminal import terminal
     from pacehound.runtime.dead_letter_queue import dead_letters_answer, summaries
 
     with dead_letters_of(Settings.load(os.environ, overrides), store) as letters:
@@ -55,7 +55,7 @@ def list_letters(topic: str | None, store: Path, overrides: tuple[str, ...], as_
 def show_letter(letter_id: str, store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show everything about one; the beginning of its id is enough."""
     from pacehound.cli.dead_letters_page import print_dead_letter
-    from pacehound.pages.incidents import terminal
+    from pacehound.pages.terminal import terminal
     from pacehound.runtime.dead_letter_queue import dead_letter_answer, matching
 
     with dead_letters_of(Settings.load(os.environ, overrides), store) as letters:

@@ -16,7 +16,8 @@ from pacehound.clock import ManualClock
 from pacehound.errors import BusFull
 from pacehound.model.events import Decision, Incident
 from pacehound.model.routing import Event
-from pacehound.pages.incidents import incidents_answer, print_incidents, terminal
+from pacehound.pages.incidents import incidents_answer, print_incidents
+from pacehound.pages.terminal import terminal
 from pacehound.runtime.head.node import Head
 from pacehound.runtime.head.parts import Parts
 from pacehound.settings import Settings

@@ -27,7 +27,7 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
     import msgspec
 
     from pacehound.cli.doctor_checks import build_fast_path, build_loops, build_shim, examine, print_checks
-    from pacehound.pages.incidents import terminal
+    from pacehound.pages.terminal import terminal
 
     Settings.load(os.environ, overrides)
     failed = False

@@ -58,8 +58,8 @@ def evaluate(
 
     Example: pacehound evaluate --truth answers.json run-17.log run-18.log
     """
-    from pacehound.pages.incidents import terminal
     from pacehound.pages.scoreboard import print_scoreboard, scoreboard_answer
+    from pacehound.pages.terminal import terminal
 
     if paths and truth is None:
         raise InvalidInput("logs are scored against answers: give --truth FILE")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from pacehound.cli.options import json_option, print_json, set_option, store_option
+from pacehound.model.plain import plain
 from pacehound.settings import Settings
 
 
@@ -23,8 +24,9 @@ def incidents(job: str | None, store: Path, overrides: tuple[str, ...], as_json:
     They are asked of a folder, or of the server of `store.url`.
     """
     from pacehound.cli.history import history
-    from pacehound.pages.incidents import incidents_answer, print_incidents, terminal
+    from pacehound.pages.incidents import incidents_answer, print_incidents
     from pacehound.pages.seen import Seen, not_watched, seen_question, words
+    from pacehound.pages.terminal import terminal
 
     settings = Settings.load(os.environ, overrides)
     with history(store, settings.store) as answers:
@@ -38,4 +40,4 @@ def incidents(job: str | None, store: Path, overrides: tuple[str, ...], as_json:
     if found:
         print_incidents(terminal(sys.stdout), found, decisions)
     for line in words(seen, job, problems, has_incidents=bool(found)):
-        click.echo(line)
+        click.echo(plain(line))

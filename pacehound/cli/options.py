@@ -48,14 +48,14 @@ def print_json(answer: dict[str, Any]) -> None:
 def log_to_stderr() -> None:
     """Our own events, of each kind one line per interval; of the libraries only what is wrong."""
     from pacehound.clock import SystemClock
+    from pacehound.pages.terminal import PlainFormatter
     from pacehound.runtime.log_limit import LogLimit
 
     limit = LogLimit(SystemClock())
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(limit)
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", handlers=[handler]
-    )
+    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     for name in ("pacehound", *SIBLINGS):
         logging.getLogger(name).setLevel(logging.INFO)
     atexit.register(_tell, limit.rest)

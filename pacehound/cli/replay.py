@@ -24,7 +24,7 @@ def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """
     from pacehound.bus.recording import Recording
     from pacehound.cli.replay_run import print_replay, replayed, write_events
-    from pacehound.pages.incidents import terminal
+    from pacehound.pages.terminal import terminal
     from streams.pipeline import Pipeline
 
     pipeline = Pipeline(Settings.load(os.environ, overrides))

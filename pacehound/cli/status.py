@@ -22,7 +22,7 @@ def status(store: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """
     from pacehound.bus.otlp_headers import TOKEN_VARIABLE
     from pacehound.clock import SystemClock
-    from pacehound.pages.incidents import terminal
+    from pacehound.pages.terminal import terminal
     from pacehound.runtime.head.client import live_owner
     from pacehound.runtime.status import head_state, status_answer
     from pacehound.runtime.survey import print_status, survey

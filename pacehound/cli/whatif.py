@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pacehound.cli.options import default_store, json_option, print_json, set_option
+from pacehound.model.plain import plain
 from pacehound.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def whatif(
     Example: pacehound whatif trace-AR.parquet --fix worker=0:0 --png AR.png --timeline .
     """
     from pacehound.model.events import Finding
-    from pacehound.pages.incidents import price_words, terminal
+    from pacehound.pages.incidents import price_words
+    from pacehound.pages.terminal import terminal
     from pacehound.pages.whatif.answer import price_answer, whatif_answer
     from pacehound.pages.whatif.page import print_whatif
     from pacehound.pages.whatif.picture import draw_workers
@@ -119,7 +121,7 @@ def whatif(
     else:
         print_whatif(terminal(sys.stdout), found, said_of_job)
         if price is not None:
-            click.echo(f"\nAs an incident would say it: {price_words(price)}")
+            click.echo(plain(f"\nAs an incident would say it: {price_words(price)}"))
         if unpriced:
             click.echo(f"\nNo price, and waiting for the other ranks counts as computing above: {unpriced}")
 

@@ -22,6 +22,7 @@ from pacehound.launcher.secrets import without_secrets
 from pacehound.launcher.summary import summary, why_not_watched
 from pacehound.launcher.supervise import Ended, supervise
 from pacehound.launcher.watch import Outcome, Plan, Watch
+from pacehound.model.plain import plain
 from pacehound.model.topics import INCIDENTS
 from pacehound.runtime.head.owner import announced
 from pacehound.settings import Settings
@@ -141,7 +142,7 @@ def watching_nccl(route: str | None, environ: Mapping[str, str]) -> Callable[[Ma
 def say(line: str) -> None:
     """One line of ours among the command's."""
     try:
-        sys.stderr.write(f"pacehound: {' '.join(line.split())}\n")
+        sys.stderr.write(f"pacehound: {plain(' '.join(line.split()))}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass  # stderr is closed: nobody wants to know
@@ -187,7 +188,8 @@ def _summarise(ended: Ended, job: str, incidents_topic: str, as_json: bool) -> N
         say(f"job {job}: {line}")
     if not outcome.incidents:
         return
-    from pacehound.pages.incidents import print_incidents, terminal
+    from pacehound.pages.incidents import print_incidents
+    from pacehound.pages.terminal import terminal
 
     console = terminal(sys.stderr)
     console.print()

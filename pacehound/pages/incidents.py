@@ -15,7 +15,6 @@ from rich.text import Text
 from pacehound.model.events import Cost, Decision, Finding, Incident, Instant, WhatIfPrice
 from pacehound.model.whatif_result import LEAST_SLOWDOWN_TOLD, MOST_DISCREPANCY
 
-WIDTH = 80
 _MOST_RANKS = 12
 _NEARLY_ALL = 0.9
 _MOST_SENTENCES = 10
@@ -95,13 +94,6 @@ def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
     if not console.is_terminal:
         text = "\n".join(line.rstrip() for line in text.split("\n"))
     console.file.write(text)
-
-
-def terminal(file: Any) -> Console:
-    """A console of at most 80 columns; plain text where `file` is no terminal."""
-    console = Console(file=file, highlight=False, soft_wrap=False)
-    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
-    return console
 
 
 def headline(finding: Finding) -> str:

@@ -7,9 +7,10 @@ import datetime
 from typing import Any, TextIO
 
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
+
+from pacehound.model.plain import plain
+from pacehound.pages.terminal import PlainConsole
 
 _MOST_ROWS = 1000
 
@@ -22,7 +23,7 @@ def rows_answer(table: pa.Table) -> dict[str, Any]:
 
 def print_rows(table: pa.Table, file: TextIO) -> None:
     """A table on a terminal, tab-separated lines with a header anywhere else."""
-    console = Console(file=file, highlight=False)
+    console = PlainConsole(file)
     columns = [[_text(value) for value in column.to_pylist()] for column in table.columns]
     if not console.is_terminal:
         file.write("\t".join(table.column_names) + "\n")
@@ -31,7 +32,7 @@ def print_rows(table: pa.Table, file: TextIO) -> None:
         return
     grid = Table(*table.column_names, box=None, header_style="bold", pad_edge=False)
     for row in list(zip(*columns, strict=True))[:_MOST_ROWS]:
-        grid.add_row(*(Text(cell) for cell in row))
+        grid.add_row(*row)
     console.print(grid)
     if table.num_rows > _MOST_ROWS:
         console.print(f"… {table.num_rows - _MOST_ROWS} more rows (--json has them all)")
@@ -51,5 +52,5 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    plain = _plain(value)
-    return "" if plain is None else str(plain).replace("\t", " ").replace("\n", " ")
+    shown = _plain(value)
+    return "" if shown is None else plain(str(shown).replace("\t", " ").replace("\n", " "))

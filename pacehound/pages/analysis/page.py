@@ -15,7 +15,8 @@ from pacehound.pages.analysis.call_page import call_source_page
 from pacehound.pages.analysis.ranks import RankFinding
 from pacehound.pages.analysis.scale import time_words
 from pacehound.pages.analysis.strip import drawing
-from pacehound.pages.incidents import WIDTH, finding_block, headline, print_parts, ranks_words, when_words
+from pacehound.pages.incidents import finding_block, headline, print_parts, ranks_words, when_words
+from pacehound.pages.terminal import WIDTH
 
 _MOST_REFUSED = 10
 _MOST_PLANNED = 10

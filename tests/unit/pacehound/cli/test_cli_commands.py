@@ -141,3 +141,17 @@ def test_what_cannot_be_built_is_said_and_the_checks_are_shown_all_the_same(monk
     assert "no C compiler" in answer.stderr
     assert json.loads(answer.stdout)["checks"]
     assert len(built) == 2
+
+
+def test_the_version_is_an_option_too():
+    shown = CliRunner().invoke(cli.pacehound, ["--version"])
+    assert (shown.exit_code, shown.output) == (0, CliRunner().invoke(cli.pacehound, ["version"]).output)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("incident", "incidents"), ("dead_letters", "dead-letters"), ("rnu", "run")]
+)
+def test_a_misspelt_command_is_told_what_may_have_been_meant(typed, meant):
+    shown = CliRunner().invoke(cli.pacehound, [typed])
+    assert shown.exit_code == 2
+    assert f"No such command '{typed}'; did you mean '{meant}'?" in shown.output

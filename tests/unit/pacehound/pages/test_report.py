@@ -7,7 +7,8 @@ import io
 from head_parts import an_incident
 
 from pacehound.model.events import Cost, Decision, Finding, Instant
-from pacehound.pages.incidents import cost_words, headline, incidents_answer, print_incidents, ranks_words, terminal
+from pacehound.pages.incidents import cost_words, headline, incidents_answer, print_incidents, ranks_words
+from pacehound.pages.terminal import terminal
 
 HOUR_NS = 3600 * 10**9
 FINDING = Finding(
