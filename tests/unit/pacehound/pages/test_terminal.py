@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import unicodedata
 
 import pyarrow as pa
@@ -82,6 +83,33 @@ def test_rows_of_an_answer_are_text_on_a_terminal_and_in_a_pipe() -> None:
     print_rows(pa.table({"job": [HOSTILE, "a\tb"]}), file)
     assert not OBEYED & set(file.getvalue())
     assert len(file.getvalue().splitlines()) == 3
+
+
+def wide_terminal(table: pa.Table, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    file = io.StringIO()
+    file.isatty = lambda: True  # type: ignore[method-assign]
+    print_rows(table, file)
+    return [line.rstrip() for line in re.sub(r"\x1b\[\d*m", "", file.getvalue()).splitlines()]
+
+
+def test_rows_that_fit_are_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"job": ["a", "bb"], "n": [1, 20]})
+    assert wide_terminal(table, 40, monkeypatch) == ["job  n", "a    1", "bb   20"]
+
+
+def test_rows_that_do_not_fit_are_a_block_each_and_no_value_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"job": ["a", "b"], "evidence": ["x" * 70, "short"], "n": [1, 20]})
+    lines = wide_terminal(table, 40, monkeypatch)
+    assert lines[0] == "row 1 of 2"
+    assert lines[1] == "job       a"
+    assert "".join(line[10:] for line in lines[2:5]) == "x" * 70
+    assert lines[-4:] == ["row 2 of 2", "job       b", "evidence  short", "n         20"]
+
+
+def test_no_rows_are_a_header_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wide_terminal(pa.table({"job": pa.array([], pa.string())}), 40, monkeypatch) == ["job"]
 
 
 def test_an_error_that_quotes_its_input_does_not_hand_it_to_the_terminal() -> None:
