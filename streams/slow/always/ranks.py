@@ -164,15 +164,13 @@ def _named_ranks(
 ) -> Attribution:
     """The answer that their own times give."""
     peers = [int((parts.part == number).sum()) - 1 for number in np.unique(parts.part[chosen]).tolist()]
-    quiet = np.isin(parts.part, parts.part[chosen]) & ~chosen
-    spread_ns = 1.4826 * float(np.median(np.abs(against.level[quiet]))) if quiet.any() else 0.0
     own_ns, usual_ns = (float(values[chosen].mean()) for values in (against.level + against.usual, against.usual))
     who = f"rank{'s' if len(culprits) > 1 else ''} {', '.join(map(str, culprits))}"
     if slow_hosts:
         who = f"host{'s' if len(slow_hosts) > 1 else ''} {', '.join(slow_hosts)} ({who})"
     evidence = (
-        f"{who}: {own_ns / 1e6:.1f} ms of own time per iteration since the first step seen; the median of its "
-        f"{min(peers)} peers is {usual_ns / 1e6:.1f} ms, their spread {spread_ns / 1e6:.1f} ms",
+        f"{who}: {own_ns / 1e6:.1f} ms of own time per iteration since the first step seen; "
+        + _peers_in_words(min(peers), usual_ns, _spread_ns(chosen, against, parts)),
         f"on the critical path of {n_on_path} of {n_iterations} iterations",
     )
     unseen = []
@@ -184,6 +182,22 @@ def _named_ranks(
         unseen.append("whether these ranks wait for each other in calls that are not seen: they move together")
     verdict: Literal["culprit", "suspected"] = "suspected" if unseen else "culprit"
     return Attribution("slow", verdict, "S1", tuple(culprits), evidence=evidence, unseen=tuple(unseen))
+
+
+def _spread_ns(chosen: BoolArray, against: AgainstPeers, parts: Parts) -> float:
+    """Of the levels of those that are not chosen, about the median of their part, as of a normal distribution."""
+    own_ns, apart = against.level + against.usual, []
+    for number in np.unique(parts.part[chosen]).tolist():
+        quiet = own_ns[(parts.part == number) & ~chosen]
+        apart.append(np.abs(quiet - np.median(quiet)) if len(quiet) else quiet)
+    together = np.concatenate(apart)
+    return 1.4826 * float(np.median(together)) if len(together) else 0.0
+
+
+def _peers_in_words(n_peers: int, usual_ns: float, spread_ns: float) -> str:
+    if n_peers == 1:
+        return f"its only peer has {usual_ns / 1e6:.1f} ms"
+    return f"the median of its {n_peers} peers is {usual_ns / 1e6:.1f} ms, their spread {spread_ns / 1e6:.1f} ms"
 
 
 def _move_together(chosen: BoolArray, against: AgainstPeers, parts: Parts) -> bool:

@@ -5,6 +5,7 @@ Hundreds of them are scored by `python -m bench always`; these few say what each
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,15 @@ def test_who_is_slow_from_the_start_is_named_within_the_first_iterations(name: s
     assert ended in ("named", "group")
     assert step is not None
     assert step <= 70
+
+
+def test_peers_are_told_with_their_spread_and_a_single_one_without() -> None:
+    (first, *_) = findings(always(2), layout=Layout(dp=4))
+    words = re.search(r"the median of its 3 peers is ([\d.]+) ms, their spread ([\d.]+) ms", first.evidence[0])
+    assert words is not None
+    assert float(words[2]) < 0.1 * float(words[1])
+    (first, *_) = findings(always(1), layout=Layout(dp=2, pp=2))
+    assert re.search(r"since the first step seen; its only peer has [\d.]+ ms$", first.evidence[0])
 
 
 @pytest.mark.parametrize("seed", range(len(CONDITIONS)), ids=list(CONDITIONS))
