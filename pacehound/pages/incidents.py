@@ -176,10 +176,12 @@ def price_words(price: WhatIfPrice) -> str:
 
 
 def decision_words(decision: Decision) -> str:
-    """What would be done, why and at what price."""
+    """What would be done, why and at what price; of nothing there is no price."""
+    lost = f"lost {'in all' if decision.is_last else 'so far'} {seconds_words(decision.loss_s)}"
+    if decision.action == "ignore":
+        return f"ignore: {decision.reason}" + ("" if decision.is_last else f"; {lost}")
     how = "" if decision.taken else f" ({decision.mode} mode: not done)"
-    lost = "lost in all" if decision.is_last else "lost so far"
-    price = f"price {seconds_words(decision.price_s)}, {lost} {seconds_words(decision.loss_s)}"
+    price = f"price {seconds_words(decision.price_s)}, {lost}"
     return f"{decision.action.replace('_', ' ')}: {decision.reason}; {price}{how}"
 
 

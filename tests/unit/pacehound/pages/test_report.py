@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from head_parts import an_incident
 
 from pacehound.model.events import Cost, Decision, Finding, Instant
-from pacehound.pages.incidents import cost_words, headline, incidents_answer, print_incidents, ranks_words
+from pacehound.pages.incidents import (
+    cost_words,
+    decision_words,
+    headline,
+    incidents_answer,
+    print_incidents,
+    ranks_words,
+)
 from pacehound.pages.terminal import terminal
 
 HOUR_NS = 3600 * 10**9
@@ -68,6 +76,13 @@ def test_an_open_incident_tells_the_whole_story_in_80_columns():
     assert max(map(len, text.splitlines())) <= 80
     assert not any(line != line.rstrip() for line in text.splitlines())
     assert "\x1b" not in text
+
+
+def test_nothing_that_is_done_has_no_price_and_what_was_lost_is_told_once():
+    waits = replace(DECISION, action="ignore", reason="4 s are less than the 5 s of an action", price_s=0.0, loss_s=4.0)
+    assert decision_words(waits) == "ignore: 4 s are less than the 5 s of an action; lost so far 4 s"
+    over = replace(waits, reason="it is over: 4.0 s were lost in all", is_last=True)
+    assert decision_words(over) == "ignore: it is over: 4.0 s were lost in all"
 
 
 def test_a_name_that_is_not_certain_is_not_stated_as_one():
