@@ -41,7 +41,7 @@ def run(
     """Run COMMAND, a training job, and watch it.
 
     Exit status, signals, standard input and output are those of COMMAND. Without --endpoint a head node is started on
-    this machine, or the one that owns the store is used. Incidents are summarised on stderr at the end; with --json
+    this machine, or the one that owns the store is used. Incidents are a line each on stderr at the end; with --json
     they are the last line on stdout. (With --endpoint they are where the receiver keeps them.)
 
     Example: pacehound run -- torchrun --nproc-per-node 4 train.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import secrets
+import shlex
 import socket
 import sys
 import time
@@ -99,7 +100,8 @@ def run_command(
         say(str(error))
         return error.exit_status
     try:
-        _summarise(ended, name, incidents_topic, as_json)
+        how_known = f"pacehound incidents --job {shlex.quote(name)} --store {shlex.quote(str(store))}"
+        _summarise(ended, name, incidents_topic, how_known, as_json)
     except Exception as error:
         say(f"no summary ({type(error).__name__}: {error})")
     return leave_like(ended.status)
@@ -178,22 +180,14 @@ def for_a_helper(settings: Settings) -> Settings:
     return replace(settings, kafka=replace(settings.kafka, client_file=str(path)))
 
 
-def _summarise(ended: Ended, job: str, incidents_topic: str, as_json: bool) -> None:
+def _summarise(ended: Ended, job: str, incidents_topic: str, how_known: str, as_json: bool) -> None:
     outcome = ended.outcome
     if as_json:
         _print_json(ended, job)
     if outcome is None:
         return
-    for line in summary(outcome, incidents_topic):
+    for line in summary(outcome, incidents_topic, how_known):
         say(f"job {job}: {line}")
-    if not outcome.incidents:
-        return
-    from pacehound.pages.incidents import print_incidents
-    from pacehound.pages.terminal import terminal
-
-    console = terminal(sys.stderr)
-    console.print()
-    print_incidents(console, outcome.incidents, outcome.decisions)
 
 
 def _print_json(ended: Ended, job: str) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pacehound.launcher.watch import Outcome
+from pacehound.model.events import Incident
 from pacehound.model.short_job import not_judged
 from pacehound.runtime.unsent import KEPT_DAYS, flush_command
 from pacehound.runtime.watched import Watched
 
 _MOST_NOTES = 3
+_MOST_INCIDENTS = 5
+"""A line each: what a run says at its end is to fit below the last lines of the job's own."""
 
 
-def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
-    """Lines for the user, incidents apart.
+def summary(outcome: Outcome, incidents_topic: str = "", how_known: str = "") -> list[str]:
+    """Lines for the user.
 
     Parameters
     ----------
@@ -19,6 +24,8 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
         What is known of the run.
     incidents_topic
         Where they come out, if the run sent to Kafka.
+    how_known
+        The command that shows incidents with their evidence.
 
     """
     lines = []
@@ -30,11 +37,14 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
         seen = _seen(watched)
         if outcome.sent_to:
             lines.append(f"{seen}, sent to {outcome.sent_to}" if not watched.unsent else seen)
-        elif not outcome.incidents:
+        elif outcome.incidents:
+            lines.append(f"{_count(len(outcome.incidents), 'incident')} in {seen}")
+        else:
             is_known = outcome.is_complete and not outcome.head_problems
             lines.append(f"no incident in what was seen: {seen}" if is_known else seen)
             if outcome.iterations is not None and (unjudged := not_judged(outcome.iterations)):
                 lines.append(unjudged)
+    lines += _incidents(outcome.incidents, how_known)
     if watched is not None:
         lines += _lost(watched)
         if watched.unsent:
@@ -48,6 +58,17 @@ def summary(outcome: Outcome, incidents_topic: str = "") -> list[str]:
     if incidents_topic:
         lines.append(f"its incidents come out of the topic {incidents_topic}, and into the store fed from it")
     return lines
+
+
+def _incidents(incidents: Sequence[Incident], how_known: str) -> list[str]:
+    if not incidents:
+        return []
+    from pacehound.pages.incidents import incident_line
+
+    lines = [incident_line(incident) for incident in incidents[-_MOST_INCIDENTS:]]
+    if len(incidents) > len(lines):
+        lines.insert(0, f"the last {len(lines)} of them:")
+    return [*lines, f"since when, for whom and how that is known: {how_known}"] if how_known else lines
 
 
 def why_not_watched(outcome: Outcome) -> str:

@@ -37,6 +37,7 @@ _HEADLINES = {
     "blind": "cannot be watched",
 }
 _OF_SEVERAL = {"slows ": "slow ", "holds ": "hold ", "has ": "have ", "pauses ": "pause "}
+_SURENESS = {"unknown": 0, "suspected": 1, "culprit": 2}
 _STATES = {"open": "bold red", "relieved": "yellow", "closed": "green"}
 
 
@@ -109,6 +110,18 @@ def headline(finding: Finding) -> str:
     if len(finding.culprits) > 1:
         did = next((did.replace(one, many, 1) for one, many in _OF_SEVERAL.items() if did.startswith(one)), did)
     return f"{_who(finding)} {did}{cause}"
+
+
+def incident_line(incident: Incident) -> str:
+    """An incident in one line: what its surest finding says, since when, until when, and what it has cost."""
+    finding = max(incident.findings, key=lambda one: _SURENESS[one.verdict])
+    words = f"{headline(finding)} [{finding.verdict}]"
+    if finding.onset is not None and finding.onset.step is not None:
+        end = None if finding.relief is None else finding.relief.step
+        words += f", step {finding.onset.step} to {'the end' if end is None else end}"
+    if incident.cost.excess_s:
+        words += f", {seconds_words(incident.cost.excess_s)} lost by each of {incident.cost.ranks} ranks"
+    return words
 
 
 def ranks_words(ranks: Sequence[int]) -> str:

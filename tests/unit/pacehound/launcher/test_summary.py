@@ -8,6 +8,7 @@ import pytest
 
 from pacehound.launcher.summary import summary, why_not_watched
 from pacehound.launcher.watch import Outcome
+from pacehound.model.events import Cost, Finding, Incident, Instant, VerdictWord
 from pacehound.runtime.watched import Watched
 
 SEEN = Watched(ranks=4, calls=1200, iterations=50, sent=9)
@@ -35,6 +36,39 @@ def test_where_nothing_was_seen_nothing_is_called_healthy(watched: Watched | Non
         assert line.startswith(f"not watched: {why}")
     assert why_not_watched(Outcome(watched=watched)).startswith(why)
     assert why_not_watched(Outcome(watched=SEEN)) == ""
+
+
+def an_incident(number: int, *findings: Finding) -> Incident:
+    return Incident(
+        id=f"i{number}", version=1, job="j", attempt=0, time_ns=9, state="closed", opened_ns=3, closed_ns=9,
+        closed_why="job ended", findings=findings, cost=Cost(excess_s=4.1, ranks=8, gpu_hours=0.0092),
+    )  # fmt: skip
+
+
+def a_finding(verdict: VerdictWord, *culprits: int, relief: int | None = None) -> Finding:
+    return Finding(
+        id=f"f{culprits}", job="j", attempt=0, kind="slow", verdict=verdict, cause="S1", culprits=culprits,
+        onset=Instant(step=100, time_ns=1), relief=None if relief is None else Instant(step=relief, time_ns=2),
+    )  # fmt: skip
+
+
+def test_an_incident_is_a_line_that_says_what_is_surest_and_where_the_rest_is() -> None:
+    incident = an_incident(1, a_finding("unknown"), a_finding("culprit", 2, relief=200))
+    assert summary(Outcome(watched=SEEN, incidents=(incident,)), how_known="pacehound incidents --job j") == [
+        "1 incident in 1,200 calls of 4 ranks in 50 iterations on this host",
+        "Rank 2 slows the job down: computation (S1) [culprit], step 100 to 200, 4.1 s lost by each of 8 ranks",
+        "since when, for whom and how that is known: pacehound incidents --job j",
+    ]
+    (_, line, _) = summary(Outcome(watched=SEEN, incidents=(an_incident(1, a_finding("suspected", 2)),)), how_known="x")
+    assert line.startswith("Probably rank 2 slows the job down: computation (S1) [suspected], step 100 to the end")
+
+
+def test_a_run_ends_in_ten_lines_however_much_was_found() -> None:
+    many = tuple(an_incident(number, a_finding("culprit", number)) for number in range(100))
+    lines = summary(Outcome(watched=SEEN, incidents=many), how_known="pacehound incidents --job j")
+    assert len(lines) <= 10
+    assert lines[0].startswith("100 incidents in")
+    assert "Rank 99" in lines[-2]
 
 
 def test_what_the_ranks_could_not_do_is_told() -> None:
