@@ -34,7 +34,7 @@ def data_parallel() -> tuple[nn.Module, Callable[[], None]]:
 
 
 def fully_sharded() -> tuple[nn.Module, Callable[[], None]]:
-    model = layers(8)
+    model = layers(4)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in model:
         fully_shard(layer, mesh=mesh)
