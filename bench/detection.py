@@ -16,7 +16,7 @@ from typing import Any
 from bench.baselines import PlainBocd, SlidingWindow
 from bench.exactness import Exactness, compare
 from bench.recordings import read, recordings
-from bench.root_cause_page import verdict_section
+from bench.root_cause_page import later_sections
 from bench.scoreboard_page import Recorded, Unseen, Wrong, expected_words, page, said_words
 from pacehound.model.events import Finding
 from simulator.suites.step_times import POPULATIONS
@@ -91,7 +91,7 @@ def run(
     answers = [answer for _, answer in recorded]
     nobody_tuned = Unseen(drawn, unseen, unseen_wrong)
     written = page(scores, by_recording, list(METHODS), seeds, answers, wrong, exactness, nobody_tuned)
-    write_to.write_text(written + verdict_section(write_to), encoding="utf-8")
+    write_to.write_text(written + later_sections(write_to), encoding="utf-8")
     rows = [
         row for of in (by_recording, scores) for (suite, method), one in of.items() for row in _rows(suite, method, one)
     ]

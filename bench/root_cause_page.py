@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench import always_page
 from streams.scoring.verdicts import VerdictScore
 
 HEADING = "## Root cause\n"
@@ -77,11 +78,11 @@ def section(
     return "".join(lines)
 
 
-def verdict_section(page: Path) -> str:
-    """The section as it stands on the page; nothing where it is not."""
+def later_sections(page: Path) -> str:
+    """What stands on the page behind the sections of `python -m bench detection`; nothing where nothing does."""
     text = page.read_text(encoding="utf-8") if page.exists() else ""
-    at = text.find(HEADING)
-    return "\n" + text[at:] if at >= 0 else ""
+    first = min((at for at in (text.find(always_page.HEADING), text.find(HEADING)) if at >= 0), default=len(text))
+    return "\n" + text[first:] if first < len(text) else ""
 
 
 def with_section(text: str, written: str) -> str:

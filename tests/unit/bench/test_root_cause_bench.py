@@ -1,7 +1,8 @@
 """The section on root causes: written once, in place of the one before, and kept by the page's other command."""
 
+from bench import always_page
 from bench.root_cause import run
-from bench.root_cause_page import HEADING, verdict_section, with_section
+from bench.root_cause_page import HEADING, later_sections, with_section
 from simulator.suites.root_cause_jobs import SOURCES
 
 
@@ -23,5 +24,14 @@ def test_a_section_takes_the_place_of_the_one_before(tmp_path):
     assert with_section(first, HEADING + "new\n") == "# Scoreboard\n\n" + HEADING + "new\n"
     page = tmp_path / "scoreboard.md"
     page.write_text(first)
-    assert verdict_section(page) == "\n" + HEADING + "old\n"
-    assert verdict_section(tmp_path / "none.md") == ""
+    assert later_sections(page) == "\n" + HEADING + "old\n"
+    assert later_sections(tmp_path / "none.md") == ""
+
+
+def test_what_other_commands_have_written_is_kept(tmp_path):
+    page = tmp_path / "scoreboard.md"
+    page.write_text(
+        always_page.with_section(with_section("# Scoreboard\n", HEADING + "old\n"), always_page.HEADING + "x\n")
+    )
+    kept = later_sections(page)
+    assert kept.index(always_page.HEADING + "x\n") < kept.index(HEADING + "old\n")
