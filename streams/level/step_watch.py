@@ -19,6 +19,7 @@ from streams.level.thresholds import (
     EXPLAINED,
     LASTING_STEPS,
     REMAINDER_STEPS,
+    SAME_LEVEL,
     SAME_RAMP_ROWS,
     STILL_ROWS,
     STILL_SHARE,
@@ -104,7 +105,8 @@ class StepWatch:
         self._row = 0
         self._last_change: Change | None = None
         self._slow: Finding | None = None
-        self._relieved: Finding | None = None  # the slowdown before it
+        self._relieved: Finding | None = None  # the slowdown before it, and the level that it came down to
+        self._relief_s = 0.0
         self._slow_before_s = 0.0
         self._intermittent: Finding | None = None
         self._changing: _Work | None = None
@@ -218,9 +220,10 @@ class StepWatch:
     def _remainder(self, change: Change) -> Finding | None:
         """The slowdown before, which goes on where this is what is left of it."""
         before = self._relieved
-        if not (self._joins_remainders and change.is_small and before is not None and before.relief is not None):
+        if not self._joins_remainders or before is None or before.relief is None:
             return None
-        if change.step - (before.relief.step or 0) > REMAINDER_STEPS:
+        is_late = change.step - (before.relief.step or 0) > REMAINDER_STEPS
+        if is_late or abs(math.log(change.after_s / self._relief_s)) > SAME_LEVEL:
             return None
         magnitude = change.after_s / change.baseline_s - 1.0
         return before.next_version(f"it is not over: {level_words(change)}", relief=None, magnitude=magnitude)
@@ -252,7 +255,7 @@ class StepWatch:
             f"steps take {level_in_words(change.after_s)} since step {change.step}",
             relief=Instant(step=change.step, time_ns=change.time_ns),
         )
-        self._slow, self._relieved = None, relieved
+        self._slow, self._relieved, self._relief_s = None, relieved, change.after_s
         return [relieved]
 
     def _speedup(self, change: Change) -> Finding:

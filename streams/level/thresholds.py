@@ -19,8 +19,12 @@ STILL_SHARE = 0.6
 """Share of them (chosen: more than chance, and a few fast steps are no relief)."""
 
 REMAINDER_STEPS = 96
-"""A small change is what is left of a slowdown if it is placed within so many steps after its relief (derived: only
-what is older joins the reference, so that what is new is first seen then)."""
+"""A slowdown is what is left of the one before if it is placed within so many steps after its relief (derived: only
+what is older joins the reference, so that what is new is first seen then) ..."""
+
+SAME_LEVEL = 0.05
+"""... and its level is the one that the relief came down to, by so much as a logarithm (chosen: half of what is
+abrupt)."""
 
 # The work (step_watch.py).
 

@@ -70,6 +70,25 @@ def test_what_is_left_of_a_slowdown_goes_on_under_its_finding(seed):
     assert any(words.startswith("it is not over: steps take") for words in finding.evidence)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_also_where_it_is_just_above_the_bar_of_a_relief(seed):
+    times_s = jittered(2000, seed, sd=0.024)
+    times_s[400:900] *= 1.6
+    times_s[900:] *= 1.108
+    said = [finding for finding in latest(findings_of(times_s)) if finding.kind == "slow"]
+    assert len(said) == 1
+    assert said[0].relief is None
+
+
+def test_an_abrupt_slowdown_that_comes_later_is_another_one():
+    times_s = jittered(2000)
+    times_s[400:900] *= 1.5
+    times_s[940:] *= 1.3
+    before, after = latest(findings_of(times_s))
+    assert before.relief is not None
+    assert abs(after.onset.step - 940) <= 3
+
+
 def test_a_small_slowdown_that_comes_later_is_another_one():
     times_s = jittered(2000)
     times_s[400:900] *= 1.5
