@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,11 @@ class _Task:
     seed: int
     first: int
     end: int
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...]
+
+
+_Scored = tuple[dict[tuple[str, str], Score], list[Wrong]]
+"""Scores by suite and method, and the series that went wrong."""
 
 
 def run(
@@ -69,36 +73,37 @@ def run(
 
     """
     drawn = random.SystemRandom().randrange(1_000, 1_000_000_000) if drawn is None else drawn
-    unseen: dict[str, Score] = {}
-    unseen_wrong: list[Wrong] = []
-    scores: dict[tuple[str, str], Score] = {}
-    wrong: list[Wrong] = []
     # Two threads in each worker would only get into each other's way.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with ProcessPoolExecutor(WORKERS) as workers:
         recorded = list(workers.map(_score_recording, range(len(recordings()))))
         exactness = Exactness.total(workers.map(_compare_recording, range(len(recordings()))))
         exactness = Exactness.total([exactness, *workers.map(_compare_series, _tasks(seeds, largest))])
-        for by_case, wrong_ones in workers.map(_score_series, _tasks(seeds, largest)):
-            wrong += wrong_ones
-            for case, of_series in by_case.items():
-                scores[case] = scores.get(case, Score()) + of_series
-        for by_case, wrong_ones in workers.map(_score_series, _tasks((drawn,), largest, (OURS,))):
-            unseen_wrong += wrong_ones
-            for (suite, _), of_series in by_case.items():
-                unseen[suite] = unseen.get(suite, Score()) + of_series
+        scores, wrong = _added(workers.map(_score_series, _tasks(seeds, largest)))
+        of_drawn, wrong_of_drawn = _added(workers.map(_score_series, _tasks((drawn,), largest, (OURS,))))
     by_recording = {case: of_one for by_case, _ in recorded for case, of_one in by_case.items()}
     answers = [answer for _, answer in recorded]
-    nobody_tuned = Unseen(drawn, unseen, unseen_wrong)
-    written = page(scores, by_recording, list(METHODS), seeds, answers, wrong, exactness, nobody_tuned)
+    unseen = Unseen(drawn, {suite: one for (suite, _), one in of_drawn.items()}, wrong_of_drawn)
+    written = page(scores, by_recording, list(METHODS), seeds, answers, wrong, exactness, unseen)
     write_to.write_text(written + later_sections(write_to), encoding="utf-8")
     rows = [
         row for of in (by_recording, scores) for (suite, method), one in of.items() for row in _rows(suite, method, one)
     ]
     for figure, value in (("compared", exactness.series), ("different", len(exactness.different))):
         rows.append({"case": "exact posterior", "figure": figure, "value": value, "unit": "series"})
-    rows += [row for suite, one in unseen.items() for row in _rows(f"{suite}, seed {drawn}", OURS, one)]
+    rows += [row for suite, one in unseen.scores.items() for row in _rows(f"{suite}, seed {drawn}", OURS, one)]
     return rows
+
+
+def _added(parts: Iterable[_Scored]) -> _Scored:
+    """The scores of all parts by case, and all that went wrong in them."""
+    scores: dict[tuple[str, str], Score] = {}
+    wrong: list[Wrong] = []
+    for by_case, wrong_ones in parts:
+        wrong += wrong_ones
+        for case, one in by_case.items():
+            scores[case] = scores.get(case, Score()) + one
+    return scores, wrong
 
 
 def _tasks(seeds: tuple[int, ...], largest: int | None, methods: tuple[str, ...] = tuple(METHODS)) -> Iterator[_Task]:
@@ -109,7 +114,7 @@ def _tasks(seeds: tuple[int, ...], largest: int | None, methods: tuple[str, ...]
                 yield _Task(population.name, seed, first, min(first + _CHUNK, count), methods)
 
 
-def _score_series(task: _Task) -> tuple[dict[tuple[str, str], Score], list[Wrong]]:
+def _score_series(task: _Task) -> _Scored:
     wrong: list[Wrong] = []
     scores: dict[tuple[str, str], list[Score]] = {(task.suite, method): [] for method in task.methods}
     for number in range(task.first, task.end):
