@@ -105,8 +105,7 @@ class StepWatch:
         self._row = 0
         self._last_change: Change | None = None
         self._slow: Finding | None = None
-        self._relieved: Finding | None = None  # the slowdown before it, and the level that it came down to
-        self._relief_s = 0.0
+        self._relieved: tuple[Finding, Change] | None = None  # the slowdown before it, and its relief
         self._slow_before_s = 0.0
         self._intermittent: Finding | None = None
         self._changing: _Work | None = None
@@ -219,11 +218,11 @@ class StepWatch:
 
     def _remainder(self, change: Change) -> Finding | None:
         """The slowdown before, which goes on where this is what is left of it."""
-        before = self._relieved
-        if not self._joins_remainders or before is None or before.relief is None:
+        if not self._joins_remainders or self._relieved is None:
             return None
-        is_late = change.step - (before.relief.step or 0) > REMAINDER_STEPS
-        if is_late or abs(math.log(change.after_s / self._relief_s)) > SAME_LEVEL:
+        before, relief = self._relieved
+        is_late = change.step - relief.step > REMAINDER_STEPS
+        if is_late or abs(math.log(change.after_s / relief.after_s)) > SAME_LEVEL:
             return None
         magnitude = change.after_s / change.baseline_s - 1.0
         return before.next_version(f"it is not over: {level_words(change)}", relief=None, magnitude=magnitude)
@@ -255,7 +254,7 @@ class StepWatch:
             f"steps take {level_in_words(change.after_s)} since step {change.step}",
             relief=Instant(step=change.step, time_ns=change.time_ns),
         )
-        self._slow, self._relieved, self._relief_s = None, relieved, change.after_s
+        self._slow, self._relieved = None, (relieved, change)
         return [relieved]
 
     def _speedup(self, change: Change) -> Finding:

@@ -8,8 +8,8 @@ import math
 # How long (step_watch.py).
 
 LASTING_STEPS = 30
-"""A slowdown lasts, and is worth waking somebody, after so many steps (chosen: as many as
-a fault of a real job may take to be named)."""
+"""A slowdown lasts, and is worth waking somebody, after so many steps (chosen: as many as a fault of a real job may
+take to be named)."""
 
 STILL_ROWS = 10
 """Rows of which most must still be slow for it to last: a relief is said only some steps after it came (derived: an

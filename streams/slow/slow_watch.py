@@ -86,7 +86,7 @@ class SlowWatch(Watch):
         self._replays = replays
         self._evidence = SlowEvidence(job, attempt)
         self._index: tuple[Sequence[Rounds], RoundIndex] | None = None  # of one step of time
-        self._watch = StepWatch(job=job, attempt=attempt, min_change=min_change, joins_remainders=False)
+        self._watch = self._new_watch()
         # A slow drift needs a baseline far back.
         self._records: Thinned[IterationRecord] = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._earlier: tuple[EarlierRun, ...] = ()
@@ -95,6 +95,10 @@ class SlowWatch(Watch):
         self._numbers: dict[TransferKey, int] = {}  # of communicators and pairs, in order of their first iteration
         self._ranks: Int64Array = np.zeros(0, np.int64)
         self._excess_s = 0.0
+
+    def _new_watch(self) -> StepWatch:
+        """Of the level: what is left of a slowdown is one of its own, for who is slow is asked anew at each onset."""
+        return StepWatch(job=self._job, attempt=self._attempt, min_change=self._min_change, joins_remainders=False)
 
     @property
     def _median_step_time_s(self) -> float:
@@ -138,9 +142,7 @@ class SlowWatch(Watch):
     def on_new_iterations(self, at: Instant) -> list[Finding]:
         """The slow stretch that goes on cannot be followed further, and the level is learnt anew."""
         episode, self._episode = self._episode, None
-        self._watch = StepWatch(
-            job=self._job, attempt=self._attempt, min_change=self._min_change, joins_remainders=False
-        )
+        self._watch = self._new_watch()
         self._records = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._numbers, self._ranks = {}, np.zeros(0, np.int64)
         uneven, self._uneven = self._uneven, None

@@ -125,7 +125,7 @@ _PLAIN: dict[type, str] = {
     SinceStart: ("_job _attempt _min_change _by_iterations _runs _first _times_s _n_seen _finding _usual_s _excess_s"),
     StepWatch: (
         "_job _attempt _source _min_change _joins_remainders _history _detector _bursts _work _excesses _row "
-        "_last_change _slow _relieved _relief_s _slow_before_s _intermittent _changing _expected"
+        "_last_change _slow _relieved _slow_before_s _intermittent _changing _expected"
     ),
     ChangepointDetector: "_record",
     BurstWatch: "_bursts _periods _excesses _rate _rows _first",
