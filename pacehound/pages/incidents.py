@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pacehound.model.events import Cost, Decision, Finding, Incident, Instant, WhatIfPrice
+from pacehound.model.events import SURENESS, Cost, Decision, Finding, Incident, Instant, WhatIfPrice
 from pacehound.model.whatif_result import LEAST_SLOWDOWN_TOLD, MOST_DISCREPANCY
 
 _MOST_RANKS = 12
@@ -37,7 +37,6 @@ _HEADLINES = {
     "blind": "cannot be watched",
 }
 _OF_SEVERAL = {"slows ": "slow ", "holds ": "hold ", "has ": "have ", "pauses ": "pause "}
-_SURENESS = {"unknown": 0, "suspected": 1, "culprit": 2}
 _STATES = {"open": "bold red", "relieved": "yellow", "closed": "green"}
 
 
@@ -114,7 +113,7 @@ def headline(finding: Finding) -> str:
 
 def incident_line(incident: Incident) -> str:
     """An incident in one line: what its surest finding says, since when, until when, and what it has cost."""
-    finding = max(incident.findings, key=lambda one: _SURENESS[one.verdict])
+    finding = max(incident.findings, key=lambda one: SURENESS[one.verdict])
     words = f"{headline(finding)} [{finding.verdict}]"
     if finding.onset is not None and finding.onset.step is not None:
         end = None if finding.relief is None else finding.relief.step

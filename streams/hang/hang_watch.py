@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pacehound.model.events import (
     CHECKPOINT_END,
+    SURENESS,
     CallSignature,
     Finding,
     HostEvidence,
@@ -373,13 +374,10 @@ class HangWatch(Watch):
         return hang_wakes(waited_s, page_after_s=self._settings.page_after_s, timeout_s=self._timeout_s)
 
 
-_RANKING = {"unknown": 0, "suspected": 1, "culprit": 2}
-
-
 def _says_more(new: RootCause, old: RootCause) -> bool:
     """A surer verdict, or more evidence for the same one; another name as sure as the first would only confuse."""
-    if _RANKING[new.verdict] != _RANKING[old.verdict]:
-        return _RANKING[new.verdict] > _RANKING[old.verdict]
+    if SURENESS[new.verdict] != SURENESS[old.verdict]:
+        return SURENESS[new.verdict] > SURENESS[old.verdict]
     if (new.cause, new.links) != (old.cause, old.links):
         return False
     if new.culprits == old.culprits:

@@ -44,6 +44,7 @@ from pacehound.model.events.hosts import (
 )
 from pacehound.model.events.stage_one import CallSignature, IterationSample, SignatureMismatch, Watermark
 from pacehound.model.events.stage_two import (
+    SURENESS,
     Cause,
     Changepoint,
     Cost,
@@ -62,9 +63,9 @@ from pacehound.model.events.store import EarlierRun, JobHistory, LevelChange
 
 __all__ = [
     "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "MARKER_NAMES", "MAX_WORLD_RANKS",
-    "NEVER", "OPTIMIZER_STEP", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "CallSignature", "Cause", "Changepoint",
-    "ChannelTransfers", "Cost", "DeadLetter", "Decision", "EarlierRun", "Finding", "FindingKind", "FixKind",
-    "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors", "HostSample", "HostVitals", "Incident",
+    "NEVER", "OPTIMIZER_STEP", "SURENESS", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "CallSignature", "Cause",
+    "Changepoint", "ChannelTransfers", "Cost", "DeadLetter", "Decision", "EarlierRun", "Finding", "FindingKind",
+    "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors", "HostSample", "HostVitals", "Incident",
     "IncidentState", "Instant", "IterationSample", "JobHistory", "LevelChange", "Markers", "NicReading",
     "Notification", "OpenCall", "PairProgress", "ProcessState", "Progress", "RankProcessors", "RankProgress",
     "RankStack", "RunState", "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -11,6 +12,8 @@ from pacehound.model.identity import event_id
 
 FindingKind = Literal["slow", "hang", "exit", "intermittent", "change", "planned", "blind"]
 VerdictWord = Literal["culprit", "suspected", "unknown"]
+SURENESS: Mapping[VerdictWord, int] = {"unknown": 0, "suspected": 1, "culprit": 2}
+"""A surer verdict has a higher number."""
 Cause = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
 IncidentState = Literal["open", "relieved", "closed"]
 

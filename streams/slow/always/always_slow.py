@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pacehound.model.events import Finding, Instant
+from pacehound.model.events import SURENESS, Finding, Instant
 from pacehound.model.identity import event_id
 from streams.slow.always.found import AlwaysSlow, typical_step_ns
 from streams.slow.always.links import slow_links, transfers_ns
@@ -27,8 +27,6 @@ from streams.slow.thresholds import LOOKS, PERIODIC_SHARE, PERSISTS, RELIEF_ITER
 from streams.watching.moment import Iteration, Moment
 from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Said, Watch
-
-_SURER = {"unknown": 0, "suspected": 1, "culprit": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class AlwaysSlowWatch(Watch):
         if episode.finding.verdict == "culprit":
             return []
         slow, said = self._found(records, moment), episode.slow.found
-        if slow is None or _SURER[slow.found.verdict] <= _SURER[said.verdict] or slow.found.cause != said.cause:
+        if slow is None or SURENESS[slow.found.verdict] <= SURENESS[said.verdict] or slow.found.cause != said.cause:
             return []
         if not (set(said.culprits) <= set(slow.found.culprits) and set(said.links) <= set(slow.found.links)):
             return []
