@@ -14,6 +14,19 @@ PacehoundError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
+    """The one that a misspelt word was probably meant for; empty where none is as alike (0 to 1).
+
+    >>> nearest("incident", ["incidents", "sql"]), nearest("x", ["sql"])
+    ('incidents', '')
+    """
+    import difflib  # only who has misspelt something waits for it
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=likeness)), "")
+
 
 class PacehoundError(Exception):
     """Base of every error that Pacehound raises on purpose."""

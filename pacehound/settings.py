@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pacehound.errors import InvalidSetting
+from pacehound.errors import InvalidSetting, nearest
 
 ENVIRONMENT_PREFIX = "PACEHOUND_"
 
@@ -204,9 +203,7 @@ class Settings:
             if not separator:
                 raise InvalidSetting(f"--set {override!r} has no '='; write KEY=VALUE, as in hang.suspect_after_s=10")
             if key not in keys:
-                near = difflib.get_close_matches(key, keys, n=1)
-                meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(keys))}"
-                raise InvalidSetting(f"unknown setting {key!r}; {meant}")
+                raise InvalidSetting(f"unknown setting {key!r}; {_instead(nearest(key, keys), keys)}")
             texts[key] = text
         components: dict[str, dict[str, Any]] = {}
         for key, text in texts.items():
@@ -274,46 +271,32 @@ def _refuse_misspelt(environ: Mapping[str, str], known: Iterable[str]) -> None:
             continue
         if name.removeprefix(ENVIRONMENT_PREFIX) in _NO_SETTINGS:
             continue
-        near = difflib.get_close_matches(name, variables, n=1, cutoff=0.85)
+        near = nearest(name, variables, likeness=0.85)
         if near or name.startswith(components):
-            meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(variables)}"
-            raise InvalidSetting(f"the variable {name} is no setting; {meant}")
+            raise InvalidSetting(f"the variable {name} is no setting; {_instead(near, variables)}")
+
+
+def _instead(near: str, known: Iterable[str]) -> str:
+    return f"did you mean {near}?" if near else f"known are {', '.join(sorted(known))}"
 
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """What a number may be; `words` say so."""
-
-    least: float
-    most: float
-    words: str
-    excludes_ends: bool = False
-
-    def refuse(self, value: float) -> None:
-        """Raise `ValueError` where it may not be that."""
-        inside = self.least < value < self.most if self.excludes_ends else self.least <= value <= self.most
-        if not inside:
-            raise ValueError(f"it must be {self.words}")
-
-
-_MONTH_S, _CENTURY_HOURS, _CENTURY_DAYS = 30 * 86_400.0, 876_600, 36_525
-_TINY = 5e-324
-_LIMITS = {
-    "min_change": _Limits(0.0, 1.0, "more than 0 and less than 1 (0.10 is 10 %)", excludes_ends=True),
-    "min_loss": _Limits(0.0, 1.0, "at least 0 and at most 1 (0.02 is 2 %)"),
-    "cpu_budget_cores": _Limits(_TINY, 1_024.0, "more than 0 and at most 1,024"),
-    "replication": _Limits(1, 32_767, "at least 1 and at most 32,767"),
-    "every_steps": _Limits(0, 2**31, "0 or more"),
-    "window_steps": _Limits(1, 2**31, "more than 0"),
-    "_s": _Limits(_TINY, _MONTH_S, f"more than 0 and at most {_MONTH_S:,.0f} s (30 days)"),
-    "_bytes": _Limits(1, 2**63 - 1, "more than 0"),
-    "_hours": _Limits(1, _CENTURY_HOURS, f"more than 0 and at most {_CENTURY_HOURS:,} (100 years)"),
-    "_days": _Limits(1, _CENTURY_DAYS, f"more than 0 and at most {_CENTURY_DAYS:,} (100 years)"),
+_MONTH_S, _CENTURY_HOURS, _CENTURY_DAYS = 30 * 86_400, 876_600, 36_525
+_LIMITS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "min_change": (lambda value: 0 < value < 1, "more than 0 and less than 1 (0.10 is 10 %)"),
+    "min_loss": (lambda value: 0 <= value <= 1, "at least 0 and at most 1 (0.02 is 2 %)"),
+    "cpu_budget_cores": (lambda value: 0 < value <= 1_024, "more than 0 and at most 1,024"),
+    "replication": (lambda value: 1 <= value <= 32_767, "at least 1 and at most 32,767"),
+    "every_steps": (lambda value: 0 <= value <= 2**31, "0 or more"),
+    "window_steps": (lambda value: 0 < value <= 2**31, "more than 0"),
+    "_s": (lambda value: 0 < value <= _MONTH_S, f"more than 0 and at most {_MONTH_S:,} s (30 days)"),
+    "_bytes": (lambda value: 0 < value < 2**63, "more than 0"),
+    "_hours": (lambda value: 0 < value <= _CENTURY_HOURS, f"more than 0 and at most {_CENTURY_HOURS:,} (100 years)"),
+    "_days": (lambda value: 0 < value <= _CENTURY_DAYS, f"more than 0 and at most {_CENTURY_DAYS:,} (100 years)"),
 }
-"""By the end of the key."""
+"""By the end of the key: what a number has to be, and the words for it."""
 
 
 def _parse(key: str, text: str, kind: type | types.UnionType) -> Any:
@@ -324,7 +307,9 @@ def _parse(key: str, text: str, kind: type | types.UnionType) -> Any:
             raise ValueError("write true or false")
         value = typing.cast(type, kind)(text)
         if isinstance(value, (int, float)):
-            next(limits for end, limits in _LIMITS.items() if key.endswith(end)).refuse(value)
+            fits, words = next(limits for end, limits in _LIMITS.items() if key.endswith(end))
+            if not fits(value):
+                raise ValueError(f"it must be {words}")
         return value
     except ValueError as error:
         raise InvalidSetting(f"setting {key}={text!r} does not fit: {error}") from error

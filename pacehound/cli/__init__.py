@@ -7,7 +7,6 @@ so that whoever asks for one thing does not wait for all others.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from importlib import import_module
@@ -16,9 +15,9 @@ from typing import Any
 import click
 
 from pacehound import __version__
+from pacehound.cli.options import say
 from pacehound.cli.own_packages import prefer_ours
-from pacehound.errors import InvalidInput, PacehoundError
-from pacehound.model.plain import plain
+from pacehound.errors import InvalidInput, PacehoundError, nearest
 
 COMMANDS = (
     "actuators",
@@ -68,9 +67,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command of these arguments; of a misspelt one it is said what may have been meant."""
-        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-        if args[0] not in COMMANDS and near and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
+        if args[0] not in COMMANDS and not ctx.resilient_parsing and (near := nearest(args[0], COMMANDS)):
+            ctx.fail(f"No such command {args[0]!r}; did you mean {near!r}?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -78,7 +76,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except PacehoundError as error:
-            click.echo(plain(f"pacehound: {error}"), err=True)
+            say(f"pacehound: {error}", err=True)
             ctx.exit(2 if isinstance(error, InvalidInput) else 1)
         except BrokenPipeError:
             # Whoever read our answer has seen enough.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pacehound.cli.options import json_option, print_json, set_option, store_option
+from pacehound.cli.options import json_option, print_json, say, set_option, store_option
 from pacehound.errors import InvalidInput
 from pacehound.settings import Settings
 
@@ -92,7 +92,7 @@ def replay_letters(letter_ids: tuple[str, ...], is_all: bool, overrides: tuple[s
     if as_json:
         print_json(dead_letters_answer(done))
     else:
-        click.echo(f"replayed {len(done)} dead letter{'' if len(done) == 1 else 's'}")
+        say(f"replayed {len(done)} dead letter{'' if len(done) == 1 else 's'}")
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def print_dead_letters(console: Console, letters: Sequence[DeadLetterSummary], n
 def print_dead_letter(console: Console, letter: DeadLetter) -> None:
     """Everything about one, with its bytes."""
     at = datetime.datetime.fromtimestamp(letter.time_ns / 1e9, datetime.UTC).isoformat(timespec="seconds")
-    console.print(f"DEAD LETTER {letter.identity()}", style="bold", markup=False)
+    console.print(f"DEAD LETTER {letter.identity()}", style="bold")
     for name, value in (
         ("place", f"{letter.source_topic}/{letter.partition} at offset {letter.offset}"),
         ("key", letter.key or "(none)"),
@@ -58,5 +58,5 @@ def print_dead_letter(console: Console, letter: DeadLetter) -> None:
         ("reason", letter.reason),
         ("payload", f"{len(letter.payload)} bytes"),
     ):
-        console.print(f"  {name:<10} {value}", markup=False, highlight=False)
-    console.print(preview(letter.payload), markup=False, highlight=False)
+        console.print(f"  {name:<10} {value}")
+    console.print(preview(letter.payload))

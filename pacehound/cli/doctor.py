@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pacehound.cli.options import json_option, print_json, set_option, store_option
+from pacehound.cli.options import json_option, print_json, say, set_option, store_option
 from pacehound.errors import Unavailable
 from pacehound.settings import Settings
 
@@ -36,7 +36,7 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
             try:
                 part(terminal(sys.stderr))
             except Unavailable as error:
-                click.echo(f"pacehound: {error}", err=True)
+                say(f"pacehound: {error}", err=True)
                 failed = True
     checks = examine(store)
     if as_json:

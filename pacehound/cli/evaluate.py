@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pacehound.cli.options import json_option, print_json, set_option
+from pacehound.cli.options import json_option, print_json, say, set_option
 from pacehound.errors import InvalidInput
 from pacehound.settings import Settings
 
@@ -105,7 +105,7 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
         raise InvalidInput(f"there is no suite {', '.join(unknown)}; there are {', '.join(known)}")
     rows = []
     for name in names or known:
-        click.echo(f"pacehound: scoring {name}", err=True)
+        say(f"pacehound: scoring {name}", err=True)
         if name == "calls":
             for case, make in CALL_JOBS.items():
                 jobs = [simulate(make(seed)) for seed in seeds]

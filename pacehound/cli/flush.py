@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from pacehound.cli.options import log_to_stderr, set_option, store_option
-from pacehound.model.plain import plain
+from pacehound.cli.options import log_to_stderr, say, set_option, store_option
 from pacehound.settings import Settings
 
 _PATIENCE_S = 15.0
@@ -43,12 +42,12 @@ def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None
     found = False
     for parent in unsent_folders(os.environ):
         for dropped in forget_old(parent, time.time_ns()):
-            click.echo(plain(dropped))
+            say(dropped)
         for folder in left_behind(parent):
             found = True
             if folder.left.goes_to != goes_to:
                 waits = f"job {folder.left.job}: {folder.held_bytes():,} bytes wait for {folder.left.goes_to}"
-                click.echo(plain(f"{waits}; to send them: {flush_command(folder.left.goes_to)}"))
+                say(f"{waits}; to send them: {flush_command(folder.left.goes_to)}")
                 folder.release()
                 continue
             if store_of(goes_to) is not None and live_owner(store) is None:
@@ -61,7 +60,7 @@ def flush(endpoint: str | None, store: Path, overrides: tuple[str, ...]) -> None
                 f"job {flushed.left.job}: {sent:,} of {flushed.messages:,} messages sent to {goes_to}, "
                 f"{flushed.unsent:,} wait, {flushed.refused:,} refused. {flushed.reason}"
             )
-            click.echo(plain(words.rstrip()))
+            say(words.rstrip())
     if not found:
-        click.echo("nothing waits to be sent")
+        say("nothing waits to be sent")
     sys.exit(int(has_failed))

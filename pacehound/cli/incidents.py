@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from pacehound.cli.options import json_option, print_json, set_option, store_option
-from pacehound.model.plain import plain
+from pacehound.cli.options import json_option, print_json, say, set_option, store_option
 from pacehound.settings import Settings
 
 
@@ -40,4 +39,4 @@ def incidents(job: str | None, store: Path, overrides: tuple[str, ...], as_json:
     if found:
         print_incidents(terminal(sys.stdout), found, decisions)
     for line in words(seen, job, problems, has_incidents=bool(found)):
-        click.echo(plain(line))
+        say(line)

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from pacehound.cli.own_packages import SIBLINGS
+from pacehound.model.plain import plain
 
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a setting; may be repeated."
@@ -36,6 +37,11 @@ def default_store() -> Path:
     """A folder of the user's XDG data home."""
     data_home = os.environ.get("XDG_DATA_HOME", "")
     return (Path(data_home) if data_home.startswith("/") else Path.home() / ".local" / "share") / "pacehound"
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A line for a person; whatever of others is in it is shown as text."""
+    click.echo(plain(text), err=err)
 
 
 def print_json(answer: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pacehound.cli.options import json_option, set_option
+from pacehound.cli.options import json_option, say, set_option
 from pacehound.settings import Settings
 
 
@@ -34,4 +34,4 @@ def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     else:
         print_replay(replayed(recording, pipeline), terminal(sys.stdout))
     if recording.torn_bytes:
-        click.echo(f"pacehound: the last {recording.torn_bytes} bytes of {file} are no whole message", err=True)
+        say(f"pacehound: the last {recording.torn_bytes} bytes of {file} are no whole message", err=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from pacehound.cli.options import log_to_stderr, set_option
+from pacehound.cli.options import log_to_stderr, say, set_option
 from pacehound.errors import InvalidInput
 from pacehound.settings import Settings
 
@@ -64,7 +64,7 @@ def simulate(ranks: int, iterations: int, jobs: int, name: str, fast: bool, over
                     is_paced=not fast,
                 )
                 producer.flush(60.0)
-                click.echo(f"pacehound: {spec.job}: {sent} events", err=True)
+                say(f"pacehound: {spec.job}: {sent} events", err=True)
                 if process.stopping.is_set():
                     return
         finally:

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from pacehound.cli.options import set_option
+from pacehound.cli.options import say, set_option
 from pacehound.settings import Settings
 
 
@@ -24,8 +24,8 @@ def topics(agents: str | None, overrides: tuple[str, ...]) -> None:
 
     settings = Settings.load(os.environ, overrides).kafka
     ensure_topics(settings)
-    click.echo(f"pacehound: {len(TOPICS)} topics of {settings.prefix}* are as they should be", err=True)
+    say(f"pacehound: {len(TOPICS)} topics of {settings.prefix}* are as they should be", err=True)
     if agents:
         grant_agents(settings, agents)
         written = ", ".join(topic.name for topic in WRITTEN_BY_AGENTS)
-        click.echo(f"pacehound: user {agents!r} may write {written}, and nothing else by this", err=True)
+        say(f"pacehound: user {agents!r} may write {written}, and nothing else by this", err=True)

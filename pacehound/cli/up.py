@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pacehound.cli.options import log_to_stderr, set_option, store_option
+from pacehound.cli.options import log_to_stderr, say, set_option, store_option
 from pacehound.errors import StoreOwned
 from pacehound.settings import Settings
 
@@ -75,11 +75,11 @@ def up(
             listeners=listeners,
             recording=RecordingWriter(record) if record else None,
             on_ready=lambda owner: (
-                None if until_released else click.echo(ready_words(owner.url, token, given, certificate), err=True)
+                None if until_released else say(ready_words(owner.url, token, given, certificate), err=True)
             ),
         )
     except StoreOwned as error:
-        click.echo(f"pacehound: {error}", err=True)
+        say(f"pacehound: {error}", err=True)
         sys.exit(3 if until_released else 1)
 
 

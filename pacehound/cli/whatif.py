@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pacehound.cli.options import default_store, json_option, print_json, set_option
-from pacehound.model.plain import plain
+from pacehound.cli.options import default_store, json_option, print_json, say, set_option
 from pacehound.settings import Settings
 
 if TYPE_CHECKING:
@@ -114,16 +113,16 @@ def whatif(
         for name, line in lines.items():
             file = timeline / f"{name}-{found.meta.trial_name}.json.gz"
             write_timeline(line, origins_s, file)
-            click.echo(f"pacehound: wrote {file} ({len(line.steps)} steps); open it in Perfetto", err=True)
+            say(f"pacehound: wrote {file} ({len(line.steps)} steps); open it in Perfetto", err=True)
     if as_json:
         said = {"unpriced": unpriced} if unpriced else {}
         print_json(whatif_answer(found, said_of_job) | said | ({} if price is None else price_answer(price)))
     else:
         print_whatif(terminal(sys.stdout), found, said_of_job)
         if price is not None:
-            click.echo(plain(f"\nAs an incident would say it: {price_words(price)}"))
+            say(f"\nAs an incident would say it: {price_words(price)}")
         if unpriced:
-            click.echo(f"\nNo price, and waiting for the other ranks counts as computing above: {unpriced}")
+            say(f"\nNo price, and waiting for the other ranks counts as computing above: {unpriced}")
 
 
 def _read(trace: Path) -> OpTable:

@@ -94,6 +94,6 @@ def print_status(console: Console, status: Status) -> None:
         grid.add_row(*(Text(cell) for cell in row))
     console.print(grid)
     for problem in status.problems:
-        console.print(f"! {problem}", style="bold red", markup=False)
+        console.print(f"! {problem}", style="bold red")
     if not status.problems:
         console.print("all is well", style="green")
