@@ -65,9 +65,9 @@ __all__ = [
     "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "MARKER_NAMES", "MAX_WORLD_RANKS",
     "NEVER", "OPTIMIZER_STEP", "SURENESS", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "CallSignature", "Cause",
     "Changepoint", "ChannelTransfers", "Cost", "DeadLetter", "Decision", "EarlierRun", "Finding", "FindingKind",
-    "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors", "HostSample", "HostVitals", "Incident",
-    "IncidentState", "Instant", "IterationSample", "JobHistory", "LevelChange", "Markers", "NicReading",
+    "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors", "HostSample", "HostVitals",
+    "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory", "LevelChange", "Markers", "NicReading",
     "Notification", "OpenCall", "PairProgress", "ProcessState", "Progress", "RankProcessors", "RankProgress",
-    "RankStack", "RunState", "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology",
-    "TransferEdge", "VerdictWord", "Watermark", "WhatIfPrice", "members_agree",
+    "RankStack", "RunState", "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "TransferEdge",
+    "VerdictWord", "Watermark", "WhatIfPrice", "members_agree",
 ]  # fmt: skip
