@@ -205,14 +205,17 @@ def rank_pids(runner: int, script: Path = SCRIPT) -> dict[int, int]:
     return found
 
 
-def until(what: str, condition: Any, timeout_s: float, poll_s: float = 1.0) -> Any:
-    """Wait for a condition on real processes; its value. (Asking often costs the cores that the job needs.)"""
+def until(what: str, condition: Any, timeout_s: float, poll_s: float = 1.0, say: Callable[[], str] = lambda: "") -> Any:
+    """Wait for a condition on real processes; its value. (Asking often costs the cores that the job needs.)
+
+    What `say` says then is told with a failure.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s {say()}"
         time.sleep(poll_s)
 
 

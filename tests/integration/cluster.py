@@ -101,6 +101,12 @@ class Cluster:
         """Nothing that was found is still open."""
         return all(incident["state"] == "closed" for incident in self.incidents())
 
+    def state(self) -> str:
+        """What the head knows and what it and the runs printed, for who reads a failure."""
+        printed = [path.read_text() for path in (self.folder / "head.log", *(run.output for run in self.runs))]
+        seen = self.ask("SELECT count() AS iterations, min(step) AS first, max(step) AS last FROM iterations")
+        return "\n".join((str(self.incidents()), str(seen), *(text[-2_000:] for text in printed)))
+
     def iterations(self) -> int:
         """Iterations that the head has seen."""
         rows = self.ask("SELECT count() AS seen FROM iterations")

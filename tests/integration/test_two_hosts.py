@@ -39,12 +39,21 @@ def calls_are_complete(cluster: Cluster, iterations: int) -> Sequence[int]:
 
 def test_one_job_over_two_hosts_has_the_right_ranks_hosts_and_verdict(tmp_path: Path) -> None:
     neighbours = realjob.Neighbours()
+    slow_from, csv = 130, tmp_path / "steps.csv"
     with cluster(tmp_path) as made:
         made.start_head()
-        made.start_job("--iterations", 240, "--slow-rank", 2, "--slow-from", 130, "--slow-by", 0.4)
+        slow = ("--slow-rank", 2, "--slow-from", slow_from, "--slow-by", 0.4)
+        made.start_job("--iterations", 240, *slow, "--csv", csv)
         made.wait()
-        realjob.until("the end of the job", lambda: [i for i in made.incidents() if i["state"] == "closed"], 60)
-        with realjob.unless_disturbed(neighbours.disturbance):
+        steps = realjob.script_steps(csv)
+
+        def disturbance() -> str:
+            return neighbours.disturbance() or realjob.unsteady(
+                steps, (slice(20, slow_from), slice(slow_from + 1, None))
+            )
+
+        with realjob.unless_disturbed(disturbance):
+            realjob.until("the end of an incident", lambda: made.incidents() and made.has_ended(), 60, say=made.state)
             found = made.incidents()
             assert [(incident["job"], len(incident["findings"])) for incident in found] == [("two-hosts", 1)], found
             finding = found[0]["findings"][0]
