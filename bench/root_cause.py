@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -17,12 +18,22 @@ from typing import Any
 from bench.root_cause_page import section, with_section
 from pacehound.settings import HangSettings, Settings
 from simulator.job import simulate
-from simulator.suites.root_cause_jobs import SCENARIOS, SOURCES, SUSPECT_AFTER_S, RootCauseCase, case_of, large_cases
+from simulator.suites.root_cause_jobs import (
+    SCENARIOS,
+    SOURCES,
+    SUSPECT_AFTER_S,
+    RootCauseCase,
+    case_of,
+    large_cases,
+    link_cases,
+)
 from streams.scoring.verdicts import Outcome, VerdictScore, outcome_of
 from streams.scoring.whole_job import findings_of_job
 
 SEEDS = 12 * len(SCENARIOS)
 """Of each row: every scenario comes up twelve times."""
+LINK_CASES = 10
+"""Of each kind of edge and number of ranks."""
 WORKERS = 2
 PAGE = Path(__file__).parents[1] / "docs" / "scoreboard.md"
 Large = tuple[str, str, bool, str, float, float]
@@ -39,7 +50,7 @@ def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> 
     seeds
         Cases of each row.
     is_large
-        The ten cases at 4,096 ranks, too: some minutes, and some GB.
+        The edges at 16 to 512 ranks and the eleven cases at 4,096 ranks, too: some minutes, and some GB.
     write_to
         The page that gets the section.
 
@@ -53,13 +64,16 @@ def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> 
             scores[source] += VerdictScore(must={outcome: 1}) if must_name else VerdictScore(may={outcome: 1})
             if outcome not in _RIGHT[must_name]:
                 wrong.setdefault((source, name), []).append(seed)
+        sized = list(link_cases(LINK_CASES)) if is_large else []
+        outcomes = pool.map(judge, (case for _, case in sized))
+        edges = Counter((case.name, n_ranks, said) for (n_ranks, case), said in zip(sized, outcomes, strict=True))
     large: list[Large] = []
-    _write(write_to, section(scores, seeds, large, wrong))
+    _write(write_to, section(scores, seeds, edges, large, wrong))
     for judged in _judge_large() if is_large else ():
         # Each takes minutes: who stops the run keeps what it has found so far.
         large.append(judged)
         print(f"root_cause: {judged}", file=sys.stderr, flush=True)
-        _write(write_to, section(scores, seeds, large, wrong))
+        _write(write_to, section(scores, seeds, edges, large, wrong))
     rows = []
     for source, score in scores.items():
         figures = {
@@ -73,6 +87,8 @@ def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> 
             "suspected": score.must.get("suspected", 0),
         }
         rows += [{"case": source, "figure": name, "value": value, "unit": ""} for name, value in figures.items()]
+    for (name, n_ranks, said), number in edges.items():
+        rows.append({"case": f"{n_ranks} ranks: {name}", "figure": said, "value": number, "unit": ""})
     for name, source, _, ended, simulated_s, judged_s in large:
         case = f"4,096 ranks, {source}: {name}"
         rows += [

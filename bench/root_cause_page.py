@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import always_page
-from streams.scoring.verdicts import VerdictScore
+from streams.scoring.verdicts import Outcome, VerdictScore
 
 HEADING = "## Root cause\n"
 
@@ -29,6 +29,13 @@ ranks and links. *wrong class* and *wrong word* have the right ranks and links; 
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 """
 
+_EDGES = """
+Slow edges of rings and of trees by device times, all of which must be named, by number of ranks:
+
+| ranks | case | cases | ended |
+|--:|---|--:|---|
+"""
+
 _LARGE = """
 At 4,096 ranks:
 
@@ -45,6 +52,7 @@ Cases that ended wrongly, as `source: scenario (seeds)`; `case_of(source, seed)`
 def section(
     scores: Mapping[str, VerdictScore],
     seeds: int,
+    edges: Mapping[tuple[str, int, Outcome], int],
     large: Sequence[tuple[str, str, bool, str, float, float]],
     wrong: Mapping[tuple[str, str], Sequence[int]],
 ) -> str:
@@ -64,6 +72,12 @@ def section(
             score.all_of("innocent"),
         ]
         lines.append("| " + " | ".join(str(cell) for cell in cells) + " |\n")
+    if edges:
+        lines.append(_EDGES)
+        for n_ranks, name in sorted({(n_ranks, name) for name, n_ranks, _ in edges}):
+            ends = {outcome: number for (*of, outcome), number in edges.items() if of == [name, n_ranks]}
+            said = ", ".join(f"{outcome} {number}" for outcome, number in sorted(ends.items()))
+            lines.append(f"| {n_ranks} | {name} | {sum(ends.values())} | {said} |\n")
     if large:
         lines.append(_LARGE)
         for name, source, must_name, ended, simulated_s, judged_s in large:

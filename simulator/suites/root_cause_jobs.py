@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,11 @@ _LAYOUTS = (
     Layout(tp=8, dp=8),
     Layout(tp=8, dp=4, pp=2),
 )
+_BY_SIZE = {
+    16: (Layout(dp=16), Layout(dp=8, pp=2), Layout(tp=2, dp=8)),
+    64: (Layout(tp=4, dp=8, pp=2), Layout(tp=8, dp=8), Layout(dp=16, pp=4)),
+    512: (Layout(tp=8, dp=64), Layout(tp=8, dp=16, pp=4), Layout(tp=4, dp=32, pp=4)),
+}
 _LARGE = (Layout(tp=8, dp=64, pp=8), Layout(tp=4, dp=128, pp=8), Layout(tp=8, dp=128, pp=4))
 
 
@@ -188,21 +194,34 @@ def case_of(source: str, seed: int, layouts: Sequence[Layout] = _LAYOUTS) -> Roo
 
 
 def large_cases() -> Iterator[RootCauseCase]:
-    """Ten cases at 4,096 ranks: every class, by sources that show enough to name it, and two with nobody to name."""
-    names = list(SCENARIOS)
+    """Eleven cases at 4,096 ranks: every class, by sources that show enough to name it, and two with nobody to name."""
     for index, (source, name) in enumerate(_AT_4096):
-        # Far from the seeds of small cases; of each, the first one with the mark that is wanted.
-        first = (100_000 + 100 * index) * len(names) + names.index(name)
-        seeds = range(first, first + 100 * len(names), len(names))
-        drawn = (case_of(source, seed, _LARGE) for seed in seeds)
-        case = next(case for case in drawn if case.truth.must_name == (name not in _NOBODYS))
+        case = next(_marked(source, name, _LARGE, 100_000 + 100 * index))
         yield replace(case, spec=replace(case.spec, hang_s=LARGE_HANG_S))
+
+
+def link_cases(n: int) -> Iterator[tuple[int, RootCauseCase]]:
+    """Slow edges of rings and of trees by device times, all to be named: the number of ranks, and `n` cases of each."""
+    for n_ranks, layouts in _BY_SIZE.items():
+        for name in ("slow ring edge", "slow tree edge"):
+            for case in islice(_marked("device times", name, layouts, 200_000 + n_ranks), n):
+                yield n_ranks, case
+
+
+def _marked(source: str, name: str, layouts: Sequence[Layout], turn: int) -> Iterator[RootCauseCase]:
+    """Cases of a scenario with the mark that is wanted, from that turn on: far from the seeds of small cases."""
+    names = list(SCENARIOS)
+    for seed in range(turn * len(names) + names.index(name), (turn + 1_000) * len(names), len(names)):
+        case = case_of(source, seed, layouts)
+        if case.name == name and case.truth.must_name == (name not in _NOBODYS):
+            yield case
 
 
 _NOBODYS = ("symmetric hang", "pauses")
 _AT_4096 = (
     ("device times", "slow computation"),
     ("device times", "slow ring edge"),
+    ("device times", "slow tree edge"),
     ("device times", "slow both"),
     ("device times", "stopped"),
     ("device times", "wrong call"),
