@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -26,17 +28,24 @@ class Asked(Protocol):
 
 
 def named_query(name: str) -> str:
-    """The SQL of `queries/<name>.sql`."""
-    file = files("storage").joinpath("queries", f"{name}.sql")
-    if not name.isidentifier() or not file.is_file():
-        raise InvalidInput(f"there is no query {name!r}; there are {', '.join(query_names())}")
-    return file.read_text(encoding="utf-8")
+    """The SQL of `queries/<name>.sql`; `page/jobs` is that of `queries/page/jobs.sql`."""
+    if name not in (names := query_names()):
+        raise InvalidInput(f"there is no query {name!r}; there are {', '.join(names)}")
+    return files("storage").joinpath("queries", *f"{name}.sql".split("/")).read_text(encoding="utf-8")
 
 
+@cache
 def query_names() -> list[str]:
-    """The names of `queries/*.sql`."""
-    names = (file.name for file in files("storage").joinpath("queries").iterdir())
-    return sorted(name.removesuffix(".sql") for name in names if name.endswith(".sql"))
+    """The names of `queries/*.sql` and of those in its folders."""
+    return sorted(_names_in(files("storage").joinpath("queries"), ""))
+
+
+def _names_in(folder: Traversable, prefix: str) -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _names_in(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".sql"):
+            yield prefix + entry.name.removesuffix(".sql")
 
 
 def ask(store: Asked, name: str, **parameters: Any) -> pa.Table:

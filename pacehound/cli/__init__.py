@@ -39,6 +39,7 @@ COMMANDS = (
     "topics",
     "up",
     "version",
+    "web",
     "whatif",
     "writer",
 )

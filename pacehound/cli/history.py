@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pacehound.clock import SystemClock
 from pacehound.errors import InvalidInput, StoreOwned
@@ -44,10 +44,11 @@ class OwnedHistory:
 
     def sql(self, statement: str) -> pa.Table:
         """Rows, sent as an Arrow stream."""
-        import pyarrow as pa
+        return _table(self.client.sql(statement))
 
-        with pa.ipc.open_stream(self.client.sql(statement)) as reader:
-            return reader.read_all()
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of one of the store's named queries."""
+        return _table(self.client.ask(name, parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,19 @@ class OpenedHistory:
     def sql(self, statement: str) -> pa.Table:
         """Rows."""
         return self.store.answer(statement)
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of one of the store's named queries."""
+        from storage.read import ask
+
+        return ask(self.store, name, **parameters)
+
+
+def _table(stream: bytes) -> pa.Table:
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(stream) as reader:
+        return reader.read_all()
 
 
 History = OwnedHistory | OpenedHistory

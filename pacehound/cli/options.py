@@ -30,6 +30,12 @@ store_option = click.option(
     callback=_absolute,
     help="Folder of the history.  [default: pacehound in your XDG data home]",
 )
+DEFAULT_PAGE = "127.0.0.1:4319"
+page_option = click.option(
+    "--page",
+    metavar="ADDRESS",
+    help=f"HOST:PORT of the page.  [default: {DEFAULT_PAGE}, or any free port where that one is taken]",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object on stdout.")
 
 

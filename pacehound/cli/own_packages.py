@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds the `pacehound` package and its siblings."""
 
-SIBLINGS = ("collector", "streams", "storage", "alerts", "actuators", "simulator")
+SIBLINGS = ("collector", "streams", "storage", "alerts", "actuators", "simulator", "web")
 
 
 def prefer_ours(root: Path = ROOT) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pacehound.cli.options import log_to_stderr, say, set_option, store_option
+from pacehound.cli.options import DEFAULT_PAGE, log_to_stderr, page_option, say, set_option, store_option
 from pacehound.errors import StoreOwned
 from pacehound.settings import Settings
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     help="Speak TLS, or plain HTTP.  [default: TLS where other machines can reach ADDRESS, or a certificate is given]",
 )
 @click.option("--record", type=click.Path(path_type=Path), help="Write every message to this new file, for `replay`.")
+@page_option
 @click.option("--until-released", is_flag=True, hidden=True)
 @click.option("--handover-fd", type=int, hidden=True)
 @store_option
@@ -35,6 +36,7 @@ def up(
     listen: str,
     tls: bool | None,
     record: Path | None,
+    page: str | None,
     until_released: bool,
     handover_fd: int | None,
     store: Path,
@@ -51,8 +53,8 @@ def up(
     from pacehound.bus.otlp_headers import TOKEN_VARIABLE, token_and_pin
     from pacehound.bus.recording import RecordingWriter
     from pacehound.launcher.handover import take_over
-    from pacehound.runtime.embedded import run_head
-    from pacehound.runtime.head.address import parse_address
+    from pacehound.runtime.embedded import Page, run_head
+    from pacehound.runtime.head.address import PAGE_PORT, parse_address
     from pacehound.runtime.head.certificate import certificate_for, refuse_other
     from pacehound.runtime.head.serve import Listeners
     from pacehound.runtime.head.token import token_for
@@ -67,15 +69,24 @@ def up(
         address = parse_address(listen)
         certificate = certificate_for(settings.tls, store, asked=tls, is_reachable=not address.is_loopback)
         refuse_other(pin, certificate)
+    page_address = parse_address(page or DEFAULT_PAGE, option="--page", port=PAGE_PORT)
+    shown = Page(
+        address=page_address,
+        certificate=certificate_for(settings.tls, store, asked=None, is_reachable=True)
+        if not page_address.is_loopback
+        else None,
+        takes_any_port=page is None,
+    )
     listeners = Listeners(address=address, token=token, certificate=certificate, until_released=until_released)
     try:
         run_head(
             settings=settings,
             folder=store,
             listeners=listeners,
+            page=shown,
             recording=RecordingWriter(record) if record else None,
             on_ready=lambda owner: (
-                None if until_released else say(ready_words(owner.url, token, given, certificate), err=True)
+                None if until_released else say(ready_words(owner.url, owner.page, token, given, certificate), err=True)
             ),
         )
     except StoreOwned as error:
@@ -83,11 +94,11 @@ def up(
         sys.exit(3 if until_released else 1)
 
 
-def ready_words(url: str, token: str, given: str, certificate: Certificate | None) -> str:
+def ready_words(url: str, page: str, token: str, given: str, certificate: Certificate | None) -> str:
     """What to type on the other hosts; a token that somebody gave is not repeated."""
     from pacehound.bus.otlp_headers import with_pin
 
     pin = certificate.pin if certificate is not None and certificate.is_own else ""
     url = url.replace("//0.0.0.0:", f"//{socket.gethostname()}:").replace("//[::]:", f"//{socket.gethostname()}:")
     line = f"PACEHOUND_TOKEN={with_pin('…' if given else token, pin)} pacehound run --endpoint {url} -- COMMAND…"
-    return f"pacehound: ready. On each training host:\n  {line}"
+    return f"pacehound: ready. Its page: {page}\nOn each training host:\n  {line}"

@@ -10,8 +10,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,12 +22,14 @@ from pacehound.clock import Clock, SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned, Unavailable
 from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.runtime.event_loop import Worker
+from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
+from pacehound.runtime.head.certificate import Certificate
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.node import Head, IngestResult, why
 from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts
-from pacehound.runtime.head.serve import Listeners, serve
+from pacehound.runtime.head.serve import Beside, Listeners, serve
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 
@@ -70,6 +74,12 @@ class SiblingStore:
         from storage.read import earlier_runs
 
         return list(earlier_runs(self._store, job, before_attempt))
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of one of the store's own named queries."""
+        from storage.read import ask
+
+        return ask(self._store, name, **parameters)
 
     def answer(self, sql: str) -> pa.Table:
         """Rows of a statement that reads the history and nothing else."""
@@ -155,6 +165,7 @@ def run_head(
     settings: Settings,
     folder: Path,
     listeners: Listeners,
+    page: Page | None = None,
     recording: RecordingWriter | None,
     on_ready: Callable[[Owner], object],
 ) -> None:
@@ -184,6 +195,7 @@ def run_head(
             asyncio.run(
                 serve(
                     listeners=listeners,
+                    beside=_page_server(page, head, folder) if page is not None else None,
                     ownership=ownership,
                     head=head,
                     log=head,
@@ -207,6 +219,39 @@ def run_head(
         os._exit(1 if health.not_stored_messages else 0)  # an ordinary end would wait for the answer
     if health.not_stored_messages:
         raise Unavailable("; ".join((lost, *health.problems)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Where the page of a head is served.
+
+    Attributes
+    ----------
+    address
+        Where it listens.
+    certificate
+        What it is served with; `None`: plain HTTP.
+    takes_any_port
+        Where the port is taken, any free one is good.
+
+    """
+
+    address: Address
+    certificate: Certificate | None = None
+    takes_any_port: bool = False
+
+
+def _page_server(page: Page, head: Head, folder: Path) -> Beside:
+    from web.serve import PageServer
+    from web.source import Source
+
+    return PageServer(
+        source=Source(head),
+        folder=folder,
+        address=page.address,
+        certificate=page.certificate,
+        takes_any_port=page.takes_any_port,
+    )
 
 
 def _when_asked_enough(open_all: Callable[[], Parts]) -> Parts:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pacehound.errors import InvalidInput
 
 OTLP_PORT = 4318
+PAGE_PORT = 4319
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class Address:
         return f"{scheme}://[{self.host}]:{self.port}" if ":" in self.host else f"{scheme}://{self.host}:{self.port}"
 
 
-def parse_address(text: str) -> Address:
-    """`HOST`, `HOST:PORT`, `:PORT`, `[IPv6]` or `[IPv6]:PORT`.
+def parse_address(text: str, *, option: str = "--listen", port: int = OTLP_PORT) -> Address:
+    """`HOST`, `HOST:PORT`, `:PORT`, `[IPv6]` or `[IPv6]:PORT`; `port` where none is said.
 
     Raises
     ------
@@ -46,14 +47,14 @@ def parse_address(text: str) -> Address:
     (Address(host='0.0.0.0', port=4318), Address(host='::1', port=9))
 
     """
-    host, port_text = text, str(OTLP_PORT)
+    host, port_text = text, str(port)
     if text.startswith("["):
         host, closing, rest = text[1:].partition("]")
         if not closing or (rest and not rest.startswith(":")):
-            raise InvalidInput(f"--listen {text!r}: write an IPv6 address as [::1]:4318")
+            raise InvalidInput(f"{option} {text!r}: write an IPv6 address as [::1]:{port}")
         port_text = rest[1:] or port_text
     elif text.count(":") == 1:
         host, _, port_text = text.partition(":")
     if not port_text.isdecimal() or int(port_text) > 65535:
-        raise InvalidInput(f"--listen {text!r}: {port_text!r} is no port (0 to 65535)")
+        raise InvalidInput(f"{option} {text!r}: {port_text!r} is no port (0 to 65535)")
     return Address(host or "0.0.0.0", int(port_text))

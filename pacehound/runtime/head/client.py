@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -51,6 +52,10 @@ class HeadClient:
     def sql(self, statement: str) -> bytes:
         """The rows of a reading statement, as an Arrow stream."""
         return self._ask("POST", "/sql", body=json.dumps({"sql": statement}).encode())
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> bytes:
+        """The rows of one of the store's named queries, as an Arrow stream."""
+        return self._ask("POST", "/ask", body=msgspec.json.encode(Asked(name=name, parameters=dict(parameters))))
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
         """The rows of a reading statement that has few."""
@@ -146,6 +151,13 @@ class Health(msgspec.Struct, kw_only=True, frozen=True):
     problems: tuple[str, ...] = ()
     not_stored_messages: int = 0
     failed_writes: int = 0
+
+
+class Asked(msgspec.Struct, kw_only=True, frozen=True):
+    """What is sent to `/ask`: a named query and the values of its parameters."""
+
+    name: str
+    parameters: dict[str, str | int | float | list[int]] = {}
 
 
 class IncidentsAnswer(msgspec.Struct, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -266,6 +266,10 @@ class Head:
     def decisions(self) -> list[Decision]:
         """Every decision of the store."""
         return self.parts.store.decisions()
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of one of the store's own named queries."""
+        return self.parts.store.ask(name, parameters)
 
     def query(self, sql: str) -> pa.Table:
         """Rows of a statement that reads the history and nothing else."""

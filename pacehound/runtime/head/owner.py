@@ -35,6 +35,8 @@ class Owner:
         Path of that of its OTLP receiver, for this user's agents.
     url
         Base URL of its OTLP receiver for others; empty where it has none.
+    page
+        The address of its page, with the token that opens it; empty where it serves none.
     token
         What others must show there.
     pin
@@ -47,6 +49,7 @@ class Owner:
     socket: str
     otlp_socket: str = ""
     url: str = ""
+    page: str = ""
     token: str = ""
     pin: str = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -43,6 +43,10 @@ class Store(Protocol):
 
     def earlier_runs(self, job: str, before_attempt: int) -> list[EarlierRun]:
         """What the runs of `job` before this attempt did."""
+        ...
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of one of the store's own named queries."""
         ...
 
     def answer(self, sql: str) -> pa.Table:

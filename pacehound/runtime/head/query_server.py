@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.events import Decision, Incident
 from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.runtime.head.attempts import Question
-from pacehound.runtime.head.client import Health, IncidentsAnswer
+from pacehound.runtime.head.client import Asked, Health, IncidentsAnswer
 from pacehound.runtime.metric_names import LEASES
 from pacehound.runtime.telemetry import Telemetry
 
@@ -34,6 +34,10 @@ class Answers(Protocol):
 
     def decisions(self) -> list[Decision]:
         """Every decision."""
+        ...
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        """Rows of one of the store's own named queries."""
         ...
 
     def query(self, sql: str) -> pa.Table:
@@ -123,7 +127,17 @@ def make_desk(
             statement = str((await request.json())["sql"])
         except (ValueError, KeyError, TypeError) as error:
             raise web.HTTPBadRequest(text='send {"sql": "SELECT …"}') from error
-        table: pa.Table = await aside(head.query, statement, on=questions)
+        return await rows(head.query, statement)
+
+    async def ask(request: web.Request) -> web.Response:
+        try:
+            asked = msgspec.json.decode(await request.read(), type=Asked)
+        except UNREADABLE_JSON as error:
+            raise web.HTTPBadRequest(text=f'send {{"name": "QUERY", "parameters": {{…}}}}: {error}') from error
+        return await rows(head.ask, asked.name, asked.parameters)
+
+    async def rows(question: Callable[..., pa.Table], *words: Any) -> web.Response:
+        table: pa.Table = await aside(question, *words, on=questions)
         body = await aside(_arrow, table, on=questions)
         return web.Response(body=body, content_type="application/vnd.apache.arrow.stream")
 
@@ -176,6 +190,7 @@ def make_desk(
     app.router.add_get("/status", status)
     app.router.add_get("/incidents", incidents)
     app.router.add_post("/sql", sql)
+    app.router.add_post("/ask", ask)
     app.router.add_post("/settle", settle)
     app.router.add_post("/v1/attempt", attempt)
     app.router.add_post("/shutdown", shutdown)

@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -52,9 +52,22 @@ class Listeners:
     until_released: bool = False
 
 
+class Beside(Protocol):
+    """What else is served in this process (the page)."""
+
+    async def start(self) -> str:
+        """Listen; its address."""
+        ...
+
+    async def stop(self) -> None:
+        """Answer nobody any more."""
+        ...
+
+
 async def serve(
     *,
     listeners: Listeners,
+    beside: Beside | None = None,
     ownership: Ownership,
     head: Answers,
     log: Log,
@@ -105,8 +118,9 @@ async def serve(
         if certificate is not None and not certificate.is_own:
             host = listeners.address.host  # a certificate is made out to a name
         url = Address(host, port).url("http" if certificate is None else "https")
+    page = await beside.start() if beside is not None else ""
     commands = ownership.listen("head.sock")
-    info: dict[str, Any] = {"url": url, "until_released": listeners.until_released}
+    info: dict[str, Any] = {"url": url, "until_released": listeners.until_released, "page": page}
     queries = web.AppRunner(
         make_desk(head=head, leases=leases, telemetry=telemetry, info=info, shut_down=ending.set),
         access_log=None,
@@ -120,6 +134,7 @@ async def serve(
         socket=commands.getsockname(),
         otlp_socket=own_agents.getsockname(),
         url=url,
+        page=page,
         token=listeners.token,
         pin=certificate.pin if certificate is not None else "",
     )
@@ -135,6 +150,8 @@ async def serve(
         for each in listening:
             each.close()
         await otlp.cleanup()
+        if beside is not None:
+            await beside.stop()
         await queries.cleanup()
 
 

@@ -1,0 +1,65 @@
+"""`pacehound web`: the page of a history that nobody watches into just now, or of a ClickHouse server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pacehound.cli.options import DEFAULT_PAGE, log_to_stderr, page_option, say, set_option, store_option
+from pacehound.settings import Settings
+
+if TYPE_CHECKING:
+    from web.serve import PageServer
+
+
+@click.command()
+@page_option
+@store_option
+@set_option
+def web(page: str | None, store: Path, overrides: tuple[str, ...]) -> None:
+    """Serve the page over a history: of a folder, or of the server of `store.url`.
+
+    A head (`up`, and `run` without an endpoint) serves the page of its own store by itself. The printed address opens
+    the page; whoever has it reads everything that the history says.
+    """
+    import asyncio
+
+    from pacehound.cli.history import OpenedHistory, history
+    from pacehound.runtime.head.address import PAGE_PORT, parse_address
+    from pacehound.runtime.head.certificate import certificate_for
+    from web.serve import PageServer
+    from web.source import Source
+
+    log_to_stderr()
+    settings = Settings.load(os.environ, overrides)
+    address = parse_address(page or DEFAULT_PAGE, option="--page", port=PAGE_PORT)
+    store.mkdir(parents=True, exist_ok=True, mode=0o700) if settings.store.url else None
+    certificate = None
+    if not address.is_loopback:
+        certificate = certificate_for(settings.tls, store, asked=None, is_reachable=True)
+    with history(store, settings.store) as answers:
+        server = PageServer(
+            source=Source(answers, is_watched=not isinstance(answers, OpenedHistory) or answers.is_watched),
+            folder=store,
+            address=address,
+            certificate=certificate,
+            takes_any_port=page is None,
+        )
+        asyncio.run(_serve(server))
+
+
+async def _serve(server: PageServer) -> None:
+    import asyncio
+    import signal
+
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    say(f"pacehound: the page: {await server.start()}", err=True)
+    try:
+        await ending.wait()
+    finally:
+        await server.stop()

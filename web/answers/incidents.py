@@ -1,0 +1,94 @@
+"""Incidents: the list, and one of them with all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from pacehound.model.events import SURENESS, Finding, Incident
+from pacehound.pages.incidents import cost_words, decision_words, headline
+from web.source import Source
+
+AROUND_NS = 60 * 10**9
+"""Before and after an incident, in which what was read of its processes belongs to it."""
+
+
+def incidents(source: Source, job: str = "") -> dict[str, Any]:
+    """The latest version of each, the newest first."""
+    return {"now_ns": source.now_ns(), "incidents": [summary(one) for one in source.incidents(job)]}
+
+
+def summary(incident: Incident) -> dict[str, Any]:
+    """An incident as a line of a list."""
+    finding = surest(incident.findings)
+    return {
+        "id": incident.id,
+        "job": incident.job,
+        "attempt": incident.attempt,
+        "state": incident.state,
+        "closed_why": incident.closed_why,
+        "opened_ns": incident.opened_ns,
+        "closed_ns": incident.closed_ns,
+        "what": headline(finding) if finding else "Nothing is known of it",
+        "kind": finding.kind if finding else "",
+        "verdict": finding.verdict if finding else "unknown",
+        "cause": finding.cause if finding else None,
+        "culprits": finding.culprits if finding else (),
+        "links": finding.links if finding else (),
+        "magnitude": finding.magnitude if finding else None,
+        "from_step": finding.onset.step if finding and finding.onset else None,
+        "to_step": finding.relief.step if finding and finding.relief else None,
+        "lost_s": incident.cost.excess_s,
+        "ranks": incident.cost.ranks,
+        "rank_hours": incident.cost.gpu_hours,
+    }
+
+
+def incident(source: Source, identity: str) -> dict[str, Any] | None:
+    """Everything about one; `None`: there is none with this id."""
+    versions = source.incident(identity)
+    if not versions:
+        return None
+    latest = versions[0]
+    decided = {decision.action: decision for decision in source.decisions(identity)}
+    until_ns = max(latest.closed_ns or source.now_ns(), latest.opened_ns) + AROUND_NS
+    around = {"job": latest.job, "attempt": latest.attempt}
+    (window,) = source.rows("page/incident_window", incident=identity)
+    return {
+        **summary(latest),
+        "now_ns": source.now_ns(),
+        "version": latest.version,
+        "cost": cost_words(latest.cost),
+        "findings": [_finding(one) for one in latest.findings],
+        "history": _history(versions),
+        "decisions": [
+            {"words": decision_words(one), "time_ns": one.time_ns, "taken": one.taken, "action": one.action}
+            for one in decided.values()
+        ],
+        "told": source.rows("page/notifications", incident=identity),
+        "stacks": source.rows("page/stacks", **around, from_ns=latest.opened_ns - AROUND_NS, until_ns=until_ns),
+        "window": window if window["calls"] else None,
+    }
+
+
+def surest(findings: Sequence[Finding]) -> Finding | None:
+    """The finding that an incident is told by."""
+    return max(findings, key=lambda one: SURENESS[one.verdict], default=None)
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(finding)
+    return {**fields, "what": headline(finding)}
+
+
+def _history(versions: Sequence[Incident]) -> list[dict[str, Any]]:
+    """What was said in turn, the oldest first: states, and headlines where they changed."""
+    said: list[dict[str, Any]] = []
+    for version in reversed(versions):
+        finding = surest(version.findings)
+        line = {"state": version.state, "what": headline(finding) if finding else "", "why": version.closed_why}
+        if not said or {**said[-1], "time_ns": 0} != {**line, "time_ns": 0}:
+            said.append({**line, "time_ns": version.time_ns})
+    return said

@@ -1,0 +1,140 @@
+"""Who may read the page: whoever shows its token once, from a page of its own.
+
+The token travels in the fragment of the printed address, which browsers send to nobody; the page hands it over once and
+gets a cookie that scripts cannot read. A browser that comes with another name for this machine (DNS rebinding), from
+another origin, or with a method that changes things is refused, whatever it shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+TOKEN_FILE = "page.token"
+SESSION_S = 30 * 86_400
+"""A browser that has shown the token is known for a month."""
+
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+        " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""With every answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that is not answered: the status, and why."""
+
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Decides on each request.
+
+    Parameters
+    ----------
+    token
+        What whoever reads must have shown.
+    port
+        Of the page: cookies of one machine are shared between its ports.
+    names
+        Names besides addresses by which this machine may be called.
+
+    >>> gate = Gate("t", 4319, frozenset({"localhost"}))
+    >>> gate.refusal("GET", "evil.example:4319", {}, {})
+    Refused(status=421, reason='this page does not answer as evil.example:4319')
+    >>> gate.refusal("GET", "localhost:4319", {}, {})
+    Refused(status=401, reason='the token of the page has not been shown')
+    >>> gate.refusal("GET", "localhost:4319", {}, {gate.cookie: gate.session()}) is None
+    True
+    """
+
+    token: str
+    port: int
+    names: frozenset[str]
+
+    @property
+    def cookie(self) -> str:
+        """Its name."""
+        return f"pacehound_{self.port}"
+
+    def session(self) -> str:
+        """What the cookie holds: it tells nobody the token."""
+        return hmac.new(self.token.encode(), b"pacehound page session", hashlib.sha256).hexdigest()
+
+    def refusal(
+        self, method: str, host: str, headers: Mapping[str, str], cookies: Mapping[str, str], *, is_open: bool = False
+    ) -> Refused | None:
+        """Why a request is not answered, if it is not; `is_open`: what it asks for is for everybody."""
+        if not self._is_called(host):
+            return Refused(421, f"this page does not answer as {host[:80]}")
+        origin = headers.get("Origin", "")
+        if (origin and urlsplit(origin).netloc != host) or headers.get("Sec-Fetch-Site", "none") not in (
+            "none",
+            "same-origin",
+        ):
+            # A link from another page may open the page itself; its data is for the page alone.
+            is_link = headers.get("Sec-Fetch-Mode") == "navigate" and is_open
+            if not is_link:
+                return Refused(403, "asked from another origin")
+        if method not in ("GET", "HEAD") and not (method == "POST" and is_open):
+            return Refused(405, "the page only reads")
+        if is_open or self.knows(headers.get("Authorization", ""), cookies.get(self.cookie, "")):
+            return None
+        return Refused(401, "the token of the page has not been shown")
+
+    def knows(self, authorization: str, cookie: str = "") -> bool:
+        """Whether the token, or a session that it began, was shown."""
+        shown = authorization.removeprefix("Bearer ").encode(errors="replace")
+        return hmac.compare_digest(shown, self.token.encode()) or hmac.compare_digest(
+            cookie.encode(errors="replace"), self.session().encode()
+        )
+
+    def _is_called(self, host: str) -> bool:
+        """By its address, or by a name that it is known to have."""
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+        except ValueError:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self.names
+        return True
+
+
+def page_token(folder: Path) -> str:
+    """The token of the page over this folder: made at first, and kept for its user alone, so that links stay good."""
+    path = folder / TOKEN_FILE
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        pass
+    token = secrets.token_urlsafe(24)
+    made = path.with_name(f"{TOKEN_FILE}.{os.getpid()}")
+    made.unlink(missing_ok=True)
+    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(token + "\n")
+    try:
+        os.link(made, path)  # whoever came first has decided
+    except FileExistsError:
+        return path.read_text(encoding="ascii").strip()
+    finally:
+        made.unlink()
+    return token
