@@ -6,30 +6,15 @@ import msgspec
 import pyarrow as pa
 
 from pacehound.model.events import Incident
+from pacehound.model.incident_window import AROUND_NS, window_of
 from pacehound.settings import StoreSettings
 from storage import schemas
 from storage.client import Store
 
 SECOND_NS = 1_000_000_000
-AROUND_NS = 60 * SECOND_NS
-"""Before the onset, and after the detection."""
-_LAST_NS = (1 << 63) - 1
 
 # Calls reach the store a flush after they reach the bus, and one more try later when something goes wrong.
 _ARRIVED_AFTER_FLUSHES = 3
-
-
-def window_of(incident: Incident) -> tuple[int, int]:
-    """From 60 s before the first onset to 60 s after the last detection, in nanoseconds of event time.
-
-    A finding that has no onset counts from its detection, one without both from when the incident was opened.
-    """
-    instants = [(f.onset or f.detected, f.detected or f.onset) for f in incident.findings]
-    first = [onset.time_ns for onset, _ in instants if onset is not None]
-    last = [detected.time_ns for _, detected in instants if detected is not None]
-    begins_ns = min([*first, incident.opened_ns])
-    ends_ns = max([*last, incident.opened_ns])
-    return max(begins_ns - AROUND_NS, 0), min(max(ends_ns, 0) + AROUND_NS, _LAST_NS)
 
 
 def keep_due_windows(store: Store, now_ns: int, settings: StoreSettings) -> int:

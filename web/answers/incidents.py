@@ -8,11 +8,9 @@ from typing import Any
 import msgspec
 
 from pacehound.model.events import SURENESS, Finding, Incident
+from pacehound.model.incident_window import AROUND_NS, window_of
 from pacehound.pages.incidents import cost_words, decision_words, headline
 from web.source import Source
-
-AROUND_NS = 60 * 10**9
-"""Before and after an incident, in which what was read of its processes belongs to it."""
 
 
 def incidents(source: Source, job: str = "") -> dict[str, Any]:
@@ -53,9 +51,9 @@ def incident(source: Source, identity: str) -> dict[str, Any] | None:
         return None
     latest = versions[0]
     decided = {decision.action: decision for decision in source.decisions(identity)}
+    from_ns = window_of(latest)[0]
     until_ns = max(latest.closed_ns or source.now_ns(), latest.opened_ns) + AROUND_NS
-    around = {"job": latest.job, "attempt": latest.attempt}
-    (window,) = source.rows("page/incident_window", incident=identity)
+    around = {"job": latest.job, "attempt": latest.attempt, "from_ns": from_ns, "until_ns": until_ns}
     return {
         **summary(latest),
         "now_ns": source.now_ns(),
@@ -68,8 +66,7 @@ def incident(source: Source, identity: str) -> dict[str, Any] | None:
             for one in decided.values()
         ],
         "told": source.rows("page/notifications", incident=identity),
-        "stacks": source.rows("page/stacks", **around, from_ns=latest.opened_ns - AROUND_NS, until_ns=until_ns),
-        "window": window if window["calls"] else None,
+        "stacks": source.rows("page/stacks", **around),
     }
 
 

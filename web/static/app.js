@@ -41,13 +41,17 @@ function route() {
 async function show() {
   const mine = ++turn;
   const target = route();
-  current?.leave?.();
-  current = null;
+  const old = current;
+  current = null; // what is still on the screen is not asked for again
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.page === target?.page) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (!target) return explain("There is no such page", `Nothing of this page is at ${location.hash}.`);
+  if (!target) {
+    old?.leave?.();
+    return explain("There is no such page", `Nothing of this page is at ${location.hash}.`);
+  }
+  main.setAttribute("aria-busy", "true");
   try {
     const view = await target.view(target.words, target.query);
     if (mine !== turn) return view.leave?.();
@@ -59,6 +63,9 @@ async function show() {
     scrollTo(0, 0);
   } catch (problem) {
     if (mine === turn) failed(problem);
+  } finally {
+    old?.leave?.();
+    if (mine === turn) main.removeAttribute("aria-busy");
   }
 }
 

@@ -157,7 +157,7 @@ class Asked(msgspec.Struct, kw_only=True, frozen=True):
     """What is sent to `/ask`: a named query and the values of its parameters."""
 
     name: str
-    parameters: dict[str, str | int | float | list[int]] = {}
+    parameters: dict[str, Any] = {}
 
 
 class IncidentsAnswer(msgspec.Struct, kw_only=True):

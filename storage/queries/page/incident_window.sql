@@ -1,5 +1,14 @@
--- Over which time calls are kept for an incident, and what there is: ns, and how many calls.
-SELECT min(launch_ns) AS first_ns, max(greatest(launch_ns, end_ns)) AS last_ns, count() AS calls,
-       uniqExact(communicator) AS communicators, uniqExact(rank) AS ranks
-FROM stored_incident_calls
-WHERE incident = {incident:String}
+-- The calls around an incident: over which time they were launched or ended (ns), how many there are, and of how many ranks.
+-- From the calls that are kept for the incident, or, while there are none, from those of its job in that time.
+SELECT min(launch_ns) AS first_ns, max(greatest(launch_ns, end_ns)) AS last_ns, count() AS calls, uniqExact(rank) AS ranks
+FROM
+(
+    SELECT communicator, seq, rank, host, op, `count`, dtype, algorithm, protocol, launch_ns, start_ns, end_ns
+    FROM incident_calls
+    WHERE {kept:Bool} AND incident = {incident:String}
+    UNION ALL
+    SELECT communicator, seq, rank, host, op, `count`, dtype, algorithm, protocol, launch_ns, start_ns, end_ns
+    FROM calls
+    WHERE NOT {kept:Bool} AND job = {job:String} AND attempt = {attempt:Int32}
+        AND time >= fromUnixTimestamp64Nano({from_ns:Int64}) AND time <= fromUnixTimestamp64Nano({until_ns:Int64})
+)

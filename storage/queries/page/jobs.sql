@@ -3,25 +3,24 @@
 SELECT
     job,
     attempt,
-    max(world_size) AS world_size,
-    max(hosts) AS hosts,
-    max(is_on_gpus) AS is_on_gpus,
-    max(ended) >= max(hosts) AND max(hosts) > 0 AS has_ended,
-    max(first_step) AS first_step,
-    max(last_step) AS last_step,
-    max(step_time_s) AS step_time_s,
-    max(incidents) AS incidents,
-    max(open_incidents) AS open_incidents,
-    max(lost_s) AS lost_s,
-    max(lost_rank_hours) AS lost_rank_hours,
-    minIf(first_ns, first_ns > 0) AS first_ns,
-    max(last_ns) AS last_ns
+    max(ranks) AS world_size,
+    max(on_hosts) AS hosts,
+    max(on_gpus) AS is_on_gpus,
+    max(ended) >= max(on_hosts) AND max(on_hosts) > 0 AS has_ended,
+    max(first) AS first_step,
+    max(last) AS last_step,
+    max(median_s) AS step_time_s,
+    max(found) AS incidents,
+    max(open) AS open_incidents,
+    max(excess) AS lost_s,
+    max(hours) AS lost_rank_hours,
+    minIf(begun, begun > 0) AS first_ns,
+    max(heard) AS last_ns
 FROM
 (
-    SELECT job, attempt, max(world_size) AS world_size, toInt64(uniqExact(host)) AS hosts,
-           max(backend = 'nccl') AS is_on_gpus, toInt64(0) AS ended, toInt64(-1) AS first_step, toInt64(-1) AS last_step,
-           0. AS step_time_s, toInt64(0) AS incidents, toInt64(0) AS open_incidents, 0. AS lost_s, 0. AS lost_rank_hours,
-           min(time_ns) AS first_ns, max(time_ns) AS last_ns
+    SELECT job, attempt, max(world_size) AS ranks, toInt64(uniqExact(host)) AS on_hosts, max(backend = 'nccl') AS on_gpus,
+           toInt64(0) AS ended, toInt64(-1) AS first, toInt64(-1) AS last, 0. AS median_s, toInt64(0) AS found,
+           toInt64(0) AS open, 0. AS excess, 0. AS hours, min(time_ns) AS begun, max(time_ns) AS heard
     FROM stored_topology WHERE {job:String} IN ('', job) GROUP BY job, attempt
     UNION ALL
     SELECT job, attempt, 0, 0, 0, toInt64(uniqExact(host)), -1, -1, 0, 0, 0, 0, 0, min(time_ns), max(time_ns)

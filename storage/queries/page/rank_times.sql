@@ -1,11 +1,22 @@
 -- For each rank and slice of time around an incident: the share of its time that it spent in collective calls.
 -- Whoever is late for its peers spends least: the others wait inside the call for it.
+-- From the calls that are kept for the incident, or, while there are none, from those of its job in that time.
 SELECT
     rank,
-    toInt32(intDiv(launch_ns - {from_ns:Int64}, {slice_ns:Int64})) AS slice,
+    toInt32(intDiv(launch_ns - {first_ns:Int64}, {slice_ns:Int64})) AS slice,
     sum(end_ns - if(start_ns > 0, start_ns, launch_ns)) / {slice_ns:Int64} AS share
-FROM incident_calls
-WHERE incident = {incident:String} AND end_ns > 0 AND greatest(start_ns, launch_ns) > 0
-    AND launch_ns >= {from_ns:Int64} AND launch_ns < {from_ns:Int64} + {slices:Int64} * {slice_ns:Int64}
+FROM
+(
+    SELECT communicator, seq, rank, host, op, `count`, dtype, algorithm, protocol, launch_ns, start_ns, end_ns
+    FROM incident_calls
+    WHERE {kept:Bool} AND incident = {incident:String}
+    UNION ALL
+    SELECT communicator, seq, rank, host, op, `count`, dtype, algorithm, protocol, launch_ns, start_ns, end_ns
+    FROM calls
+    WHERE NOT {kept:Bool} AND job = {job:String} AND attempt = {attempt:Int32}
+        AND time >= fromUnixTimestamp64Nano({from_ns:Int64}) AND time <= fromUnixTimestamp64Nano({until_ns:Int64})
+)
+WHERE end_ns > 0 AND greatest(start_ns, launch_ns) > 0
+    AND launch_ns >= {first_ns:Int64} AND launch_ns < {first_ns:Int64} + {slices:Int64} * {slice_ns:Int64}
 GROUP BY rank, slice
 ORDER BY rank, slice

@@ -1,6 +1,6 @@
 // One incident: what, who, since when, what it costs, how it is known, what was done.
 
-import { Problem, cells, get } from "../api.js";
+import { cells, get } from "../api.js";
 import { heat } from "../charts/heat.js";
 import { stepsChart } from "../charts/steps.js";
 import { h, part, table } from "../dom.js";
@@ -12,16 +12,9 @@ const LEAST_MARGIN = 40;
 
 export async function incidentView([id]) {
   let data = await get(`incidents/${encodeURIComponent(id)}`);
-  const job = await get("job", { job: data.job, attempt: data.attempt });
-  const rounds = data.window ? (await get(`incidents/${encodeURIComponent(id)}/rounds`)).rounds : [];
-  let shares = null;
-  if (data.window) {
-    try {
-      shares = await cells(`incidents/${encodeURIComponent(id)}/shares`);
-    } catch (problem) {
-      if (!(problem instanceof Problem) || problem.status !== 404) throw problem;
-    }
-  }
+  const [job, { rounds }] = await Promise.all([get("job", { job: data.job, attempt: data.attempt }),
+    get(`incidents/${encodeURIComponent(id)}/rounds`)]);
+  const shares = rounds.length ? await cells(`incidents/${encodeURIComponent(id)}/shares`) : null;
   const leaves = [];
 
   const about = part("section", { "aria-label": "The incident" }, (one) => [
