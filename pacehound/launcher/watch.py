@@ -82,6 +82,7 @@ class Watch:
         self._agent: RestartingProcess | None = None
         self._lease: socket.socket | None = None
         self._client: HeadClient | None = None
+        self._is_page_told = False
         self._next_attach_s = now_s
         self._slow_after_s = now_s + _SLOW_HEAD_S
         self._lifeline, self._lifeline_end = _pipe()
@@ -284,6 +285,9 @@ class Watch:
         except Unavailable:
             return
         self._client = HeadClient(Path(owner.socket), timeout_s=15.0)
+        if owner.page and not self._is_page_told:
+            self._is_page_told = True
+            self._say(f"watching job {self._plan.job}: {owner.page}")
 
     def _start_head(self, now_s: float) -> None:
         handed = self._hand_over(Handover(overrides=self._plan.overrides))

@@ -39,6 +39,7 @@ class ProcessState:
     name: str
     target: str
     problem: str = ""
+    page: str = ""
     rate_per_s: float = 0.0
     lag: int = 0
     drops: int = 0
@@ -116,7 +117,9 @@ def head_state(url: str, answer: Mapping[str, Any]) -> ProcessState:
     """
     health = answer.get("health", {})
     problem = "; ".join(health.get("problems", ()))
-    return ProcessState(name="head", target=url, problem=problem, lag=int(health.get("not_stored_messages", 0)))
+    page = str(answer.get("page", ""))
+    not_stored = int(health.get("not_stored_messages", 0))
+    return ProcessState(name="head", target=url, problem=problem, page=page, lag=not_stored)
 
 
 def status_answer(status: Status) -> dict[str, Any]:

@@ -93,6 +93,9 @@ def print_status(console: Console, status: Status) -> None:
     for row in rows_of(status):
         grid.add_row(*(Text(cell) for cell in row))
     console.print(grid)
+    for process in status.processes:
+        if process.page:
+            console.print(Text(f"its page: {process.page}"), soft_wrap=True)
     for problem in status.problems:
         console.print(f"! {problem}", style="bold red")
     if not status.problems:

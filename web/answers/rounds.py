@@ -12,6 +12,8 @@ from web.source import Source
 
 MOST_ROUNDS = 200
 MOST_SLICES = 240
+LEAST_CALLS = 3
+"""Of a rank in a slice, on average."""
 MOST_CELLS = 1_000_000
 """Of a map of ranks over time: 16,384 ranks by 61 slices."""
 
@@ -44,7 +46,9 @@ def rank_times(source: Source, incident: str) -> tuple[dict[str, Any], npt.NDArr
     if not window["calls"]:
         return None
     span_ns = max(int(window["last_ns"]) - int(window["first_ns"]), 1)
-    slices = max(min(MOST_SLICES, MOST_CELLS // int(window["ranks"])), 1)
+    calls_of_a_rank = int(window["calls"]) // int(window["ranks"])
+    # A slice without a call says nothing: there are some in each.
+    slices = max(min(MOST_SLICES, MOST_CELLS // int(window["ranks"]), calls_of_a_rank // LEAST_CALLS), 1)
     slice_ns = -(-span_ns // slices)
     first_ns = int(window["first_ns"])
     table = source.table("page/rank_times", **around, first_ns=first_ns, slice_ns=slice_ns, slices=slices)

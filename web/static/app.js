@@ -65,7 +65,10 @@ async function show() {
     if (mine === turn) failed(problem);
   } finally {
     old?.leave?.();
-    if (mine === turn) main.removeAttribute("aria-busy");
+    if (mine === turn) {
+      main.removeAttribute("aria-busy");
+      main.dataset.shown = location.hash;
+    }
   }
 }
 

@@ -60,7 +60,7 @@ export function part(tag, attributes, render) {
 }
 
 export function table(caption, heads, rows) {
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h("table", null,
       h("caption", { class: "hidden" }, caption),
       h("thead", null, h("tr", null, heads.map((head) =>

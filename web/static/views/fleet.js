@@ -55,7 +55,7 @@ function bars(losses) {
 
 function causes(losses) {
   const known = ORDER.filter((name) => losses.some((loss) => loss.cause === name));
-  return table("Lost by cause", ["", "cause", { text: "incidents", class: "number" }, { text: "rank-hours", class: "number" }],
+  return table("Lost by cause", ["colour", "cause", { text: "incidents", class: "number" }, { text: "rank-hours", class: "number" }],
     known.map((name) => {
       const these = losses.filter((loss) => loss.cause === name);
       const sum = (field) => these.reduce((all, loss) => all + Number(loss[field]), 0);

@@ -43,15 +43,15 @@ export async function incidentView([id]) {
       finding.unseen?.length ? [h("h4", null, "What could not be seen"), h("ul", { class: "unseen" }, finding.unseen.map((words) => h("li", null, words)))] : null)),
   ]);
 
-  const stacks = part("section", { "aria-labelledby": "stacks" }, (one) => one.stacks.length ? [
+  const stacks = part("div", null, (one) => one.stacks.length ? h("section", { "aria-labelledby": "stacks" },
     h("h2", { id: "stacks" }, "What its processes did"),
     one.stacks.map((stack) => h("details", null,
       h("summary", null, stack.rank >= 0 ? `rank ${stack.rank} on ${stack.host}` : stack.host,
         stack.doing ? `: ${stack.doing}` : "", h("span", { class: "dim" }, ` ${moment(stack.time_ns)}`)),
-      stack.taken_by ? h("p", null, `the processor was taken by ${stack.taken_by}`) : null,
+      h("p", { class: "dim" }, stack.reason),
       stack.frames.length ? h("pre", { tabindex: "0" }, stack.frames.join("\n")) : null,
       stack.kernel_log.length ? h("pre", { tabindex: "0" }, stack.kernel_log.join("\n")) : null)),
-  ] : []);
+  ) : []);
 
   const past = part("section", { "aria-labelledby": "past" }, (one) => [
     h("h2", { id: "past" }, "What was said of it"),

@@ -1,0 +1,199 @@
+"""The page in a real browser: over a live head and a real job, and every view and control of it over a full history."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import browser
+import pytest
+
+from bench.rig import realjob
+from storage.client import Store
+from tests.fakes import page_store
+from tests.fakes.events import START_NS
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not browser.CHROMIUM, reason="no chromium is installed (make browser)"),
+]
+
+PICTURES = os.environ.get("PICTURES_DIR", "")
+"""Where the pictures of the documentation go, when they are to be made."""
+SLOW = quote(page_store.SLOW, safe="")
+VIEWS = {
+    "jobs": "#/",
+    "incidents": "#/incidents",
+    "fleet": "#/fleet",
+    "job": f"#/job/{SLOW}/0",
+    "ranks": f"#/job/{SLOW}/0/ranks",
+    "cost": f"#/job/{SLOW}/0/cost",
+    "incident": "#/incident/slow-incident",
+    "hang": "#/incident/hang-incident",
+    "round": f"#/incident/slow-incident/round/{quote(page_store.WORLD, safe='')}/220",
+}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`pacehound web` over a history; its address with the token."""
+    folder = tmp_path_factory.mktemp("page") / "store"
+    with Store.open(folder) as store:
+        page_store.fill(store, START_NS)
+    command = [*realjob.PACEHOUND, "web", "--store", str(folder), "--page", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=realjob.environment()) as server:
+        assert server.stderr is not None
+        line = server.stderr.readline()
+        yield re.findall(r"http://\S+", line)[0]
+        server.terminate()
+        assert server.wait(20) == 0
+
+
+def test_one_command_and_the_printed_address_show_who_is_slow_and_its_relief_while_it_happens(tmp_path: Path) -> None:
+    with realjob.recording_head(tmp_path), browser.chromium() as chromium:
+        head = json.loads((tmp_path / "store" / "head.json").read_text())
+        watched = browser.Watched(chromium)
+        page = watched.page
+        page.goto(head["page"])
+        page.get_by_text("No job has been watched yet").wait_for()
+        assert "token" not in page.url
+        slow = ("--slow-rank", 2, "--slow-from", 120, "--slow-until", 260, "--slow-by", 0.8)
+        run = realjob.start(tmp_path, realjob.torchrun("--iterations", 420, *slow, ranks=4), "--job", "first")
+        try:
+            page.get_by_role("link", name="first").click(timeout=60_000)
+            page.get_by_role("heading", name="first").wait_for()
+            page.get_by_role("link", name="Rank 2 slows the job down").click(timeout=90_000)
+            page.get_by_role("heading", name="Rank 2 slows the job down: computation (S1)").first.wait_for()
+            page.get_by_text("own time grew by").first.wait_for()
+            assert page.locator("h1 .badge").first.text_content() in ("open", "relieved")
+            page.locator("h1 .badge", has_text=re.compile("relieved|closed")).wait_for(timeout=90_000)
+            assert run.wait(120) == 0, run.text()
+            page.locator("h1 .badge", has_text="closed").wait_for(timeout=30_000)
+        finally:
+            run.stop()
+        assert watched.wrong == []
+        assert watched.asked == {page.url.split("/", 3)[2]}
+
+
+LOOKS = [
+    pytest.param(390, "dark"),
+    pytest.param(1440, "light"),
+    *(
+        pytest.param(width, theme, marks=[pytest.mark.prove])
+        for width, theme in ((390, "light"), (1440, "dark"), (2560, "light"), (2560, "dark"))
+    ),
+]
+
+
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_every_view_is_readable_by_everybody_and_as_wide_as_its_window(address: str, width: int, theme: str) -> None:
+    found: list[str] = []
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium, width, theme)
+        watched.page.goto(address)
+        watched.page.get_by_role("heading", name="Jobs").wait_for()
+        for name, fragment in VIEWS.items():
+            watched.go(fragment)
+            watched.page.locator("h1").wait_for()
+            if name in ("job", "incident"):
+                watched.page.locator(".uplot").first.wait_for()
+            found += [f"{name}: {what}" for what in watched.accessibility()]
+            if (wide := watched.page.evaluate("document.documentElement.scrollWidth")) > width:
+                found.append(f"{name}: is {wide} wide in a window of {width}")
+            if PICTURES:
+                watched.page.screenshot(path=Path(PICTURES, f"{name}-{width}-{theme}.png"), full_page=True)
+    assert found == []
+    assert watched.wrong == []
+    assert len(watched.asked) == 1
+
+
+def test_every_link_and_every_control_leads_somewhere_and_hostile_names_stay_text(address: str) -> None:
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium)
+        page = watched.page
+        page.goto(address)
+        page.get_by_role("heading", name="Jobs").wait_for()
+        assert page.get_by_role("link", name=page_store.SLOW).count() == 1
+        seen: set[str] = set()
+        waiting = ["#/"]
+        while waiting:
+            fragment = waiting.pop()
+            if fragment in seen or (sum("/round/" in one for one in seen) > 3 and "/round/" in fragment):
+                continue
+            seen.add(fragment)
+            watched.go(fragment)
+            title = page.locator("h1").text_content() or ""
+            assert title, fragment
+            assert title not in ("There is no such page", "Nothing is known of it", "The page cannot say"), fragment
+            links = page.locator("a[href^='#/']").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+            waiting += [link for link in links if link not in seen]
+            for number in range(page.locator("main button").count()):
+                page.locator("main button").nth(number).click()
+            for number in range(page.locator("main select").count()):
+                choices = page.locator("main select").nth(number)
+                for value in choices.locator("option").evaluate_all("all => all.map(one => one.value)"):
+                    choices.select_option(value)
+            for details in page.locator("main details").all():
+                details.locator("summary").click()
+        assert {fragment.split("/")[1] for fragment in seen} == {"", "incidents", "fleet", "job", "incident"}
+        watched.go("#/incident/slow-incident")
+        page.get_by_text(page_store.STACK).wait_for(state="attached")
+        assert page.locator("main img, main script, main b >> text=per").count() == 0
+    assert watched.wrong == []
+
+
+def test_the_page_is_used_by_keys_alone(address: str) -> None:
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium)
+        page = watched.page
+        page.goto(address)
+        page.get_by_role("heading", name="Jobs").wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("clean")
+        assert page.locator("tbody tr").count() == 1
+        page.keyboard.press("Escape")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name=page_store.CLEAN).wait_for()
+        page.keyboard.press("u")
+        page.get_by_role("heading", name="Jobs").wait_for()
+        for keys, title in (("gi", "Incidents"), ("gf", "Fleet"), ("gj", "Jobs")):
+            for key in keys:
+                page.keyboard.press(key)
+            page.get_by_role("heading", name=title, exact=True).wait_for()
+        before = page.evaluate("document.documentElement.dataset.theme")
+        page.keyboard.press("t")
+        assert page.evaluate("document.documentElement.dataset.theme") != before
+        page.keyboard.press("?")
+        page.get_by_role("dialog", name="Keys").wait_for()
+        page.keyboard.press("Escape")
+        watched.go(VIEWS["job"])
+        page.locator(".chart").focus()
+        page.keyboard.press("+")
+        page.wait_for_url(re.compile("first="))
+        page.keyboard.press("0")
+        page.wait_for_url(re.compile("^[^=]*$"))
+    assert watched.wrong == []
+
+
+def test_without_its_token_the_page_asks_for_it_and_takes_no_other(address: str) -> None:
+    where, _, token = address.partition("#token=")
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium)
+        page = watched.page
+        page.goto(where)
+        page.get_by_role("textbox", name="Token").fill("a wrong one")
+        page.get_by_role("button", name="Open").click()
+        page.get_by_text("this is not the token of this page").wait_for()
+        assert page.locator("h1").count() == 0
+        page.get_by_role("textbox", name="Token").fill(token)
+        page.get_by_role("button", name="Open").click()
+        page.get_by_role("heading", name="Jobs").wait_for()
+        page.reload()
+        page.get_by_role("heading", name="Jobs").wait_for()
+    assert all("401" in said for said in watched.wrong), watched.wrong
