@@ -63,10 +63,10 @@ def test_one_command_and_the_printed_address_show_who_is_slow_and_its_relief_whi
         page.get_by_text("No job has been watched yet").wait_for()
         assert "token" not in page.url
         slow = ("--slow-rank", 2, "--slow-from", 120, "--slow-until", 260, "--slow-by", 0.8)
-        run = realjob.start(tmp_path, realjob.torchrun("--iterations", 420, *slow, ranks=4), "--job", "first")
+        run = realjob.start(tmp_path, realjob.torchrun("--iterations", 420, *slow, ranks=4), "--job", "nightly")
         try:
-            page.get_by_role("link", name="first").click(timeout=60_000)
-            page.get_by_role("heading", name="first").wait_for()
+            page.get_by_role("link", name="nightly").click(timeout=60_000)
+            page.get_by_role("heading", name="nightly").wait_for()
             page.get_by_role("link", name="Rank 2 slows the job down").click(timeout=90_000)
             page.get_by_role("heading", name="Rank 2 slows the job down: computation (S1)").first.wait_for()
             page.get_by_text("own time grew by").first.wait_for()
@@ -74,6 +74,8 @@ def test_one_command_and_the_printed_address_show_who_is_slow_and_its_relief_whi
             page.locator("h1 .badge", has_text=re.compile("relieved|closed")).wait_for(timeout=90_000)
             assert run.wait(120) == 0, run.text()
             page.locator("h1 .badge", has_text="closed").wait_for(timeout=30_000)
+            if PICTURES:
+                page.screenshot(path=Path(PICTURES, "incident.png"))
         finally:
             run.stop()
         assert watched.wrong == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from web.answers.incidents import summary
-from web.answers.jobs import one_job
+from web.answers.jobs import attempts
 from web.source import Source
 
 MOST_ATTEMPTS = 200
@@ -15,19 +15,17 @@ MOST_POINTS = 2_000
 
 def job(source: Source, name: str, attempt: int | None) -> dict[str, Any] | None:
     """The attempt (the last one, where none is named) and which others there are; `None`: no such job."""
-    now_ns = source.now_ns()
-    rows = source.rows("page/jobs", job=name, most=MOST_ATTEMPTS)
-    attempts = sorted({int(row["attempt"]) for row in rows})
-    shown = attempts[-1:] if attempt is None else [one for one in attempts if one == attempt]
+    known = sorted(attempts(source, name, MOST_ATTEMPTS), key=lambda row: int(row["attempt"]))
+    shown = known[-1:] if attempt is None else [row for row in known if row["attempt"] == attempt]
     if not shown:
         return None
-    (row,) = (row for row in rows if row["attempt"] == shown[0])
+    (row,) = shown
     return {
-        **one_job(row, now_ns, is_watched=source.is_watched),
-        "now_ns": now_ns,
-        "attempts": attempts,
-        "changes": source.rows("page/changes", job=name, attempt=shown[0]),
-        "listed_incidents": [summary(one) for one in source.incidents(name) if one.attempt == shown[0]],
+        **row,
+        "now_ns": source.now_ns(),
+        "attempts": [row["attempt"] for row in known],
+        "changes": source.rows("page/changes", job=name, attempt=row["attempt"]),
+        "listed_incidents": [summary(one) for one in source.incidents(name) if one.attempt == row["attempt"]],
     }
 
 

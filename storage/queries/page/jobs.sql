@@ -9,7 +9,6 @@ SELECT
     max(ended) >= max(on_hosts) AND max(on_hosts) > 0 AS has_ended,
     max(first) AS first_step,
     max(last) AS last_step,
-    max(median_s) AS step_time_s,
     max(found) AS incidents,
     max(open) AS open_incidents,
     max(excess) AS lost_s,
@@ -19,20 +18,17 @@ SELECT
 FROM
 (
     SELECT job, attempt, max(world_size) AS ranks, toInt64(uniqExact(host)) AS on_hosts, max(backend = 'nccl') AS on_gpus,
-           toInt64(0) AS ended, toInt64(-1) AS first, toInt64(-1) AS last, 0. AS median_s, toInt64(0) AS found,
+           toInt64(0) AS ended, toInt64(-1) AS first, toInt64(-1) AS last, toInt64(0) AS found,
            toInt64(0) AS open, 0. AS excess, 0. AS hours, min(time_ns) AS begun, max(time_ns) AS heard
     FROM stored_topology WHERE {job:String} IN ('', job) GROUP BY job, attempt
     UNION ALL
-    SELECT job, attempt, 0, 0, 0, toInt64(uniqExact(host)), -1, -1, 0, 0, 0, 0, 0, min(time_ns), max(time_ns)
+    SELECT job, attempt, 0, 0, 0, toInt64(uniqExact(host)), -1, -1, 0, 0, 0, 0, min(time_ns), max(time_ns)
     FROM stored_host_samples WHERE closed AND {job:String} IN ('', job) GROUP BY job, attempt
     UNION ALL
-    -- The first sample of a job has no iteration before it and a time of zero.
-    SELECT job, attempt, 0, 0, 0, 0, min(step), max(step),
-           if(countIf(step_time_s > 0) = 0, 0., quantileTDigestIf(0.5)(step_time_s, step_time_s > 0)),
-           0, 0, 0, 0, min(time_ns), max(time_ns)
+    SELECT job, attempt, 0, 0, 0, 0, min(step), max(step), 0, 0, 0, 0, min(time_ns), max(time_ns)
     FROM stored_iterations WHERE {job:String} IN ('', job) GROUP BY job, attempt
     UNION ALL
-    SELECT job, attempt, 0, 0, 0, 0, -1, -1, 0, toInt64(count()), toInt64(countIf(state = 'open')), sum(excess_s),
+    SELECT job, attempt, 0, 0, 0, 0, -1, -1, toInt64(count()), toInt64(countIf(state = 'open')), sum(excess_s),
            sum(gpu_hours), min(opened_ns), max(time_ns)
     FROM latest_incidents WHERE {job:String} IN ('', job) GROUP BY job, attempt
 )

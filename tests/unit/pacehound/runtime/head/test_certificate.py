@@ -18,6 +18,7 @@ from pacehound.runtime.head.certificate import FILE_NAME, Certificate, certifica
 from pacehound.settings import TlsSettings
 
 NOTHING_GIVEN = TlsSettings()
+PAGE = "http://127.0.0.1:4319/#token=t"
 
 
 @pytest.fixture(scope="module")
@@ -141,15 +142,17 @@ def test_the_line_for_the_hosts_names_a_certificate_of_its_own_and_repeats_no_to
     own = found(NOTHING_GIVEN, tmp_path)
     given = found(TlsSettings(certificate_file=files[0], key_file=files[1]), tmp_path)
     url = "https://head:4318"
-    assert f"PACEHOUND_TOKEN=made+sha256:{own.pin} pacehound run --endpoint {url}" in ready_words(url, "made", "", own)
-    said = ready_words(url, "s3cret", "s3cret", own)
+    assert f"PACEHOUND_TOKEN=made+sha256:{own.pin} pacehound run --endpoint {url}" in ready_words(
+        url, PAGE, "made", "", own
+    )
+    said = ready_words(url, PAGE, "s3cret", "s3cret", own)
     assert f"PACEHOUND_TOKEN=…+sha256:{own.pin} " in said
     assert "s3cret" not in said
-    assert "PACEHOUND_TOKEN=made pacehound" in ready_words(url, "made", "", given)
+    assert "PACEHOUND_TOKEN=made pacehound" in ready_words(url, PAGE, "made", "", given)
 
 
 @pytest.mark.parametrize("everywhere", ["0.0.0.0", "[::]"])
 def test_a_head_that_listens_everywhere_is_told_by_its_hosts_name(everywhere: str) -> None:
     """Nobody reaches it at the address that it listens on."""
-    said = ready_words(f"https://{everywhere}:4318", "made", "", None)
+    said = ready_words(f"https://{everywhere}:4318", PAGE, "made", "", None)
     assert f"--endpoint https://{socket.gethostname()}:4318 " in said
