@@ -86,8 +86,8 @@ def _fill(store: Store, n_steps: int) -> None:
     store.command(
         f"INSERT INTO stored_topology ({_PLACE})"
         " SELECT concat('job', leftPad(toString(intDiv(number, 8)), 3, '0')), 0, 'world', 'world',"
-        f" concat('node', toString(number % 8)), range((number % 8) * 8, (number % 8 + 1) * 8), range(64), 1, 64, 'nccl',"
-        f" {START_NS} FROM numbers({JOBS * 8})"
+        " concat('node', toString(number % 8)), range((number % 8) * 8, (number % 8 + 1) * 8), range(64), 1, 64,"
+        f" 'nccl', {START_NS} FROM numbers({JOBS * 8})"
     )
     for name, n, where in (
         (f"'{BIG}'", n_steps, "number"),
