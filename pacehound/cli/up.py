@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pacehound.cli.options import DEFAULT_PAGE, log_to_stderr, page_option, say, set_option, store_option
+from pacehound.cli.options import log_to_stderr, page_option, say, set_option, store_option
 from pacehound.errors import StoreOwned
 from pacehound.settings import Settings
 
@@ -52,9 +52,10 @@ def up(
     """
     from pacehound.bus.otlp_headers import TOKEN_VARIABLE, token_and_pin
     from pacehound.bus.recording import RecordingWriter
+    from pacehound.cli.page_address import page_at
     from pacehound.launcher.handover import take_over
-    from pacehound.runtime.embedded import Page, run_head
-    from pacehound.runtime.head.address import PAGE_PORT, parse_address
+    from pacehound.runtime.embedded import run_head
+    from pacehound.runtime.head.address import parse_address
     from pacehound.runtime.head.certificate import certificate_for, refuse_other
     from pacehound.runtime.head.serve import Listeners
     from pacehound.runtime.head.token import token_for
@@ -69,21 +70,13 @@ def up(
         address = parse_address(listen)
         certificate = certificate_for(settings.tls, store, asked=tls, is_reachable=not address.is_loopback)
         refuse_other(pin, certificate)
-    page_address = parse_address(page or DEFAULT_PAGE, option="--page", port=PAGE_PORT)
-    shown = Page(
-        address=page_address,
-        certificate=certificate_for(settings.tls, store, asked=None, is_reachable=True)
-        if not page_address.is_loopback
-        else None,
-        takes_any_port=page is None,
-    )
     listeners = Listeners(address=address, token=token, certificate=certificate, until_released=until_released)
     try:
         run_head(
             settings=settings,
             folder=store,
             listeners=listeners,
-            page=shown,
+            page=page_at(page, settings, store),
             recording=RecordingWriter(record) if record else None,
             on_ready=lambda owner: (
                 None if until_released else say(ready_words(owner.url, owner.page, token, given, certificate), err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pacehound.cli.options import DEFAULT_PAGE, log_to_stderr, page_option, say, set_option, store_option
+from pacehound.cli.options import log_to_stderr, page_option, say, set_option, store_option
 from pacehound.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,25 +28,22 @@ def web(page: str | None, store: Path, overrides: tuple[str, ...]) -> None:
     import asyncio
 
     from pacehound.cli.history import OpenedHistory, history
-    from pacehound.runtime.head.address import PAGE_PORT, parse_address
-    from pacehound.runtime.head.certificate import certificate_for
+    from pacehound.cli.page_address import page_at
     from web.serve import PageServer
     from web.source import Source
 
     log_to_stderr()
     settings = Settings.load(os.environ, overrides)
-    address = parse_address(page or DEFAULT_PAGE, option="--page", port=PAGE_PORT)
-    store.mkdir(parents=True, exist_ok=True, mode=0o700) if settings.store.url else None
-    certificate = None
-    if not address.is_loopback:
-        certificate = certificate_for(settings.tls, store, asked=None, is_reachable=True)
+    if settings.store.url:
+        store.mkdir(parents=True, exist_ok=True, mode=0o700)  # for the page's token
+    where = page_at(page, settings, store)
     with history(store, settings.store) as answers:
         server = PageServer(
             source=Source(answers, is_watched=not isinstance(answers, OpenedHistory) or answers.is_watched),
             folder=store,
-            address=address,
-            certificate=certificate,
-            takes_any_port=page is None,
+            address=where.address,
+            certificate=where.certificate,
+            takes_any_port=where.takes_any_port,
         )
         asyncio.run(_serve(server))
 
