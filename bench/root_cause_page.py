@@ -23,8 +23,8 @@ rows. What is injected, and per source which cases must be named and why, is sai
 *must* counts the cases whose source shows enough, *named* those of them with the right class and exactly the right
 ranks and links. *wrong class* and *wrong word* have the right ranks and links; *suspected* names others as suspected;
 *unknown* names nobody; *unseen* is no finding that anybody is told of (what lasts less than `incidents.min_duration_s`,
-3 s, is told in the store alone: some of these jobs end before that). *may* counts the other cases: most have nobody to name.
-*innocent* is somebody called culprit who is not, in any case: it must be 0.
+3 s, is told in the store alone: some of these jobs end before that). *may* counts the other cases: most have nobody to
+name. *innocent* is somebody called culprit who is not, in any case: it must be 0.
 
 | source | must | named | % | wrong class | wrong word | suspected | unknown | unseen | may | named | innocent |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
