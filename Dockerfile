@@ -13,6 +13,7 @@ COPY storage storage
 COPY alerts alerts
 COPY actuators actuators
 COPY simulator simulator
+COPY web web
 RUN python -m pip wheel --no-cache-dir --wheel-dir /wheels --constraint constraints.txt '.[engine]'
 
 FROM python:3.11-slim-bookworm
