@@ -9,12 +9,12 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Protocol, TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from pacehound.errors import InvalidInput
 from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange
 from pacehound.model.events.store import PACE_STEPS, WARM_UP_STEPS
+from pacehound.model.evidence import read_json
 
 E = TypeVar("E")
 
@@ -135,4 +135,4 @@ def earlier_runs(store: Asked, job: str, before_attempt: int) -> list[EarlierRun
 
 
 def _events(table: pa.Table, kind: type[E]) -> list[E]:
-    return [msgspec.json.decode(event, type=kind) for event in table.column("event").to_pylist()]
+    return [read_json(event, kind) for event in table.column("event").to_pylist()]

@@ -323,6 +323,7 @@ def _changepoint(change: Changepoint) -> Row:
 def _finding(finding: Finding) -> Row:
     row = _plain(finding, schemas.FINDINGS) | _exact(finding)
     row["cause"] = finding.cause or ""
+    row["evidence"] = [piece.words for piece in finding.evidence]
     row["links"] = [{"1": source, "2": destination} for source, destination in finding.links]
     for name, instant in (("onset", finding.onset), ("detected", finding.detected), ("relief", finding.relief)):
         row |= _instant(name, instant)

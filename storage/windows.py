@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 import pyarrow as pa
 
 from pacehound.model.events import Incident
+from pacehound.model.evidence import read_json
 from pacehound.model.incident_window import AROUND_NS, window_of
 from pacehound.settings import StoreSettings
 from storage import schemas
@@ -49,7 +49,7 @@ def keep_due_windows(store: Store, now_ns: int, settings: StoreSettings) -> int:
     since_ns = now_ns - settings.raw_calls_hours * 3600 * SECOND_NS
     events = store.query(sql, {"until_ns": now_ns - wait_ns, "since_ns": since_ns}).column("event").to_pylist()
     for event in events:
-        incident = msgspec.json.decode(event, type=Incident)
+        incident = read_json(event, Incident)
         _keep(store, incident, *window_of(incident))
     return len(events)
 

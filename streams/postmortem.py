@@ -11,13 +11,17 @@ from dataclasses import dataclass, field, replace
 from pacehound.model.call_file import CallFile, FileEvent
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import CallSignature, Finding, HostSample, HostVitals, Instant, Progress, Topology
+from pacehound.model.evidence import Evidence
+from pacehound.model.evidence.computing import OthersWait
+from pacehound.model.evidence.leaving import Reported
+from pacehound.model.evidence.waiting import Waiting
 from pacehound.model.identity import event_id
 from streams.hang.host_reports import HostReports
 from streams.hang.observations import HangObservations
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
 from streams.hang.wait_graph import wait_graph
-from streams.hang.wording import describe
+from streams.hang.wording import call_of, waits_of
 from streams.rounds.signatures import packed_signatures, unpacked
 from streams.slow.imbalance import uneven_ranks
 
@@ -70,10 +74,8 @@ def _slow(job: _Job) -> Finding | None:
     uneven = uneven_ranks(job.batches, job.members)
     if uneven is None:
         return None
-    ranks = ", ".join(map(str, uneven.ranks))
-    evidence = (
-        f"in {uneven.n_rounds} rounds the ranks wait for others {uneven.waiting:.0%} of their time, "
-        f"rank{'s' if len(uneven.ranks) > 1 else ''} {ranks} at most {uneven.theirs:.0%}"
+    waits = OthersWait(
+        ranks=uneven.ranks, n_rounds=uneven.n_rounds, waiting_share=uneven.waiting, own_share=uneven.theirs
     )
     everybody = {rank for group in job.members.values() for rank in group}
     return Finding(
@@ -87,7 +89,7 @@ def _slow(job: _Job) -> Finding | None:
         victims=tuple(sorted(everybody - set(uneven.ranks))),
         magnitude=uneven.waiting - uneven.theirs,
         lasting=True,
-        evidence=(evidence,),
+        evidence=(waits,),
         unseen=("whether it was always so: a few steps have no quiet past",),
     )
 
@@ -104,7 +106,7 @@ def _failed_processes(job: _Job) -> Finding | None:
     if not by_detail:
         return None
     ranks = tuple(sorted(rank for of_detail in by_detail.values() for rank in of_detail))
-    evidence = tuple(f"ranks {', '.join(map(str, of[:16]))}: {detail}" for detail, of in by_detail.items())
+    evidence = tuple(Reported(ranks=tuple(of), detail=detail) for detail, of in by_detail.items())
     return _reported_hang(job, "unwell", ranks, evidence)
 
 
@@ -114,10 +116,10 @@ def _hang_by_source(job: _Job, files: Sequence[CallFile]) -> Finding | None:
     if not hanging:
         return None
     ranks = tuple(sorted({rank for file in hanging for rank in file.says_hang}))
-    return _reported_hang(job, "said", ranks, (f"{hanging[0].format} says of {len(ranks)} ranks that they hang",))
+    return _reported_hang(job, "said", ranks, (Reported(ranks=ranks, format=hanging[0].format),))
 
 
-def _reported_hang(job: _Job, how: str, ranks: tuple[int, ...], evidence: tuple[str, ...]) -> Finding:
+def _reported_hang(job: _Job, how: str, ranks: tuple[int, ...], evidence: tuple[Evidence, ...]) -> Finding:
     """A hang of which nothing is known but what the source reports."""
     return Finding(
         id=event_id("hang", job.name, job.attempt, how, ranks[0], None),
@@ -192,8 +194,8 @@ def _hang(job: _Job) -> Finding | None:
     where = "" if oldest is None else table.sequences[oldest.sequence].communicator
     evidence = found.evidence
     if oldest is not None:
-        words = f"{len(graph.standing)} ranks wait, the longest in {describe(oldest, table)}"
-        evidence = (words, *evidence)
+        call, waits = call_of(oldest, table), waits_of(graph, table)
+        evidence = (Waiting(ranks=graph.standing, call=call, longest_s=None, waits=waits), *evidence)
     culprits = set(found.culprits)
     is_missing = bool(culprits & set(job.missing))
     return Finding(

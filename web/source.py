@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pacehound.clock import Clock, SystemClock
 from pacehound.model.events import Decision, Incident
+from pacehound.model.evidence import read_json
 from pacehound.runtime.head.interrupted import interrupted
 
 
@@ -72,4 +73,4 @@ class Source:
 
 
 def _incident(row: Mapping[str, Any]) -> Incident:
-    return msgspec.json.decode(row["event"], type=Incident)
+    return read_json(row["event"], Incident)

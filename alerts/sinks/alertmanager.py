@@ -80,7 +80,7 @@ def alert_of(notice: Notice) -> dict[str, Any]:
             "state": incident.state,
             "kinds": ", ".join(sorted({finding.kind for finding in findings})),
             "culprits": ", ".join(str(rank) for rank in sorted({r for f in findings for r in f.culprits})),
-            "evidence": "\n".join(line for finding in findings for line in finding.evidence),
+            "evidence": "\n".join(piece.words for finding in findings for piece in finding.evidence),
             "gpu_hours": f"{incident.cost.gpu_hours:.3g}",
         },
         "startsAt": _time(incident.opened_ns),

@@ -91,6 +91,7 @@ def _as_what_if_says(traces: CallSet, findings: list[Finding], settings: Setting
     """What `pacehound whatif` says of the same traces, where it can; who waits in calls for whom is evidence for it."""
     from collector.importers.kineto_operations import read_kineto
     from pacehound.errors import InvalidInput
+    from pacehound.model.evidence import merged
     from streams.whatif.live import live_trace
     from streams.whatif.tensor_groups import tensor_groups
     from streams.whatif.trace_windows import straggling_in
@@ -102,8 +103,8 @@ def _as_what_if_says(traces: CallSet, findings: list[Finding], settings: Setting
         said = straggling_in(table, traces.folder, settings.ops.window_steps, groups=groups)
     except InvalidInput:
         return findings  # its steps cannot be told from each other, or ranks are missing
-    waiting = tuple(words for finding in findings for words in finding.evidence)
-    return [replace(one, evidence=(*one.evidence, *waiting)) for one in said] or findings
+    waiting = tuple(piece for finding in findings for piece in finding.evidence)
+    return [replace(one, evidence=merged(one.evidence, waiting)) for one in said] or findings
 
 
 def _log_sources(

@@ -26,6 +26,7 @@ from pacehound.model import events
 from pacehound.model.arrow_body import is_compressed
 from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.columns import numbers, values_of
+from pacehound.model.evidence import read_json
 from pacehound.model.finite import unfit_field
 from pacehound.model.message_parts import MAX_PARTS, has_too_many_parts
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
@@ -249,7 +250,7 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
         if name in _JSON_EVENTS:
             if len(body) > MAX_TEXT_BYTES and name != DEAD_LETTER_EVENT:  # which holds bytes, as a string
                 _check_texts(name, body)
-            event: Any = msgspec.json.decode(body, type=_JSON_EVENTS[name])
+            event: Any = read_json(body, _JSON_EVENTS[name])
             if not -(1 << 63) <= event.time_ns < 1 << 63:  # JSON has no largest number; what passes the event on has
                 raise InvalidEvent(f"time_ns is {event.time_ns}, which is no 64-bit integer")
             return _believed(event)

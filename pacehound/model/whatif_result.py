@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pacehound.model.evidence import Evidence
 from pacehound.model.trace_defects import Defect
 
 if TYPE_CHECKING:  # who shows an incident needs the limits below and no array
@@ -133,7 +134,7 @@ class Pattern:
     """
 
     name: PatternName
-    evidence: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
     ranks: tuple[int, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     score: float = float("nan")

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pacehound.model.events import SURENESS, Cost, Decision, Finding, Incident, Instant, WhatIfPrice
+from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.whatif_result import LEAST_SLOWDOWN_TOLD, MOST_DISCREPANCY
 
-_MOST_RANKS = 12
 _NEARLY_ALL = 0.9
 _MOST_SENTENCES = 10
 
@@ -121,24 +121,6 @@ def incident_line(incident: Incident) -> str:
     if incident.cost.excess_s:
         words += f", {seconds_words(incident.cost.excess_s)} lost by each of {incident.cost.ranks} ranks"
     return words
-
-
-def ranks_words(ranks: Sequence[int]) -> str:
-    """Ranks in words, runs drawn together.
-
-    >>> ranks_words((0, 1, 2, 3, 7)), ranks_words((5,))
-    ('ranks 0-3, 7', 'rank 5')
-    """
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    words = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
-    if len(words) > _MOST_RANKS:
-        words = [*words[:_MOST_RANKS], f"… ({len(ranks)} in all)"]
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(words)
 
 
 def when_words(instant: Instant) -> str:
@@ -256,7 +238,10 @@ def finding_block(finding: Finding, *, title: str, ongoing: str) -> RenderableTy
         facts.add_row("one of", ranks_words(finding.candidates))
     if finding.victims:
         facts.add_row("waiting", ranks_words(finding.victims))
-    for name, sentences in (("evidence", finding.evidence), ("not seen", finding.unseen)):
+    for name, sentences in (
+        ("evidence", tuple(piece.words for piece in finding.evidence)),
+        ("not seen", finding.unseen),
+    ):
         for number, sentence in enumerate(sentences[:_MOST_SENTENCES]):
             facts.add_row(name if number == 0 else "", Text(sentence))
         if len(sentences) > _MOST_SENTENCES:

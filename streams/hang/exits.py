@@ -12,6 +12,9 @@ import signal
 from dataclasses import replace
 
 from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
+from pacehound.model.evidence import Evidence, merged
+from pacehound.model.evidence.leaving import EndedFromOutside, Left, StoodBefore
+from pacehound.model.evidence.machines import More
 from pacehound.model.identity import event_id
 from pacehound.model.job_end import JOB_INTERRUPTED
 from streams.hang.hang_watch import HangWatch
@@ -105,7 +108,7 @@ class ExitWatch(Watch):
             detected=moment.at,
             lasting=True,
             pages=True,
-            evidence=tuple(_sentence(process) for process in first),
+            evidence=tuple(_first(process) for process in first),
             unseen=() if own_fault else ("whether a peer's mistake made it fail",),
         )
         if own_fault:
@@ -129,13 +132,13 @@ class ExitWatch(Watch):
             cause=found.cause,
             culprits=found.culprits,
             candidates=found.candidates,
-            evidence=(*found.evidence, *finding.evidence),
+            evidence=merged(found.evidence, finding.evidence),
             unseen=found.unseen,
         )
         return [self._finding]
 
-    def _ended_from_outside(self, left: list[ProcessState], first_ns: int) -> str:
-        """Why who was killed is not to blame; empty where that is not so.
+    def _ended_from_outside(self, left: list[ProcessState], first_ns: int) -> EndedFromOutside | None:
+        """Why who was killed is not to blame, where that is so.
 
         Ranks whose host has fallen silent are not asked.
         """
@@ -144,7 +147,7 @@ class ExitWatch(Watch):
         if len(everybody) > 1 and all(
             p.state == "exited" and p.signal in _OWN_FAULT and p.since_ns - first_ns <= SETTLE_NS for p in everybody
         ):
-            return f"all {len(everybody)} ranks were killed within {SETTLE_NS / 1e9:g} s: from outside"
+            return EndedFromOutside(n_ranks=len(everybody), within_s=SETTLE_NS / 1e9)
         asked = [
             p
             for p in everybody
@@ -152,18 +155,16 @@ class ExitWatch(Watch):
         ]
         if asked and all(process.signal == signal.SIGKILL for process in left):
             first = min(asked, key=lambda p: (p.since_ns, p.rank))
-            return (
-                f"rank {first.rank} was the first to end, {(first_ns - first.since_ns) / 1e9:.1f} s before, by "
-                f"{_signal_name(first.signal or 0)}: the launcher was ending the job, and killed who was left"
-            )
-        return ""
+            before_s = (first_ns - first.since_ns) / 1e9
+            return EndedFromOutside(first_rank=first.rank, before_s=before_s, signal=first.signal or 0)
+        return None
 
-    def _nobody(self, left: list[ProcessState], first_ns: int, why: str, moment: Moment) -> Finding:
+    def _nobody(self, left: list[ProcessState], first_ns: int, why: EndedFromOutside, moment: Moment) -> Finding:
         """Killed, and nobody to name for it: what is known."""
         killed = sorted(left, key=lambda process: (process.since_ns, process.rank))
-        shown = [_killed_sentence(process, first_ns) for process in killed[:MOST_TOLD]]
+        shown: list[Evidence] = [_killed(process, first_ns) for process in killed[:MOST_TOLD]]
         if len(killed) > MOST_TOLD:
-            shown.append(f"and {len(killed) - MOST_TOLD} more")
+            shown.append(More(n=len(killed) - MOST_TOLD))
         ranks = tuple(sorted(process.rank for process in killed))
         finding = Finding(
             id=event_id("exit", self._job, self._attempt, ranks),
@@ -197,7 +198,7 @@ def _explained(finding: Finding, held_up: RootCause, *, have_failed: bool = True
         culprits=held_up.culprits,
         candidates=held_up.candidates or (() if held_up.culprits else finding.candidates or finding.culprits),
         links=held_up.links,
-        evidence=("before the first rank left nobody had moved for a while", *held_up.evidence, *finding.evidence),
+        evidence=merged((StoodBefore(), *held_up.evidence), finding.evidence),
         unseen=held_up.unseen,
     )
 
@@ -210,22 +211,16 @@ def _is_disorderly(process: ProcessState) -> bool:
     return bool(process.exit_code)
 
 
-def _sentence(process: ProcessState) -> str:
-    if process.signal is not None:
-        how = f"was killed by {_signal_name(process.signal)}"
-    else:
-        how = f"left with exit code {process.exit_code}"
-    detail = f": {process.detail}" if process.detail else ""
-    return f"rank {process.rank} (pid {process.pid}) was the first to leave: it {how}{detail}"
+def _first(process: ProcessState) -> Left:
+    return Left(
+        rank=process.rank,
+        pid=process.pid,
+        exit_code=process.exit_code,
+        signal=process.signal,
+        detail=process.detail,
+    )
 
 
-def _killed_sentence(process: ProcessState, first_ns: int) -> str:
-    after = f"{(process.since_ns - first_ns) / 1e9:.2f} s later" if process.since_ns > first_ns else "first"
-    return f"rank {process.rank} (pid {process.pid}) was killed by {_signal_name(process.signal or 0)}, {after}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+def _killed(process: ProcessState, first_ns: int) -> Left:
+    after_s = max(process.since_ns - first_ns, 0) / 1e9
+    return Left(rank=process.rank, pid=process.pid, signal=process.signal or 0, after_s=after_s)

@@ -4,76 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pacehound.model.events import HostVitals, NicReading
-from streams.hang.host_reports import HostReports
+from pacehound.model.evidence import Evidence
+from pacehound.model.evidence.machines import (
+    CheckpointAge,
+    KernelLog,
+    KilledForMemory,
+    NetworkCard,
+    ToDrain,
+    Where,
+)
+from streams.hang.host_reports import HostReports, shown_stack
 
 SHOWN_RANKS = 4
-SHOWN_FRAMES = 6
 SHOWN_LINES = 3
 _UP = ("up", "unknown", "active", "4: active")  # loopback and tunnels say unknown
 
 
 def case_notes(
     host_reports: HostReports, named: Sequence[int], waiting: Sequence[int], *, checkpoint_age_s: float | None
-) -> tuple[str, ...]:
-    """Sentences about the ranks that a finding names.
+) -> tuple[Evidence, ...]:
+    """What is known of the ranks that a finding names.
 
     `named` are culprits, or the ends of a link; of the healthy ranks that are `waiting` one stack is shown for
     comparison.
     """
-    notes = []
+    notes: list[Evidence] = []
     for rank in named[:SHOWN_RANKS]:
-        notes.append(_where(host_reports, rank))
+        notes += _where(host_reports, rank)
         stack = host_reports.stacks.get(rank)
         if stack is not None and stack.frames:
-            notes.append(f"stack of rank {rank} ({stack.taken_by}): {' < '.join(stack.frames[:SHOWN_FRAMES])}")
+            notes.append(shown_stack(stack, "named"))
     peer = next((r for r in waiting if r not in named and r in host_reports.stacks), None)
     if named and peer is not None and host_reports.stacks[peer].frames:
-        frames = " < ".join(host_reports.stacks[peer].frames[:SHOWN_FRAMES])
-        notes.append(f"a healthy rank, {peer}, for comparison: {frames}")
+        notes.append(shown_stack(host_reports.stacks[peer], "healthy"))
     hosts = tuple(dict.fromkeys(host_reports.host_of[rank] for rank in named if rank in host_reports.host_of))
     for host in hosts[:SHOWN_RANKS]:
         vitals = host_reports.vitals.get(host)
         notes += [] if vitals is None else _machine(host, vitals)
-        notes += [f"kernel log of {host}: {line}" for line in host_reports.kernel_log.get(host, ())[:SHOWN_LINES]]
+        notes += [KernelLog(host=host, line=line) for line in host_reports.kernel_log.get(host, ())[:SHOWN_LINES]]
     if checkpoint_age_s is not None and named:
-        notes.append(f"the last checkpoint is {checkpoint_age_s:.0f} s old")
-    return tuple(note for note in notes if note)
+        notes.append(CheckpointAge(age_s=checkpoint_age_s))
+    return tuple(notes)
 
 
-def drain_proposal(host_reports: HostReports, culprits: Sequence[int]) -> str:
+def drain_proposal(host_reports: HostReports, culprits: Sequence[int]) -> tuple[ToDrain, ...]:
     """What to take out of service, where a rank is named: its host, or nothing where that is not known."""
     hosts = tuple(dict.fromkeys(host_reports.host_of[rank] for rank in culprits if rank in host_reports.host_of))
-    return f"to drain: {', '.join(hosts)}" if hosts else ""
+    return (ToDrain(hosts=hosts),) if hosts else ()
 
 
-def _where(host_reports: HostReports, rank: int) -> str:
+def _where(host_reports: HostReports, rank: int) -> list[Where]:
     host = host_reports.host_of.get(rank)
     process = host_reports.processes.get(rank)
     gpu = host_reports.gpu_of(rank)
-    parts = [f"host {host}"] if host else []
-    parts += [f"pid {process.pid}"] if process else []
-    if gpu is not None:
-        parts.append(f"GPU {gpu.index} ({gpu.uuid})")
-        if gpu.throttle_reasons:
-            reasons = ", ".join(gpu.throttle_reasons)
-            parts.append(f"throttled: {reasons} at {gpu.sm_clock_mhz} MHz, {gpu.temperature_c} C")
-        if gpu.xid:
-            parts.append(f"XID {gpu.xid}")
-    return f"rank {rank}: {', '.join(parts)}" if parts else ""
+    if not host and process is None and gpu is None:
+        return []
+    known = Where(rank=rank, host=host or None, pid=None if process is None else process.pid)
+    if gpu is None:
+        return [known]
+    return [
+        msgspec.structs.replace(
+            known,
+            gpu_index=gpu.index,
+            gpu_uuid=gpu.uuid,
+            throttle_reasons=gpu.throttle_reasons,
+            sm_clock_mhz=gpu.sm_clock_mhz,
+            temperature_c=gpu.temperature_c,
+            xid=gpu.xid,
+        )
+    ]
 
 
-def _machine(host: str, vitals: HostVitals) -> list[str]:
-    notes = [f"{vitals.oom_kills} processes on {host} were killed for memory"] if vitals.oom_kills else []
-    notes += [words for nic in vitals.nics if (words := _nic(host, nic))]
-    return notes
+def _machine(host: str, vitals: HostVitals) -> list[Evidence]:
+    notes: list[Evidence] = [KilledForMemory(host=host, n=vitals.oom_kills)] if vitals.oom_kills else []
+    return [*notes, *(card for nic in vitals.nics for card in _card(host, nic))]
 
 
-def _nic(host: str, nic: NicReading) -> str:
+def _card(host: str, nic: NicReading) -> list[NetworkCard]:
     counted = {name: count for name, count in nic.errors.items() if count}
     if nic.state.lower() not in _UP:
-        return f"{nic.name} of {host} is {nic.state}"
+        return [NetworkCard(host=host, name=nic.name, state=nic.state)]
     if not counted:
-        return ""
+        return []
     worst = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_LINES]
-    return f"{nic.name} of {host} counts " + ", ".join(f"{count} {name}" for name, count in worst)
+    return [NetworkCard(host=host, name=nic.name, state=nic.state, errors=tuple(worst))]

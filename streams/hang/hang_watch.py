@@ -26,6 +26,8 @@ from pacehound.model.events import (
     SignatureMismatch,
     Topology,
 )
+from pacehound.model.evidence import Evidence, merged
+from pacehound.model.evidence.waiting import MovedOn, NoCalls, Waiting
 from pacehound.model.identity import event_id
 from pacehound.settings import HangSettings
 from streams.hang.finding_notes import case_notes, drain_proposal
@@ -36,9 +38,8 @@ from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
 from streams.hang.thresholds import MIN_ITERATIONS, MISMATCH_MATTERS_NS, SETUP_FACTOR, STANDSTILL_S, SURVIVED_FACTOR
 from streams.hang.wait_graph import WaitGraph, wait_graph
-from streams.hang.wording import describe
+from streams.hang.wording import call_of, waits_of
 from streams.rounds.divergence import LastIterations
-from streams.rounds.signatures import some_of
 from streams.watching.moment import Moment
 from streams.watching.waking import hang_wakes
 from streams.watching.watch import Heard, Said, Watch
@@ -181,8 +182,7 @@ class HangWatch(Watch):
         lasted_s = (progress.time_ns - hang.finding.onset.time_ns) / 1e9 if hang.finding.onset else 0.0
         if hang.finding.verdict == "unknown":
             self._survived_s = max(self._survived_s, lasted_s)
-        sentence = f"ranks {some_of(went_on)} moved on after {lasted_s:.1f} s"
-        return [hang.finding.next_version(sentence, relief=relief)]
+        return [hang.finding.next_version(MovedOn(ranks=went_on, after_s=lasted_s), relief=relief)]
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """Look at the open calls.
@@ -330,13 +330,15 @@ class HangWatch(Watch):
         oldest = graph.oldest()
         if oldest is None:
             onset_ns, identity = int(self._advanced_ns.max(initial=0)) or now_ns, ("", -1)
-            evidence: tuple[str, ...] = (f"no rank has launched a call for {(now_ns - onset_ns) / 1e9:.1f} s",)
+            why: Evidence = NoCalls(for_s=(now_ns - onset_ns) / 1e9)
         else:
             onset_ns = oldest.since_ns
             identity = (self._table.sequences[oldest.sequence].communicator, oldest.seq)
-            evidence = (
-                f"ranks {some_of(graph.standing)} wait, the longest since {(now_ns - onset_ns) / 1e9:.1f} s "
-                f"in {describe(oldest, self._table)}",
+            why = Waiting(
+                ranks=graph.standing,
+                call=call_of(oldest, self._table),
+                longest_s=(now_ns - onset_ns) / 1e9,
+                waits=waits_of(graph, self._table),
             )
         culprits = set(found.culprits)
         waiting = [rank for rank in graph.standing if rank not in culprits]
@@ -355,7 +357,7 @@ class HangWatch(Watch):
             detected=Instant(step=step, time_ns=now_ns),
             lasting=True,
             pages=self._pages(onset_ns, now_ns),
-            evidence=(*evidence, *found.evidence),
+            evidence=(why, *found.evidence),
             unseen=(*found.unseen, *unseen),
         )
         return self.with_notes(finding, now_ns)
@@ -365,9 +367,8 @@ class HangWatch(Watch):
         named = finding.culprits or tuple(dict.fromkeys(rank for link in finding.links for rank in link))
         age_s = None if self._checkpoint_ns is None else max(0, now_ns - self._checkpoint_ns) / 1e9
         notes = case_notes(self.host_reports, named, finding.victims, checkpoint_age_s=age_s)
-        proposal = drain_proposal(self.host_reports, finding.culprits) if finding.verdict == "culprit" else ""
-        added = tuple(words for words in (*notes, proposal) if words and words not in finding.evidence)
-        return replace(finding, evidence=(*finding.evidence, *added))
+        proposal = drain_proposal(self.host_reports, finding.culprits) if finding.verdict == "culprit" else ()
+        return replace(finding, evidence=merged(finding.evidence, (*notes, *proposal)))
 
     def _pages(self, onset_ns: int, now_ns: int) -> bool:
         waited_s = (now_ns - onset_ns) / 1e9

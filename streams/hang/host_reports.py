@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pacehound.model.events import GpuReading, HostEvidence, HostSample, HostVitals, ProcessState, RankStack
+from pacehound.model.evidence.leaving import Process
+from pacehound.model.evidence.machines import OUTSIDE, Gpu, ShownAs, Stack
 
-_OUTSIDE = {"data_loading": "loads data", "storage": "is in storage", "computing": "computes"}
 _FATAL_XIDS = frozenset({31, 43, 46, 48, 61, 62, 63, 64, 69, 74, 79, 92, 94, 95, 109, 119, 120, 136, 140, 143})
 """XIDs after which the application has lost its GPU or channel (NVIDIA's XID catalogue).
 
@@ -71,14 +72,14 @@ class HostReports:
             if halted == state and (frozen_ns is None or self.processes[rank].since_ns <= frozen_ns)
         )
 
-    def failed_hardware(self) -> dict[int, str]:
-        """Ranks whose GPU has failed, with a sentence."""
+    def failed_hardware(self) -> dict[int, Gpu]:
+        """Ranks whose GPU has failed, and how."""
         return {
-            rank: words
+            rank: failure
             for vitals in self.vitals.values()
             for gpu in vitals.gpus
             for rank in gpu.ranks
-            if (words := _failure(gpu, rank, gpu.ecc_uncorrected - self._first_ecc[gpu.uuid]))
+            if (failure := _failure(gpu, rank, gpu.ecc_uncorrected - self._first_ecc[gpu.uuid])) is not None
         }
 
     def gpu_of(self, rank: int) -> GpuReading | None:
@@ -86,13 +87,10 @@ class HostReports:
         vitals = self.vitals.get(self.host_of.get(rank, ""))
         return next((gpu for gpu in vitals.gpus if rank in gpu.ranks), None) if vitals else None
 
-    def outside_of_calls(self, rank: int) -> str:
-        """A sentence when a rank's stack shows that it waits in no call, else nothing."""
+    def outside_of_calls(self, rank: int) -> Stack | None:
+        """The stack of a rank where it shows that the rank waits in no call."""
         stack = self.stacks.get(rank)
-        if stack is None or stack.doing not in _OUTSIDE:
-            return ""
-        where = f": {' < '.join(stack.frames[:3])}" if stack.frames else ""
-        return f"rank {rank} {_OUTSIDE[stack.doing]} ({stack.taken_by}){where}"
+        return None if stack is None or stack.doing not in OUTSIDE else shown_stack(stack, "outside")
 
     def is_in_unseen_call(self, rank: int) -> bool:
         """Its stack shows a wait for others in a call that nobody has recorded."""
@@ -116,27 +114,27 @@ class HostReports:
         """Calls of its host were lost: what it seems not to have done it may have."""
         return self.dropped.get(self.host_of.get(rank, ""), 0) > 0
 
-    def process_sentence(self, rank: int) -> str:
-        """How the process of a rank is; nothing where its host has not said."""
-        process = self.processes.get(rank)
-        if process is None:
-            return ""
-        who = f"the process of rank {rank} (pid {process.pid})"
-        if process.state == "stopped":
-            return f"{who} is stopped (SIGSTOP or a debugger)"
-        if process.state != "exited":
-            return f"{who} runs"
-        how = "is gone"
-        if process.signal is not None:
-            how = f"was killed by signal {process.signal}"
-        elif process.exit_code is not None:
-            how = f"left with exit code {process.exit_code}"
-        return f"{who} {how}{': ' + process.detail if process.detail else ''}"
+    def process(self, rank: int) -> Process:
+        """How the process of a rank is, whose host has said it."""
+        process = self.processes[rank]
+        return Process(
+            rank=rank,
+            pid=process.pid,
+            state=process.state,
+            exit_code=process.exit_code,
+            signal=process.signal,
+            detail=process.detail,
+        )
 
 
-def _failure(gpu: GpuReading, rank: int, new_errors: int) -> str:
+def shown_stack(stack: RankStack, shown_as: ShownAs) -> Stack:
+    """A stack as evidence."""
+    return Stack(rank=stack.rank, doing=stack.doing, taken_by=stack.taken_by, frames=stack.frames, shown_as=shown_as)
+
+
+def _failure(gpu: GpuReading, rank: int, new_errors: int) -> Gpu | None:
     if gpu.xid in _FATAL_XIDS:
-        return f"the GPU of rank {rank} ({gpu.uuid}) has reported XID {gpu.xid}"
+        return Gpu(rank=rank, name=gpu.uuid, problem="xid", value=gpu.xid, has_failed=True)
     if new_errors > 0:
-        return f"the GPU of rank {rank} ({gpu.uuid}) has {new_errors} new uncorrected memory errors"
-    return ""
+        return Gpu(rank=rank, name=gpu.uuid, problem="errors", value=new_errors, has_failed=True)
+    return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pacehound.model.events import CallSignature
+from pacehound.model.evidence import Evidence
+from pacehound.model.evidence.piece import MOST_RANKS
+from pacehound.model.evidence.waiting import Apart, CalledDifferently, Side
 from streams.hang.observations import HangObservations, RootCause
-from streams.hang.wording import shown_ranks
 from streams.rounds.signatures import Disagreement, disagreement, signature_of
 
 
@@ -15,21 +17,27 @@ def mismatch(observed: HangObservations) -> RootCause | None:
         return None
     communicator, seq, sides = found
     name = observed.table.names.get(communicator, communicator)
-    evidence = [f"in round {seq} of {name!r} {sides.sentence()}"]
+    evidence: list[Evidence] = [CalledDifferently(communicator=name, seq=seq, sides=_sides(sides))]
     strange = None
     if observed.iterations is not None:
         signatures = {rank: signature for signature, ranks in sides.sides for rank in ranks}
         strange = observed.iterations.diverging(communicator, seq, signatures)
     minority = sides.minority
     if strange and (not minority or set(strange) == set(minority)):
-        evidence.append(f"{shown_ranks(strange)} called something else there than in the iteration before")
+        evidence.append(Apart(ranks=strange, by="own past"))
         return RootCause(verdict="culprit", cause="H2", culprits=strange, evidence=tuple(evidence))
     if minority and strange is None:
-        evidence.append(f"{shown_ranks(minority)} differ from all others")
+        evidence.append(Apart(ranks=minority, by="all others"))
         unseen = ("what these ranks called one iteration before",)
         return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
     unseen = ("which side went astray: no side has a majority that its own earlier calls bear out",)
     return RootCause(verdict="unknown", cause="H2", candidates=sides.ranks, evidence=tuple(evidence), unseen=unseen)
+
+
+def _sides(found: Disagreement) -> tuple[Side, ...]:
+    return tuple(
+        Side(ranks=ranks[:MOST_RANKS], n_ranks=len(ranks), call=str(signature)) for signature, ranks in found.sides
+    )
 
 
 def _first_disagreement(observed: HangObservations) -> tuple[str, int, Disagreement] | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pacehound.model.events import CallSignature, Cause, VerdictWord
+from pacehound.model.evidence import Evidence
 from streams.hang.host_reports import HostReports
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.wait_graph import WaitGraph
@@ -35,5 +36,5 @@ class RootCause:
     culprits: tuple[int, ...] = ()
     candidates: tuple[int, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     unseen: tuple[str, ...] = ()

@@ -16,12 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import UNTOLD
+from pacehound.model.evidence import Evidence
+from pacehound.model.evidence.machines import HostSilent
+from pacehound.model.evidence.piece import MOST_RANKS
+from pacehound.model.evidence.waiting import (
+    Apart,
+    LaunchedFewer,
+    NotEntered,
+    NotFinished,
+    OutOfOrder,
+    StandIn,
+)
 from streams.hang.mismatch import mismatch
 from streams.hang.observations import HangObservations, RootCause
 from streams.hang.stuck_links import stuck_link
 from streams.hang.thresholds import MIN_LACK
 from streams.hang.wait_graph import StuckCall, launch_graph, wait_graph
-from streams.hang.wording import SHOWN, describe, have, shown_ranks
+from streams.hang.wording import SHOWN, call_of
 from streams.rounds.divergence import SequenceKey
 
 Int64Array = npt.NDArray[np.int64]
@@ -51,8 +62,9 @@ def _halted(observed: HangObservations) -> RootCause | None:
     if not culprits:
         return None
     is_inside = bool(failed) or any(rank in graph.standing for rank in culprits)
-    evidence = [f"rank {rank} has not entered" for rank in culprits if rank in (*graph.absent, *graph.idle)]
-    evidence += [host_reports.process_sentence(rank) for rank in sorted(halted)] + list(failed.values())
+    evidence: list[Evidence] = [NotEntered(ranks=(rank,)) for rank in culprits if rank in (*graph.absent, *graph.idle)]
+    evidence += [host_reports.process(rank) for rank in sorted(halted)]
+    evidence += failed.values()
     return RootCause(verdict="culprit", cause="H3" if is_inside else "H1", culprits=culprits, evidence=tuple(evidence))
 
 
@@ -65,17 +77,22 @@ def _behind(observed: HangObservations) -> RootCause | None:
     table, host_reports = observed.table, observed.host_reports
     proven: list[int] = []
     likely: list[int] = []
-    evidence = []
+    evidence: list[Evidence] = []
     for index, ranks in sorted(observed.graph.behind.items()):
         call = observed.graph.call(index)
         if call.op in _ONE_SIDED:
             continue
         is_proof = bool(call.later_done) and not any(host_reports.has_lost_calls(rank) for rank in ranks)
         (proven if is_proof else likely).extend(ranks)
-        later = f", and {shown_ranks(call.later_done)} a later one too" if call.later_done else ""
         evidence.append(
-            f"{shown_ranks(ranks)} {have(ranks)} not finished {describe(call, table)}: "
-            f"{shown_ranks(call.done)} {have(call.done)}{later}"
+            NotFinished(
+                ranks=ranks,
+                call=call_of(call, table),
+                done=call.done[:MOST_RANKS],
+                n_done=len(call.done),
+                later_done=call.later_done[:MOST_RANKS],
+                n_later_done=len(call.later_done),
+            )
         )
     if not proven and not likely:
         return None
@@ -98,29 +115,27 @@ def _absent(observed: HangObservations) -> RootCause | None:
     if not observed.graph.absent:
         return None
     absent = tuple(sorted((*observed.graph.absent, *observed.graph.idle)))
-    outside = {rank: words for rank in absent if (words := host_reports.outside_of_calls(rank))}
+    outside = {rank: stack for rank in absent if (stack := host_reports.outside_of_calls(rank)) is not None}
     if outside and 2 * len(outside) <= len(absent) + len(observed.graph.waiting):
         others = tuple(rank for rank in absent if rank not in outside)
-        evidence = (f"{shown_ranks(tuple(outside))} {have(tuple(outside))} not entered", *outside.values())
+        evidence = (NotEntered(ranks=tuple(outside)), *outside.values())
         return RootCause(verdict="culprit", cause="H1", culprits=tuple(outside), candidates=others, evidence=evidence)
     hidden = tuple(rank for rank in absent if host_reports.is_in_unseen_call(rank) or _may_replay(observed, rank))
     named = tuple(rank for rank in absent if rank not in hidden)
-    evidence_of_hidden = (f"{shown_ranks(hidden)} may wait in calls that are not seen",) if hidden else ()
     if hidden or 2 * len(named) > len(absent) + len(observed.graph.waiting):
-        reason = evidence_of_hidden or (f"{shown_ranks(named)} have not entered: more than wait for them",)
+        reason = NotEntered(ranks=hidden, but="in unseen calls") if hidden else NotEntered(ranks=named, but="most")
         return RootCause(
             verdict="unknown",
             cause=None if hidden else "H1",
             candidates=absent,
-            evidence=reason,
+            evidence=(reason,),
             unseen=_dark(observed),
         )
-    reasons = [f"{shown_ranks(named)} {have(named)} not entered and wait in no call that can be seen"]
+    reasons: list[Evidence] = [NotEntered(ranks=named, but="in no call")]
     silent = tuple(rank for rank in named if host_reports.is_silent(rank))
     if silent:
-        hosts = sorted({host_reports.host_of[rank] for rank in silent})
-        reasons.append(f"nothing has been heard from {', '.join(hosts)}: its agent or the machine is gone")
-    running = [sentence for rank in named if rank not in silent and (sentence := host_reports.process_sentence(rank))]
+        reasons.append(HostSilent(hosts=tuple(sorted({host_reports.host_of[rank] for rank in silent}))))
+    running = [host_reports.process(rank) for rank in named if rank not in silent and rank in host_reports.processes]
     reasons += running[:SHOWN]
     unseen = [f"what these ranks do instead: {_missing_stack(observed, named)}"]
     if len(running) + len(silent) < len(named):
@@ -135,25 +150,22 @@ def _cycle(observed: HangObservations) -> RootCause | None:
     cycle = observed.graph.cycle
     if not cycle:
         return None
-    evidence = [f"{shown_ranks(cycle)} wait for each other: their calls are in a different order"]
+    evidence: list[Evidence] = [Apart(ranks=cycle, by="order")]
     for index in sorted({observed.graph.stands_in(rank) for rank in cycle})[:SHOWN]:
         call = observed.graph.call(index)
         there = tuple(rank for rank in call.standing if rank in cycle)
-        waits = "wait" if len(there) > 1 else "waits"
-        evidence.append(f"{shown_ranks(there)} {waits} in {describe(call, observed.table)}")
-    diverged: dict[int, str] = {}
+        evidence.append(StandIn(ranks=there, call=call_of(call, observed.table), is_entered_by_all=False))
+    diverged: dict[int, OutOfOrder] = {}
     if observed.iterations is not None:
         diverged = observed.iterations.out_of_order(_launched(observed, cycle))
     if diverged and len(diverged) < len(cycle):
-        evidence += [f"rank {rank}: {words}" for rank, words in diverged.items()]
+        evidence += diverged.values()
         return RootCause(verdict="culprit", cause="H2", culprits=tuple(diverged), evidence=tuple(evidence))
     if not diverged and (released := _without_sends(observed)) is not None:
         return released
     minority = _cycle_minority(observed)
     if minority and not diverged:
-        evidence.append(
-            f"{shown_ranks(minority)} entered two calls the other way round than most of those who wait for them"
-        )
+        evidence.append(Apart(ranks=minority, by="order of most"))
         unseen = ("what these ranks did one iteration before",)
         return RootCause(verdict="suspected", cause="H2", culprits=minority, evidence=tuple(evidence), unseen=unseen)
     unseen = ("which of them left the common order",)
@@ -173,11 +185,10 @@ def _without_sends(observed: HangObservations) -> RootCause | None:
     found = _behind(released) or _absent(released)
     if found is None or not found.culprits:
         return None
-    words = f"{shown_ranks(found.culprits)} {have(found.culprits)} sends open, which need not hold anybody"
     return replace(
         found,
         verdict="culprit" if found.verdict == "culprit" else "suspected",
-        evidence=(*found.evidence, words),
+        evidence=(*found.evidence, Apart(ranks=found.culprits, by="open sends")),
     )
 
 
@@ -209,24 +220,24 @@ def _joint(observed: HangObservations) -> RootCause | None:
     collectives = [call for call in calls if not observed.table.sequences[call.sequence].is_pair]
     calls = collectives or calls  # a send or receive may be posted long before its turn comes
     calls.sort(key=lambda call: (call.since_ns, call.sequence))
-    evidence = [
-        f"{shown_ranks(call.standing)} stand in {describe(call, observed.table)}, which everybody has entered"
+    evidence: list[Evidence] = [
+        StandIn(ranks=call.standing, call=call_of(call, observed.table), is_entered_by_all=True)
         for call in calls[:SHOWN]
     ]
     idle_devices = _not_begun(observed, calls)
     if idle_devices:
-        words = f"the devices of {shown_ranks(idle_devices)} have not begun what those of the others have"
+        idle = Apart(ranks=idle_devices, by="device not begun")
         unseen = ("what occupies these devices",)
         return RootCause(
-            verdict="suspected", cause="H1", culprits=idle_devices, evidence=(*evidence, words), unseen=unseen
+            verdict="suspected", cause="H1", culprits=idle_devices, evidence=(*evidence, idle), unseen=unseen
         )
     links: list[tuple[int, int]] = []
     for call in calls:
-        link, words = stuck_link(observed.table, call, observed.host_reports.host_of)
+        link, why = stuck_link(observed.table, call, observed.host_reports.host_of)
         if link is not None:
             links.append(link)
-        if words:
-            evidence.append(words)
+        if why is not None:
+            evidence.append(why)
     everybody = tuple(sorted({rank for call in calls for rank in call.standing}))
     if links and len(links) == len(calls):
         unique = tuple(sorted(set(links)))
@@ -237,7 +248,7 @@ def _joint(observed: HangObservations) -> RootCause | None:
     common = set(calls[0].standing).intersection(*(call.standing for call in calls))
     if len(calls) > 1 and len(common) == 1:
         culprits = tuple(common)
-        evidence.append(f"rank {culprits[0]} is in every call that does not move, and nobody else is")
+        evidence.append(Apart(ranks=culprits, by="every call"))
         unseen = ("which of its links does not move",)
         return RootCause(verdict="suspected", cause="H3", culprits=culprits, evidence=tuple(evidence), unseen=unseen)
     return RootCause(
@@ -275,13 +286,10 @@ def _launched_less(observed: HangObservations) -> RootCause | None:
     named = tuple(rank for rank in sorted(lacks) if lacks[rank] >= MIN_LACK * most)
     others = tuple(rank for rank in sorted(lacks) if rank not in named)
     host_reports = observed.host_reports
-    evidence = [
-        f"rank {rank} has launched {lacks[rank]} calls fewer than a peer and is ahead of nobody"
-        for rank in named[:SHOWN]
-    ]
-    outside = tuple(rank for rank in named if host_reports.outside_of_calls(rank))
-    if outside:
-        evidence += [host_reports.outside_of_calls(rank) for rank in outside]
+    evidence: list[Evidence] = [LaunchedFewer(rank=rank, n_calls=lacks[rank]) for rank in named[:SHOWN]]
+    stacks = {rank: stack for rank in named if (stack := host_reports.outside_of_calls(rank)) is not None}
+    if outside := tuple(stacks):
+        evidence += stacks.values()
         return RootCause(
             verdict="culprit",
             cause="H1",
@@ -310,15 +318,15 @@ def _stall(observed: HangObservations) -> RootCause:
         is_seen = np.array([c.communicator not in table.blind for c in table.sequences], np.bool_)[slots]
         behind = tuple(np.unique(table.column("rank")[is_less & is_seen]).tolist())
         if len(behind) == 1:
-            sentence = f"rank {behind[0]} has launched fewer calls than the other members of its communicators"
             return RootCause(
                 verdict="suspected",
                 cause="H1",
                 culprits=behind,
-                evidence=(sentence,),
+                evidence=(LaunchedFewer(rank=behind[0]),),
                 unseen=(outside, *_dark(observed)),
             )
-    seen = tuple(words for rank in sorted(host_reports.stacks) if (words := host_reports.outside_of_calls(rank)))
+    stacks = (host_reports.outside_of_calls(rank) for rank in sorted(host_reports.stacks))
+    seen = tuple(stack for stack in stacks if stack is not None)
     everybody = tuple(sorted(host_reports.processes))
     return RootCause(
         verdict="unknown", cause=None, candidates=everybody, evidence=seen[:SHOWN], unseen=(outside, *_dark(observed))

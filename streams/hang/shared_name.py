@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pacehound.model.events import Finding, HostSample, Instant
+from pacehound.model.evidence.life import Over
+from pacehound.model.evidence.machines import TwoProcesses
 from pacehound.model.identity import event_id
 from streams.hang.thresholds import SIDE_BY_SIDE_NS
 from streams.watching.moment import Moment
@@ -69,7 +71,7 @@ class SharedName(Watch):
             if twice:
                 return []
             told, self._finding = self._finding, None
-            return [told.next_version("one job of that name is left", relief=moment.at)]
+            return [told.next_version(Over(why="one job of the name"), relief=moment.at)]
         if not twice:
             return []
         onset_ns = min(live[1].first_ns for live in twice.values())
@@ -83,7 +85,7 @@ class SharedName(Watch):
             candidates=tuple(twice),
             onset=Instant(step=moment.step, time_ns=onset_ns),
             detected=moment.at,
-            evidence=tuple(_sentence(rank, live) for rank, live in list(twice.items())[:_SHOWN]),
+            evidence=tuple(_two(rank, live) for rank, live in list(twice.items())[:_SHOWN]),
             unseen=(
                 f"the second job: two that are alive run as {self._job!r}, and the first is the one that is watched; "
                 "give the other one a name of its own (--job, or another rendezvous id)",
@@ -102,6 +104,7 @@ def _are_side_by_side(seen: Iterable[_Seen]) -> bool:
     return any(min(a.last_ns, b.last_ns) - b.first_ns >= SIDE_BY_SIDE_NS for a, b in pairwise(ordered))
 
 
-def _sentence(rank: int, live: list[_Seen]) -> str:
-    shown = " and ".join(f"process {one.pid} of {one.host}" for one in live[:2])
-    return f"rank {rank} is {shown}, both alive for {(min(one.last_ns for one in live) - live[1].first_ns) / 1e9:.0f} s"
+def _two(rank: int, live: list[_Seen]) -> TwoProcesses:
+    both_alive_s = (min(one.last_ns for one in live) - live[1].first_ns) / 1e9
+    processes = tuple((one.pid, one.host) for one in live[:2])
+    return TwoProcesses(rank=rank, processes=processes, both_alive_s=both_alive_s)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pacehound.model.events import Finding, Instant
+from pacehound.model.evidence.life import GivenUp, Over
+from pacehound.model.evidence.machines import HostSilent
 from pacehound.model.identity import event_id
 from streams.hang.thresholds import REPORT_AFTER_NS
 from streams.rounds.giving_up import GIVEN_UP
@@ -25,9 +27,9 @@ class SilenceWatch(Watch):
         """
         findings: list[Said] = []
         for host in sorted(self._findings.keys() & moment.given_up):
-            findings.append(self._findings.pop(host).next_version(f"{host} is given up: {GIVEN_UP}"))
+            findings.append(self._findings.pop(host).next_version(GivenUp(host=host, why=GIVEN_UP)))
         for host in sorted(self._findings.keys() - moment.silent_since_ns.keys()):
-            findings.append(self._findings.pop(host).next_version(f"{host} is heard again", relief=moment.at))
+            findings.append(self._findings.pop(host).next_version(Over(why="heard", host=host), relief=moment.at))
         for host, since_ns in sorted(moment.silent_since_ns.items()):
             if host in self._findings or moment.now_ns - since_ns < REPORT_AFTER_NS:
                 continue
@@ -41,7 +43,7 @@ class SilenceWatch(Watch):
                 candidates=moment.ranks_of.get(host, ()),
                 onset=Instant(step=moment.step, time_ns=since_ns),
                 detected=moment.at,
-                evidence=(f"nothing has been heard from {host} for {(moment.now_ns - since_ns) / 1e9:.0f} s",),
+                evidence=(HostSilent(hosts=(host,), for_s=(moment.now_ns - since_ns) / 1e9),),
                 unseen=(f"what the ranks of {host} do: its agent, its network or the machine is gone",),
             )
             findings.append(self._findings[host])

@@ -9,16 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import OpenCall
+from pacehound.model.evidence.transfers import AssumedEdges
+from pacehound.model.evidence.waiting import StuckChannels, StuckRingEdge, StuckTreeEdge
 from pacehound.model.topology import ring_edges
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.thresholds import MIN_TO_PASS
 from streams.hang.wait_graph import StuckCall
 from streams.rounds.edges import ROOT, Edge, HostTree, assumed_trees, hosts_in_order, seen_tree
 
+StuckEdge = StuckChannels | StuckRingEdge | StuckTreeEdge | AssumedEdges
+
 Int64Array = npt.NDArray[np.int64]
 
 
-def stuck_link(table: ProgressTable, call: StuckCall, host_of: Mapping[int, str]) -> tuple[tuple[int, int] | None, str]:
+def stuck_link(
+    table: ProgressTable, call: StuckCall, host_of: Mapping[int, str]
+) -> tuple[tuple[int, int] | None, StuckEdge | None]:
     """The edge over which a call does not move: the only one there is, or the one that its counts point to.
 
     Of a call that everybody has entered and nobody finishes: the edge, or `None` where nothing singles one out, and
@@ -31,22 +37,22 @@ def stuck_link(table: ProgressTable, call: StuckCall, host_of: Mapping[int, str]
     algorithms = {one.algorithm for one in open_calls if one is not None}
     communicator = table.sequences[call.sequence].communicator
     calls = {rank: one for rank, one in zip(ranks, open_calls, strict=True) if one is not None}
-    link, words = None, ""
+    link, why = None, None
     if "tree" in algorithms:
         if len(calls) == len(ranks):
-            link, words = _tree_link(calls, ranks, host_of, partial(table.seen_edges.of_channel, communicator, "tree"))
+            link, why = _tree_link(calls, ranks, host_of, partial(table.seen_edges.of_channel, communicator, "tree"))
     elif algorithms <= {"", "ring"}:  # of others it is not known who sends to whom
         edges = table.seen_edges.of_all_channels(communicator, "ring")
         if any(one.channels for one in calls.values()):
-            link, words = _channel_link(calls)
+            link, why = _channel_link(calls)
             if link is not None and edges and (ranks.index(link[0]), ranks.index(link[1])) not in edges:
-                link, words = None, ""  # nothing goes from the one to the other
+                link, why = None, None  # nothing goes from the one to the other
         else:
-            link, words = _ring_link(ranks, edges, sent, received)
-    return ((ranks[0], ranks[1]) if len(ranks) == 2 else link), words
+            link, why = _ring_link(ranks, edges, sent, received)
+    return ((ranks[0], ranks[1]) if len(ranks) == 2 else link), why
 
 
-def _channel_link(calls: Mapping[int, OpenCall]) -> tuple[tuple[int, int] | None, str]:
+def _channel_link(calls: Mapping[int, OpenCall]) -> tuple[tuple[int, int] | None, StuckEdge | None]:
     """The edge at whose one end most is left to be sent on a channel, and most to be received at its other.
 
     Each channel is a ring of its own, which need not go through the ranks in their order, nor over the network between
@@ -62,24 +68,23 @@ def _channel_link(calls: Mapping[int, OpenCall]) -> tuple[tuple[int, int] | None
             continue
         a, b = _most(to_send), _most(to_receive)
         if a is None or b is None or a == b:
-            return None, ""
+            return None, None
         links.setdefault((a, b), []).append(number)
     if len({frozenset(link) for link in links}) != 1:
-        return None, ""
+        return None, None
     # Rings may use an edge both ways: it is one edge, and what is said of it is of the first way.
     ((a, b), numbers), *_ = links.items()
     stuck = [one for one in calls[a].channels if one.channel in numbers]
-    words = (
-        f"on channel{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))} (modulo 8) rank {a} has sent "
-        f"{sum(one.send_count for one in stuck)} of {sum(one.send_total for one in stuck)} chunks: more is left to it, "
-        f"and to rank {b} to receive, than to any other rank"
+    is_still = all(one.send_rate == 0 for one in stuck)
+    still_s = max(0, max(one.still_since_ns for one in stuck) - calls[a].launch_ns) / 1e9
+    return (a, b), StuckChannels(
+        link=(a, b),
+        channels=tuple(numbers),
+        n_sent=sum(one.send_count for one in stuck),
+        n_to_send=sum(one.send_total for one in stuck),
+        still_after_s=still_s if is_still else None,
+        is_uncounted_inside=any(one.recv_total < 0 for one in stuck),
     )
-    if all(one.send_rate == 0 for one in stuck):
-        still_s = max(0, max(one.still_since_ns for one in stuck) - calls[a].launch_ns) / 1e9
-        words += f"; nothing has moved there since {still_s:.1f} s after it launched the call"
-    if any(one.recv_total < 0 for one in stuck):
-        words += f"; what reaches rank {a} inside of its host is not counted and would look the same"
-    return (a, b), words
 
 
 def _most(left: Mapping[int, int]) -> int | None:
@@ -90,7 +95,7 @@ def _most(left: Mapping[int, int]) -> int | None:
 
 def _ring_link(
     ranks: Sequence[int], seen: frozenset[Edge], sent: Int64Array, received: Int64Array
-) -> tuple[tuple[int, int] | None, str]:
+) -> tuple[tuple[int, int] | None, StuckEdge | None]:
     """The edge over which least has passed, of those that were seen, else of a ring through the ranks in their order.
 
     Over a dead edge passes nothing more, while each rank further on sends one chunk more than the one before it, out
@@ -99,22 +104,18 @@ def _ring_link(
     """
     edges = sorted(seen) or ring_edges(tuple(range(len(ranks))))
     if len({a for a, _ in edges}) < len(edges):
-        return None, ""  # channels have rings of their own, and these counts are of all of them
+        return None, None  # channels have rings of their own, and these counts are of all of them
     counted = [(min(int(sent[a]), int(received[b])), a, b) for a, b in edges if sent[a] >= 0 and received[b] >= 0]
     if len(counted) < 2:
-        return None, ""
+        return None, None
     least = [edge for edge in counted if edge[0] == min(counted)[0]]
     if len(least) != 1:
-        return None, ""
+        return None, None
     passed, a, b = least[0]
-    words = f"fewer chunks ({passed}) have passed from rank {ranks[a]} to rank {ranks[b]}"
-    words += " than over any other edge of the ring"
-    if a not in {receiver for _, _, receiver in counted}:
-        before = next((f"from rank {ranks[x]} " for x, y in edges if y == a), "")
-        words += f"; what goes {before}to rank {ranks[a]} is not counted and would look the same"
-    if not seen:
-        words += "; the ring is assumed: it goes through the ranks in their order"
-    return (ranks[a], ranks[b]), words
+    link = (ranks[a], ranks[b])
+    is_counted = a in {receiver for _, _, receiver in counted}
+    before = None if is_counted else next((ranks[x] for x, y in edges if y == a), -1)
+    return link, StuckRingEdge(link=link, n_passed=passed, before=before, is_assumed=not seen)
 
 
 def _tree_link(
@@ -122,7 +123,7 @@ def _tree_link(
     ranks: Sequence[int],
     host_of: Mapping[int, str],
     seen: Callable[[int], frozenset[Edge]],
-) -> tuple[tuple[int, int] | None, str]:
+) -> tuple[tuple[int, int] | None, StuckEdge | None]:
     """The edge of a tree over which a host has data to pass up, and its parent waits for them.
 
     On each channel that has not finished the edges are those that were seen there, else NCCL's own. What passed over
@@ -132,7 +133,7 @@ def _tree_link(
     n_hosts = max(hosts) + 1
     numbers = sorted({channel.channel for call in calls.values() for channel in call.channels})
     links: dict[tuple[int, int], list[int]] = {}
-    words: list[str] = []
+    is_assumed = False
     for number in numbers:
         here = [next((one for one in calls[rank].channels if one.channel == number), None) for rank in ranks]
         left = [one.send_total - one.send_count + one.recv_total - one.recv_count for one in here if one is not None]
@@ -142,12 +143,8 @@ def _tree_link(
         edges = seen(number)
         tree = seen_tree(edges, hosts) if edges else assumed_trees(hosts)[2 * numbers.index(number) >= len(numbers)]
         if tree is None:
-            return (
-                None,
-                f"the edges seen on channel {number} are no tree of NCCL's own over {n_hosts} hosts",
-            )
-        if not edges:
-            words.append(f"the tree is assumed: NCCL's own over {n_hosts} hosts")
+            return None, AssumedEdges(algorithm="tree", n_hosts=n_hosts, odd_channel=number)
+        is_assumed |= not edges
         moved = [[0, 0] for _ in range(n_hosts)]
         for host, one in zip(hosts, here, strict=True):
             if one is not None:
@@ -155,17 +152,13 @@ def _tree_link(
                 moved[host][1] += max(one.recv_count, 0)
         below = _starved_below(tree, moved, min(announced, default=0))  # a leaf has one edge, and all to pass over it
         if below is None:
-            return None, ""
+            return None, None
         a, b = tree.ends[below]
         links.setdefault((ranks[a], ranks[b]), []).append(number)
     if len({frozenset(link) for link in links}) != 1:
-        return None, ""
+        return None, None
     ((a, b), stuck), *_ = links.items()
-    words.insert(
-        0,
-        f"on channel {stuck[0]} (modulo 8) rank {a} has chunks to pass up the tree to rank {b}, which waits for them",
-    )
-    return (a, b), "; ".join(dict.fromkeys(words))
+    return (a, b), StuckTreeEdge(link=(a, b), channel=stuck[0], assumed_hosts=n_hosts if is_assumed else None)
 
 
 def _starved_below(tree: HostTree, moved: Sequence[Sequence[int]], total: int) -> int | None:

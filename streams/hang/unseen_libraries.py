@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pacehound.model.events import Finding, HostSample, Instant
+from pacehound.model.evidence.life import Over
+from pacehound.model.evidence.machines import UnseenLibrary
 from pacehound.model.identity import event_id
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
@@ -34,8 +36,7 @@ class UnseenCalls(Watch):
                 finding = self._finding(host, ranks, names, Instant(step=moment.step, time_ns=time_ns), moment.now_ns)
             elif known is not None and not ranks:
                 del self._findings[host]
-                words = f"the calls of {host} are seen now, or their processes have left"
-                findings.append(known.next_version(words, relief=moment.at))
+                findings.append(known.next_version(Over(why="calls seen", host=host), relief=moment.at))
                 continue
             elif known is not None and ranks != known.candidates:
                 finding = known.next_version(candidates=ranks)
@@ -57,6 +58,6 @@ class UnseenCalls(Watch):
             candidates=ranks,
             onset=onset,
             detected=Instant(step=onset.step, time_ns=now_ns),
-            evidence=(f"{libraries} is at work in processes of {host}, and none of its calls has been seen",),
+            evidence=(UnseenLibrary(host=host, libraries=tuple(names)),),
             unseen=(f"calls of {libraries} on {host}: linked statically, called past the hooks, or not torch's own",),
         )

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pacehound.model.events import Cost, Finding, Incident, IncidentState, Instant, WhatIfPrice
+from pacehound.model.evidence import merged
+from pacehound.model.evidence.life import Spell
 from pacehound.model.identity import event_id
 from pacehound.settings import IncidentSettings
 from streams.job.short_slowdowns import IsCrowded, ShortSlowdowns
@@ -192,8 +194,8 @@ class IncidentTracker:
         if not before:
             return finding
         earlier_s = sum(excess_s for id_, excess_s in entry.excess_s.items() if id_ != finding.id)
-        words = f"the same again: spell {before + 1} of one incident, {earlier_s:.1f} s were lost in those before"
-        return replace(finding, evidence=(*finding.evidence, words))
+        spell = Spell(number=before + 1, lost_before_s=earlier_s)
+        return replace(finding, evidence=merged(finding.evidence, (spell,)))
 
     def _next(self, entry: _Open, now_ns: int, state: IncidentState, findings: tuple[Finding, ...]) -> Incident:
         entry.incident = replace(

@@ -6,6 +6,7 @@ import statistics
 from collections import deque
 
 from pacehound.model.events import Finding, Instant, IterationSample, Topology
+from pacehound.model.evidence.levels import TooShort
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
 from pacehound.model.short_job import not_judged
@@ -134,8 +135,8 @@ class JobIterations:
 
     def not_judged(self, job: str, attempt: int, at: Instant) -> list[Finding]:
         """When the job ends: that it was too short for its pace to be judged."""
-        words = not_judged(self.count + 1 if self.step is not None else 0)
-        if not words:
+        n_iterations = self.count + 1 if self.step is not None else 0
+        if not not_judged(n_iterations):
             return []
         return [
             Finding(
@@ -148,7 +149,7 @@ class JobIterations:
                 onset=at,
                 detected=at,
                 relief=at,
-                evidence=(words,),
+                evidence=(TooShort(n_iterations=n_iterations),),
                 unseen=("whether it became slower",),
             )
         ]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pacehound.model.events import Finding, Instant
+from pacehound.model.evidence.levels import ManyShort, NamedOften
+from pacehound.model.evidence.life import Over
 from pacehound.model.identity import event_id
 from streams.job.thresholds import MAX_SHORT_KEPT, MIN_SHORT, NAMED_IN_MOST, SHORT_WINDOW_NS
 
@@ -63,7 +65,7 @@ class ShortSlowdowns:
             if self._recent:
                 return []
             told, self._finding = self._finding, None
-            return [told.next_version("no more of them in the last ten minutes", relief=at)]
+            return [told.next_version(Over(why="no more short ones"), relief=at)]
         lost_s = sum(short.excess_s for short in self._recent)
         is_much = lost_s >= self._min_loss * SHORT_WINDOW_NS / 1e9  # of the whole window, also while the job is young
         if len(self._recent) < MIN_SHORT or not is_much:
@@ -73,11 +75,8 @@ class ShortSlowdowns:
             return []
         named = Counter(rank for short in self._recent for rank in short.culprits)
         culprits = tuple(sorted(rank for rank, n in named.items() if n >= NAMED_IN_MOST * len(self._recent)))
-        words = (
-            f"{len(self._recent)} short slowdowns in ten minutes, {lost_s:.1f} s lost in them: none of them lasted "
-            "long enough to be told by itself"
-        )
-        who = (f"ranks {', '.join(map(str, culprits))} were named in most of them",) if culprits else ()
+        in_all = ManyShort(n=len(self._recent), lost_s=lost_s)
+        who = (NamedOften(ranks=culprits),) if culprits else ()
         self._finding = Finding(
             id=event_id("intermittent", self._job, self._attempt, "short", first.onset_ns),
             job=self._job,
@@ -90,7 +89,7 @@ class ShortSlowdowns:
             detected=at,
             magnitude=lost_s * 1e9 / SHORT_WINDOW_NS,
             lasting=True,
-            evidence=(words, *who),
+            evidence=(in_all, *who),
             unseen=() if culprits else ("whose delay it is: they were too short, or not of one rank",),
         )
         return [self._finding]
@@ -112,6 +111,6 @@ class ShortSlowdowns:
                 detected=at,
                 relief=at,
                 magnitude=share,
-                evidence=(f"{self._count} short slowdowns, {share:.1%} of the time",),
+                evidence=(ManyShort(n=self._count, lost_s=self._excess_s, share=share),),
             )
         ]

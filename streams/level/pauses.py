@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from pacehound.model.events import Finding, Instant
+from pacehound.model.evidence.levels import LongSteps
 from pacehound.model.identity import event_id
 from pacehound.model.step_log import StepLog
 from pacehound.settings import IncidentSettings
@@ -36,7 +37,7 @@ def long_pause(log: StepLog, limits: IncidentSettings) -> Finding | None:
     if not rows or len(rows) >= MIN_BURSTS or lost < limits.min_loss or _recur(rows):
         return None
     at = [Instant(step=int(log.step[row]), time_ns=int(log.time_ns[row])) for row in rows]
-    told = ", ".join(f"step {int(log.step[row])}: {seconds[row]:.4g} s" for row in rows)
+    steps = tuple((int(log.step[row]), float(seconds[row])) for row in rows)
     return Finding(
         id=event_id("intermittent", log.path, log.rank, "pause", at[0].step),
         job=log.path,
@@ -47,10 +48,7 @@ def long_pause(log: StepLog, limits: IncidentSettings) -> Finding | None:
         onset=at[0],
         detected=at[-1],
         relief=at[-1],
-        evidence=(
-            f"{_steps(len(rows))} much longer than the usual {usual_s:.3g} s ({told}): {math.floor(lost * 100)} % of "
-            "the log's time is lost in that",
-        ),
+        evidence=(LongSteps(steps=steps, usual_s=usual_s, lost_percent=math.floor(lost * 100)),),
         unseen=("what happened in it: only step times are known",),
         source=log.path,
     )
@@ -60,7 +58,3 @@ def _recur(rows: list[int]) -> bool:
     """Three or more at one distance: a checkpoint or an evaluation that the log does not announce."""
     distances = np.diff(rows)
     return len(distances) > 1 and bool(np.ptp(distances) <= SAME_DISTANCE * distances.mean())
-
-
-def _steps(n: int) -> str:
-    return "one step took" if n == 1 else f"{n} steps took"

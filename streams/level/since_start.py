@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from pacehound.model.events import EarlierRun, Finding, Instant
 from pacehound.model.events.store import PACE_STEPS, WARM_UP_STEPS
+from pacehound.model.evidence.levels import Relieved, SlowerThanEarlier
+from pacehound.model.evidence.life import Over
 from pacehound.model.identity import event_id
 from streams.level.thresholds import AGAIN_AS_FAST, COMPARED_RUNS, FEWEST_RUNS, SPREADS
 from streams.watching.moment import Iteration, Moment
@@ -49,8 +51,7 @@ class SinceStart(Watch):
         self._first, self._n_seen = None, 0
         self._times_s.clear()
         told, self._finding = self._finding, None
-        words = "what counts as an iteration has changed: it cannot be followed further"
-        return [] if told is None else [told.next_version(words, relief=at)]
+        return [] if told is None else [told.next_version(Over(why="iterations changed"), relief=at)]
 
     def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
@@ -85,7 +86,7 @@ class SinceStart(Watch):
         self._usual_s = statistics.median(paces_s)
         self._excess_s = (pace_s - self._usual_s) * self._n_seen
         magnitude = pace_s / self._usual_s - 1
-        told = "; ".join(f"{run.name}: {run.step_time_s * 1e3:.4g} ms" for run in runs)
+        earlier = tuple((run.name, run.step_time_s) for run in runs)
         self._finding = Finding(
             id=event_id("slow", self._job, self._attempt, "since the start"),
             job=self._job,
@@ -98,10 +99,7 @@ class SinceStart(Watch):
             magnitude=magnitude,
             lasting=True,
             pages=slowness_wakes(magnitude, is_lasting=True, is_named=False, min_change=self._min_change),
-            evidence=(
-                f"{magnitude:.0%} slower than its last {len(runs)} attempts on as many ranks and hosts, since the "
-                f"start: a step takes {pace_s * 1e3:.4g} ms ({told})",
-            ),
+            evidence=(SlowerThanEarlier(pace_s=pace_s, magnitude=magnitude, earlier=earlier),),
             unseen=("what is different: its work, its hosts, or the machine; no part of this run is faster",),
         )
         return [self._finding]
@@ -113,8 +111,7 @@ class SinceStart(Watch):
         if pace_s > self._usual_s + AGAIN_AS_FAST * (slow_s - self._usual_s):
             return []
         told, self._finding = self._finding, None
-        words = f"steps take {pace_s * 1e3:.4g} ms now, as in earlier attempts"
-        return [told.next_version(words, relief=at)]
+        return [told.next_version(Relieved(after_s=pace_s, measure="as earlier attempts"), relief=at)]
 
     def ongoing(self, now_ns: int) -> dict[str, float]:
         """What it has cost since the start, against the earlier runs' usual pace."""

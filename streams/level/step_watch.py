@@ -10,6 +10,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pacehound.model.events import EarlierRun, Finding, FindingKind, Instant
+from pacehound.model.evidence import Evidence
+from pacehound.model.evidence.levels import (
+    Bursts,
+    BurstsOver,
+    HowItCame,
+    Level,
+    Recurring,
+    Relieved,
+    Trend,
+    WorkChanged,
+)
 from pacehound.model.identity import event_id
 from streams.level.bursts import BurstChange, BurstWatch
 from streams.level.changepoint import Change, ChangepointDetector
@@ -138,11 +149,11 @@ class StepWatch:
         learnt = []
         offsets = self._detector.pattern_offsets
         if len(offsets):
-            learnt.append(self._note("pattern", len(offsets), pattern_words(offsets)))
+            learnt.append(self._note("pattern", len(offsets), pattern_of(offsets)))
         for period in self._bursts.recurrent[:1]:
             if len(offsets) and period % len(offsets) == 0:
                 continue
-            learnt.append(self._note("spells", period, f"slow steps that recur every {period} rows of the log"))
+            learnt.append(self._note("spells", period, Recurring(period=period)))
         return (*learnt, *self._expected.values())
 
     def update(self, row: StepTime) -> list[Finding]:
@@ -182,8 +193,7 @@ class StepWatch:
             return [*self._relieve(change), *self._say_work(change, work)]
         if runs := planned_by(self._history, change.step, log_ratio):
             self._detector.rebaseline()
-            words = f"{level_words(change)}; so did {', '.join(runs)}"
-            self._expected[change.step] = self._note("history", change.step, words, change)
+            self._expected[change.step] = self._note("history", change.step, level(change, runs=runs), change)
             return self._relieve(change)
         if change.kind == "speedup":
             return [*self._relieve(change), self._speedup(change)]
@@ -193,16 +203,16 @@ class StepWatch:
             return [self._slow]
         if self._slow is None:
             return []
-        words = f"{'slower still' if change.kind == 'worse' else 'less slow'}: {level_words(change)}"
-        self._slow = self._slow.next_version(words, magnitude=change.after_s / self._slow_before_s - 1.0)
+        now = level(change, "slower still" if change.kind == "worse" else "less slow")
+        self._slow = self._slow.next_version(now, magnitude=change.after_s / self._slow_before_s - 1.0)
         return [self._slow]
 
     def _onset(self, change: Change) -> Finding:
-        evidence = [level_words(change)]
+        evidence: list[Evidence] = [level(change)]
         if change.is_ramp:
-            evidence.append("it came slowly: no single step stands out, the older blocks of steps are all faster")
+            evidence.append(HowItCame(shape="slowly"))
         elif change.is_small:
-            evidence.append("too small for one look: told by many steps against all the older ones")
+            evidence.append(HowItCame(shape="small"))
         n_steps = change.detected_step - change.step + 1
         magnitude = change.after_s / change.baseline_s - 1.0
         return self._finding(
@@ -225,7 +235,7 @@ class StepWatch:
         if is_late or abs(math.log(change.after_s / relief.after_s)) > SAME_LEVEL:
             return None
         magnitude = change.after_s / change.baseline_s - 1.0
-        return before.next_version(f"it is not over: {level_words(change)}", relief=None, magnitude=magnitude)
+        return before.next_version(level(change, "it is not over"), relief=None, magnitude=magnitude)
 
     def _unseen(self) -> tuple[str, ...]:
         """What would tell a planned change from a fault, and is not there."""
@@ -251,34 +261,34 @@ class StepWatch:
         if self._slow is None:
             return []
         relieved = self._slow.next_version(
-            f"steps take {level_in_words(change.after_s)} since step {change.step}",
+            Relieved(after_s=change.after_s, measure="level", since_step=change.step),
             relief=Instant(step=change.step, time_ns=change.time_ns),
         )
         self._slow, self._relieved = None, (relieved, change)
         return [relieved]
 
     def _speedup(self, change: Change) -> Finding:
-        return self._change_finding(change, change.before_s, (level_words(change), "a lasting speed-up is no fault"))
+        return self._change_finding(change, change.before_s, (level(change), HowItCame(shape="speed-up")))
 
-    def _say_work(self, change: Change, words: str) -> list[Finding]:
+    def _say_work(self, change: Change, work: WorkChanged) -> list[Finding]:
         changing = self._changing
         if changing is not None and self._row - changing.row <= SAME_RAMP_ROWS:
             magnitude = change.after_s / changing.before_s - 1.0
-            finding = changing.finding.next_version(level_words(change), words, magnitude=magnitude)
+            finding = changing.finding.next_version(level(change), work, magnitude=magnitude)
         else:
-            finding = self._change_finding(change, change.before_s, (level_words(change), words))
+            finding = self._change_finding(change, change.before_s, (level(change), work))
             changing = _Work(finding, change.before_s, self._row)
         self._changing = _Work(finding, changing.before_s, self._row)
         return [finding]
 
-    def _change_finding(self, change: Change, before_s: float, evidence: tuple[str, ...]) -> Finding:
+    def _change_finding(self, change: Change, before_s: float, evidence: tuple[Evidence, ...]) -> Finding:
         magnitude = change.after_s / before_s - 1.0
         return self._finding(
             "change", change.step, at=_instants(change), magnitude=magnitude, lasting=True, evidence=evidence
         )
 
-    def _change_of_work(self, change: Change, log_ratio: float) -> str:
-        """A sentence where the log's own fields changed with the step time, else nothing."""
+    def _change_of_work(self, change: Change, log_ratio: float) -> WorkChanged | None:
+        """Which of the log's own fields changed with the step time, where one did."""
         before = [work for step, work in self._work if step < change.step]
         after = [work for step, work in self._work if step >= change.step]
         for name in sorted({name for work in after for name in work}):
@@ -286,8 +296,8 @@ class StepWatch:
             for known in (before[-COMPARED_ROWS:], before):  # the step time may have followed the work by and by
                 was = _median(known, name)
                 if was > 0.0 and now > 0.0 and math.log(now / was) / log_ratio >= EXPLAINED:
-                    return f"the work has changed with it: {name} is {now:g}, it was {was:g}"
-        return ""
+                    return WorkChanged(what=name, before=was, after=now, by_log=True)
+        return None
 
     def _on_burst(self, burst: BurstChange, row: StepTime) -> list[Finding]:
         if burst.kind == "begins":
@@ -297,31 +307,26 @@ class StepWatch:
                 burst.first.step,
                 at=(first, Instant(step=row.step, time_ns=row.time_ns)),
                 magnitude=burst.loss,
-                evidence=(
-                    f"{burst.n} times since step {burst.first.step} one or a few steps took much longer, without a "
-                    f"rhythm: {burst.loss:.1%} of the time is lost to them; the level in between has not moved",
-                ),
+                evidence=(Bursts(n=burst.n, since_step=burst.first.step, lost_share=burst.loss),),
                 unseen=(_NO_CALLS,),
             )
             return [self._intermittent]
         if self._intermittent is None:
             return []
-        words = f"no more of them after step {burst.last.step}"
-        if burst.period:
-            words = f"they turned out to recur every {burst.period} rows: planned"
+        over = BurstsOver(last_step=burst.last.step, period=burst.period or None)
         relief = Instant(step=burst.last.step, time_ns=burst.last.time_ns)
-        ended = self._intermittent.next_version(words, relief=relief)
+        ended = self._intermittent.next_version(over, relief=relief)
         self._intermittent = None
         return [ended]
 
-    def _note(self, what: str, number: int, words: str, change: Change | None = None) -> Finding:
+    def _note(self, what: str, number: int, piece: Evidence, change: Change | None = None) -> Finding:
         return self._finding(
             "planned",
             what,
             number,
             at=(None, None) if change is None else _instants(change),
             magnitude=None if change is None else change.after_s / change.before_s - 1.0,
-            evidence=(words,),
+            evidence=(piece,),
         )
 
     def _finding(
@@ -330,7 +335,7 @@ class StepWatch:
         *identity: str | int,
         at: tuple[Instant | None, Instant | None],
         magnitude: float | None,
-        evidence: tuple[str, ...],
+        evidence: tuple[Evidence, ...],
         lasting: bool = False,
         pages: bool = False,
         unseen: tuple[str, ...] = (),
@@ -362,35 +367,25 @@ def _instants(change: Change) -> tuple[Instant, Instant]:
     )
 
 
-def level_words(change: Change) -> str:
-    """Both levels in a sentence."""
-    after, before = level_in_words(change.after_s), level_in_words(change.before_s)
-    magnitude = change.after_s / change.before_s - 1.0
-    return f"steps take {after} since step {change.step}, {before} before ({magnitude:+.1%})"
+def level(change: Change, trend: Trend = "", runs: tuple[str, ...] = ()) -> Level:
+    """Both levels of a change."""
+    return Level(before_s=change.before_s, after_s=change.after_s, since_step=change.step, trend=trend, runs=runs)
 
 
-def pattern_words(offsets: np.ndarray) -> str:
-    """A learnt pattern in a sentence.
+def pattern_of(offsets: np.ndarray) -> Recurring:
+    """A learnt pattern.
 
-    >>> pattern_words(np.array([0.0] * 9 + [0.7]))
+    >>> pattern_of(np.array([0.0] * 9 + [0.7])).words
     'one step in 10 takes 2.01 times as long as the others'
-    >>> pattern_words(np.array([-0.2, 0.2]))
+    >>> pattern_of(np.array([-0.2, 0.2])).words
     'steps alternate: every other one takes 1.49 times as long'
     """
-    ratio = math.exp(float(offsets.max() - np.median(offsets)))
     if len(offsets) == 2:
-        return f"steps alternate: every other one takes {math.exp(float(np.ptp(offsets))):.2f} times as long"
-    slow = int((offsets > 0.5 * float(offsets.max())).sum())
-    if slow == 1:
-        return f"one step in {len(offsets)} takes {ratio:.2f} times as long as the others"
-    return f"a pattern of {len(offsets)} steps: {slow} of them take up to {ratio:.2f} times as long as the median one"
+        return Recurring(period=2, n_slow=1, ratio=math.exp(float(np.ptp(offsets))))
+    ratio = math.exp(float(offsets.max() - np.median(offsets)))
+    return Recurring(period=len(offsets), n_slow=int((offsets > 0.5 * float(offsets.max())).sum()), ratio=ratio)
 
 
 def _median(rows: Sequence[Mapping[str, float]], name: str) -> float:
     values = [row[name] for row in rows if name in row and math.isfinite(row[name])]
     return float(np.median(values)) if values else 0.0
-
-
-def level_in_words(seconds: float) -> str:
-    """A step time as it is told."""
-    return f"{seconds * 1e3:.1f} ms" if seconds < 10 else f"{seconds:.2f} s"

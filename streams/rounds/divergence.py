@@ -14,6 +14,7 @@ import numpy as np
 from pacehound.model.calls import OPS
 from pacehound.model.codes import DTYPE_BYTES, DTYPES
 from pacehound.model.events import CallSignature
+from pacehound.model.evidence.waiting import OutOfOrder
 from pacehound.model.rounds import Rounds
 
 SequenceKey = tuple[str, tuple[int, int] | None]
@@ -65,7 +66,7 @@ class LastIterations:
         strange = tuple(rank for rank in sorted(signatures) if not _is_like(signatures[rank], *expected))
         return None if len(strange) == len(signatures) else strange
 
-    def out_of_order(self, launched: Mapping[int, Mapping[SequenceKey, int]]) -> dict[int, str]:
+    def out_of_order(self, launched: Mapping[int, Mapping[SequenceKey, int]]) -> dict[int, OutOfOrder]:
         """Ranks that have passed over a call which they made before, one iteration earlier, and how.
 
         `launched` holds, by rank, the last sequence number that it has launched on each sequence of calls.
@@ -73,7 +74,7 @@ class LastIterations:
         iterations = {
             sequence: span for sequence in self._sequences() if (span := self._previous_span(sequence)) is not None
         }
-        diverged: dict[int, str] = {}
+        diverged: dict[int, OutOfOrder] = {}
         for rank in sorted(launched):
             order = self._previous_order(rank, iterations)
             # In the order of the iteration before: has the call in this place been made in this one?
@@ -83,10 +84,7 @@ class LastIterations:
             last = len(made) - 1 - made[::-1].index(True)
             if False in made[:last]:
                 (skipped, _), (entered, _) = order[made.index(False)], order[last]
-                diverged[rank] = (
-                    f"it has entered a call on {_name(entered)} before one on {_name(skipped)} that came first in the "
-                    "iteration before"
-                )
+                diverged[rank] = OutOfOrder(rank=rank, entered=_name(entered), skipped=_name(skipped))
         return diverged
 
     def _sequences(self) -> dict[SequenceKey, list[Rounds]]:

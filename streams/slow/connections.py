@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from pacehound.model.events import HostVitals
+from pacehound.model.evidence.transfers import Connection
 from streams.slow.thresholds import FAR_BELOW, MIN_BUSY, MIN_RETRANSMITTED, MIN_SENT_BYTES, STRONG_BUSY
 
 READINGS = 32
@@ -28,7 +29,7 @@ class SlowConnection:
 
     link: tuple[int, int]
     is_strong: bool
-    sentence: str
+    connection: Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +89,18 @@ class ConnectionTracker:
                 continue
             if before is not None and before.bytes_per_s * FAR_BELOW < span.bytes_per_s:
                 continue  # it was about as slow before: that is how this link is
-            sentence = (
-                f"the connection from rank {span.sender} to rank {span.receiver} is busy {span.busy:.0%} of the time "
-                f"and gets {span.bytes_per_s / 1e6:.1f} MB/s through, its peers {typical / 1e6:.1f} MB/s"
+            connection = Connection(
+                sender=span.sender,
+                receiver=span.receiver,
+                busy_share=span.busy,
+                bytes_per_s=span.bytes_per_s,
+                peers_bytes_per_s=float(typical),
+                resent_share=lost if is_lossy else None,
             )
-            if is_lossy:
-                sentence += f"; {lost:.1%} of its data was sent again"
             is_strong = before is not None and (span.busy >= STRONG_BUSY or is_lossy)
             link = (min(span.sender, span.receiver), max(span.sender, span.receiver))
             if link not in found or share < found[link][0]:
-                found[link] = (share, SlowConnection(link, is_strong, sentence))
+                found[link] = (share, SlowConnection(link, is_strong, connection))
         return [connection for _, connection in sorted(found.values(), key=lambda item: (item[0], item[1].link))]
 
     def _spans(self, since_ns: int | None, until_ns: int | None, members: Collection[int]) -> list[_Span]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pacehound.model.events import GroupOutlier, HostEvidence, HostVitals, Progress, RankStack, Topology
+from pacehound.model.evidence.machines import Stack
 from pacehound.model.rounds import Rounds
 from streams.slow.attribution.observations import Observations
 from streams.slow.connections import ConnectionTracker
@@ -53,9 +54,9 @@ class SlowEvidence:
             case _:
                 pass
 
-    def _busy_in(self, rank: int, since_ns: int) -> str:
+    def _busy_in(self, rank: int, since_ns: int) -> tuple[Stack, ...]:
         time_ns, stack = self._stacks.get(rank, (-1, None))
-        return busy_in(stack) if stack is not None and time_ns >= since_ns else ""
+        return busy_in(stack) if stack is not None and time_ns >= since_ns else ()
 
     def observed(
         self, moment: Moment, slow_rounds: SlowRounds, replaying: frozenset[int] = frozenset()
@@ -78,7 +79,7 @@ class SlowEvidence:
             crowd=partial(self._processors.crowd, now_ns=moment.now_ns),
             awaits_processors=partial(self._processors.are_awaited, now_ns=moment.now_ns),
             lacked=self._processors.lacked,
-            slow_rounds=slow_rounds.sentence_about,
+            slow_rounds=slow_rounds.of_communicator,
             busy_in=self._busy_in,
             rank_came_late=slow_rounds.rank_came_late,
             replaying=replaying,

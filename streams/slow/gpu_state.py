@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
+from functools import partial
 
 from pacehound.model.events import GpuReading, HostVitals
+from pacehound.model.evidence.machines import Gpu
 from streams.slow.thresholds import HOT_C, LOW_CLOCK
 
 _HARMLESS = frozenset({"", "none", "gpu_idle", "applications_clocks_setting", "display_clock_setting"})
@@ -24,24 +26,24 @@ class GpuStates:
             for rank in reading.ranks:
                 self._now[rank] = reading
 
-    def problems(self, rank: int) -> tuple[str, ...]:
-        """What is wrong with a rank's GPU, as sentences; nothing where it is well or unknown."""
+    def problems(self, rank: int) -> tuple[Gpu, ...]:
+        """What is wrong with a rank's GPU; nothing where it is well or unknown."""
         gpu = self._now.get(rank)
         if gpu is None:
             return ()
-        name = f"GPU {gpu.uuid or gpu.index} of rank {rank}"
-        sentences = []
+        has = partial(Gpu, rank=rank, name=gpu.uuid or str(gpu.index))
+        found = []
         reasons = [reason for reason in gpu.throttle_reasons if reason not in _HARMLESS]
         if reasons:
-            sentences.append(f"{name} throttles: {', '.join(reasons)}")
+            found.append(has(problem="throttles", reasons=tuple(reasons)))
         clocks = [other.sm_clock_mhz for r, other in self._now.items() if r != rank and other.sm_clock_mhz]
         if gpu.sm_clock_mhz and clocks and gpu.sm_clock_mhz < LOW_CLOCK * statistics.median(clocks):
-            sentences.append(f"{name} runs at {gpu.sm_clock_mhz} MHz, the others at {statistics.median(clocks):.0f}")
+            found.append(has(problem="clock", value=gpu.sm_clock_mhz, others=float(statistics.median(clocks))))
         errors = gpu.ecc_uncorrected - self._first_ecc[gpu.uuid]
         if errors > 0:
-            sentences.append(f"{name} has {errors} new uncorrected memory errors")
+            found.append(has(problem="errors", value=errors))
         if gpu.xid:
-            sentences.append(f"{name} has reported XID {gpu.xid}")
-        if sentences and gpu.temperature_c >= HOT_C:
-            sentences.append(f"{name} is at {gpu.temperature_c} C")
-        return tuple(sentences)
+            found.append(has(problem="xid", value=gpu.xid))
+        if found and gpu.temperature_c >= HOT_C:
+            found.append(has(problem="hot", value=gpu.temperature_c))
+        return tuple(found)

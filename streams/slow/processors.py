@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.events import HostVitals
+from pacehound.model.evidence.machines import Crowded, LacksProcessor
 from streams.slow.thinned import Thinned
 from streams.slow.thresholds import AWAITED_NS, CROWD_PATIENCE_NS, CROWD_WAIT, CROWDED, SATURATED
 
@@ -80,14 +82,14 @@ class ProcessorTracker:
             for readings in self._hosts.values()
         )
 
-    def shortages(self, ranks: Iterable[int], since_ns: int, min_share: float) -> dict[int, str]:
-        """Those of some ranks that get less of the processors since then, each with a sentence.
+    def shortages(self, ranks: Iterable[int], since_ns: int, min_share: float) -> dict[int, LacksProcessor]:
+        """Those of some ranks that get less of the processors since then, and why.
 
         A rank is named if it lacks the processor for `min_share` more of each second than before. Without two readings
         before `since_ns` and two since nothing is said.
         """
         asked = frozenset(ranks)
-        found: dict[int, str] = {}
+        found: dict[int, LacksProcessor] = {}
         for host in sorted(self._hosts):
             members = self._hosts[host].recent[-1].ranks
             if asked.isdisjoint(members):
@@ -98,9 +100,9 @@ class ProcessorTracker:
             if before is None or now is None:
                 continue
             for place, rank in enumerate(members):
-                sentence = _shortage(rank, place, host, before, now, min_share) if rank in asked else ""
-                if sentence:
-                    found[rank] = sentence
+                lacks = _shortage(rank, place, host, before, now, min_share) if rank in asked else None
+                if lacks is not None:
+                    found[rank] = lacks
         return found
 
     def lacked(self, ranks: Iterable[int]) -> dict[int, float] | None:
@@ -123,18 +125,19 @@ class ProcessorTracker:
 
     def crowd(
         self, ranks: Iterable[int], since_ns: int, min_share: float, *, is_named: bool, now_ns: int
-    ) -> str | None:
-        """A sentence where each of some ranks shares a host on which there is no processor for it, whoever is slow.
+    ) -> tuple[Crowded, ...] | None:
+        """Whether each of some ranks shares a host on which there is no processor for it, whoever is slow.
 
         That is where all processors are taken and all these ranks wait for one longer than they run and for `min_share`
         of each second, also if they did before; or where the hypervisor takes as much. Where nobody would be named
         (`is_named`) it takes less: they wait so long, or they wait at all and all is taken, for readings are seconds
-        apart and other work comes and goes within them. `None` while the readings that would tell are still to come.
+        apart and other work comes and goes within them. One host stands for all of them. `None` while the readings
+        that would tell are still to come.
         """
         asked = frozenset(ranks)
         if not asked or now_ns - since_ns >= CROWD_PATIENCE_NS:
-            return ""
-        words, covered = "", frozenset[int]()
+            return ()
+        crowded, covered = tuple[Crowded, ...](), frozenset[int]()
         for host, kept in sorted(self._hosts.items()):
             members = kept.recent[-1].ranks
             if asked.isdisjoint(members):
@@ -143,7 +146,7 @@ class ProcessorTracker:
             n_before = sum(reading.time_ns < since_ns for reading in readings)
             rates = _rates(readings[max(n_before - 1, 0) :])
             if rates is None:  # one at most since it began, or just before
-                return None if now_ns - since_ns < AWAITED_NS else ""
+                return None if now_ns - since_ns < AWAITED_NS else ()
             explains, is_full = rates.waited >= min_share, rates.taken >= SATURATED
             if is_named:
                 waits = explains & is_full & (rates.satisfied < CROWDED)
@@ -151,13 +154,11 @@ class ProcessorTracker:
                 waits = (explains | is_full) & (rates.waited >= CROWD_WAIT)
             lacks = waits | (rates.stolen >= min_share)
             if not lacks[np.isin(members, list(asked))].all():
-                return ""
+                return ()
             covered |= asked.intersection(members)
-            words = (
-                f"the ranks on host {host} have a processor for {rates.satisfied.min():.0%} to "
-                f"{rates.satisfied.max():.0%} of the time in which they want one: the machine is crowded"
-            )
-        return words if covered == asked else ""
+            least, most = float(rates.satisfied.min()), float(rates.satisfied.max())
+            crowded = (Crowded(host=host, least_share=least, most_share=most),)
+        return crowded if covered == asked else ()
 
 
 def _rates(readings: Sequence[_Reading]) -> _Rates | None:
@@ -180,21 +181,13 @@ def _rates(readings: Sequence[_Reading]) -> _Rates | None:
     )
 
 
-def _shortage(rank: int, place: int, host: str, before: _Rates, now: _Rates, min_share: float) -> str:
+def _shortage(rank: int, place: int, host: str, before: _Rates, now: _Rates, min_share: float) -> LacksProcessor | None:
     """Why a rank lacks a processor, the most certain reason first; nothing where it does not."""
+    lacks = partial(LacksProcessor, rank=rank, host=host)
     if now.throttled[place] - before.throttled[place] >= min_share:
-        return (
-            f"rank {rank} on host {host} uses up the processor quota of its control group: throttled for "
-            f"{now.throttled[place]:.2f} s of each second, {before.throttled[place]:.2f} s before"
-        )
+        return lacks(cause="quota", now=float(now.throttled[place]), before=float(before.throttled[place]))
     if now.stolen - before.stolen >= min_share:
-        return (
-            f"the hypervisor takes {now.stolen:.0%} of the processor time that host {host} wants, "
-            f"{before.stolen:.0%} before"
-        )
+        return lacks(cause="hypervisor", now=float(now.stolen), before=float(before.stolen))
     if now.waited[place] - before.waited[place] >= min_share:
-        return (
-            f"rank {rank} has a processor for {now.satisfied[place]:.0%} of the time in which it wants one, "
-            f"{before.satisfied[place]:.0%} before: other work runs on host {host}"
-        )
-    return ""
+        return lacks(cause="other work", now=float(now.satisfied[place]), before=float(before.satisfied[place]))
+    return None

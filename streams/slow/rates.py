@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from pacehound.model.calls import OP_CODE, OPS
 from pacehound.model.events import Progress, Topology
+from pacehound.model.evidence.transfers import AssumedEdges, EdgeRates
 from pacehound.model.rounds import ALGORITHMS, Rounds
 from pacehound.model.topology import ring_edges
 from streams.rounds.edges import Edge, SeenEdges, assumed_neighbours, hosts_in_order
@@ -53,7 +54,7 @@ class SlowEdges:
 
     links: tuple[tuple[int, int], ...]
     is_sure: bool
-    sentences: tuple[str, ...]
+    evidence: tuple[EdgeRates | AssumedEdges, ...]
 
 
 _Rated = tuple[int, Float32Array]
@@ -115,7 +116,7 @@ class RateTracker:
                 continue
             has_earlier = len(quiet) >= RATE_ROUNDS
             name = ALGORITHMS[algorithm]
-            edges, assumed = self._seen.of_all_channels(communicator, name), ""
+            edges, assumed = self._seen.of_all_channels(communicator, name), tuple[AssumedEdges, ...]()
             if not edges and op != _ALL_TO_ALL:
                 edges, assumed = self._assumed(members, name)
             now = _typical(slow)
@@ -126,14 +127,19 @@ class RateTracker:
                 shares = now / _middle(beside) if beside else _share_of_alike(now, edges)
             found = _edges(len(members), shares, op, name, edges)
             if found:
-                sentences = tuple(
-                    f"rank {members[a]} sends at {shares[0, a]:.0%} of "
-                    + ("its earlier rate" if has_earlier else "the rate of ranks in its place")
-                    + f" in {OPS[op]}, rank {members[b]} receives at {shares[1, b]:.0%}"
+                rates = tuple(
+                    EdgeRates(
+                        sender=members[a],
+                        receiver=members[b],
+                        op=OPS[op],
+                        send_share=float(shares[0, a]),
+                        receive_share=float(shares[1, b]),
+                        reference="earlier" if has_earlier else "place",
+                    )
                     for a, b in found
                 )
                 links = tuple((members[a], members[b]) for a, b in found)
-                return SlowEdges(links, has_earlier and not assumed, (*sentences, *([assumed] if assumed else [])))
+                return SlowEdges(links, has_earlier and not assumed, (*rates, *assumed))
         return None
 
     def _beside(
@@ -144,15 +150,15 @@ class RateTracker:
         rates = [[rates for _, rates in history] for history in histories if history is not None]
         return [typical for some in rates if len(some) >= RATE_ROUNDS and (typical := _typical(some)).shape == shape]
 
-    def _assumed(self, members: tuple[int, ...], algorithm: str) -> tuple[frozenset[Edge], str]:
-        """The edges of a communicator of which none was seen, and the sentence that says so."""
+    def _assumed(self, members: tuple[int, ...], algorithm: str) -> tuple[frozenset[Edge], tuple[AssumedEdges, ...]]:
+        """The edges of a communicator of which none was seen, and what says that they are assumed."""
         if len(members) == 2:
-            return frozenset({(0, 1), (1, 0)}), ""  # there are no others
+            return frozenset({(0, 1), (1, 0)}), ()  # there are no others
         if algorithm != "tree":
             places = tuple(range(len(members)))
-            return frozenset(ring_edges(places)), "the ring is assumed: it goes through the ranks in their order"
+            return frozenset(ring_edges(places)), (AssumedEdges(algorithm="ring"),)
         hosts = hosts_in_order(self._host_of.get(rank) for rank in members)
-        return assumed_neighbours(hosts), f"the tree is assumed: NCCL's own over {max(hosts) + 1} hosts"
+        return assumed_neighbours(hosts), (AssumedEdges(algorithm="tree", n_hosts=max(hosts) + 1),)
 
 
 def _typical(rates: list[Float32Array]) -> Float64Array:

@@ -10,31 +10,30 @@ import statistics
 from collections.abc import Sequence
 
 from pacehound.model.events import RankStack
+from pacehound.model.evidence.computing import WorkForAll
+from pacehound.model.evidence.machines import BUSY, Stack
 from streams.slow.attribution.records import IterationRecord
 from streams.slow.thresholds import EVEN_SHARE, MAX_SPELL_GAP, MIN_SPELLS
 
-_BUSY = {"storage": "reads or writes storage", "data_loading": "loads data"}
 
-
-def rhythm(slow: Sequence[IterationRecord]) -> str:
-    """How often slow spells come where they come evenly, in words; empty where they do not."""
+def rhythm(rank: int, slow: Sequence[IterationRecord]) -> WorkForAll | None:
+    """How often the slow spells of a rank come, where they come evenly."""
     first = list(slow[:1])
     first += [b for a, b in itertools.pairwise(slow) if b.step - a.step > MAX_SPELL_GAP + 1]
     if len(first) < MIN_SPELLS:
-        return ""
+        return None
     steps = [float(b.step - a.step) for a, b in itertools.pairwise(first)]
     seconds = [(b.time_ns - a.time_ns) / 1e9 for a, b in itertools.pairwise(first)]
     if _is_even(steps):
-        return f"every {statistics.median(steps):.0f} steps"
-    return f"every {statistics.median(seconds):.1f} s" if _is_even(seconds) else ""
+        return WorkForAll(rank=rank, every=statistics.median(steps), unit="steps")
+    return WorkForAll(rank=rank, every=statistics.median(seconds), unit="s") if _is_even(seconds) else None
 
 
-def busy_in(stack: RankStack) -> str:
-    """What a rank is busy in by its stack, in words; empty where it waits, or where the stack does not tell."""
-    if stack.doing not in _BUSY:
-        return ""
-    where = f": {' < '.join(stack.frames[:3])}" if stack.frames else ""
-    return f"rank {stack.rank} is busy: it {_BUSY[stack.doing]} ({stack.taken_by}){where}"
+def busy_in(stack: RankStack) -> tuple[Stack, ...]:
+    """The stack where it shows what a rank is busy in; nothing where it waits, or where the stack does not tell."""
+    if stack.doing not in BUSY:
+        return ()
+    return (Stack(rank=stack.rank, doing=stack.doing, taken_by=stack.taken_by, frames=stack.frames, shown_as="busy"),)
 
 
 def _is_even(gaps: Sequence[float]) -> bool:

@@ -18,11 +18,13 @@ are left out. All durations are differences on one rank's clock.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from pacehound.model.calls import OP_CODE, OPS, Sees
 from pacehound.model.events import Finding, Instant
+from pacehound.model.evidence.transfers import SlowRoundsOfKind
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
 from streams.slow.thresholds import (
@@ -120,10 +122,10 @@ class SlowRounds(Watch):
             kind = kinds.setdefault((op, size_bytes), _Kind(op, size_bytes, int(times_ns[mine[0]])))
             _follow(kind, times_ns[mine], longest[mine].astype(np.float64), shortest[mine].astype(np.float64))
 
-    def sentence_about(self, communicator: str) -> str:
-        """A sentence about the slowest kind of rounds of a communicator; empty where none is slow."""
+    def of_communicator(self, communicator: str) -> SlowRoundsOfKind | None:
+        """The slowest kind of rounds of a communicator; nothing where none is slow."""
         worst = self._worst(communicator)
-        return "" if worst is None else _sentence(worst)
+        return None if worst is None else _evidence(worst)
 
     def rank_came_late(self, communicator: str) -> bool:
         """Whether a rank that came late is why the slowest rounds of a communicator are slow, by their P."""
@@ -164,7 +166,7 @@ class SlowRounds(Watch):
             detected=Instant(step=None, time_ns=moment.now_ns),
             lasting=True,
             pages=True,
-            evidence=(f"communicator {name!r}: {_sentence(kind)}",),
+            evidence=(_evidence(kind, name),),
             unseen=("no iteration can be recognised in this job: by how much it is slower, and whose delay it is",),
         )
 
@@ -208,12 +210,12 @@ def _close(kind: _Kind) -> None:
     kind.ratios = [*kind.ratios[-MAX_RATIOS + 1 :], ratio]
 
 
-def _sentence(kind: _Kind) -> str:
+def _evidence(kind: _Kind, communicator: str = "") -> SlowRoundsOfKind:
     assert kind.last is not None
-    words = f"rounds of {OPS[kind.op]} over {kind.size_bytes} bytes took up to {1 + kind.last.ratio:.1f} x their base"
-    if kind.last.p is None:
-        return words
-    of = "in between: both" if COMMUNICATION <= kind.last.p <= COMPUTATION else "a rank came late"
-    if kind.last.p < COMMUNICATION:
-        of = "the transfer itself took long"
-    return f"{words} (P = {kind.last.p:.2f}: {of})"
+    p = kind.last.p
+    what: Literal["", "transfer", "both", "rank"] = ""
+    if p is not None:
+        what = "transfer" if p < COMMUNICATION else "rank" if p > COMPUTATION else "both"
+    return SlowRoundsOfKind(
+        communicator=communicator, op=OPS[kind.op], size_bytes=kind.size_bytes, ratio=kind.last.ratio, p=p, what=what
+    )

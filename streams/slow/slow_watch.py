@@ -14,10 +14,13 @@ from typing import Protocol
 import numpy as np
 
 from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant, IterationSample
+from pacehound.model.evidence import merged, not_about
+from pacehound.model.evidence.levels import AsInEarlierRuns, Relieved, SingleSlow
+from pacehound.model.evidence.life import Over
 from pacehound.model.rounds import Rounds
 from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
-from streams.level.step_watch import StepTime, StepWatch, level_in_words
+from streams.level.step_watch import StepTime, StepWatch
 from streams.level.thresholds import LASTING_STEPS
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
@@ -146,9 +149,8 @@ class SlowWatch(Watch):
         self._records = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
         self._numbers, self._ranks = {}, np.zeros(0, np.int64)
         uneven, self._uneven = self._uneven, None
-        words = "what counts as an iteration has changed: it cannot be followed further"
         followed = [*([] if episode is None else [episode.finding]), *([] if uneven is None else [uneven[0]])]
-        return [finding.next_version(words, relief=at) for finding in followed]
+        return [finding.next_version(Over(why="iterations changed"), relief=at) for finding in followed]
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """The next step of time has other rounds."""
@@ -238,8 +240,8 @@ class SlowWatch(Watch):
             runs = planned_by(self._earlier, change.step, math.log(change.after_s / change.before_s))
             if runs and not found.culprits and not found.links:
                 self._watch.accept()
-                words = f"so did {', '.join(runs)} at the same step: planned"
-                return [replace(finding, kind="planned", evidence=(*finding.evidence, words), unseen=())]
+                evidence = merged(finding.evidence, (AsInEarlierRuns(runs=runs),))
+                return [replace(finding, kind="planned", evidence=evidence, unseen=())]
             told = self._held_back(found, finding, observed)
             finding = self._with(finding, told, observed, version=0)
             next_look = record.step + ATTRIBUTED_ITERATIONS
@@ -286,12 +288,9 @@ class SlowWatch(Watch):
         if is_told:
             return []
         now_s, before_s = pace_s([r.step_time_s for r in self._since(relief.step or 0)]), episode.before.typical_s
-        words = (
-            f"single iterations are slow since step {relief.step}, most are not: they take {level_in_words(now_s)} on "
-            f"average, {level_in_words(before_s)} before"
-        )
+        single = SingleSlow(now_s=now_s, before_s=before_s, since_step=relief.step)
         lasting = episode.finding.lasting or record.step - episode.onset_step + 1 >= LASTING_STEPS
-        magnitude, evidence = now_s / before_s - 1.0, (*episode.began.evidence, words)
+        magnitude, evidence = now_s / before_s - 1.0, merged(episode.began.evidence, (single,))
         going_on = replace(episode.finding, magnitude=magnitude, lasting=lasting, evidence=evidence)
         told = self._held_back(episode.found, going_on, observed)
         episode.finding = self._with(going_on, told, observed, version=going_on.version + 1)
@@ -307,9 +306,9 @@ class SlowWatch(Watch):
         step_times_s = [r.step_time_s for r in since]
         if len(since) < STRETCH or episode.before.is_exceeded(step_times_s, self._min_change):
             return []
-        words = f"iterations take {level_in_words(pace_s(step_times_s))} on average since step {since[0].step}"
+        now = Relieved(after_s=pace_s(step_times_s), measure="average", since_step=since[0].step)
         relief = Instant(step=since[0].step, time_ns=since[0].time_ns)
-        relieved = episode.finding.next_version(words, relief=relief)
+        relieved = episode.finding.next_version(now, relief=relief)
         self._episode = None
         return [relieved]
 
@@ -363,7 +362,7 @@ class SlowWatch(Watch):
         world = self._records.recent[-1].ranks.tolist() if self._records.recent else ()
         observed = self.observed(moment)
         since_ns = max(since_ns, moment.now_ns - CROWD_LOOKED_AT_NS)
-        return observed.crowd(world, since_ns, MIN_EXPLAINED * share, is_named=False) != ""
+        return observed.crowd(world, since_ns, MIN_EXPLAINED * share, is_named=False) != ()
 
     def _held_back(self, found: Attribution, finding: Finding, observed: Observations) -> Attribution:
         """What is told of an answer while it may be the machine."""
@@ -380,9 +379,9 @@ class SlowWatch(Watch):
     def _with(self, finding: Finding, found: Attribution, observed: Observations, *, version: int) -> Finding:
         """The finding with this answer to whose delay it is; what is said of its level stays."""
         world = self._records.recent[-1].ranks.tolist()
-        levels = tuple(sentence for sentence in finding.evidence if sentence not in found.evidence)
+        levels = not_about(finding.evidence, found.evidence)
         if self._episode is not None:
-            levels = tuple(sentence for sentence in levels if sentence not in self._episode.told.evidence)
+            levels = not_about(levels, self._episode.told.evidence)
         wakes = slowness_wakes(
             finding.magnitude or 0.0,
             is_lasting=finding.lasting,
@@ -410,9 +409,8 @@ class SlowWatch(Watch):
         before = Pace.of([r.step_time_s for r in self._records if r.step < (onset or 0)][-BASELINE_ITERATIONS:])
         if before is None or self._episode is not None or not before.is_exceeded(step_times_s, self._min_change):
             return finding
-        now, was = level_in_words(pace_s(step_times_s)), level_in_words(before.typical_s)
-        words = f"they have become the rule: iterations take {now} on average, {was} before; it goes on"
-        going_on = replace(finding, relief=None, evidence=(*finding.evidence, words))
+        rule = SingleSlow(now_s=pace_s(step_times_s), before_s=before.typical_s)
+        going_on = replace(finding, relief=None, evidence=merged(finding.evidence, (rule,)))
         self._uneven = going_on, before
         return going_on
 
@@ -420,11 +418,13 @@ class SlowWatch(Watch):
         assert self._uneven is not None
         finding, before = self._uneven
         since = self._since(0)
-        if before.is_exceeded([r.step_time_s for r in since], self._min_change):
+        step_times_s = [r.step_time_s for r in since]
+        if before.is_exceeded(step_times_s, self._min_change):
             return []
         self._uneven = None
         relief = Instant(step=since[0].step, time_ns=since[0].time_ns)
-        return [finding.next_version("iterations take on average what they took before", relief=relief)]
+        now = Relieved(after_s=pace_s(step_times_s), measure="as before", since_step=since[0].step)
+        return [finding.next_version(now, relief=relief)]
 
     def _with_bursts(self, finding: Finding, observed: Observations) -> Finding:
         """Intermittent slowness: the iterations that stand out against all the others."""
@@ -439,18 +439,16 @@ class SlowWatch(Watch):
         if not found.culprits:
             return replace(finding, unseen=(*found.unseen, *observed.unseen))
         world = self._records.recent[-1].ranks.tolist()
-        if found.culprits == (world[0],) and (how_often := rhythm(slow)):
-            words = (
-                f"rank {world[0]} alone, {how_often}: work that it does for all (a log, an evaluation, a checkpoint)"
-            )
-            return replace(finding, kind="planned", candidates=found.culprits, evidence=(*finding.evidence, words))
+        if found.culprits == (world[0],) and (work := rhythm(world[0], slow)) is not None:
+            evidence = merged(finding.evidence, (work,))
+            return replace(finding, kind="planned", candidates=found.culprits, evidence=evidence)
         return replace(
             finding,
             verdict=found.verdict,
             cause=found.cause,
             culprits=found.culprits,
             victims=tuple(rank for rank in world if rank not in found.culprits),
-            evidence=(*finding.evidence, *found.evidence),
+            evidence=merged(finding.evidence, found.evidence),
             unseen=(*found.unseen, *observed.unseen),
         )
 
@@ -486,7 +484,7 @@ def _continued(episode: _Episode, again: Finding) -> Finding:
         onset=episode.finding.onset,
         detected=episode.finding.detected,
         lasting=episode.finding.lasting or again.lasting,
-        evidence=tuple(dict.fromkeys((*episode.began.evidence, *again.evidence))),
+        evidence=merged(episode.began.evidence, again.evidence),
     )
 
 
@@ -506,7 +504,7 @@ def _joined(before: Attribution, worse: Attribution) -> Attribution:
         verdict="culprit" if before.verdict == worse.verdict == "culprit" else "suspected",
         culprits=tuple(sorted({*before.culprits, *worse.culprits})),
         links=tuple(sorted({*before.links, *worse.links})),
-        evidence=tuple(dict.fromkeys((*before.evidence, *worse.evidence))),
+        evidence=merged(before.evidence, worse.evidence),
         unseen=tuple(dict.fromkeys((*before.unseen, *worse.unseen))),
     )
 

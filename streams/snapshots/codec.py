@@ -62,7 +62,7 @@ class StateCodec:
         Classes and their fields, which are set one by one. One that has `__getstate__` and `__setstate__` is asked:
         it leaves out what can be made again, and checks what compiled loops will rely on.
     made
-        Dataclasses, made by their constructors, and enums.
+        Dataclasses and structs, made by their constructors, and enums.
     encoded
         Events that have columns: they travel as they do on the bus.
     records
@@ -96,7 +96,7 @@ class StateCodec:
         self._fields: dict[type, tuple[str, ...]] = {cls: tuple(names) for cls, names in plain.items()}
         self._plain = frozenset(self._fields)
         for cls in made:
-            self._fields[cls] = tuple(field.name for field in fields(cls)) if is_dataclass(cls) else ()
+            self._fields[cls] = tuple(name for name, _ in _fields_of(cls))
         self._classes = {cls.__name__: cls for cls in self._fields}
         if len(self._classes) < len(self._fields):
             raise ValueError("two classes of the schema have one name: a snapshot names them without their modules")
@@ -354,6 +354,15 @@ _READERS: dict[int, Callable[[_Unpacker, list[Any]], Any]] = {
 }
 
 
+def _fields_of(cls: type) -> list[tuple[str, bool]]:
+    """The fields of a class that its constructor makes, and whether it needs them; none of an enum."""
+    if is_dataclass(cls):
+        return [(field.name, field.default is field.default_factory is MISSING) for field in fields(cls)]
+    if issubclass(cls, msgspec.Struct):
+        return [(field.name, field.required) for field in msgspec.structs.fields(cls)]
+    return []
+
+
 def _declared(codec: StateCodec, name: str, names: list[str]) -> tuple[type, tuple[str, ...]]:
     """A class of the schema and the fields of it that were written.
 
@@ -365,7 +374,7 @@ def _declared(codec: StateCodec, name: str, names: list[str]) -> tuple[type, tup
     declared, written = set(codec._fields[cls]), set(names)
     absent = declared - written
     if cls not in codec._plain and not issubclass(cls, Enum):
-        absent = {f.name for f in fields(cls) if f.name in absent and f.default is f.default_factory is MISSING}
+        absent = {name for name, is_required in _fields_of(cls) if name in absent and is_required}
     if absent or written - declared:
         odd = ", ".join(sorted(absent | written - declared))
         raise MalformedState(f"it holds a {name} of other fields than here: {odd[:120]}")

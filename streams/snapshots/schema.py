@@ -8,7 +8,7 @@ version has nothing to do with the product's: most releases change no state, and
 
 from __future__ import annotations
 
-from pacehound.model import events
+from pacehound.model import events, evidence
 from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
@@ -67,7 +67,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
@@ -169,6 +169,8 @@ _MADE: tuple[type, ...] = (
     HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
     Pace, PricedWindow,
+    # What findings rest on
+    *evidence.KINDS, *evidence.PARTS,
 )  # fmt: skip
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pacehound.model.events import Finding, Instant, WhatIfPrice
+from pacehound.model.evidence import Evidence, merged
+from pacehound.model.evidence.straggling import NO_KNOWN_CAUSE, Mend, Straggles
 from pacehound.model.identity import event_id
 from pacehound.model.whatif_result import MOST_DISCREPANCY, STRAGGLING, Pattern
 from streams.watching.waking import slowness_wakes
 from streams.whatif.tensor_groups import NO_GROUPS, TensorGroups
 from streams.whatif.thresholds import WINDOWS_IN_A_ROW
-
-_UNKNOWN = "none of these"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class PricedWindow:
         The name of its pattern; "none of these" where it shows none, or costs too little to have one.
     ranks
         World ranks of the workers that the cause is about, where it is about some and not about all.
-    words
+    evidence
         What says so, and what would mend it.
     began_ns
         Event time of the first operation.
@@ -36,7 +36,7 @@ class PricedWindow:
     price: WhatIfPrice
     cause: str
     ranks: tuple[int, ...]
-    words: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
     began_ns: int = 0
 
     @property
@@ -50,20 +50,17 @@ def priced_window(
 ) -> PricedWindow:
     """A window and its patterns, the one that explains most first; a worker is all ranks of its group."""
     if not patterns:
-        return PricedWindow(price=price, cause=_UNKNOWN, ranks=(), words=(), began_ns=began_ns)
+        return PricedWindow(price=price, cause=NO_KNOWN_CAUSE, ranks=(), evidence=(), began_ns=began_ns)
     first = patterns[0]
-    mends = [
-        f"what would mend it: {one.action}" + (f" (steps {one.gain:.0%} shorter)" if one.gain > 0 else "")
-        for one in first.remedies
-    ]
+    mends = [Mend(what=one.action, gain=one.gain if one.gain > 0 else None) for one in first.remedies]
     if not mends and price.fixes:
         best = price.fixes[0]
-        mends = [f"what would give back most: {best.what} {best.name} as the others (steps {best.gain:.0%} shorter)"]
+        mends = [Mend(what=f"{best.what} {best.name}", gain=best.gain, is_part=True)]
     return PricedWindow(
         price=price,
         cause=first.name,
         ranks=tuple(sorted({rank for one in first.ranks for rank in groups.ranks(one)})),
-        words=(*first.evidence, *mends),
+        evidence=merged(first.evidence, mends),
         began_ns=began_ns,
     )
 
@@ -109,8 +106,14 @@ class Straggling:
         if any(one.straggles for one in said):
             return []
         relief = Instant(step=said[0].price.first_step, time_ns=said[0].began_ns)
-        words = f"{_more(_median_slowdown(said))} than without stragglers since step {relief.step}: too little to mend"
-        over, self.finding = self.finding.next_version(words, relief=relief), None
+        now = Straggles(
+            slowdown=_median_slowdown(said),
+            first_step=said[0].price.first_step,
+            last_step=said[-1].price.last_step,
+            n_windows=len(said),
+            is_over=True,
+        )
+        over, self.finding = self.finding.next_version(now, relief=relief), None
         return [over]
 
     def _found(self, windows: Sequence[PricedWindow]) -> Finding:
@@ -138,9 +141,15 @@ class Straggling:
             lasting=True,
             pages=slowness_wakes(slowdown - 1, is_lasting=True, is_named=is_named, min_change=STRAGGLING - 1),
             evidence=(
-                f"{_more(slowdown)} than without stragglers, in each of {len(windows)} windows of recorded steps "
-                f"({first.price.first_step} to {last.price.last_step}); {_cause_words(cause, windows)}",
-                *(last.words if cause else ()),
+                Straggles(
+                    slowdown=slowdown,
+                    first_step=first.price.first_step,
+                    last_step=last.price.last_step,
+                    n_windows=len(windows),
+                    cause=cause,
+                    causes=() if cause else tuple((one.cause, one.ranks) for one in windows),
+                ),
+                *(last.evidence if cause else ()),
             ),
             unseen=("why its operations take longer: a simulation shows whose they are",) if is_named else (),
         )
@@ -148,19 +157,3 @@ class Straggling:
 
 def _median_slowdown(windows: Sequence[PricedWindow]) -> float:
     return sorted(window.price.slowdown for window in windows)[len(windows) // 2]
-
-
-def _more(slowdown: float) -> str:
-    """By how much steps are longer, in words.
-
-    >>> _more(1.179)
-    'steps take 17.9 % longer'
-    """
-    return f"steps take {slowdown - 1:.1%} longer".replace("%", " %")
-
-
-def _cause_words(cause: str, windows: Sequence[PricedWindow]) -> str:
-    if cause:
-        return "they show none of the known causes" if cause == _UNKNOWN else f"the cause is: {cause}"
-    told = [one.cause + (f" (ranks {', '.join(map(str, one.ranks))})" if one.ranks else "") for one in windows]
-    return f"the cause is not the same in each of them: {'; '.join(dict.fromkeys(told))}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from pacehound.model import events
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.model.codec import MAX_ATTEMPT
+from pacehound.model.evidence import KINDS, PARTS
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.rounds import Rounds
 
@@ -23,6 +25,9 @@ TEXT = st.text(max_size=12)
 _PLAIN = {int: INT64, float: FLOAT, str: TEXT}
 for kind, strategy in _PLAIN.items():
     st.register_type_strategy(kind, strategy)
+for part in PARTS:
+    fields = {field.name: st.from_type(field.type) for field in msgspec.structs.fields(part)}
+    st.register_type_strategy(part, st.builds(part, **fields))
 
 
 def _columns_of(n, code_or_number):
@@ -143,6 +148,15 @@ def markers(draw):
     )
 
 
+def pieces_of(kind):
+    """Pieces of evidence of one kind."""
+    return st.builds(kind, **{field.name: st.from_type(field.type) for field in msgspec.structs.fields(kind)})
+
+
+PIECES = st.one_of([pieces_of(kind) for kind in KINDS])
+"""Pieces of evidence of every kind."""
+
+
 @st.composite
 def findings(draw):
     verdict = draw(st.sampled_from(["culprit", "suspected", "unknown"]))
@@ -156,7 +170,7 @@ def findings(draw):
             links=st.lists(st.tuples(RANK, RANK), max_size=2).map(tuple),
             magnitude=st.none() | FLOAT,
             relief=st.none() | st.builds(events.Instant),
-            evidence=st.lists(TEXT, max_size=2).map(tuple),
+            evidence=st.lists(PIECES, max_size=2).map(tuple),
         )
     )
 

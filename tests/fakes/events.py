@@ -38,6 +38,7 @@ from pacehound.model.events import (
     Watermark,
     WhatIfPrice,
 )
+from pacehound.model.evidence.computing import OnPath
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
 
 SECOND_NS = 1_000_000_000
@@ -86,7 +87,7 @@ def finding(**changes):
         "magnitude": 0.4,
         "lasting": True,
         "pages": True,
-        "evidence": ("rank 2 is late in 12 of 12 iterations",),
+        "evidence": (OnPath(ranks=(2,), n_on_path=12, n_iterations=12),),
         "unseen": ("device time",),
     }
     return Finding(**(fields | changes))

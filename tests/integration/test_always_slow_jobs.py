@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.rig import realjob
+from tests.fakes.evidence_words import words_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timed, pytest.mark.timeout(300)]
 
@@ -67,7 +68,7 @@ def named(folder: Path, kind: str, slow: int) -> str:
             assert finding["verdict"] in KINDS[kind].verdicts, finding
         first = min(findings, key=lambda finding: finding["onset"]["step"])
         assert first["onset"]["step"] == 0, first
-        assert "since the first step seen" in first["evidence"][0], first
+        assert "since the first step seen" in words_of(first)[0], first
     return f"{kind}, rank {slow}: {first['verdict']} at step {first['detected']['step']}, {first['magnitude']:+.0%}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bench.rig import realjob
+from tests.fakes.evidence_words import words_of
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
 needs_processors = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each of two ranks needs a processor")
@@ -60,7 +61,7 @@ def crowded(folder: Path) -> str:
         (finding,) = reasoned
         assert (finding["kind"], finding["verdict"], finding["cause"]) == ("slow", "culprit", "S1"), finding
         assert finding["culprits"] == [1], finding
-    (sentence,) = [words for words in finding["evidence"] if "has a processor for" in words]
+    (sentence,) = [words for words in words_of(finding) if "has a processor for" in words]
     readings = run.sql(
         "SELECT ranks[1] AS rank, max(numbers['waited_ns']) AS ns FROM host_vitals WHERE kind = 'rank' GROUP BY rank"
     )
@@ -79,4 +80,4 @@ def busy_on(processor: int) -> subprocess.Popen[bytes]:
 def with_the_reason(run: realjob.Run) -> list[dict[str, Any]]:
     """Slow findings that say that a processor was lacking."""
     findings = [finding for incident in run.incidents() for finding in incident["findings"]]
-    return [one for one in findings if any("has a processor for" in words for words in one["evidence"])]
+    return [one for one in findings if any("has a processor for" in words for words in words_of(one))]

@@ -22,6 +22,7 @@ from pacehound.bus.recording import Recording
 from pacehound.model.codec import decode, encode
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
+from tests.fakes.evidence_words import words_of
 from tests.fakes.webhook import FakeWebhook
 
 pytestmark = [pytest.mark.integration, pytest.mark.timed, pytest.mark.timeout(600)]
@@ -216,7 +217,7 @@ def stopped_rank(folder: Path, rank: int) -> str:
             run.stop()
     (finding,) = incident["findings"]
     assert (finding["kind"], finding["verdict"], finding["culprits"]) == ("hang", "culprit", [rank]), finding
-    assert any("is stopped" in sentence for sentence in finding["evidence"]), finding
+    assert any("is stopped" in sentence for sentence in words_of(finding)), finding
     (incident,) = run.incidents()
     assert (incident["state"], incident["closed_why"]) == ("closed", "relieved"), incident
     assert sorted(state for _, state in hook.delivered) == ["closed", "open", "relieved"]

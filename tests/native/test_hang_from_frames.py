@@ -12,6 +12,7 @@ import pytest
 from pacehound.model.events import Finding, Incident, Progress
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
+from tests.fakes.evidence_words import words_of
 from tests.fakes.late_agent import late_agent
 from tests.native.plugin_jobs import JOB, Plugin, PluginJob
 
@@ -76,7 +77,7 @@ def test_the_dead_edge_of_a_ring_is_named_with_its_channel(hung: Path) -> None:
     found = [one for event in receiver.events for one in pipeline.on_event(event)]
     finding = [one for one in found if isinstance(one, Finding)][-1]
     assert (finding.kind, finding.verdict, finding.cause, finding.links) == ("hang", "suspected", "H3", ((1, 2),))
-    words = " ".join(finding.evidence)
+    words = " ".join(words_of(finding))
     assert (
         "on channel 1 (modulo 8) rank 1 has sent 5 of 12 chunks: more is left to it, and to rank 2 to receive" in words
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pacehound.errors import InvalidEvent
+from pacehound.model.evidence import Evidence, merged
 from pacehound.model.identity import event_id
 
 FindingKind = Literal["slow", "hang", "exit", "intermittent", "change", "planned", "blind"]
@@ -108,7 +109,7 @@ class Finding:
     magnitude: float | None = None
     lasting: bool = False
     pages: bool = False
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     unseen: tuple[str, ...] = ()
     source: str = ""
     version: int = 0
@@ -125,10 +126,10 @@ class Finding:
         latest = [i.time_ns for i in (self.onset, self.detected, self.relief) if i is not None]
         return max(latest, default=0)
 
-    def next_version(self, *more_evidence: str, **changes: Any) -> Finding:
-        """The next thing to say of it: some fields have changed, and there may be more evidence."""
+    def next_version(self, *more_evidence: Evidence, **changes: Any) -> Finding:
+        """The next thing to say of it: some fields have changed, and there may be more evidence, or newer."""
         evidence = changes.pop("evidence", self.evidence)
-        return replace(self, version=self.version + 1, evidence=(*evidence, *more_evidence), **changes)
+        return replace(self, version=self.version + 1, evidence=merged(evidence, more_evidence), **changes)
 
     def identity(self) -> str:
         """Names the finding and its version."""

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from pacehound.model.evidence.phrases import ranks_words
 from pacehound.pages.analysis.calls import CallSource
-from pacehound.pages.incidents import finding_block, headline, ranks_words
+from pacehound.pages.incidents import finding_block, headline
 
 _NOTHING = "No rank is seen to hold the job up or to slow it down."
 _MOST_NOTES = 8

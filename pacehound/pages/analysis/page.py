@@ -9,13 +9,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pacehound.model.events import Finding
+from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.step_log import StepLog
 from pacehound.pages.analysis.answer import Analysis, Source
 from pacehound.pages.analysis.call_page import call_source_page
 from pacehound.pages.analysis.ranks import RankFinding
 from pacehound.pages.analysis.scale import time_words
 from pacehound.pages.analysis.strip import drawing
-from pacehound.pages.incidents import finding_block, headline, print_parts, ranks_words, when_words
+from pacehound.pages.incidents import finding_block, headline, print_parts, when_words
 from pacehound.pages.terminal import WIDTH
 
 _MOST_REFUSED = 10
@@ -92,7 +93,7 @@ def _planned(planned: Sequence[RankFinding]) -> RenderableType:
     for found in planned[:_MOST_PLANNED]:
         finding = found.finding
         since = f"since {when_words(finding.onset)}: " if finding.onset is not None else ""
-        said = "; ".join(finding.evidence[:2]) or "as planned"
+        said = "; ".join(piece.words for piece in finding.evidence[:2]) or "as planned"
         parts.append(Padding(Text(since + said), (0, 0, 0, 2)))
     if len(planned) > _MOST_PLANNED:
         parts.append(Padding(Text(f"… and {len(planned) - _MOST_PLANNED} more (--json has them all)"), (0, 0, 0, 2)))

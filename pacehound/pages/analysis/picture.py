@@ -148,7 +148,7 @@ def _spans(axes: Axes, log: StepLog, findings: Sequence[Finding], planned: Seque
     for finding in planned:
         span = _steps_within(log, finding)
         if span is None or span[1] - span[0] > _WIDE * length or finding.relief is None:
-            in_words += finding.evidence[:1]
+            in_words += [piece.words for piece in finding.evidence[:1]]
         else:
             seen = max(span[1], span[0] + _THIN * length)  # a pause of one step is to be seen, too
             axes.axvspan(span[0], seen, color=COLOURS["planned"], alpha=0.25, linewidth=0, zorder=1)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pacehound.model.events import Finding
+from pacehound.model.evidence.levels import InStepTimes
 from pacehound.model.step_log import FloatArray, StepLog
-from pacehound.pages.incidents import ranks_words
 
 _MIN_OVERLAP = 0.5  # of the shorter of two spans, to be the same thing
 _MIN_OTHERS = 2  # ranks that were not slow: one alone does not tell which of the two is apart
@@ -61,17 +61,11 @@ def _one(members: list[tuple[StepLog, Finding]], logs: list[StepLog]) -> RankFin
     ranks = tuple(sorted(rank for log, _ in members for rank in _rank(log)))
     if first.kind == "planned":
         return RankFinding(finding=first, ranks=ranks)
-    if len(members) == len(logs):
-        said = f"in the step times of all {len(logs)} ranks in the same steps: whose delay it is they do not tell"
-    elif len(members) > 1:
-        said = f"in the step times of {ranks_words(ranks)}, {len(members)} of {len(logs)}, in the same steps"
-    elif _is_alone(first_log, first, logs):
-        others = len(logs) - 1
-        said = f"in the step times of rank {first_log.rank} alone: the other {others} ranks' hardly changed meanwhile"
-        if first.kind in ("slow", "intermittent") and first.verdict == "unknown" and first_log.rank is not None:
-            first = dataclasses.replace(first, verdict="suspected", culprits=(first_log.rank,), candidates=())
-    else:
-        said = f"in the step times of rank {first_log.rank} alone"
+    is_alone = len(members) == 1 < len(logs) and _is_alone(first_log, first, logs)
+    can_name = first.kind in ("slow", "intermittent") and first.verdict == "unknown"
+    if is_alone and can_name and first_log.rank is not None:
+        first = dataclasses.replace(first, verdict="suspected", culprits=(first_log.rank,), candidates=())
+    said = InStepTimes(ranks=ranks, n_in=len(members), n_logs=len(logs), is_alone=is_alone)
     return RankFinding(finding=dataclasses.replace(first, evidence=(*first.evidence, said)), ranks=ranks)
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -57,9 +58,9 @@ def whatif_answer(found: WhatIf, findings: Sequence[Finding] = ()) -> dict[str, 
         "discrepancy": {"value": found.discrepancy, "limit": MOST_DISCREPANCY, "trusted": found.is_trusted},
         "workers": _workers(found),
         "defects": [dataclasses.asdict(defect) for defect in found.defects],
-        "patterns": [dataclasses.asdict(pattern) for pattern in found.patterns],
+        "patterns": [msgspec.to_builtins(pattern) for pattern in found.patterns],
         "fixes": [dataclasses.asdict(one) for one in found.fixes],
-        "findings": [dataclasses.asdict(one) for one in findings],
+        "findings": [msgspec.to_builtins(one) for one in findings],
     }
     return {key: _finite(value) for key, value in answer.items()}
 

@@ -35,7 +35,7 @@ def print_whatif(console: Console, found: WhatIf, findings: Sequence[Finding] = 
     parts: list[RenderableType] = [_title(found), *_damage(found), _figures(found), _blames(found)]
     parts += [_heat_map(found, console.width), _strips(found, console.width), _slowest_steps(found)]
     parts += [_patterns(found), *_fixes(found)]
-    parts += [Text(f"While it runs this is an incident: {one.evidence[0]}", style="bold") for one in findings]
+    parts += [Text(f"While it runs this is an incident: {one.evidence[0].words}", style="bold") for one in findings]
     print_parts(console, parts)
 
 
@@ -176,7 +176,7 @@ def _patterns(found: WhatIf) -> RenderableType:
 
 def _pattern(pattern: Pattern) -> RenderableType:
     parts: list[RenderableType] = [Text(f"Cause: {pattern.name}", style="bold")]
-    parts += [Padding(Text(f"- {line}"), (0, 0, 0, 2)) for line in pattern.evidence]
+    parts += [Padding(Text(f"- {piece.words}"), (0, 0, 0, 2)) for piece in pattern.evidence]
     parts += [Padding(Text(f"> {remedy_words(remedy)}", style="bold"), (0, 0, 0, 2)) for remedy in pattern.remedies]
     return Group(*parts)
 

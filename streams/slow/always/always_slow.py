@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pacehound.model.events import SURENESS, Finding, Instant
+from pacehound.model.evidence.life import Over
 from pacehound.model.identity import event_id
 from streams.slow.always.found import AlwaysSlow, typical_step_ns
 from streams.slow.always.links import slow_links, transfers_ns
@@ -69,8 +70,7 @@ class AlwaysSlowWatch(Watch):
         self._n_iterations, self._next_look, self._began = 0, LOOKS[0], None
         if episode is None:
             return []
-        words = "what counts as an iteration has changed: it cannot be followed further"
-        return [episode.finding.next_version(words, relief=at)]
+        return [episode.finding.next_version(Over(why="iterations changed"), relief=at)]
 
     def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
@@ -166,9 +166,9 @@ class AlwaysSlowWatch(Watch):
         if len(records) < RELIEF_ITERATIONS or is_left.mean() > 1.0 - PERIODIC_SHARE:
             return []
         last = records[int(np.flatnonzero(is_left)[-1])] if is_left.any() else records[0]
-        words = "it is no longer slower than its peers"
+        relief = Instant(step=last.step, time_ns=last.time_ns)
         self._episode = None
-        return [episode.finding.next_version(words, relief=Instant(step=last.step, time_ns=last.time_ns))]
+        return [episode.finding.next_version(Over(why="as fast as peers"), relief=relief)]
 
 
 def always_slow(

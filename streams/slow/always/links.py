@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from pacehound.model.evidence.transfers import AboveAlike
 from streams.slow.always.found import AlwaysSlow, least_cost_ns
 from streams.slow.always.peers import Parts
 from streams.slow.attribution.growth import Growth
@@ -92,7 +93,7 @@ def slow_links(
         "S2",
         candidates=() if named.links else named.candidates,
         links=named.links,
-        evidence=(_in_words(worst, observed), *named.evidence[1:]),
+        evidence=(_apart(worst, observed), *named.evidence[1:]),
         unseen=named.unseen,
     )
     return AlwaysSlow(found, cost_ns, worst.usual_ns * (worst.ratio - 1.0), worst.keys, worst.usual_ns)
@@ -117,15 +118,14 @@ def _as_growth(
     return Growth(cost_ns, records[-1].ranks, nobody, nobody, transfer, path, nobody, usual)
 
 
-def _in_words(slow: _Apart, observed: Observations) -> str:
+def _apart(slow: _Apart, observed: Observations) -> AboveAlike:
     first = slow.keys[0]
-    if isinstance(first, tuple):
-        what, kind = f"ranks {first[0]} and {first[1]}", "pairs"
-    else:
-        what, kind = f"communicator {observed.communicators.get(first, (first, ()))[0]!r}", "communicators"
-    return (
-        f"transfers of {what} take {slow.ratio:.1f} x the median of {slow.n_peers} {kind} of the same kind since the "
-        f"first step seen: {float(np.median(slow.took_ns)) / 1e6:.1f} ms of each iteration"
+    return AboveAlike(
+        link=(first[0], first[1]) if isinstance(first, tuple) else None,
+        communicator="" if isinstance(first, tuple) else observed.communicators.get(first, (first, ()))[0],
+        ratio=float(slow.ratio),
+        n_peers=slow.n_peers,
+        took_s=float(np.median(slow.took_ns)) / 1e9,
     )
 
 

@@ -9,9 +9,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.model.evidence.computing import OnPath, OwnTimeApart
 from streams.slow.always.found import AlwaysSlow, least_cost_ns, typical_step_ns
 from streams.slow.always.peers import Parts
 from streams.slow.always.standing_apart import excess_of
+from streams.slow.attribution.compared import compared
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.ranks import weighed
 from streams.slow.attribution.records import Float64Array, IterationRecord, columns_of
@@ -165,13 +167,18 @@ def _named_ranks(
     """The answer that their own times give."""
     peers = [int((parts.part == number).sum()) - 1 for number in np.unique(parts.part[chosen]).tolist()]
     own_ns, usual_ns = (float(values[chosen].mean()) for values in (against.level + against.usual, against.usual))
-    who = f"rank{'s' if len(culprits) > 1 else ''} {', '.join(map(str, culprits))}"
-    if slow_hosts:
-        who = f"host{'s' if len(slow_hosts) > 1 else ''} {', '.join(slow_hosts)} ({who})"
+    all_ns = against.level + against.usual
     evidence = (
-        f"{who}: {own_ns / 1e6:.1f} ms of own time per iteration since the first step seen; "
-        + _peers_in_words(min(peers), usual_ns, _spread_ns(chosen, against, parts)),
-        f"on the critical path of {n_on_path} of {n_iterations} iterations",
+        OwnTimeApart(
+            ranks=tuple(culprits),
+            own_s=own_ns / 1e9,
+            peers_s=usual_ns / 1e9,
+            n_peers=min(peers),
+            spread_s=_spread_ns(chosen, against, parts) / 1e9,
+            hosts=tuple(slow_hosts),
+            rank_s=compared(np.array(parts.ranks), all_ns, np.flatnonzero(chosen)),
+        ),
+        OnPath(ranks=tuple(culprits), n_on_path=n_on_path, n_iterations=n_iterations, of="all"),
     )
     unseen = []
     if min(peers) < MIN_PEERS_OF_CULPRIT:
@@ -192,12 +199,6 @@ def _spread_ns(chosen: BoolArray, against: AgainstPeers, parts: Parts) -> float:
         apart.append(np.abs(quiet - np.median(quiet)) if len(quiet) else quiet)
     together = np.concatenate(apart)
     return 1.4826 * float(np.median(together)) if len(together) else 0.0
-
-
-def _peers_in_words(n_peers: int, usual_ns: float, spread_ns: float) -> str:
-    if n_peers == 1:
-        return f"its only peer has {usual_ns / 1e6:.1f} ms"
-    return f"the median of its {n_peers} peers is {usual_ns / 1e6:.1f} ms, their spread {spread_ns / 1e6:.1f} ms"
 
 
 def _move_together(chosen: BoolArray, against: AgainstPeers, parts: Parts) -> bool:

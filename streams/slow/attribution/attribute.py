@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from pacehound.model.evidence.computing import NobodyApart
 from streams.slow.attribution.growth import growth_of
 from streams.slow.attribution.links import slow_transfers, stands_out
 from streams.slow.attribution.observations import Observations
@@ -55,12 +56,12 @@ def _whose(
         return computing
     work = change_of_work(slow, quiet)
     if work:
-        return Attribution("change", "unknown", None, evidence=(work, "no rank stands apart"))
+        return Attribution("change", "unknown", None, evidence=(work, NobodyApart(growth="is work")))
     if named is None or named.growth < MIN_TRANSFER_SHARE * growth.total:
         return nobody_apart(slow, quiet, growth)
     if named.links and named.growth < MIN_EXPLAINED * growth.total and not stands_out(named, growth, keys, observed):
-        words = "transfers between other ranks take longer, too: no link stands apart"
-        return Attribution("slow", "unknown", None, evidence=(*named.evidence[:1], words), unseen=named.unseen)
+        others = NobodyApart(growth="is of other links")
+        return Attribution("slow", "unknown", None, evidence=(*named.evidence[:1], others), unseen=named.unseen)
     if named.links:
         is_sure = named.is_sure and named.growth >= MIN_EXPLAINED * growth.total
         verdict: Literal["culprit", "suspected"] = "culprit" if is_sure else "suspected"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pacehound.model.evidence import merged
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.thresholds import MIN_EXPLAINED
@@ -40,7 +41,7 @@ def weighed_by_crowd(
         culprits=(),
         links=(),
         candidates=asked if of else found.candidates,
-        evidence=(*found.evidence, crowd),
+        evidence=merged(found.evidence, crowd),
         unseen=(*found.unseen, "who is slow by itself: no rank of the machine has the processors that it wants"),
         may_be_the_machine=True,
     )

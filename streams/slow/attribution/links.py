@@ -7,6 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pacehound.model.evidence import Evidence
+from pacehound.model.evidence.transfers import (
+    MOST_LINKS,
+    AboveAlike,
+    BothDirections,
+    LinksMeet,
+    ManyTransfers,
+    ShareHost,
+    TransferGrew,
+)
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import IterationRecord, loses_many
@@ -21,7 +31,7 @@ class NamedLinks:
     links: tuple[tuple[int, int], ...]
     is_sure: bool
     candidates: tuple[int, ...]
-    evidence: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
     unseen: tuple[str, ...]
     growth: float
     ratio: float
@@ -81,15 +91,26 @@ def _slow_pair(
     observed: Observations,
 ) -> NamedLinks:
     seen = sum(1 for r in slow if r.charges.transfers.get(link, 0) or r.charges.transfers.get(link[::-1], 0))
-    share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
-    evidence = [f"transfers between rank {link[0]} and rank {link[1]} take longer: {share}"]
     unseen: list[str] = []
     numbers = [keys[key] for key in (link, link[::-1]) if key in keys]
+    before_ns = float(growth.quiet_transfer[numbers].sum())
+    evidence: list[Evidence] = [
+        TransferGrew(
+            link=link,
+            communicator="",
+            grown_s=grown_ns / 1e9,
+            before_s=before_ns / 1e9,
+            share=grown_ns / growth.total,
+            n_seen=seen,
+            n_iterations=len(slow),
+            others_s=_others_s(growth, keys, link),
+        )
+    ]
     ways = growth.transfer[numbers].tolist()
     # An end is learnt when somebody waits for it: a receiver that computes first makes one direction look slow.
     both_ways = len(ways) == 2 and min(ways) >= MIN_TRANSFER_SHARE * max(ways)
     if both_ways:
-        evidence.append("in both directions")
+        evidence.append(BothDirections(link=link))
     uncertain_ns = observed.clocks.uncertainty_between_ns(*link) if len(observed.clocks.ranks) else 0.0
     is_known = uncertain_ns <= CLOCK_SHARE * grown_ns
     if not is_known:
@@ -97,10 +118,9 @@ def _slow_pair(
         unseen.append(f"the clocks of rank {link[0]}'s and rank {link[1]}'s hosts are only known to within {how}")
     since_ns = slow[0].time_ns
     confirmed = [c for c in observed.connections(link, since_ns) if c.link == link]
-    evidence += [connection.sentence for connection in confirmed]
+    evidence += [one.connection for one in confirmed]
     evidence += _shared_end(growth, keys, link, observed)
     is_sure = (is_known and both_ways) or any(connection.is_strong for connection in confirmed)
-    before_ns = float(growth.quiet_transfer[numbers].sum())
     ratio = 1.0 + grown_ns / max(before_ns, 1.0)
     if not confirmed and (words := _within_a_host(link, observed)):
         return NamedLinks((), False, link, tuple(evidence), (*unseen, words), grown_ns, ratio)
@@ -108,6 +128,18 @@ def _slow_pair(
         is_sure = False
         unseen.append("many calls of these two ranks are lost")
     return NamedLinks((link,), is_sure, link, tuple(evidence), tuple(unseen), grown_ns, ratio)
+
+
+def _others_s(
+    growth: Growth, keys: Mapping[TransferKey, int], link: tuple[int, int]
+) -> tuple[tuple[int, int, float], ...]:
+    """By how much the transfers of other pairs have grown, both directions together, the largest first."""
+    others: dict[tuple[int, int], float] = {}
+    for key, number in keys.items():
+        if isinstance(key, tuple) and (pair := (min(key), max(key))) != link:
+            others[pair] = others.get(pair, 0.0) + float(growth.transfer[number])
+    largest = sorted(others.items(), key=lambda item: (-item[1], item[0]))[:MOST_LINKS]
+    return tuple((a, b, grown_ns / 1e9) for (a, b), grown_ns in largest)
 
 
 def _slow_group(
@@ -120,30 +152,40 @@ def _slow_group(
 ) -> NamedLinks:
     name, members = observed.communicators.get(communicator, (communicator, ()))
     seen = sum(1 for r in slow if r.charges.transfers.get(communicator, 0))
-    share = f"{grown_ns / growth.total:.0%} of the growth, in {seen} of {len(slow)} slow iterations"
-    evidence = [f"transfers of communicator {name!r} take longer after its last rank has entered: {share}"]
+    before_ns = float(growth.quiet_transfer[keys[communicator]])
+    evidence: list[Evidence] = [
+        TransferGrew(
+            link=None,
+            communicator=name,
+            grown_s=grown_ns / 1e9,
+            before_s=before_ns / 1e9,
+            share=grown_ns / growth.total,
+            n_seen=seen,
+            n_iterations=len(slow),
+        )
+    ]
     against_peers = [outlier for outlier in observed.outliers() if outlier.communicator == communicator]
     for outlier in against_peers:
         times = outlier.transfer_s / outlier.median_s
-        evidence.append(f"they take {times:.1f} x the median of {outlier.peers} communicators of the same kind")
-    if sentence := observed.slow_rounds(communicator):
-        evidence.append(sentence)
+        evidence.append(AboveAlike(link=None, communicator=name, ratio=times, n_peers=outlier.peers))
+    if (slowest := observed.slow_rounds(communicator)) is not None:
+        evidence.append(slowest)
     unseen: list[str] = []
-    ratio = 1.0 + grown_ns / max(float(growth.quiet_transfer[keys[communicator]]), 1.0)
+    ratio = 1.0 + grown_ns / max(before_ns, 1.0)
     is_complete = not loses_many(slow, growth.ranks, members)
     if not is_complete:
         unseen.append(f"many calls of {name!r} are lost: whether a rank came late to it is not seen")
     since_ns = slow[0].time_ns
     edges = observed.slow_edges(communicator, since_ns)
     if edges is not None:
-        evidence += edges.sentences
+        evidence += edges.evidence
         return NamedLinks(
             edges.links, edges.is_sure and is_complete, members, tuple(evidence), tuple(unseen), grown_ns, ratio
         )
     connections = observed.connections(members, since_ns)
     if connections:
         first = connections[0]
-        evidence.append(first.sentence)
+        evidence.append(first.connection)
         is_sure = first.is_strong and len(connections) == 1 and is_complete
         return NamedLinks((first.link,), is_sure, members, tuple(evidence), tuple(unseen), grown_ns, ratio)
     if observed.rank_came_late(communicator):
@@ -184,16 +226,14 @@ def _shared_transfers(
     members = [members_of(key, observed) for _, key in sorted(grown, key=lambda item: (-item[0], str(item[1])))[:8]]
     shared = set(members[0]).intersection(*members[1:])
     on_path = float(growth.path_transfer.clip(min=0).sum())
-    words = f"transfers of {len(grown)} communicators and pairs take longer, none of them by much"
-    if len(shared) == 1:
-        words += f"; all of the slowest have rank {next(iter(shared))}: its network interface"
-    return NamedLinks((), False, tuple(sorted(shared)), (words,), ("which link is slow",), on_path, 1.0)
+    many = ManyTransfers(n=len(grown), shared_rank=next(iter(shared)) if len(shared) == 1 else None)
+    return NamedLinks((), False, tuple(sorted(shared)), (many,), ("which link is slow",), on_path, 1.0)
 
 
 def _shared_end(
     growth: Growth, keys: Mapping[TransferKey, int], link: tuple[int, int], observed: Observations
-) -> list[str]:
-    """A sentence where several slow links meet in one rank: that is what its network interface would do."""
+) -> list[LinksMeet]:
+    """Whether several slow links meet in one rank: that is what its network interface would do."""
     names = list(keys)
     own = [keys[key] for key in (link, link[::-1]) if key in keys]
     own += [n for n in np.flatnonzero(growth.transfer > 0).tolist() if set(members_of(names[n], observed)) == set(link)]
@@ -203,12 +243,13 @@ def _shared_end(
     shared = set(link).intersection(*slow_links) if slow_links else set()
     if len(slow_links) < 2 or len(shared) != 1:
         return []
-    others = ", ".join(f"{a}-{b}" for a, b in sorted(slow_links))
-    return [f"all slow links ({others}) meet in rank {next(iter(shared))}: it may be its network interface"]
+    return [LinksMeet(rank=next(iter(shared)), links=tuple(sorted(slow_links)))]
 
 
-def _shared_host(growth: Growth, keys: Mapping[TransferKey, int], worst: str, observed: Observations) -> list[str]:
-    """A sentence where several slow communicators have one host in common that the quiet ones have not."""
+def _shared_host(
+    growth: Growth, keys: Mapping[TransferKey, int], worst: str, observed: Observations
+) -> list[ShareHost]:
+    """Whether several slow communicators have one host in common that the quiet ones have not."""
     number = keys[worst]
     bar = MIN_EXPLAINED * float(growth.transfer[number])
     size = len(members_of(worst, observed))
@@ -224,4 +265,4 @@ def _shared_host(growth: Growth, keys: Mapping[TransferKey, int], worst: str, ob
     shared = set.intersection(*hosts_slow).difference(*hosts_quiet)
     if len(shared) != 1:
         return []
-    return [f"{len(hosts_slow)} slow communicators share host {next(iter(shared))}, which no quiet one has"]
+    return [ShareHost(host=next(iter(shared)), n=len(hosts_slow))]

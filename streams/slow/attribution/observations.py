@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pacehound.model.events import GroupOutlier
+from pacehound.model.evidence.machines import Crowded, Gpu, LacksProcessor, Stack
+from pacehound.model.evidence.transfers import SlowRoundsOfKind
 from streams.rounds.clocks import ClockOffsets
 from streams.slow.connections import SlowConnection
 from streams.slow.critical_path import TransferKey
@@ -16,13 +18,15 @@ from streams.slow.rates import SlowEdges
 class CrowdOf(Protocol):
     """As `ProcessorTracker.crowd`, at one moment."""
 
-    def __call__(self, ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> str | None:
-        """A sentence where no rank of their hosts has the processors it wants; `None` while that is to be read."""
+    def __call__(
+        self, ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool
+    ) -> tuple[Crowded, ...] | None:
+        """The host where no rank has the processors it wants; `None` while that is to be read."""
         ...
 
 
-def _no_crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> str | None:
-    return ""
+def _no_crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> tuple[Crowded, ...] | None:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +44,17 @@ class Observations:
     uneven_edges: Callable[[str, Sequence[str]], SlowEdges | None] = lambda _communicator, _alike: None
     # what the kernel says of the connections among some ranks since a time
     connections: Callable[[Sequence[int], int], list[SlowConnection]] = lambda _ranks, _since_ns: []
-    gpu_problems: Callable[[int], tuple[str, ...]] = lambda _rank: ()  # what is wrong with a rank's GPU
+    gpu_problems: Callable[[int], tuple[Gpu, ...]] = lambda _rank: ()  # what is wrong with a rank's GPU
     # which of some ranks get less of their host's processors since a time, by at least so much of each second
-    shortages: Callable[[Sequence[int], int, float], dict[int, str]] = lambda _ranks, _since_ns, _min_share: {}
+    shortages: Callable[[Sequence[int], int, float], dict[int, LacksProcessor]] = lambda _ranks, _since_ns, _share: {}
     # whether what would tell that of some ranks since a time is still to come
     awaits_processors: Callable[[Sequence[int], int], bool] = lambda _ranks, _since_ns: False
     # for what share of each second some ranks have lacked a processor since the start; `None`: it is yet to be read
     lacked: Callable[[Sequence[int]], dict[int, float] | None] = lambda _ranks: {}
-    # a sentence where no rank of their hosts has the processors it wants since a time; `None` while it is to be read
+    # a host where no rank has the processors it wants since a time; `None` while it is to be read
     crowd: CrowdOf = _no_crowd
-    slow_rounds: Callable[[str], str] = lambda _communicator: ""  # what CCL-D's detection says of a communicator
-    busy_in: Callable[[int, int], str] = lambda _rank, _since_ns: ""  # what a rank's stacks since a time show it in
+    slow_rounds: Callable[[str], SlowRoundsOfKind | None] = lambda _communicator: None  # what CCL-D's detection says
+    busy_in: Callable[[int, int], tuple[Stack, ...]] = lambda _rank, _since_ns: ()  # what its stack since a time shows
     rank_came_late: Callable[[str], bool] = lambda _communicator: False  # whether it says so of one
     # ranks in communicators whose calls were captured into graphs: they wait for each other in replays, unseen
     replaying: frozenset[int] = frozenset()

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from pacehound.model.evidence import merged
+from pacehound.model.evidence.computing import LaunchesLater, NobodyApart, OnPath, OwnTimeGrew
+from streams.slow.attribution.compared import compared, deviation_ns
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.links import NamedLinks
 from streams.slow.attribution.observations import Observations
@@ -74,8 +77,7 @@ def slow_ranks(
     chosen = chosen[is_persistent & ~follows & stands_out]
     if not len(chosen):
         if follows.any():
-            words = "own time follows the bytes that are moved: imbalance of the work, nobody to name"
-            return Attribution("slow", "unknown", None, evidence=(words,))
+            return Attribution("slow", "unknown", None, evidence=(NobodyApart(growth="follows bytes"),))
         return None
     explained = growth.path[chosen].sum() / growth.total
     culprits = tuple(growth.ranks[chosen].tolist())
@@ -83,27 +85,33 @@ def slow_ranks(
     if explained * growth.total < bar[chosen].min() or on_path < MIN_PERSISTENCE * len(slow):
         return None
     mean_own = float(growth.own[chosen].mean())
-    names = ", ".join(map(str, culprits))
-    evidence = [
-        f"rank{'s' if len(culprits) > 1 else ''} {names}: own time grew by {mean_own / 1e6:.1f} ms per iteration, "
-        f"that of ranks which only wait by {usual / 1e6:.1f} ms; the iteration by {growth.total / 1e6:.1f} ms",
-        f"on the critical path of {on_path} of {len(slow)} slow iterations",
-    ]
-    found = Attribution("slow", "culprit", "S1", culprits, evidence=tuple(evidence))
+    is_peer = ~np.isin(np.arange(len(growth.own)), chosen)
+    evidence = (
+        OwnTimeGrew(
+            ranks=culprits,
+            own_s=mean_own / 1e9,
+            peers_s=usual / 1e9,
+            iteration_s=growth.total / 1e9,
+            rank_s=compared(growth.ranks, growth.own, chosen),
+            spread_s=deviation_ns(growth.own[is_peer]) / 1e9,
+        ),
+        OnPath(ranks=culprits, n_on_path=on_path, n_iterations=len(slow)),
+    )
+    found = Attribution("slow", "culprit", "S1", culprits, evidence=evidence)
     limit = most_culprits(len(growth.ranks))
     if len(culprits) > limit:
-        words = f"{len(culprits)} of {len(growth.ranks)} ranks compute for longer: their work, or something they share"
-        return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, words))
+        many = NobodyApart(growth="is of many ranks", n_ranks=len(culprits), of=len(growth.ranks))
+        return Attribution("slow", "unknown", None, candidates=culprits, evidence=(*evidence, many))
     tied = tied_ranks(slow, quiet, growth, chosen, keys, observed)
     if tied:
         words = (
             f"own times of ranks {', '.join(map(str, tied))} go up and down together: they wait for each other in "
             "calls that are not seen, and which of them is slow cannot be told"
         )
-        return Attribution("slow", "unknown", None, candidates=culprits, evidence=tuple(evidence), unseen=(words,))
+        return Attribution("slow", "unknown", None, candidates=culprits, evidence=evidence, unseen=(words,))
     # It does for all what the others have not to do: slow storage may be why, and this rank is not.
-    if culprits == (int(growth.ranks[0]),) and (words := observed.busy_in(culprits[0], slow[0].time_ns)):
-        return replace(found, verdict="unknown", culprits=(), candidates=culprits, evidence=(*evidence, words))
+    if culprits == (int(growth.ranks[0]),) and (stack := observed.busy_in(culprits[0], slow[0].time_ns)):
+        return replace(found, verdict="unknown", culprits=(), candidates=culprits, evidence=(*evidence, *stack))
     return _with_link(weighed(found, slow, growth.ranks, observed), named, growth)
 
 
@@ -118,12 +126,12 @@ def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> 
     is_of_few = 0 < len(named.candidates) < len(growth.ranks)
     is_its_own = bool(links) or (not named.links and is_of_few and set(named.candidates) & set(found.culprits))
     if named.is_late or not is_its_own:
-        return replace(found, evidence=(*found.evidence, *named.evidence))
+        return replace(found, evidence=merged(found.evidence, named.evidence))
     return replace(
         found,
         cause="S3",
         links=links,
-        evidence=(*found.evidence, *named.evidence),
+        evidence=merged(found.evidence, named.evidence),
         unseen=(*found.unseen, *named.unseen),
     )
 
@@ -146,12 +154,12 @@ def weighed(
     if observed.replaying & set(found.culprits):
         unseen = (*unseen, "whether they wait for a peer in a replayed graph: it would look like their own time")
     problems = {rank: observed.gpu_problems(rank) for rank in found.culprits}
-    sentences = tuple(sentence for rank in found.culprits for sentence in problems[rank])
+    of_gpus = tuple(problem for rank in found.culprits for problem in problems[rank])
     is_weak = bool(unseen) and not all(problems.values())
     return replace(
         found,
         verdict="suspected" if is_weak else found.verdict,
-        evidence=(*found.evidence, *sentences),
+        evidence=merged(found.evidence, of_gpus),
         unseen=(*found.unseen, *unseen),
     )
 
@@ -181,8 +189,5 @@ def late_launch(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord
     if not len(chosen) or len(chosen) > most_culprits(len(ranks)):
         return Attribution("slow", "unknown", None, unseen=unseen)
     late = tuple(ranks[chosen].tolist())
-    words = (
-        f"rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))}: the host launches its first call of an "
-        f"iteration {float(apart[chosen].mean()) / 1e6:.1f} ms later than before, the others' hosts do not"
-    )
-    return Attribution("slow", "suspected", None, late, evidence=(words,), unseen=unseen)
+    launches = LaunchesLater(ranks=late, later_s=float(apart[chosen].mean()) / 1e9)
+    return Attribution("slow", "suspected", None, late, evidence=(launches,), unseen=unseen)

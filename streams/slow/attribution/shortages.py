@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pacehound.model.evidence import merged
+from pacehound.model.evidence.machines import More
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.thresholds import MIN_EXPLAINED, NEARLY
@@ -47,10 +49,10 @@ def weighed_by_shortages(
     if not reasons:
         return found
     short = tuple(sorted(reasons))
-    sentences = list(dict.fromkeys(reasons[rank] for rank in short))
-    if len(sentences) > SHOWN:
-        sentences[SHOWN:] = [f"and {len(sentences) - SHOWN} more like these"]
-    found = replace(found, short_of_processors=short, evidence=(*found.evidence, *sentences))
+    lacks = merged((), (reasons[rank] for rank in short))
+    if len(lacks) > SHOWN:
+        lacks = (*lacks[:SHOWN], More(n=len(lacks) - SHOWN, are_alike=True))
+    found = replace(found, short_of_processors=short, evidence=merged(found.evidence, lacks))
     if found.culprits:
         beside = _beside(found.culprits, ranks, observed)
         if beside and len(observed.shortages(beside, since_ns, NEARLY * min_share)) == len(beside):

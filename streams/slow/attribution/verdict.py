@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pacehound.model.events import Cause
+from pacehound.model.evidence import Evidence
 from streams.slow.thresholds import MAX_CULPRIT_SHARE, MAX_CULPRITS
 
 
@@ -24,7 +25,7 @@ class Attribution:
     culprits: tuple[int, ...] = ()
     candidates: tuple[int, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     unseen: tuple[str, ...] = ()
     short_of_processors: tuple[int, ...] = ()
     awaits_processors: bool = False

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.model.evidence.computing import NobodyApart
+from pacehound.model.evidence.levels import WorkChanged
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.records import Float64Array, IterationRecord, mean_step_time_s
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.thresholds import MAX_CULPRITS, MIN_EXPLAINED, MIN_MORE_WORK, MIN_TRANSFER_SHARE, WORK_SHARE
 
 
-def change_of_work(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> str:
-    """A sentence when the calls themselves tell that there is more to do, else nothing.
+def change_of_work(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> WorkChanged | None:
+    """What there is more of to do, where the calls themselves tell it.
 
     It has to be more than the work varies anyhow (experts, packed sequences, lost rows), and a fair share of what the
     iterations have become longer by.
@@ -25,8 +27,8 @@ def change_of_work(slow: Sequence[IterationRecord], quiet: Sequence[IterationRec
         before, after = float(np.median(amounts)), float(np.median([getattr(r, what) for r in slow]))
         spread = 1.4826 * float(np.median(np.abs(amounts - before)))
         if before and after - before > max(MIN_MORE_WORK * before, WORK_SHARE * longer * before, 3.0 * spread):
-            return f"the work has changed: {after:.0f} {unit} per iteration, {before:.0f} before"
-    return ""
+            return WorkChanged(what=unit, before=before, after=after)
+    return None
 
 
 def follows_bytes(
@@ -66,10 +68,7 @@ def nobody_apart(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecor
         if top is not None and over[top] >= MIN_TRANSFER_SHARE * growth.total:
             tops.append(top)
     if len(set(tops)) > MAX_CULPRITS:
-        words = (
-            f"the growth wanders: in {len(tops)} slow iterations it lay on {len(set(tops))} different ranks. That is "
-            "imbalance of the work, or pauses that meet all of them; nobody stands apart"
-        )
+        nobody = NobodyApart(growth="wanders", n_ranks=len(set(tops)), n_iterations=len(tops))
     else:
-        words = "the growth is spread over ranks and transfers: nobody stands apart"
-    return Attribution("slow", "unknown", None, evidence=(words,))
+        nobody = NobodyApart(growth="is spread")
+    return Attribution("slow", "unknown", None, evidence=(nobody,))

@@ -6,6 +6,7 @@ is below STRAGGLING has no cause to look for.
 
 from __future__ import annotations
 
+from pacehound.model.evidence.straggling import Slowdowns, SlowestShares, SlowWorkers
 from pacehound.model.whatif_result import STRAGGLING, Pattern, WhatIf
 from streams.whatif.layout import Trace
 from streams.whatif.patterns.case import Case
@@ -44,11 +45,11 @@ def _none(case: Case) -> Pattern:
     return Pattern(
         name="none of these",
         evidence=(
-            "by operation type: " + ", ".join(f"{name} x{slowdown:.3f}" for slowdown, name in types),
-            f"the slowest worker by itself: dp {dp}, stage {stage}, x{found.by_worker[stage, dp]:.3f}",
-            f"{is_slow.sum()} of {is_slow.size} workers take at least x{CLEARLY_SLOWER} of the median DP rank of their "
-            f"stage; {freed:.0%} of the slowdown goes with them",
-            f"the slowest 3 % of the workers explain {found.slowest_workers.removed:.0%} of the slowdown, "
-            f"the last stage {found.last_stage.removed:.0%}",
+            Slowdowns(of="operation types", slowdowns=tuple((name, float(slowdown)) for slowdown, name in types)),
+            Slowdowns(of="worker", slowdowns=((f"dp {dp}, stage {stage}", float(found.by_worker[stage, dp])),)),
+            SlowWorkers(n=int(is_slow.sum()), of=is_slow.size, ratio=CLEARLY_SLOWER, share=float(freed)),
+            SlowestShares(
+                workers_share=float(found.slowest_workers.removed), last_stage_share=float(found.last_stage.removed)
+            ),
         ),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.model.evidence.straggling import BesideScatters, Explains, LostInEach
 from pacehound.model.whatif_result import Pattern
 from streams.whatif import optypes
 from streams.whatif.patterns.case import Case, FloatArray
@@ -47,10 +48,9 @@ def false_dependency(case: Case) -> Pattern | None:
     return Pattern(
         name="false kernel dependency",
         evidence=(
-            f"{len(beside)} computes run beside a reduce-scatter of their own worker; the median one takes "
-            f"x{float(np.median(beside)):.2f} of the same worker's others",
-            f"{held_s / len(beside) * 1e3:.0f} ms are lost in each on average",
-            f"{removed:.0%} of the slowdown goes without it",
+            BesideScatters(n=len(beside), ratio=float(np.median(beside))),
+            LostInEach(mean_s=held_s / len(beside)),
+            Explains(share=float(removed), without="dependency"),
         ),
         remedies=(
             case.remedy(

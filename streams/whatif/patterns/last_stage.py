@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pacehound.model.evidence.straggling import Explains, LastStage, Slowdowns
 from pacehound.model.whatif_result import Pattern, Remedy
 from streams.whatif import optypes
 from streams.whatif.patterns.case import Case, Float64Array, FloatArray
@@ -30,11 +31,14 @@ def last_stage(case: Case, layers_per_stage: int | None) -> Pattern | None:
         name="last stage",
         ranks=tuple(sorted(case.found.ranks[:, -1].tolist())),
         evidence=(
-            f"M_S = {share.removed:.3f}: so much of the slowdown goes if the last stage is as fast as the average",
-            f"on the median DP rank its forward takes x{forward:.2f} and its backward x{backward:.2f} of the others'",
-            "stages alone make steps "
-            + ", ".join(
-                f"{n}: x{s:.3f}" for n, s in zip(case.found.by_stage.names, case.found.by_stage.slowdown, strict=True)
+            Explains(share=float(share.removed), without="M_S"),
+            LastStage(forward_ratio=float(forward), backward_ratio=float(backward)),
+            Slowdowns(
+                of="stages",
+                slowdowns=tuple(
+                    (str(name), float(slowdown))
+                    for name, slowdown in zip(case.found.by_stage.names, case.found.by_stage.slowdown, strict=True)
+                ),
             ),
         ),
         remedies=(_moving(case, layers_per_stage),),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pacehound.model.evidence.straggling import Explains, MicroBatches, PassesCorrelate
 from pacehound.model.whatif_result import Pattern, Remedy
 from streams.whatif.metrics import pairs_of
 from streams.whatif.patterns.case import Case
@@ -38,11 +39,10 @@ def sequence_length(case: Case) -> Pattern | None:
     return Pattern(
         name="sequence length",
         evidence=(
-            f"forward and backward of a micro-batch correlate with {np.nanmedian(of_stage):.3f} on the workers of "
-            f"stage {stage} (lowest {np.nanmin(of_stage):.3f}): what makes one long makes the other long",
-            f"the longest 5 % of the micro-batches take at least x{ratio:.2f} of the median one",
-            f"within a step the DP rank with most work has x{uneven:.2f} of the average",
-            f"{removed:.0%} of the slowdown goes if all micro-batches of a worker are alike",
+            PassesCorrelate(stage=stage, median=float(np.nanmedian(of_stage)), lowest=float(np.nanmin(of_stage))),
+            MicroBatches(measure="longest", ratio=ratio),
+            MicroBatches(measure="most work", ratio=uneven),
+            Explains(share=float(removed), without="uneven micro-batches"),
         ),
         remedies=tuple(_remedies(case, stage, balanced_s)),
         score=removed,

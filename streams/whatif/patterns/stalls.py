@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.model.evidence import Evidence
+from pacehound.model.evidence.straggling import Explains, Stalled, StallsLookLike, StallsOnWorkers
 from pacehound.model.whatif_result import Pattern
 from streams.whatif.metrics import pairs_of
 from streams.whatif.patterns.case import Case, FloatArray
@@ -82,10 +84,9 @@ def stalls(case: Case) -> Pattern | None:
     by_worker = found.counts.sum(axis=0)
     on_most = int(by_worker.max()) / total
     evidence = (
-        f"{forward} forward and {backward} backward computes take at least {STALL:.0%} more than the same worker's "
-        f"others, {found.mean_s * 1e3:.0f} ms on average; the other pass of the same micro-batch does not",
-        f"they are on {int((by_worker > 0).sum())} of {by_worker.size} workers, {on_most:.0%} on the one with most",
-        f"{removed:.0%} of the slowdown goes without them",
+        Stalled(n_forward=forward, n_backward=backward, least_share=STALL, mean_s=float(found.mean_s)),
+        StallsOnWorkers(n_workers=int((by_worker > 0).sum()), of=by_worker.size, most_share=on_most),
+        Explains(share=float(removed), without="stalls"),
     )
     if backward <= OTHER_PASS * total and (by_worker.size == 1 or on_most <= MOST_ON_ONE):
         return _collection(case, found, evidence, without_s, removed)
@@ -94,14 +95,14 @@ def stalls(case: Case) -> Pattern | None:
     return None
 
 
-def _collection(case: Case, found: Stalls, evidence: tuple[str, ...], without_s: float, removed: float) -> Pattern:
+def _collection(case: Case, found: Stalls, evidence: tuple[Evidence, ...], without_s: float, removed: float) -> Pattern:
     """Each worker collects every so many steps now: collecting together as often needs no more memory than today."""
     per_worker_and_step = found.counts[0].sum() / (found.counts[0].size * len(case.trace.steps))
     interval = max(1, round(1 / per_worker_and_step))
     planned_s = without_s + found.mean_s / interval
     return Pattern(
         name="garbage collection",
-        evidence=(*evidence, "forward stalls that wander over the workers and leave the backward pass alone"),
+        evidence=(*evidence, StallsLookLike(cause="collection")),
         remedies=(
             case.remedy(
                 f"collect as planned: gc.disable(), then gc.collect() on all ranks every {interval} steps (a worker "
@@ -113,13 +114,13 @@ def _collection(case: Case, found: Stalls, evidence: tuple[str, ...], without_s:
     )
 
 
-def _fragmentation(case: Case, evidence: tuple[str, ...], without_s: float, removed: float) -> Pattern:
+def _fragmentation(case: Case, evidence: tuple[Evidence, ...], without_s: float, removed: float) -> Pattern:
     return Pattern(
         name="memory fragmentation",
         evidence=(
             *evidence,
-            "both passes stall, each at micro-batches of its own: not sequences, and not the garbage collector",
-            "not seen here: calls of cudaMalloc and cudaFree; look at num_alloc_retries in torch.cuda.memory_stats()",
+            StallsLookLike(cause="fragmentation"),
+            StallsLookLike(cause="fragmentation unseen"),
         ),
         remedies=(
             case.remedy(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pacehound.model.evidence.straggling import Explains, SlowWorker
 from pacehound.model.whatif_result import Pattern
 from streams.whatif.metrics import slowest_workers
 from streams.whatif.patterns.case import Case
@@ -25,7 +26,7 @@ def single_worker(case: Case) -> Pattern | None:
     if share.removed >= LEAST_SHARE:
         is_slow = slowest_workers(case.found.cells, case.found.ranks) & _differs(case)
         fixed_s, score = case.original_s * share.fixed_s / share.original_s, share.removed
-        sentence = f"M_W = {share.removed:.3f}: so much of the slowdown goes if these workers are as fast as the others"
+        explains = Explains(share=float(share.removed), without="M_W")
     else:
         is_slow = slow_workers(case, CLEARLY_SLOWER)
         if not 0 < is_slow.sum() <= max(MOST_WORKERS * is_slow.size, 1):
@@ -36,14 +37,14 @@ def single_worker(case: Case) -> Pattern | None:
         score = both - case.removed(case.step_time_s(peers_s))
         if score < EXPLAINS:
             return None
-        sentence = f"{score:.0%} of the slowdown goes with them, once micro-batches are alike"
+        explains = Explains(share=float(score), without="workers")
     if not is_slow.any():
         return None
-    names, lines = _described(case, is_slow)
+    names, workers = _described(case, is_slow)
     return Pattern(
         name="single worker",
         ranks=tuple(sorted(case.found.ranks.T[is_slow].tolist())),
-        evidence=(*lines, sentence),
+        evidence=(*workers, explains),
         remedies=(
             case.remedy(f"repair or replace the host of {names}: check clocks, heat, PCIe, neighbours", fixed_s),
         ),
@@ -66,21 +67,26 @@ def _differs(case: Case) -> BoolArray:
     )
 
 
-def _described(case: Case, is_slow: BoolArray) -> tuple[str, list[str]]:
-    """Their names, and a line about each of the first few."""
+def _described(case: Case, is_slow: BoolArray) -> tuple[str, list[SlowWorker]]:
+    """Their names, and the numbers of each of the first few."""
     found, usual_s = case.found, case.compute_s()
-    others_s, peers = np.median(usual_s, axis=2, keepdims=True), "the same stage of the other DP ranks"
-    if case.job.n_dp == 1:
-        others_s, peers = np.median(usual_s, axis=1, keepdims=True), "the other stages"
+    others_s = np.median(usual_s, axis=1 if case.job.n_dp == 1 else 2, keepdims=True)
     ratios = usual_s / others_s
-    names, lines = [], []
+    names, workers = [], []
     for stage, dp in np.argwhere(is_slow)[:4]:
         names.append(f"dp {dp} stage {stage} (rank {found.ranks[dp, stage]})")
         in_steps = np.mean(found.by_worker_per_step[:, stage, dp] == found.by_worker_per_step.max(axis=(1, 2)))
-        lines.append(
-            f"{names[-1]} alone makes steps x{found.by_worker[stage, dp]:.3f}; its forward takes "
-            f"x{ratios[0, stage, dp]:.2f} and its backward x{ratios[1, stage, dp]:.2f} of {peers}; it is the slowest "
-            f"worker in {in_steps:.0%} of the steps"
+        workers.append(
+            SlowWorker(
+                dp=int(dp),
+                stage=int(stage),
+                rank=int(found.ranks[dp, stage]),
+                slowdown=float(found.by_worker[stage, dp]),
+                forward_ratio=float(ratios[0, stage, dp]),
+                backward_ratio=float(ratios[1, stage, dp]),
+                slowest_share=float(in_steps),
+                peers="the other stages" if case.job.n_dp == 1 else "the same stage of the other DP ranks",
+            )
         )
     more = f" and {int(is_slow.sum()) - len(names)} more" if is_slow.sum() > len(names) else ""
-    return ", ".join(names) + more, lines
+    return ", ".join(names) + more, workers

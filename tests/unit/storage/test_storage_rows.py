@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.events import Changepoint, Finding, HostSample, Incident, Instant, Progress, Tick, Watermark
+from pacehound.model.evidence import read_json
 from storage import schemas
 from storage.rows import arrow_rows, calls_table, rows_of
 from tests.fakes.events import START_NS, call_batch, finding, incident, one_of_each
@@ -26,7 +26,7 @@ def test_every_stored_event_fills_every_column_of_its_table(event):
 def test_the_exact_event_survives_in_its_row():
     for event, kind in ((incident(), Incident), (finding(), Finding)):
         [(_, row)] = rows_of(event)
-        assert msgspec.json.decode(row["event"], type=kind) == event
+        assert read_json(row["event"], kind) == event
 
 
 def test_an_incident_row_gathers_kinds_and_culprits_of_its_findings():

@@ -16,6 +16,7 @@ from simulator.job import JobSpec, simulate
 from simulator.nccl_graph import ring_edges, tree_edges
 from simulator.source import DEVICE_TIMES
 from streams.scoring.whole_job import findings_of_job
+from tests.fakes.evidence_words import words_of
 
 STEP = 30
 SETTINGS = Settings(hang=replace(HangSettings(), suspect_after_s=3.0))
@@ -73,4 +74,4 @@ def test_a_slow_link_of_a_tree_that_nobody_saw_is_suspected_and_the_finding_says
     link, events = job(64, "tree", 0.1)
     (finding,) = findings_of_job(without_edges(events), SETTINGS)
     assert named([finding]) == ("suspected", "S2", {frozenset(link)})
-    assert "the tree is assumed: NCCL's own over 8 hosts" in finding.evidence
+    assert "the tree is assumed: NCCL's own over 8 hosts" in words_of(finding)

@@ -38,6 +38,7 @@ from simulator.job import JobSpec, Simulation, simulate
 from simulator.source import LAUNCH_ONLY
 from streams.pipeline import Pipeline
 from tests.fakes.events import without_steps
+from tests.fakes.evidence_words import words_of
 
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
 GRID = Layout(tp=2, dp=2, pp=2)
@@ -345,7 +346,7 @@ def test_a_job_wide_change_that_an_earlier_run_had_at_the_same_step_is_planned()
     out = run([EARLIER, *simulation.events()])
     (planned,) = findings(out)
     assert (planned.kind, planned.pages) == ("planned", False)
-    assert any("yesterday" in sentence for sentence in planned.evidence)
+    assert any("yesterday" in sentence for sentence in words_of(planned))
     assert incidents(out) == []
 
 
@@ -361,7 +362,7 @@ def test_a_job_that_was_never_as_fast_as_its_last_attempts_is_an_incident_since_
     out = run([replace(EARLIER, runs=runs), *simulation.events()])
     (found,) = findings(out)
     assert (found.kind, found.verdict) == ("slow", "unknown")
-    assert found.evidence[0].startswith("18% slower than its last 3 attempts")
+    assert words_of(found)[0].startswith("18% slower than its last 3 attempts")
     assert found.onset is not None
     assert found.onset.step == 0
     assert [incident.state for incident in incidents(out)] == ["open", "closed"]

@@ -20,6 +20,7 @@ from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.giving_up import GIVEN_UP
 from streams.rounds.stage_one import StageOne
 from streams.rounds.thresholds import GIVEN_UP_AFTER_NS
+from tests.fakes.evidence_words import words_of
 
 SETTINGS = Settings.load({}, ["stream.tick_s=10"])
 """An hour has fewer steps then."""
@@ -63,7 +64,7 @@ def test_a_job_that_nobody_tells_of_is_closed_after_an_hour_with_the_reason() ->
     assert {incident.id for incident in closed} >= {opened.id}
     assert {incident.closed_why for incident in closed} == {GIVEN_UP}
     assert not any(
-        "is heard again" in sentence for event in out if isinstance(event, Finding) for sentence in event.evidence
+        "is heard again" in sentence for event in out if isinstance(event, Finding) for sentence in words_of(event)
     )
     assert pipeline.streams() == {}
     assert feed(pipeline, begun()[-30:]) == []
@@ -94,7 +95,7 @@ def test_one_host_that_has_gone_is_given_up_and_the_job_goes_on() -> None:
         for name, opened in pipeline.streams().items():
             if not name.startswith("host:") or set(opened.hosts) & gone:
                 out += pipeline.on_event(Tick(job=opened.job, attempt=0, time_ns=now_ns, stream=name))
-    said = [sentence for event in out if isinstance(event, Finding) for sentence in event.evidence]
+    said = [sentence for event in out if isinstance(event, Finding) for sentence in words_of(event)]
     assert any(f"is given up: {GIVEN_UP}" in sentence for sentence in said)
     assert list(pipeline.streams()) == ["host:vanished/host0"]
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.events import Finding, HostSample, Incident, Instant, Topology
+from pacehound.model.evidence.leaving import Process
 from pacehound.model.routing import host_stream
 
 
@@ -42,7 +43,7 @@ class Pipeline:
                 cause="H1",
                 culprits=tuple(stopped),
                 onset=Instant(step=7, time_ns=event.time_ns),
-                evidence=("the process is stopped",),
+                evidence=(Process(rank=stopped[0], pid=1, state="stopped"),),
                 pages=True,
             )
             incident = Incident(

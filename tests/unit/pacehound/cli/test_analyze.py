@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pacehound.cli import pacehound
+from tests.fakes.evidence_words import words_of
 from tests.fakes.profiler_traces import ranged, trace_of, written
 
 FIELDS = {"id", "kind", "verdict", "cause", "culprits", "candidates", "victims", "links", "onset", "detected", "relief"}
@@ -83,7 +84,7 @@ def test_planned_steps_are_listed_apart_and_a_single_pause_is_drawn(tmp_path):
     assert answer["findings"] == []
     (planned,) = answer["planned"]
     assert planned["kind"] == "planned"
-    assert "one step in 10 takes" in planned["evidence"][0]
+    assert "one step in 10 takes" in words_of(planned)[0]
     shown = ask(tmp_path / "a.csv").stdout
     assert "Nothing to report." in shown
     assert "Planned (nothing to do)" in shown
@@ -122,7 +123,7 @@ def test_what_an_earlier_run_did_at_the_same_step_is_planned(tmp_path, slow_log)
     answer = answer_to(slow_log, "--history", tmp_path / "earlier.csv")
     assert answer["findings"] == []
     assert [finding["onset"]["step"] for finding in answer["planned"]] == pytest.approx([100, 200], abs=3)
-    assert all("so did" in finding["evidence"][0] for finding in answer["planned"])
+    assert all("so did" in words_of(finding)[0] for finding in answer["planned"])
 
 
 def test_a_history_that_cannot_be_read_is_told(tmp_path, slow_log):
@@ -140,7 +141,7 @@ def test_ranks_that_agree_are_one_finding_and_one_apart_is_suspected(tmp_path):
     assert answer["sources"][0]["ranks"] == [0, 1, 2, 3]
     together, apart = answer["findings"]
     assert (together["verdict"], together["culprits"], together["ranks"]) == ("unknown", [], [0, 1, 2, 3])
-    assert any("all 4 ranks" in said for said in together["evidence"])
+    assert any("all 4 ranks" in said for said in words_of(together))
     assert (apart["verdict"], apart["culprits"], apart["ranks"]) == ("suspected", [2], [2])
     shown = ask(tmp_path).stdout
     assert "Steps take longer on ranks 0-3" in shown

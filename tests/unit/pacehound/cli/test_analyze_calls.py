@@ -20,6 +20,7 @@ from tests.fakes.call_files import (
     ras_rank,
     write_dumps,
 )
+from tests.fakes.evidence_words import words_of
 from tests.fakes.recorded import RECORDED, needs_recordings
 
 GROUPS = {"0": ("default_pg", [0, 1, 2])}
@@ -148,7 +149,7 @@ def test_who_has_launched_less_than_the_others_is_suspected(tmp_path):
 def test_who_gave_no_answer_is_not_said_to_have_launched_less(tmp_path):
     (finding,) = ras(tmp_path, [ras_rank(place, {"AllReduce": 7}) for place in range(3)], [ras_missing(3, dead=True)])
     assert (finding["verdict"], finding["culprits"], finding["candidates"]) == ("unknown", [], [3])
-    assert "RAS considers it dead" in finding["evidence"][0]
+    assert "RAS considers it dead" in words_of(finding)[0]
 
 
 def test_an_answer_in_which_all_are_alike_accuses_nobody(tmp_path):

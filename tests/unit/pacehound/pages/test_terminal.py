@@ -18,6 +18,7 @@ from rich.text import Text
 
 from pacehound import cli
 from pacehound.model.events import Cost, Finding, Incident, Instant
+from pacehound.model.evidence import Said
 from pacehound.model.plain import plain
 from pacehound.pages.incidents import print_incidents
 from pacehound.pages.rows import print_rows
@@ -52,7 +53,8 @@ def test_text_is_left_alone(text: str) -> None:
 def test_an_incident_with_hostile_names_is_shown() -> None:
     finding = Finding(
         id="f", job=HOSTILE, attempt=0, kind="slow", verdict="culprit", cause="S1", culprits=(2,),
-        onset=Instant(step=1, time_ns=1), detected=Instant(step=2, time_ns=2), evidence=(HOSTILE,), unseen=(HOSTILE,),
+        onset=Instant(step=1, time_ns=1), detected=Instant(step=2, time_ns=2), unseen=(HOSTILE,),
+        evidence=(Said(words=HOSTILE),),
     )  # fmt: skip
     incident = Incident(
         id="i", version=0, job=HOSTILE, attempt=0, time_ns=3, state="open", opened_ns=3, findings=(finding,),

@@ -16,6 +16,7 @@ from streams.hang.observations import RootCause
 from streams.hang.thresholds import SETTLE_NS
 from streams.watching.moment import Moment
 from tests.fakes.events import topology
+from tests.fakes.evidence_words import words_of
 
 SECOND_NS = 1_000_000_000
 WORLD = (0, 1, 2, 3)
@@ -93,7 +94,7 @@ KILLED = -signal.SIGKILL
 def test_a_job_that_is_killed_whole_is_told_with_what_is_known_and_names_nobody() -> None:
     finding = verdict(None, rank0=KILLED, rank1=KILLED, rank2=KILLED, rank3=KILLED)
     assert (finding.kind, finding.verdict, finding.culprits, finding.candidates) == ("exit", "unknown", (), WORLD)
-    assert finding.evidence[:2] == (
+    assert words_of(finding)[:2] == (
         "all 4 ranks were killed within 2 s: from outside",
         "rank 0 (pid 100) was killed by SIGKILL, first",
     )
@@ -118,7 +119,7 @@ def test_who_is_killed_after_the_launcher_asked_the_others_to_end_is_not_to_blam
     assert isinstance(finding, Finding)
     assert finding.verdict == verdict
     if verdict == "unknown":
-        assert finding.evidence[0].startswith("rank 0 was the first to end, 30.0 s before, by SIGTERM")
+        assert words_of(finding)[0].startswith("rank 0 was the first to end, 30.0 s before, by SIGTERM")
 
 
 class Job:

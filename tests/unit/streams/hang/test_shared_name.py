@@ -20,6 +20,7 @@ from streams.hang.shared_name import SharedName
 from streams.hang.thresholds import SIDE_BY_SIDE_NS
 from streams.pipeline import Pipeline
 from streams.watching.moment import Moment
+from tests.fakes.evidence_words import words_of
 
 LAYOUT = Layout(tp=2, dp=2)
 S = 1_000_000_000
@@ -61,7 +62,7 @@ def test_of_two_jobs_on_other_hosts_the_second_is_told_of_and_changes_nothing_ab
     shared = [finding for finding in told if finding.kind == "blind" and "own" in "".join(finding.unseen)]
     assert shared
     assert shared[0].candidates == (0, 1, 2, 3)
-    assert "of host0 and process" in shared[0].evidence[0]
+    assert "of host0 and process" in words_of(shared[0])[0]
     assert refused > 0
     named = {finding.culprits for finding in alone if finding.culprits}
     assert named == {(3,)}
@@ -71,7 +72,7 @@ def test_of_two_jobs_on_other_hosts_the_second_is_told_of_and_changes_nothing_ab
 def test_two_jobs_on_the_same_hosts_are_told_of() -> None:
     first = recorded()
     told, _ = findings_of(heapq.merge(first, map(with_other_processes, first), key=due_ns))
-    assert any("rank 0 is process" in sentence for finding in told for sentence in finding.evidence)
+    assert any("rank 0 is process" in sentence for finding in told for sentence in words_of(finding))
 
 
 def sample(time_s: float, host: str, pid: int, state: str = "running") -> HostSample:

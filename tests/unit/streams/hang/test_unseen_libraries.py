@@ -8,6 +8,7 @@ from streams.hang.unseen_libraries import UnseenCalls
 from streams.job.operator import JobOperator
 from streams.watching.moment import Moment
 from tests.fakes.events import topology
+from tests.fakes.evidence_words import words_of
 
 
 def sample(time_ns: int, **unseen: tuple[str, ...]) -> HostSample:
@@ -36,7 +37,7 @@ def test_a_blind_finding_from_its_onset_to_its_relief() -> None:
         (),
         100,
     )
-    assert "nccl is at work in processes of node-1" in found.evidence[0]
+    assert "nccl is at work in processes of node-1" in words_of(found)[0]
     assert found.unseen
     watch.hear(sample(130, r0=("nccl",), r1=()), None)
     assert watch.on_tick(Moment(now_ns=140, step=4)) == []

@@ -7,6 +7,7 @@ from pacehound.settings import IncidentSettings
 from streams.job.incidents import IncidentTracker
 from streams.job.thresholds import MAX_SPELLS_TOLD, QUIET_NS, REPEAT_NS
 from tests.fakes.events import SECOND_NS, START_NS, finding
+from tests.fakes.evidence_words import words_of
 
 AT_ONCE = IncidentSettings(min_duration_s=0.0, min_loss=0.0)
 NOW = START_NS + 60_000_000_000
@@ -64,15 +65,15 @@ def test_spells_of_one_cause_are_one_incident_that_goes_on():
     ] * 5
     last = said[-1]
     assert (len(last.findings), last.cost.excess_s) == (5, 20.0)
-    assert last.findings[4].evidence[-1] == "the same again: spell 5 of one incident, 16.0 s were lost in those before"
-    assert not any("the same again" in sentence for sentence in last.findings[0].evidence)
+    assert words_of(last.findings[4])[-1] == "the same again: spell 5 of one incident, 16.0 s were lost in those before"
+    assert not any("the same again" in sentence for sentence in words_of(last.findings[0]))
 
 
 def test_an_incident_of_many_spells_holds_the_first_and_the_latest_and_the_cost_of_all():
     last = spells(IncidentTracker("j", 0, AT_ONCE), 40)[-1]
     assert [f.id for f in last.findings] == ["s0", *(f"s{n}" for n in range(40 - MAX_SPELLS_TOLD + 1, 40))]
     assert last.cost.excess_s == 160.0
-    assert "spell 40 of one incident" in last.findings[-1].evidence[-1]
+    assert "spell 40 of one incident" in words_of(last.findings[-1])[-1]
 
 
 def test_spells_of_a_link_are_one_incident_and_others_are_not():

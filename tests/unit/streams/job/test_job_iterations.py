@@ -11,6 +11,7 @@ from streams.job.iterations import JobIterations
 from streams.job.thresholds import RECURRED_OFTEN
 from streams.pipeline import Pipeline
 from tests.fakes.events import SECOND_NS, START_NS, topology
+from tests.fakes.evidence_words import words_of
 
 STEP_S = 0.05
 
@@ -56,11 +57,11 @@ def test_a_job_that_was_too_short_to_judge_says_so_and_makes_no_incident(n_steps
     pipeline = Pipeline(Settings())
     said = [out for event in simulate(JobSpec(iterations=n_steps)).events() for out in pipeline.on_event(event)]
     told = [f for f in said if isinstance(f, Finding) and f.kind == "blind"]
-    assert [f.evidence[0].startswith("a slowdown could not be found") for f in told] == [True] * is_told
+    assert [words_of(f)[0].startswith("a slowdown could not be found") for f in told] == [True] * is_told
     assert not any(isinstance(one, Incident) for one in said)
 
 
 def test_a_job_without_iterations_says_so_at_its_end() -> None:
     (told,) = unmarked(3).not_judged("j", 0, Instant(step=None, time_ns=START_NS))
-    assert "no optimizer step was seen" in told.evidence[0]
+    assert "no optimizer step was seen" in words_of(told)[0]
     assert not told.pages

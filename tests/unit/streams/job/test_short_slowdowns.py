@@ -11,6 +11,7 @@ from pacehound.settings import IncidentSettings
 from streams.job.incidents import IncidentTracker
 from streams.job.thresholds import MIN_SHORT
 from tests.fakes.events import finding
+from tests.fakes.evidence_words import words_of
 
 S = 1_000_000_000
 SETTINGS = IncidentSettings(min_duration_s=3.0, min_loss=0.02)
@@ -50,7 +51,7 @@ def test_forty_milliseconds_of_steps_of_a_millisecond_wake_nobody() -> None:
     assert tracker.on_tick(20 * S, {}) == []
     (said,) = tracker.short_in_all(Instant(step=None, time_ns=100 * S))
     assert (said.kind, said.verdict, said.culprits, said.pages) == ("intermittent", "unknown", (), False)
-    assert said.evidence == ("1 short slowdowns, 0.0% of the time",)
+    assert words_of(said) == ("1 short slowdowns, 0.0% of the time",)
 
 
 @pytest.mark.parametrize(

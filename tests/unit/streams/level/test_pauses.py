@@ -8,6 +8,7 @@ import pytest
 from pacehound.model.step_log import StepLog
 from pacehound.settings import IncidentSettings
 from streams.level.pauses import long_pause
+from tests.fakes.evidence_words import words_of
 
 N = 1000
 
@@ -31,8 +32,8 @@ def a_log(pauses, *, n=N, usual_s=0.1, planned=None):
 def test_one_step_of_a_minute_among_short_ones_is_told_and_wakes_nobody():
     found = long_pause(a_log({500: 60.0}), IncidentSettings())
     assert (found.kind, found.onset.step, found.relief.step) == ("intermittent", 500, 500)
-    assert "step 500: 60 s" in found.evidence[0]
-    assert "37 % of the log's time" in found.evidence[0]
+    assert "step 500: 60 s" in words_of(found)[0]
+    assert "37 % of the log's time" in words_of(found)[0]
     assert not found.pages
     assert not found.lasting
 

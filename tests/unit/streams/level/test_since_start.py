@@ -11,6 +11,7 @@ from pacehound.model.events import EarlierRun, Instant, IterationSample
 from streams.level.since_start import SinceStart
 from streams.watching.moment import Iteration, Moment
 from streams.watching.watch import Watch
+from tests.fakes.evidence_words import words_of
 
 SHAPE = {"world_size": 4, "ranks_of": {"a": (0, 1), "b": (2, 3)}}
 
@@ -70,8 +71,8 @@ def test_it_is_slower_than_its_last_attempts_since_the_start():
     watch, (found,) = said(paced(0.118))
     assert (found.kind, found.verdict, found.onset) == ("slow", "unknown", Instant(step=0, time_ns=0))
     assert found.magnitude == pytest.approx(0.18, abs=0.02)
-    assert found.evidence[0].startswith(f"{found.magnitude:.0%} slower than its last 3 attempts")
-    assert "attempt 3: 101 ms" in found.evidence[0]
+    assert words_of(found)[0].startswith(f"{found.magnitude:.0%} slower than its last 3 attempts")
+    assert "attempt 3: 101 ms" in words_of(found)[0]
     assert found.pages
     assert watch.ongoing(0)[found.id] == pytest.approx(0.018 * 300, rel=0.15)
 

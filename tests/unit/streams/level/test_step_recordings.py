@@ -13,6 +13,7 @@ from streams.level.earlier_runs import earlier_run
 from streams.level.step_series import follow, rows_of
 from streams.level.step_watch import StepWatch
 from streams.level.thresholds import LASTING_STEPS
+from tests.fakes.evidence_words import words_of
 from tests.fakes.recorded import RECORDED, needs_recordings
 
 RECORDINGS = RECORDED / "iter"
@@ -145,12 +146,12 @@ def test_spikes_on_a_quiet_base_are_intermittent_slowness():
 def test_every_tenth_step_is_planned():
     findings, planned = answer("mng_soap")
     assert findings == []
-    assert any("one step in 10 takes 5.2" in note.evidence[0] for note in planned)
+    assert any("one step in 10 takes 5.2" in words_of(note)[0] for note in planned)
 
 
 def test_bursts_that_recur_are_planned():
     _, planned = answer("mng_scaleup1b")
-    assert any("recur every 76" in note.evidence[0] for note in planned)
+    assert any("recur every 76" in words_of(note)[0] for note in planned)
 
 
 def test_a_lasting_speedup_is_one_change_and_never_a_slowdown():

@@ -18,6 +18,7 @@ from streams.level.earlier_runs import earlier_run
 from streams.level.step_series import rows_of
 from streams.level.step_watch import StepTime, StepWatch
 from streams.level.thresholds import LASTING_STEPS
+from tests.fakes.evidence_words import words_of
 
 
 def jittered(n, seed=1, sd=0.01):
@@ -67,7 +68,7 @@ def test_what_is_left_of_a_slowdown_goes_on_under_its_finding(seed):
     (finding,) = latest(findings_of(times_s))
     assert abs(finding.onset.step - 400) <= 3
     assert abs(finding.relief.step - 1500) <= 80
-    assert any(words.startswith("it is not over: steps take") for words in finding.evidence)
+    assert any(words.startswith("it is not over: steps take") for words in words_of(finding))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -96,7 +97,7 @@ def test_a_small_slowdown_that_comes_later_is_another_one():
     before, after = latest(findings_of(times_s))
     assert abs(before.relief.step - 900) <= 3
     assert abs(after.onset.step - 1200) <= 30
-    assert len(after.evidence) == 2
+    assert len(words_of(after)) == 2
 
 
 def test_who_asks_anew_who_is_slow_has_what_is_left_apart():
@@ -151,7 +152,7 @@ def test_a_slow_level_that_gets_worse_is_one_finding():
     said = findings_of(times_s)
     assert len({finding.id for finding in said}) == 1
     assert said[-1].magnitude == pytest.approx(1.2 * 1.3 - 1.0, abs=0.03)
-    assert any("slower still" in sentence for sentence in said[-1].evidence)
+    assert any("slower still" in sentence for sentence in words_of(said[-1]))
 
 
 def test_a_small_shift_lasts_and_does_not_page():
@@ -185,7 +186,7 @@ def test_a_doubled_batch_explains_a_doubled_step_and_is_the_new_baseline():
     change, slow = latest(findings_of(times_s, watch, work={"global_batch_size": batch}))
     assert (change.kind, change.pages, change.verdict) == ("change", False, "unknown")
     assert abs(change.onset.step - 400) <= 3
-    assert any("global_batch_size is 512, it was 256" in sentence for sentence in change.evidence)
+    assert any("global_batch_size is 512, it was 256" in sentence for sentence in words_of(change))
     assert watch.baseline_s == pytest.approx(0.2, rel=0.02)
     assert (slow.kind, slow.pages) == ("slow", True)
     assert slow.magnitude == pytest.approx(0.3, abs=0.03)
@@ -206,7 +207,7 @@ def test_a_smaller_batch_explains_shorter_steps():
     batch = np.repeat([256.0, 128.0], [400, 400])
     (finding,) = findings_of(jittered(800) * batch / 256, work={"global_batch_size": batch})
     assert (finding.kind, finding.pages) == ("change", False)
-    assert any("global_batch_size is 128, it was 256" in sentence for sentence in finding.evidence)
+    assert any("global_batch_size is 128, it was 256" in sentence for sentence in words_of(finding))
 
 
 def test_a_ramp_of_the_batch_in_stages_is_one_finding():
@@ -242,7 +243,7 @@ def test_what_an_earlier_run_did_too_is_planned_and_the_new_baseline():
     assert finding.magnitude == pytest.approx(0.25, abs=0.03)
     (note,) = watch.planned
     assert (note.kind, abs(note.onset.step - 400) <= 3) == ("planned", True)
-    assert "so did earlier" in note.evidence[0]
+    assert "so did earlier" in words_of(note)[0]
 
 
 def test_announced_pauses_are_no_rows():
@@ -260,7 +261,7 @@ def test_patterns_and_bursts_that_recur_are_listed_as_planned():
     times_s[150::250] *= 4.0
     watch = StepWatch(job="j")
     assert findings_of(times_s, watch) == []
-    assert any("one step in 10 takes" in note.evidence[0] for note in watch.planned)
+    assert any("one step in 10 takes" in words_of(note)[0] for note in watch.planned)
     assert len({note.id for note in watch.planned}) == len(watch.planned)
 
 

@@ -21,6 +21,7 @@ from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
 from simulator.suites.always_slow_jobs import CONDITIONS, FAULTS, SMALL, case_of
 from streams.pipeline import Pipeline
 from streams.slow.always.standing_apart import excess_of
+from tests.fakes.evidence_words import words_of
 
 S = 1_000_000_000
 GRID = Layout(tp=2, dp=4, pp=2)
@@ -59,11 +60,11 @@ def test_who_is_slow_from_the_start_is_named_within_the_first_iterations(name: s
 
 def test_peers_are_told_with_their_spread_and_a_single_one_without() -> None:
     (first, *_) = findings(always(2), layout=Layout(dp=4))
-    words = re.search(r"the median of its 3 peers is ([\d.]+) ms, their spread ([\d.]+) ms", first.evidence[0])
+    words = re.search(r"the median of its 3 peers is ([\d.]+) ms, their spread ([\d.]+) ms", words_of(first)[0])
     assert words is not None
     assert float(words[2]) < 0.1 * float(words[1])
     (first, *_) = findings(always(1), layout=Layout(dp=2, pp=2))
-    assert re.search(r"since the first step seen; its only peer has [\d.]+ ms$", first.evidence[0])
+    assert re.search(r"since the first step seen; its only peer has [\d.]+ ms$", words_of(first)[0])
 
 
 @pytest.mark.parametrize("seed", range(len(CONDITIONS)), ids=list(CONDITIONS))
@@ -83,7 +84,7 @@ def test_it_says_since_when_against_whom_and_at_what_price() -> None:
     assert finding.onset is not None
     assert finding.onset.step == 0
     assert finding.magnitude == pytest.approx(took_s.mean() / quiet_s.mean() - 1.0, abs=0.08)
-    assert "since the first step seen; the median of its 7 peers is" in finding.evidence[0]
+    assert "since the first step seen; the median of its 7 peers is" in words_of(finding)[0]
     assert [out.state for out in found if isinstance(out, Incident)] == ["open", "closed"]
     (*_, closed) = [out for out in found if isinstance(out, Incident)]
     assert closed.cost.excess_s == pytest.approx((took_s - quiet_s).sum(), rel=0.2)

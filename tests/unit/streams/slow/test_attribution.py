@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from pacehound.model.events import GpuReading, GroupOutlier, HostVitals
+from pacehound.model.evidence.machines import LacksProcessor, Stack
+from pacehound.model.evidence.transfers import Connection, EdgeRates
 from streams.rounds.clocks import ClockOffsets
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.observations import Observations
@@ -19,6 +21,7 @@ from streams.slow.connections import SlowConnection
 from streams.slow.critical_path import Charges, TransferKey
 from streams.slow.gpu_state import GpuStates
 from streams.slow.rates import SlowEdges
+from tests.fakes.evidence_words import words_of
 
 MS = 1e6
 N_RANKS = 16
@@ -29,6 +32,9 @@ OBSERVED = Observations(
     outliers=list,
     hosts={rank: f"host{rank // 4}" for rank in range(N_RANKS)},
 )
+
+BUSY = Connection(sender=1, receiver=13, busy_share=0.9, bytes_per_s=1e6, peers_bytes_per_s=1e8)
+SENDS_SLOWLY = EdgeRates(sender=2, receiver=4, op="all_reduce", send_share=0.4, receive_share=0.4, reference="earlier")
 
 
 def records(
@@ -84,9 +90,9 @@ def test_ranks_whose_own_time_grew_are_culprits_of_computation(culprits: tuple[i
 def test_a_communicator_of_two_has_one_link_which_is_suspected_until_something_of_the_link_itself_tells() -> None:
     said = found(transfers={"two": 30.0})
     assert (said.verdict, said.cause, said.culprits, said.links) == ("suspected", "S2", (), ((1, 13),))
-    rates = replace(OBSERVED, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, sentences=()))
+    rates = replace(OBSERVED, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, evidence=()))
     assert found(rates, transfers={"two": 30.0}).verdict == "culprit"
-    busy = SlowConnection((1, 13), is_strong=True, sentence="the connection is busy")
+    busy = SlowConnection((1, 13), is_strong=True, connection=BUSY)
     kernel = replace(OBSERVED, connections=lambda _ranks, _since: [busy])
     assert found(kernel, transfers={"two": 30.0}).verdict == "culprit"
 
@@ -101,7 +107,7 @@ def test_two_ranks_of_one_host_have_no_network_between_them() -> None:
     apart = GroupOutlier(job="j", attempt=0, time_ns=0, communicator="two", peers=7, transfer_s=0.03, median_s=0.001)
     said = found(replace(together, outliers=lambda: [apart]), transfers={"two": 30.0})
     assert (said.verdict, said.links) == ("suspected", ((1, 13),)), "other pairs of the machine are as quick as before"
-    rates = replace(together, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, sentences=()))
+    rates = replace(together, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, evidence=()))
     assert found(rates, transfers={"two": 30.0}).links == ((1, 13),)
 
 
@@ -142,12 +148,12 @@ def test_a_link_that_explains_a_third_is_named_only_if_it_stands_out_among_its_k
     said = attribute(made(20, 100, ways), made(60, 0, {}), keys, OBSERVED)
     assert said.links == links
     assert said.verdict in ("suspected", "unknown")
-    assert bool(links) or "no link stands apart" in " ".join(said.evidence)
+    assert bool(links) or "no link stands apart" in " ".join(words_of(said))
 
 
 def test_several_slow_links_that_meet_in_one_rank_are_told_as_its_network_interface() -> None:
     said = found(transfers={(0, 8): 15.0, (8, 0): 15.0, (2, 8): 14.0, (8, 2): 14.0})
-    assert any("meet in rank 8" in sentence for sentence in said.evidence)
+    assert any("meet in rank 8" in sentence for sentence in words_of(said))
 
 
 def test_a_larger_communicator_without_rates_has_candidates_and_no_name() -> None:
@@ -159,12 +165,10 @@ def test_a_larger_communicator_without_rates_has_candidates_and_no_name() -> Non
 
 @pytest.mark.parametrize(("is_sure", "verdict"), [(True, "culprit"), (False, "suspected")])
 def test_rates_name_the_edge(is_sure: bool, verdict: str) -> None:
-    observed = replace(
-        OBSERVED, slow_edges=lambda _name, _since: SlowEdges(((2, 4),), is_sure, ("rank 2 sends slowly",))
-    )
+    observed = replace(OBSERVED, slow_edges=lambda _name, _since: SlowEdges(((2, 4),), is_sure, (SENDS_SLOWLY,)))
     said = found(observed, transfers={"dp": 40.0})
     assert (said.verdict, said.cause, said.links) == (verdict, "S2", ((2, 4),))
-    assert "rank 2 sends slowly" in said.evidence
+    assert SENDS_SLOWLY in said.evidence
 
 
 @pytest.mark.parametrize(("is_strong", "verdict"), [(True, "culprit"), (False, "suspected")])
@@ -194,7 +198,7 @@ def test_a_link_is_not_named_where_a_rank_came_late_to_its_rounds() -> None:
     assert any("a rank came late" in sentence for sentence in said.unseen)
     said = found(late, own={1: 20.0}, transfers={"two": 20.0})
     assert (said.verdict, said.cause, said.culprits, said.links) == ("culprit", "S1", (1,), ())
-    rates = replace(late, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, sentences=()))
+    rates = replace(late, slow_edges=lambda _name, _since: SlowEdges(((1, 13),), is_sure=True, evidence=()))
     assert found(rates, transfers={"two": 30.0}).links == ((1, 13),), "what is known of the link itself counts"
 
 
@@ -208,18 +212,19 @@ def test_transfers_of_the_whole_job_do_not_make_a_slow_rank_mixed() -> None:
 @pytest.mark.parametrize(("rank", "culprits"), [(0, ()), (5, (5,))])
 def test_rank_0_that_is_busy_by_its_stack_is_told_as_that_and_no_culprit(rank: int, culprits: tuple[int, ...]) -> None:
     words = f"rank {rank} is busy: it reads or writes storage (py-spy): save < main"
-    busy = replace(OBSERVED, busy_in=lambda asked, _since: words if asked == rank else "")
+    stack = Stack(rank=rank, doing="storage", taken_by="py-spy", frames=("save", "main"), shown_as="busy")
+    busy = replace(OBSERVED, busy_in=lambda asked, _since: (stack,) if asked == rank else ())
     said = found(busy, own={rank: 40.0})
     assert said.culprits == culprits
     if not culprits:
-        assert (said.verdict, said.candidates, said.evidence[-1]) == ("unknown", (0,), words)
+        assert (said.verdict, said.candidates, words_of(said)[-1]) == ("unknown", (0,), words)
 
 
 def test_growth_that_wanders_over_ranks_names_nobody() -> None:
     slow = [one for i in range(20) for one in records(1, own={(5 * i) % N_RANKS: 40.0}, first=100 + i)]
     said = attribute(slow, records(60), KEYS, OBSERVED)
     assert (said.verdict, said.cause, said.culprits) == ("unknown", None, ())
-    assert any("wanders" in sentence for sentence in said.evidence)
+    assert any("wanders" in sentence for sentence in words_of(said))
 
 
 def test_a_slow_rank_beside_a_wandering_charge_is_still_named() -> None:
@@ -235,7 +240,7 @@ def test_own_time_that_follows_the_bytes_is_imbalance() -> None:
     slow = records(20, own={5: 40.0}, first=100, size_bytes=2 * 10**9)
     said = attribute(slow, quiet, KEYS, OBSERVED)
     assert (said.verdict, said.culprits) == ("unknown", ())
-    assert any("follows the bytes" in sentence for sentence in said.evidence)
+    assert any("follows the bytes" in sentence for sentence in words_of(said))
 
 
 def test_more_work_for_everybody_is_a_change() -> None:
@@ -320,11 +325,11 @@ def test_a_throttled_gpu_strengthens_its_own_rank_and_accuses_nobody_else() -> N
     lost[5] = 0.5
     said = found(replace(OBSERVED, gpu_problems=gpus(5).problems), own={5: 40.0}, lost_share=lost)
     assert said.verdict == "culprit"
-    assert any("hw_thermal_slowdown" in sentence for sentence in said.evidence)
-    assert any("900 MHz" in sentence for sentence in said.evidence)
+    assert any("hw_thermal_slowdown" in sentence for sentence in words_of(said))
+    assert any("900 MHz" in sentence for sentence in words_of(said))
     innocent = found(replace(OBSERVED, gpu_problems=gpus(9).problems), own={5: 40.0}, lost_share=lost)
     assert (innocent.verdict, innocent.culprits) == ("suspected", (5,))
-    assert not any("GPU" in sentence for sentence in innocent.evidence)
+    assert not any("GPU" in sentence for sentence in words_of(innocent))
     assert found(replace(OBSERVED, gpu_problems=gpus(9).problems), transfers={"dp": 40.0}).culprits == ()
 
 
@@ -356,12 +361,16 @@ def test_too_little_to_compare_says_so() -> None:
     assert attribute(records(20), records(60, own={1: 20.0}), KEYS, OBSERVED).verdict == "unknown"
 
 
+def lack_of(rank: int) -> LacksProcessor:
+    return LacksProcessor(rank=rank, host="h", cause="other work", now=0.5, before=1.0)
+
+
 def short(*ranks: int, nearly: tuple[int, ...] = ()) -> Observations:
     """Some ranks lack processors for half of what 40 ms more than 100 ms ask for, and others for 0.3 of it."""
 
-    def shortages(asked: Sequence[int], _since_ns: int, min_share: float) -> dict[int, str]:
+    def shortages(asked: Sequence[int], _since_ns: int, min_share: float) -> dict[int, LacksProcessor]:
         lacks = dict.fromkeys(nearly, 0.3 * 40 / 140) | dict.fromkeys(ranks, 0.51 * 40 / 140)
-        return {rank: f"rank {rank} lacks processors" for rank in asked if lacks.get(rank, 0.0) >= min_share}
+        return {rank: lack_of(rank) for rank in asked if lacks.get(rank, 0.0) >= min_share}
 
     return replace(OBSERVED, shortages=shortages)
 
@@ -369,10 +378,10 @@ def short(*ranks: int, nearly: tuple[int, ...] = ()) -> Observations:
 def test_a_culprit_that_lacks_processors_is_told_why_and_nobody_else_is_named_for_it() -> None:
     said = found(short(5, 9), own={5: 40.0})
     assert (said.verdict, said.culprits, said.short_of_processors) == ("culprit", (5,), (5,))
-    assert said.evidence[-1] == "rank 5 lacks processors"
+    assert said.evidence[-1] == lack_of(5)
     innocent = found(short(9), own={5: 40.0})
     assert (innocent.culprits, innocent.short_of_processors) == ((5,), ())
-    assert not any("processors" in sentence for sentence in innocent.evidence)
+    assert not any("has a processor" in sentence for sentence in words_of(innocent))
 
 
 def test_a_busy_machine_makes_nobody_a_culprit() -> None:
@@ -388,7 +397,7 @@ def test_many_ranks_that_compute_for_longer_are_named_when_processors_are_what_t
     assert found(own=many).culprits == ()
     said = found(short(*range(8)), own=many)
     assert (said.verdict, said.cause, said.culprits) == ("culprit", "S1", tuple(range(8)))
-    assert any("5 more like these" in sentence for sentence in said.evidence)
+    assert any("5 more like these" in sentence for sentence in words_of(said))
     some = found(short(1, 2), own=many)
     assert (some.verdict, some.cause, some.culprits) == ("suspected", "S1", (1, 2))
     assert some.candidates == (0, 3, 4, 5, 6, 7)
@@ -403,7 +412,7 @@ def test_of_a_slow_communicator_without_a_slow_link_the_members_that_lack_proces
     assert (close.verdict, close.culprits, close.short_of_processors) == ("unknown", (), (4,))
     everybody = found(short(0, 2, 4, 6), transfers={"dp": 40.0})
     assert (everybody.verdict, everybody.cause, everybody.culprits) == ("unknown", "S2", ())
-    assert any("processors" in sentence for sentence in everybody.evidence)
+    assert any("has a processor" in sentence for sentence in words_of(everybody))
 
 
 def test_where_everybody_is_slower_ranks_that_lack_processors_are_candidates() -> None:

@@ -49,7 +49,7 @@ RING = {(0, 1): 1000.0, (1, 2): 1000.0, (2, 3): 1000.0, (3, 0): 1000.0}
 def test_the_connection_that_is_always_busy_and_gets_little_through_is_the_link() -> None:
     found = tracker(RING | {(1, 2): 50.0}, RING).slow_links(range(4), 60 * S)
     assert [(c.link, c.is_strong) for c in found] == [((1, 2), True)]
-    assert "rank 1 to rank 2" in found[0].sentence
+    assert "rank 1 to rank 2" in found[0].connection.words
 
 
 def test_without_an_earlier_reading_it_is_no_certainty() -> None:
@@ -65,7 +65,7 @@ def test_a_connection_that_always_was_slower_is_not_blamed() -> None:
 def test_data_that_is_sent_again_is_told() -> None:
     (found,) = tracker(RING | {(1, 2): 30.0}, RING, lost=0.05).slow_links(range(4), 60 * S)
     assert found.is_strong
-    assert "sent again" in found.sentence
+    assert "sent again" in found.connection.words
 
 
 def test_healthy_connections_and_those_of_other_ranks_say_nothing() -> None:

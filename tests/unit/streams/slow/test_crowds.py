@@ -7,22 +7,27 @@ from collections.abc import Sequence
 import pytest
 
 from pacehound.model.events import HostProcessors, HostVitals, RankProcessors
+from pacehound.model.evidence import Said
+from pacehound.model.evidence.machines import Crowded
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.verdict import Attribution
 from tests.unit.streams.slow.test_slow_jobs import C10D_GLOO, JobSpec, Layout, S, SlowCompute, all_said
 
 RANKS = (0, 1, 2, 3)
-NAMED = Attribution("slow", "culprit", "S1", (2,), evidence=("rank 2: own time grew",))
+CROWDED = (Crowded(host="b", least_share=0.2, most_share=0.3),)
+NAMED = Attribution("slow", "culprit", "S1", (2,), evidence=(Said(words="rank 2: own time grew"),))
 LINKED = Attribution("slow", "suspected", "S2", links=((2, 3),))
 NOBODY = Attribution("slow", "unknown", None)
 
 
-def weighed(found: Attribution, said: str | None, hosts: Sequence[str] = ("a", "a", "b", "b")) -> Attribution:
+def weighed(
+    found: Attribution, said: tuple[Crowded, ...] | None, hosts: Sequence[str] = ("a", "a", "b", "b")
+) -> Attribution:
     """By a machine of which that is said, of whichever of its ranks it is asked."""
     asked: list[tuple[int, ...]] = []
 
-    def crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> str | None:
+    def crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> tuple[Crowded, ...] | None:
         assert is_named == (found is not NOBODY)
         assert (since_ns, min_share) == (7, pytest.approx(0.25)), "half of what is lost of each second"
         asked.append(tuple(ranks))
@@ -36,15 +41,15 @@ def weighed(found: Attribution, said: str | None, hosts: Sequence[str] = ("a", "
 
 @pytest.mark.parametrize("found", [NAMED, LINKED, NOBODY], ids=["a rank", "a link", "nobody"])
 def test_nobody_is_named_on_a_crowded_machine_and_it_says_why(found: Attribution) -> None:
-    told = weighed(found, "it is crowded")
+    told = weighed(found, CROWDED)
     assert (told.verdict, told.culprits, told.links, told.may_be_the_machine) == ("unknown", (), (), True)
     assert told.candidates == (() if found is NOBODY else (2, 3))
-    assert told.evidence == (*found.evidence, "it is crowded")
+    assert told.evidence == (*found.evidence, *CROWDED)
 
 
 @pytest.mark.parametrize("found", [NAMED, LINKED, NOBODY], ids=["a rank", "a link", "nobody"])
 def test_where_it_is_not_crowded_the_answer_stands(found: Attribution) -> None:
-    assert weighed(found, "") is found
+    assert weighed(found, ()) is found
 
 
 def test_until_the_processors_are_read_a_name_stands_and_slowness_without_one_waits() -> None:
@@ -53,7 +58,7 @@ def test_until_the_processors_are_read_a_name_stands_and_slowness_without_one_wa
 
 
 def test_a_rank_that_has_its_machine_for_itself_is_named_for_it() -> None:
-    assert weighed(NAMED, "it is crowded", hosts=("a", "b", "c", "d")) is NAMED
+    assert weighed(NAMED, CROWDED, hosts=("a", "b", "c", "d")) is NAMED
 
 
 def crowded_readings(n_ranks: int, for_s: int) -> tuple[HostVitals, ...]:

@@ -26,6 +26,6 @@ def test_errors_that_came_during_the_job_are_told_and_old_ones_are_not() -> None
         GpuReading(uuid="a", index=0, ranks=(0,), ecc_uncorrected=3),
         GpuReading(uuid="a", index=0, ranks=(0,), ecc_uncorrected=5, xid=79, temperature_c=91),
     )
-    assert [word for sentence in made.problems(0) for word in ("2 new", "XID 79", "91 C") if word in sentence] == [
+    assert [word for problem in made.problems(0) for word in ("2 new", "XID 79", "91 C") if word in problem.words] == [
         "2 new", "XID 79", "91 C",
     ]  # fmt: skip

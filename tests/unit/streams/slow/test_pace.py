@@ -14,6 +14,7 @@ from streams.slow.slow_rounds import SlowRounds
 from streams.slow.slow_watch import SlowWatch
 from streams.slow.thresholds import STRETCH, STRETCHES
 from streams.watching.moment import Iteration, Moment
+from tests.fakes.evidence_words import words_of
 
 ONSET, RELIEF, STEPS = 1_000, 2_500, 3_000
 STEP_NS, STOPPED_NS, PERIOD_NS = 5_200_000, 10_000_000, 30_000_000
@@ -59,7 +60,7 @@ def test_a_slowness_whose_level_comes_back_goes_on_while_the_pace_does_not(seed:
     relief = said[-1].relief
     assert relief is not None
     assert abs((relief.step or 0) - RELIEF) <= STRETCH * STRETCHES
-    assert any("single iterations are slow" in sentence for finding in said for sentence in finding.evidence)
+    assert any("single iterations are slow" in sentence for finding in said for sentence in words_of(finding))
     first = said[0].onset
     assert first is not None
     assert excess_s >= 0.8 * (RELIEF - (first.step or 0)) * STEP_NS / 1e9 * 0.5  # 15 ms for every 10 of its own
@@ -71,6 +72,6 @@ def test_slow_steps_that_become_the_rule_are_not_over_and_no_plan_before_the_pac
     assert len({finding.id for finding in said}) == 1
     *others, last = said
     assert [finding.relief for finding in others] == [None] * len(others)
-    assert any("have become the rule" in words for words in last.evidence)
+    assert any("have become the rule" in words for words in words_of(last))
     assert last.relief is not None
     assert abs((last.relief.step or 0) - RELIEF) <= STRETCH * STRETCHES

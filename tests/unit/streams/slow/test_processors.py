@@ -64,22 +64,22 @@ def tracker(
 def test_a_rank_that_waits_for_a_processor_is_told_with_its_satisfaction_rate() -> None:
     found = tracker({2: Rate(ran=0.6, waited=0.4)}).shortages(range(4), BEGAN_S * S, 0.1)
     assert list(found) == [2]
-    assert "60% of the time in which it wants one, 99% before" in found[2]
-    assert "host h1" in found[2]
+    assert "60% of the time in which it wants one, 99% before" in found[2].words
+    assert "host h1" in found[2].words
 
 
 def test_a_quota_that_is_used_up_comes_before_the_waiting_that_it_makes() -> None:
     found = tracker({2: Rate(ran=0.6, waited=0.4, throttled=0.35)}).shortages(range(4), BEGAN_S * S, 0.1)
-    assert "quota" in found[2]
-    assert "0.35 s of each second, 0.00 s before" in found[2]
+    assert found[2].cause == "quota"
+    assert "0.35 s of each second, 0.00 s before" in found[2].words
 
 
 def test_what_a_hypervisor_takes_meets_every_rank_of_the_host() -> None:
     stolen = Rate(ran=0.6, stolen=0.3)
     found = tracker({2: stolen, 3: stolen}).shortages(range(4), BEGAN_S * S, 0.1)
     assert sorted(found) == [2, 3]
-    assert found[2] == found[3]
-    assert "takes 33%" in found[2]
+    assert (found[2].key, found[2].words) == (found[3].key, found[3].words)
+    assert "takes 33%" in found[2].words
 
 
 @pytest.mark.parametrize("share", [0.1, 0.35])
@@ -135,9 +135,11 @@ CROWDED = Rate(ran=0.25, waited=0.8, others=0.55)
 def test_a_machine_is_crowded_where_all_its_ranks_wait_longer_than_they_run_also_from_the_start() -> None:
     made = tracker(dict.fromkeys(range(4), CROWDED), processors=2)
     for since_s in (BEGAN_S, BEGAN_S + 45):
-        words = made.crowd(range(4), since_s * S, 0.3, is_named=True, now_ns=(since_s + 10) * S)
-        assert words == "the ranks on host h1 have a processor for 24% to 24% of the time in which they want one: " + (
-            "the machine is crowded"
+        (crowded,) = made.crowd(range(4), since_s * S, 0.3, is_named=True, now_ns=(since_s + 10) * S)
+        assert (
+            crowded.words
+            == "the ranks on host h1 have a processor for 24% to 24% of the time in which they want one: "
+            + ("the machine is crowded")
         )
 
 
@@ -154,7 +156,7 @@ def test_a_machine_is_crowded_where_all_its_ranks_wait_longer_than_they_run_also
 )
 def test_a_machine_is_not_crowded_where(rates: dict[int, Rate]) -> None:
     assert (
-        tracker(rates, processors=2).crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 50) * S) == ""
+        tracker(rates, processors=2).crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 50) * S) == ()
     )
 
 
@@ -171,16 +173,16 @@ def test_for_slowness_without_a_name_it_takes_less(rate: Rate, is_crowded: bool)
     made = tracker(dict.fromkeys(range(4), rate), processors=2)
     since_ns, now_ns = BEGAN_S * S, (BEGAN_S + 50) * S
     assert bool(made.crowd(range(4), since_ns, 0.3, is_named=False, now_ns=now_ns)) == is_crowded
-    assert made.crowd(range(4), since_ns, 0.3, is_named=True, now_ns=now_ns) == ""
+    assert made.crowd(range(4), since_ns, 0.3, is_named=True, now_ns=now_ns) == ()
 
 
 def test_whether_a_machine_is_crowded_is_not_known_before_it_has_been_read() -> None:
     made = tracker({}, until_s=BEGAN_S - 5)
     assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 4) * S) is None
-    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 20) * S) == "", (
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 20) * S) == (), (
         "they have stopped: it is told without them"
     )
-    assert ProcessorTracker().crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 4) * S) == "", (
+    assert ProcessorTracker().crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 4) * S) == (), (
         "none are sent"
     )
 
@@ -188,4 +190,4 @@ def test_whether_a_machine_is_crowded_is_not_known_before_it_has_been_read() -> 
 def test_a_slowdown_that_has_lasted_is_told_on_a_crowded_machine() -> None:
     made = tracker(dict.fromkeys(range(4), CROWDED), processors=2)
     assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 59) * S)
-    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 60) * S) == ""
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 60) * S) == ()

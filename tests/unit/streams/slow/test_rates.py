@@ -137,7 +137,7 @@ def test_edges_that_nobody_has_seen_are_assumed_and_no_certainty(
         made.on_topology(topology("c", range(len(slow)), host=f"h{rank}", host_ranks=(rank,)))
     found = made.slow_edges("c", ONSET_NS)
     assert found is not None
-    assert (len(found.links), found.is_sure, found.sentences[-1]) == (1, False, words)
+    assert (len(found.links), found.is_sure, found.evidence[-1].words) == (1, False, words)
 
 
 def test_two_ranks_of_an_all_to_all_are_their_link() -> None:

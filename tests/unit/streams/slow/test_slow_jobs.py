@@ -16,6 +16,7 @@ from simulator.faults import HiddenLateness, SlowCompute, SlowLink
 from simulator.job import JobSpec, simulate
 from simulator.source import C10D_GLOO, DEVICE_TIMES, LAUNCH_ONLY, UNSEEN_TP
 from streams.pipeline import Pipeline
+from tests.fakes.evidence_words import words_of
 
 ONSET, STEPS = 36, 60
 GRID = Layout(tp=2, dp=4, pp=2)
@@ -136,7 +137,7 @@ def test_what_was_said_before_the_link_was_known_is_not_said_beside_it() -> None
     seldom = tuple(one for one in connections(start_s, (2, 4), 6.0) if (one.time_ns // S - start_s) % 8 == 0)
     said = all_said(link, source=C10D_GLOO, ranks_per_host=2, dp_bytes=512 << 20, seed=7, iterations=140, extra=seldom)
     assert (said[0].links, said[-1].links) == ((), ((2, 4),))
-    assert sum("transfers of communicator" in sentence for sentence in said[-1].evidence) == 1
+    assert sum("transfers of communicator" in sentence for sentence in words_of(said[-1])) == 1
 
 
 def test_gradient_exchange_beside_the_backward_pass_hides_neither_the_culprit_nor_charges_hidden_lateness() -> None:
@@ -178,7 +179,7 @@ def test_of_ranks_that_wait_for_each_other_unseen_the_one_that_lacks_processors_
     extra = processors(9, 2.0, n_ranks=16, every_s=1)
     said = found(slow_rank(9), source=UNSEEN_TP, seed=4, ranks_per_host=16, iterations=80, extra=extra)
     assert (said.verdict, said.cause, said.culprits) == ("suspected", "S1", (9,))
-    assert any("rank 9 has a processor for" in sentence for sentence in said.evidence)
+    assert any("rank 9 has a processor for" in sentence for sentence in words_of(said))
 
 
 def test_a_reason_that_is_known_only_when_the_quiet_iterations_are_forgotten_is_still_told() -> None:
@@ -192,7 +193,7 @@ def test_a_reason_that_is_known_only_when_the_quiet_iterations_are_forgotten_is_
     every_s = int(since_s / 2) + 1
     said = found(slow, iterations=420, extra=processors(2, since_s, n_ranks=4, every_s=every_s), **small)
     assert said.culprits == (2,)
-    assert sum("rank 2 has a processor for" in sentence for sentence in said.evidence) == 1
+    assert sum("rank 2 has a processor for" in sentence for sentence in words_of(said)) == 1
 
 
 @pytest.mark.parametrize("is_read", [True, False])

@@ -10,6 +10,7 @@ from pacehound.model.rounds import Rounds
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.thresholds import REPEATED
 from streams.watching.moment import Moment
+from tests.fakes.evidence_words import words_of
 from tests.fakes.hand_made_rounds import MS, rounds
 
 COMMUNICATORS = {"c": ("dp0", (0, 1, 2))}
@@ -43,8 +44,8 @@ def test_repeated_slow_windows_are_told_with_their_p_and_name_nobody(
     made, said = watch(minutes(0, 5, QUIET), minutes(5, 10, spans))
     (finding,) = said
     assert (finding.kind, finding.verdict, finding.culprits, finding.candidates) == ("slow", "unknown", (), (0, 1, 2))
-    assert words in finding.evidence[0]
-    assert words in made.sentence_about("c")
+    assert words in words_of(finding)[0]
+    assert words in made.of_communicator("c").words
 
 
 def test_it_ends_when_the_rounds_are_quick_again() -> None:
@@ -62,13 +63,13 @@ def test_one_slow_window_is_jitter() -> None:
 def test_where_iterations_are_known_it_is_evidence_and_no_finding() -> None:
     made, said = watch(minutes(0, 5, QUIET), minutes(5, 10, LATE), has_iterations=True)
     assert said == []
-    assert made.sentence_about("c")
+    assert made.of_communicator("c") is not None
 
 
 def test_barriers_pairs_and_sources_without_times_do_not_count() -> None:
     for changes in ({"size_bytes": 4}, {"op": "barrier"}, {"sees": Sees.LAUNCH | Sees.END}):
         made, said = watch(minutes(0, 5, QUIET, **changes), minutes(5, 10, LATE, **changes))
-        assert (said, made.sentence_about("c")) == ([], "")
+        assert (said, made.of_communicator("c")) == ([], None)
 
 
 def test_a_communicator_that_always_strays_learns_a_higher_bar() -> None:

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pacehound.model.events import WhatIfPrice
+from pacehound.model.evidence.straggling import Explains, Mend
 from pacehound.model.whatif_result import STRAGGLING
 from pacehound.settings import IncidentSettings
 from simulator.operations.job import OpFaults, OpJob
@@ -18,6 +19,7 @@ from streams.whatif.straggling import PricedWindow, Straggling
 from streams.whatif.thresholds import WINDOWS_IN_A_ROW
 from streams.whatif.trace_windows import straggling_in
 from tests.fakes.events import finding
+from tests.fakes.evidence_words import words_of
 
 MINUTE_NS = 60_000_000_000
 
@@ -46,7 +48,7 @@ def window(number, slowdown, cause="last stage", ranks=(3,), **changes):
         price=replace(price(number, slowdown), **changes),
         cause=cause,
         ranks=ranks,
-        words=("M_S = 1.2", "what would mend it: move layers (steps 10% shorter)"),
+        evidence=(Explains(share=1.2, without="M_S"), Mend(what="move layers", gain=0.1)),
         began_ns=number * MINUTE_NS,
     )
 
@@ -63,8 +65,8 @@ def test_it_is_said_once_when_some_windows_in_a_row_straggle():
     assert said.pages
     assert said.onset.step == 0
     assert said.detected.step == 1000 * (WINDOWS_IN_A_ROW - 1) + 7
-    assert "the cause is: last stage" in said.evidence[0]
-    assert said.evidence[-1].startswith("what would mend it: move layers")
+    assert "the cause is: last stage" in words_of(said)[0]
+    assert words_of(said)[-1].startswith("what would mend it: move layers")
 
 
 def test_a_price_that_does_not_stay_is_none():
@@ -91,7 +93,7 @@ def test_a_worker_is_suspected_and_only_where_all_windows_name_it():
     assert (said.verdict, said.cause, said.culprits, said.victims) == ("suspected", "S1", (1,), (0, 2, 3))
     (said,) = followed(window(number, 1.3, "single worker", (number,)) for number in range(3))
     assert (said.verdict, said.culprits) == ("unknown", ())
-    assert "not the same in each of them" in said.evidence[0]
+    assert "not the same in each of them" in words_of(said)[0]
 
 
 def test_where_the_job_is_known_to_be_slow_only_a_name_is_news():
@@ -138,4 +140,4 @@ def test_a_trace_is_told_by_what_is_wrong_with_it(tmp_path, faults, cause):
     path = tmp_path / "trace-made.parquet"
     pq.write_table(generate(OpJob(n_dp=4, n_steps=24, faults=faults))[0], path)
     said = straggling_in(read_trace(path), path, 8)
-    assert [one.evidence[0].rpartition("the cause is: ")[2] for one in said] == ([cause] if cause else [])
+    assert [words_of(one)[0].rpartition("the cause is: ")[2] for one in said] == ([cause] if cause else [])

@@ -16,6 +16,7 @@ from streams.whatif.analysis import analyse, build
 from streams.whatif.patterns.case import Case
 from streams.whatif.patterns.changes import dealt_out
 from streams.whatif.reader import table_of
+from tests.fakes.evidence_words import words_of
 
 DP8 = {"n_dp": 8, "n_steps": 12}
 CASES = {
@@ -76,7 +77,7 @@ def test_the_cause_is_named_first(case, seed):
     found, _ = analysed(case, seed)
     assert found.slowdown > 1.1
     assert found.patterns[0].name == case.split(",")[0]
-    assert found.patterns[0].evidence
+    assert words_of(found.patterns[0])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -119,7 +120,7 @@ def test_a_job_that_does_not_straggle_has_no_cause():
 
 
 def test_the_slow_worker_is_named_with_its_coordinates_and_how_much_slower_it_is():
-    (first, *_) = analysed("single worker")[0].patterns[0].evidence
+    (first, *_) = words_of(analysed("single worker")[0].patterns[0])
     assert "dp 1 stage 2 (rank 9)" in first
     assert "forward takes x1.50" in first
 

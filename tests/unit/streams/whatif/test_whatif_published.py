@@ -14,6 +14,7 @@ from streams.job.incidents import IncidentTracker
 from streams.whatif.analysis import analyse_table
 from streams.whatif.reader import read_trace
 from streams.whatif.trace_windows import straggling_in
+from tests.fakes.evidence_words import words_of
 from tests.fakes.recorded import RECORDED, needs_recordings
 
 DATA = RECORDED / "whatif"
@@ -114,7 +115,7 @@ def test_the_loss_layer_makes_the_last_stage_as_slow_as_the_paper_says():
     """Section 5.2: forward x2.07 and backward x1.41 of an average stage, before tuning."""
     path = DATA / "trace-ST.parquet"
     found, _ = analyse_table(read_trace(path), path)
-    (evidence,) = (line for line in found.patterns[0].evidence if "forward takes" in line)
+    (evidence,) = (line for line in words_of(found.patterns[0]) if "forward takes" in line)
     assert "forward takes x2.08 and its backward x1.42" in evidence
 
 
@@ -124,7 +125,7 @@ def test_a_published_job_that_straggles_is_a_finding_with_the_cause_that_the_ana
     said = straggling_in(read_trace(path), path, WINDOW_STEPS)
     assert len(said) == (found.slowdown >= STRAGGLING)
     for finding in said:
-        assert f"the cause is: {found.patterns[0].name}" in finding.evidence[0]
+        assert f"the cause is: {found.patterns[0].name}" in words_of(finding)[0]
         assert set(finding.culprits or finding.candidates) == set(found.patterns[0].ranks)
         (incident,) = IncidentTracker("j", 0, IncidentSettings()).on_finding(finding, HOUR_NS, 600.0)
         assert incident.state == "open"

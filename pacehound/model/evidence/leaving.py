@@ -1,0 +1,99 @@
+"""Processes that are stopped or gone, and in what order ranks left."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pacehound.model.evidence.phrases import signal_name
+from pacehound.model.evidence.piece import OfRanks, Piece
+
+
+class Process(Piece, frozen=True, kw_only=True, tag="process"):
+    """The process of a rank: stopped, running, or how it ended."""
+
+    rank: int
+    pid: int
+    state: str
+    exit_code: int | None = None
+    signal: int | None = None
+    detail: str = ""
+
+    ABOUT: ClassVar = ("rank",)
+
+    def _sentence(self) -> str:
+        who = f"the process of rank {self.rank} (pid {self.pid})"
+        if self.state == "stopped":
+            return f"{who} is stopped (SIGSTOP or a debugger)"
+        if self.state != "exited":
+            return f"{who} runs"
+        how = "is gone"
+        if self.signal is not None:
+            how = f"was killed by signal {self.signal}"
+        elif self.exit_code is not None:
+            how = f"left with exit code {self.exit_code}"
+        return f"{who} {how}{': ' + self.detail if self.detail else ''}"
+
+
+class Left(Piece, frozen=True, kw_only=True, tag="left"):
+    """A rank that left before the others, and how; or one of many that were killed, so long after the first."""
+
+    rank: int
+    pid: int
+    exit_code: int | None = None
+    signal: int | None = None
+    detail: str = ""
+    after_s: float | None = None
+
+    ABOUT: ClassVar = ("rank",)
+
+    def _sentence(self) -> str:
+        who = f"rank {self.rank} (pid {self.pid})"
+        how = f"left with exit code {self.exit_code}"
+        if self.signal is not None:
+            how = f"was killed by {signal_name(self.signal)}"
+        if self.after_s is not None:
+            return f"{who} {how}, {f'{self.after_s:.2f} s later' if self.after_s > 0 else 'first'}"
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{who} was the first to leave: it {how}{detail}"
+
+
+class EndedFromOutside(Piece, frozen=True, kw_only=True, tag="ended_from_outside"):
+    """Why who was killed is not to blame.
+
+    All ranks were killed within a time; or one was asked to end so long before, by a signal: the launcher did both.
+    """
+
+    n_ranks: int = 0
+    within_s: float = 0.0
+    first_rank: int | None = None
+    before_s: float = 0.0
+    signal: int = 0
+
+    def _sentence(self) -> str:
+        if self.first_rank is None:
+            return f"all {self.n_ranks} ranks were killed within {self.within_s:g} s: from outside"
+        return (
+            f"rank {self.first_rank} was the first to end, {self.before_s:.1f} s before, by "
+            f"{signal_name(self.signal)}: the launcher was ending the job, and killed who was left"
+        )
+
+
+class StoodBefore(Piece, frozen=True, kw_only=True, tag="stood_before"):
+    """The job stood still before anybody left."""
+
+    def _sentence(self) -> str:
+        return "before the first rank left nobody had moved for a while"
+
+
+class Reported(OfRanks, frozen=True, kw_only=True, tag="reported"):
+    """What another tool says of some ranks, by its `detail`; or that they hang, by its `format`."""
+
+    detail: str = ""
+    format: str = ""
+
+    ABOUT: ClassVar = ("detail", "format")
+
+    def _sentence(self) -> str:
+        if self.format:
+            return f"{self.format} says of {self.n_ranks} ranks that they hang"
+        return f"ranks {', '.join(map(str, self.ranks[:16]))}: {self.detail}"
