@@ -14,6 +14,7 @@ import msgspec
 
 from pacehound.errors import InvalidInput, Unavailable
 from pacehound.model.events import Decision, Incident
+from pacehound.model.evidence import read_json
 from pacehound.runtime.head.owner import Owner, announced
 
 
@@ -44,9 +45,7 @@ class HeadClient:
 
     def incidents(self, job: str | None = None) -> tuple[list[Incident], list[Decision]]:
         """The latest version of each incident, and the decisions about them."""
-        found = msgspec.json.decode(
-            self._ask("GET", "/incidents", {} if job is None else {"job": job}), type=IncidentsAnswer
-        )
+        found = read_json(self._ask("GET", "/incidents", {} if job is None else {"job": job}), IncidentsAnswer)
         return found.incidents, found.decisions
 
     def sql(self, statement: str) -> bytes:

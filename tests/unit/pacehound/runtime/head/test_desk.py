@@ -15,9 +15,14 @@ import pyarrow as pa
 import pytest
 from aiohttp import web
 
-from pacehound.runtime.head.client import Health
+from pacehound.model.events import Decision, Incident
+from pacehound.model.evidence.levels import Level
+from pacehound.runtime.head.client import Health, HeadClient
 from pacehound.runtime.head.query_server import Leases, is_of, make_desk
 from pacehound.runtime.telemetry import Telemetry
+from tests.fakes.events import finding, incident
+
+INCIDENT = incident(findings=(finding(evidence=(Level(before_s=0.1, after_s=0.2, since_step=7),)),))
 
 
 class BusyHead:
@@ -42,6 +47,12 @@ class BusyHead:
     def attempt_for(self, question: object) -> int:
         return 7
 
+    def incidents(self, job: str | None) -> list[Incident]:
+        return [] if job else [INCIDENT]
+
+    def decisions(self) -> list[Decision]:
+        return []
+
 
 @asynccontextmanager
 async def desk(head: BusyHead, path: Path) -> AsyncIterator[aiohttp.ClientSession]:
@@ -54,6 +65,16 @@ async def desk(head: BusyHead, path: Path) -> AsyncIterator[aiohttp.ClientSessio
             yield client
     finally:
         await runner.cleanup()
+
+
+def test_incidents_come_over_the_socket_with_their_evidence(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with desk(BusyHead(), tmp_path / "s"):
+            asked = HeadClient(tmp_path / "s")
+            assert await asyncio.to_thread(asked.incidents) == ([INCIDENT], [])
+            assert await asyncio.to_thread(asked.incidents, "j") == ([], [])
+
+    asyncio.run(scenario())
 
 
 def test_the_kernel_says_who_asks_and_another_user_is_not_answered() -> None:
