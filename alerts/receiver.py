@@ -68,6 +68,15 @@ class Receiver:
         except (httpx.InvalidURL, UnicodeError) as error:
             return Delivery(outcome="refused", detail=f"{self._host}: {type(error).__name__}")
 
+    def reach(self) -> Delivery:
+        """Whether anybody answers there, without telling anything; never raises."""
+        url = urlsplit(self._url)
+        try:
+            with self._client.stream("GET", f"{url.scheme}://{url.netloc}/") as response:
+                return Delivery(outcome="delivered", detail=f"{self._host} answers ({response.status_code})")
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            return Delivery(outcome="unavailable", detail=f"{self._host}: {type(error).__name__}")
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

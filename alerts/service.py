@@ -1,27 +1,34 @@
-"""`pacehound alerts`: the process that tells people, on Kafka."""
+"""`pacehound alerts`: the process that tells people, on Kafka; and who is told, by the settings."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
+from alerts.heartbeat import SETTING as HEARTBEAT_SETTING
+from alerts.heartbeat import Heartbeat
+from alerts.importance import Importance
 from alerts.notice import Sink
-from alerts.rules import untold
+from alerts.orders import OrdersFile
+from alerts.policy import Waits
+from alerts.receiver import Receiver
 from alerts.sinks.alertmanager import Alertmanager
-from alerts.sinks.several import Several
+from alerts.sinks.email import Email
+from alerts.sinks.pagerduty import PagerDuty
+from alerts.sinks.slack import Slack
 from alerts.sinks.webhook import Webhook
-from alerts.worker import AlertWorker
-from pacehound.bus import Message
-from pacehound.bus.kafka import KafkaProducer
+from alerts.worker import AlertWorker, Past, Policy, ReadPast
 from pacehound.bus.kafka_reader import begin_at, read_to_end, starts_and_ends
+from pacehound.bus.kafka_state import kafka_state
+from pacehound.clock import Clock
 from pacehound.errors import InvalidSetting, RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import Incident, Notification
-from pacehound.model.routing import route
-from pacehound.model.topics import INCIDENTS, NOTIFICATIONS
-from pacehound.runtime.dead_letter import dead_letter_of
-from pacehound.runtime.event_loop import FLUSH_S
+from pacehound.model.topics import INCIDENTS, NOTIFICATIONS, Topic
 from pacehound.runtime.process import Process, run_worker
+from pacehound.runtime.status import Status
+from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import AlertSettings, KafkaSettings, Settings
 
 logger = logging.getLogger(__name__)
@@ -40,25 +47,55 @@ def run(settings: Settings) -> None:
         What was told cannot be noted, ever.
 
     """
-    sink = sink_of(settings.alerts)
+    # What does not fit is said before anything is waited for.
+    policy_of(settings.alerts, sinks_of(settings.alerts))
+    made: list[AlertWorker] = []
 
     def make(process: Process) -> AlertWorker:
-        worker = AlertWorker(
-            sink, lambda partition: told_on(settings.kafka, partition), process.clock, process.telemetry
+        begin(settings.kafka)
+        made.append(
+            worker_of(
+                settings.alerts,
+                lambda partitions: past_on(settings.kafka, partitions),
+                lambda: problems_of(settings.kafka),
+                process.clock,
+                process.telemetry,
+            )
         )
-        catch_up(worker, settings.kafka, process)
-        return worker
+        return made[0]
 
     try:
         run_worker(GROUP, settings, [INCIDENTS], make)
     finally:
-        sink.close()
+        for worker in made:
+            worker.close()
 
 
-def sink_of(settings: AlertSettings) -> Sink:
-    """Who is to be told, as one receiver; errors as in `sinks_of`."""
+def worker_of(
+    settings: AlertSettings, past: ReadPast, problems: Callable[[], list[str]], clock: Clock, telemetry: Telemetry
+) -> AlertWorker:
+    """Who tells people, as the settings say.
+
+    Raises
+    ------
+    InvalidSetting
+        There is nobody to tell, or a setting does not fit.
+
+    """
     sinks = sinks_of(settings)
-    return sinks[0] if len(sinks) == 1 else Several(sinks)
+    heartbeat = None
+    if settings.heartbeat_url:
+        waiting = Receiver(settings.heartbeat_url, setting=HEARTBEAT_SETTING, example="https://host/path")
+        heartbeat = Heartbeat(waiting, problems, telemetry)
+    return AlertWorker(
+        sinks,
+        past,
+        clock,
+        telemetry,
+        policy=policy_of(settings, sinks),
+        orders=OrdersFile(Path(settings.orders_file) if settings.orders_file else None),
+        heartbeat=heartbeat,
+    )
 
 
 def sinks_of(settings: AlertSettings) -> list[Sink]:
@@ -67,71 +104,112 @@ def sinks_of(settings: AlertSettings) -> list[Sink]:
     Raises
     ------
     InvalidSetting
-        Nobody, or somebody at no URL.
+        Nobody, or somebody at no address.
 
     """
     sinks: list[Sink] = []
+    if settings.pagerduty_key:
+        sinks.append(PagerDuty(settings.pagerduty_key, settings.pagerduty_url))
+    if settings.slack_url:
+        sinks.append(Slack(settings.slack_url))
+    if settings.smtp_url:
+        sinks.append(Email(settings.smtp_url, settings.smtp_password, settings.email_from, settings.email_to))
     if settings.webhook_url:
-        sinks.append(Webhook(settings.webhook_url))
+        sinks.append(Webhook(settings.webhook_url, settings.webhook_secret))
     if settings.alertmanager_url:
         sinks.append(Alertmanager(settings.alertmanager_url))
     if not sinks:
-        raise InvalidSetting("there is nobody to tell: set alerts.webhook_url or alerts.alertmanager_url")
+        raise InvalidSetting(
+            "there is nobody to tell: set alerts.pagerduty_key, alerts.slack_url, alerts.smtp_url, alerts.webhook_url "
+            "or alerts.alertmanager_url"
+        )
     return sinks
 
 
-def told_on(settings: KafkaSettings, partition: int) -> Iterator[tuple[str, str]]:
-    """(incident, state) of what was told of the incidents of a partition."""
-    for message in read_to_end(settings, NOTIFICATIONS, [partition]):
-        try:
-            for event in codec.decode(message.value):
-                if isinstance(event, Notification):
-                    yield event.incident, event.state
-        except RejectedMessage as error:
-            logger.warning("a notification cannot be read", extra={"offset": message.offset, "error": str(error)})
+def policy_of(settings: AlertSettings, sinks: Sequence[Sink]) -> Policy:
+    """When whom, by the settings.
+
+    Raises
+    ------
+    InvalidSetting
+        A weight is none, a sink that is to be told later is not set, or nobody is told first.
+
+    """
+    names = [sink.name for sink in sinks]
+    later = [name.strip() for name in settings.escalate_to.split(",") if name.strip()]
+    for name in later:
+        if name not in names:
+            raise InvalidSetting(f"alerts.escalate_to names {name!r}, which is not set; set are {', '.join(names)}")
+    if set(later) == set(names) and later:
+        raise InvalidSetting(f"alerts.escalate_to={settings.escalate_to!r} leaves nobody to be told first")
+    tell_after_ns = round(settings.tell_after_s * 1e9)
+    escalate_after_ns = round(settings.escalate_after_s * 1e9)
+    return Policy(
+        importance=Importance.parse(settings.importance),
+        page_lost_ranks=settings.page_lost_ranks,
+        page_url=settings.page_url,
+        waits={
+            sink.name: Waits(
+                lowest_level=sink.lowest_level,
+                tell_after_ns=tell_after_ns,
+                escalate_after_ns=escalate_after_ns if sink.name in later else None,
+            )
+            for sink in sinks
+        },
+    )
 
 
-def catch_up(worker: AlertWorker, settings: KafkaSettings, process: Process) -> None:
-    """The first time that alerts run at all: tell of what is open by now, and begin after it.
-
-    A process that dies in the middle of it begins it again, and knows from the notifications how far it came.
+def past_on(settings: KafkaSettings, partitions: frozenset[int]) -> Past:
+    """What the log holds of some partitions: incidents as far as they were dealt with, and who was told.
 
     Raises
     ------
     Unavailable
-        Kafka or the receiver is away; to be tried again.
+        Kafka is away; to be tried again.
+
+    """
+    committed = {place: offset or 0 for place, (offset, _) in starts_and_ends(settings, GROUP, INCIDENTS).items()}
+    latest: dict[str, tuple[Incident, int]] = {}
+    for partition, offset, event in _events(settings, INCIDENTS, partitions):
+        if isinstance(event, Incident) and offset < committed[partition]:
+            latest[event.id] = (event, partition)
+    told = [event for _, _, event in _events(settings, NOTIFICATIONS, partitions) if isinstance(event, Notification)]
+    return Past(incidents=tuple(latest.values()), notifications=told)
+
+
+def begin(settings: KafkaSettings) -> None:
+    """The first time that alerts run at all they begin at the end: what lies before it is the past.
+
+    Raises
+    ------
+    Unavailable
+        Kafka is away; to be tried again.
 
     """
     places = starts_and_ends(settings, GROUP, INCIDENTS)
-    if any(committed is not None for committed, _ in places.values()):
-        return
-    ends = {partition: end for partition, (_, end) in places.items()}
-    latest: dict[str, tuple[Incident, Message]] = {}
-    for message in read_to_end(settings, INCIDENTS):
-        if message.offset < ends[message.partition]:
-            latest |= {incident.id: (incident, message) for incident in _incidents(message.value)}
-    sent = {told for partition in ends for told in told_on(settings, partition)}
-    producer = KafkaProducer(settings, GROUP)
-    try:
-        for incident in untold([incident for incident, _ in latest.values()], sent):
-            message = latest[incident.id][1]
-            try:
-                results = worker.on_event(incident, message)
-            except RejectedMessage as error:
-                results = [dead_letter_of(message, error, process.clock.now_ns())]
-            for event in results:
-                topic, key = route(event)
-                producer.publish(topic, key, codec.encode(event))
-                producer.flush(FLUSH_S)
-            process.liveness.mark_alive()
-    finally:
-        producer.close()
-    worker.on_revoked([(INCIDENTS.name, partition) for partition in ends])
-    begin_at(settings, GROUP, INCIDENTS, ends)
+    if all(committed is None for committed, _ in places.values()):
+        begin_at(settings, GROUP, INCIDENTS, {partition: end for partition, (_, end) in places.items()})
 
 
-def _incidents(value: bytes) -> list[Incident]:
-    try:
-        return [event for event in codec.decode(value) if isinstance(event, Incident)]
-    except RejectedMessage:
-        return []  # bad before anybody was to be told
+def problems_of(settings: KafkaSettings) -> list[str]:
+    """What is not well with the pipeline, by what Kafka says of it.
+
+    Raises
+    ------
+    Unavailable
+        Kafka is away.
+
+    """
+    state = kafka_state(settings)
+    problems = Status(kafka=state, kafka_problem="", processes=()).problems
+    watching = {one.group for one in state.groups if one.members}
+    return [*problems, *(["nobody watches: the group streams has no member"] if "streams" not in watching else [])]
+
+
+def _events(settings: KafkaSettings, topic: Topic, partitions: frozenset[int]) -> Iterator[tuple[int, int, object]]:
+    for message in read_to_end(settings, topic, sorted(partitions)):
+        try:
+            for event in codec.decode(message.value):
+                yield message.partition, message.offset, event
+        except RejectedMessage as error:
+            logger.warning("a message of %s cannot be read", topic.name, extra={"error": str(error)})

@@ -1,41 +1,95 @@
-"""Tells a receiver of each state of each incident, and remembers it in the log; the same on Kafka and in a head.
+"""Tells each receiver what it is to be told of, and remembers it in the log; the same on Kafka and in a head.
 
-Who was told of what is the topic `notifications`, with the partitions and the key of `incidents`: whoever is given a
-partition of the one reads the same partition of the other first, and so knows what the member before has told; a head
-asks its store. A notice is sent, then noted, then the offset is committed. A process that dies between the first two
-tells again when it comes back, with the same idempotency key; nothing else is told twice, and nothing is left out.
+The log is the queue. Who was told of what is the topic `notifications`, with the partitions and the key of `incidents`:
+whoever is given a partition of the one reads the same partition of both first, and so knows what there is and who has
+been told of it; a head asks its store. What is in the one and not in the other is told. A notice is sent, then noted,
+then the offset is committed. A process that dies between the first two tells again when it comes back, with the same
+keys; nothing else is told twice, and nothing is left out.
+
+A receiver that is away is tried again with growing pauses, and holds up no other one: each has a queue of its own,
+which holds what there is to be told of and not each state of it. Who comes back after an hour is told once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from alerts.notice import Notice, Sink
-from alerts.rules import rule
+from alerts.grouping import Alert, Book, alert_key
+from alerts.heartbeat import Heartbeat
+from alerts.importance import Importance
+from alerts.ledger import Ledger, State
+from alerts.notice import Delivery, Notice, Sink
+from alerts.orders import Acknowledgement, OrdersFile
+from alerts.policy import Subject, Waits, decide
+from alerts.severity import Level, severity, worse
+from alerts.thresholds import DELIVERIES_PER_TURN, OLD_NEWS_NS
 from pacehound.bus import Message, Place
 from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage, Unavailable
+from pacehound.model import codec
 from pacehound.model.events import Incident, Notification
 from pacehound.model.routing import Event
-from pacehound.runtime.event_loop import EventWorker
-from pacehound.runtime.metric_names import NOTICES
+from pacehound.model.topics import INCIDENTS
+from pacehound.runtime.backoff import Backoff
+from pacehound.runtime.dead_letter import dead_letter_of
+from pacehound.runtime.event_loop import FIRST_RETRY_S, LONGEST_RETRY_S, EventWorker
+from pacehound.runtime.metric_names import AWAY, NOTICES
 from pacehound.runtime.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
-
-GIVE_UP_AFTER_S = 3600.0
-
-Told = Callable[[int], Iterable[tuple[str, str]]]
-"""(incident, state) of what was told of the incidents of a partition so far; it may name others, too."""
 
 
 class NoticeRefused(RejectedMessage):
     """The receiver will never take this notice; it can be replayed once the receiver has been put right."""
 
 
-class NoticeGivenUp(RejectedMessage):
-    """The receiver has been away for too long; the notice can be replayed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What is in the log of some partitions.
+
+    Attributes
+    ----------
+    incidents
+        The latest version of each, as far as they were dealt with, and its partition.
+    notifications
+        Who was told.
+
+    """
+
+    incidents: Sequence[tuple[Incident, int]] = ()
+    notifications: Sequence[Notification] = ()
+
+
+ReadPast = Callable[[frozenset[int]], Past]
+"""The past of some partitions; it may tell of others, too. Raises `Unavailable` where it cannot be read now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What of the settings concerns all sinks, and when each of them is told."""
+
+    importance: Importance = field(default_factory=Importance)
+    page_lost_ranks: float = 1.0
+    page_url: str = ""
+    waits: Mapping[str, Waits] = field(default_factory=dict)
+
+
+Key = tuple[str, Level]
+"""An incident's id, or that of the incident which opened an alert, and the level at which it is told."""
+
+
+@dataclass(slots=True, eq=False)
+class _Receiver:
+    """A sink, what it is still to be told of, and when it is tried again."""
+
+    sink: Sink
+    waits: Waits
+    due: dict[Key, None] = field(default_factory=dict)
+    later: dict[Key, int] = field(default_factory=dict)
+    backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_RETRY_S, LONGEST_RETRY_S))
+    not_before_s: float = 0.0
 
 
 class AlertWorker(EventWorker):
@@ -43,80 +97,322 @@ class AlertWorker(EventWorker):
 
     Parameters
     ----------
-    sink
+    sinks
         Who is told.
-    told
+    past
         Reads what was told before, when a partition is met for the first time.
     clock, telemetry
         The time, and what is counted.
+    policy
+        Who is told of what, and when.
+    orders
+        What people have said.
+    heartbeat
+        Who is told that all is well.
 
     """
 
     kinds: tuple[type, ...] = (Incident,)
 
-    def __init__(self, sink: Sink, told: Told, clock: Clock, telemetry: Telemetry) -> None:
-        self._sink = sink
-        self._told = told
+    def __init__(
+        self,
+        sinks: Sequence[Sink],
+        past: ReadPast,
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        policy: Policy | None = None,
+        orders: OrdersFile | None = None,
+        heartbeat: Heartbeat | None = None,
+    ) -> None:
+        self._policy = policy or Policy()
+        self._receivers = [
+            _Receiver(sink, self._policy.waits.get(sink.name, Waits(lowest_level=sink.lowest_level))) for sink in sinks
+        ]
+        self._past = past
         self._clock = clock
         self._telemetry = telemetry
-        self._known: dict[int, set[tuple[str, str]]] = {}
-        self._refused: dict[int, dict[tuple[str, str], int]] = {}
-        self._since_s: dict[tuple[str, str], float] = {}
+        self._orders = orders or OrdersFile(None)
+        self._heartbeat = heartbeat
+        self._book = Book()
+        self._ledger = Ledger()
+        self._partitions: set[int] = set()
+        self._to_read: set[int] = set()
+        self._incidents: dict[Key, tuple[Incident, Message]] = {}
+        self._ended_before: set[str] = set()
+        self._refused: dict[tuple[str, Key, State], int] = {}
+
+    def on_assigned(self, places: Iterable[Place]) -> None:
+        """These partitions are ours from now on; their past is read at the next turn."""
+        self._to_read |= {partition for _, partition in places} - self._partitions
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
-        """Tell of a version of an incident, if it is to be told of.
+        """Tell of a version of an incident those who are to be told of it now.
 
         Raises
         ------
         Unavailable
-            The receiver is away: the same version comes again.
-        RejectedMessage
-            The receiver refuses it, or has been away for an hour.
+            What was told before cannot be read: the same version comes again.
 
         """
         assert isinstance(event, Incident)
-        known = self._known_in(message.partition)
-        state = (event.id, event.state)
-        refused = self._refused.get(message.partition, {}).get(state)
-        if refused is not None and refused != event.version:
-            return []  # once is enough; the same version comes again only when somebody replays it
-        if not rule(event, known).tells:
+        self.on_assigned([(message.topic, message.partition)])
+        self._read_past()
+        if event.version < self._book.version(event.id):
+            return []  # it has been read as the past of its partition, or comes again
+        for refused in [key for key, version in self._refused.items() if key[1][0] == event.id]:
+            if self._refused[refused] == event.version:  # somebody replays what was refused
+                del self._refused[refused]
+        self._take(event, message, is_history=False)
+        return self._tell()
+
+    def on_turn(self) -> list[Event]:
+        """Tell of what has become due, and those who have come back."""
+        try:
+            self._read_past()
+        except Unavailable as error:
+            logger.warning("what was told before cannot be read yet: %s", error)
             return []
-        notice = Notice(incident=event)
-        delivery = self._sink.deliver(notice)
-        if delivery.outcome == "unavailable":
-            since_s = self._since_s.setdefault(state, self._clock.monotonic_s())
-            if self._clock.monotonic_s() - since_s < GIVE_UP_AFTER_S:
-                self._telemetry.add(NOTICES, outcome="retried")
-                raise Unavailable(f"the notice of incident {event.id} ({event.state}): {delivery.detail}")
-        self._since_s.pop(state, None)
-        if delivery.outcome != "delivered":
-            self._refused.setdefault(message.partition, {})[state] = event.version
-            refusal = NoticeRefused if delivery.outcome == "refused" else NoticeGivenUp
-            self._telemetry.add(NOTICES, outcome="refused" if refusal is NoticeRefused else "given up")
-            raise refusal(f"the notice of incident {event.id} ({event.state}): {delivery.detail}")
-        known.add(state)
-        self._telemetry.add(NOTICES, outcome="delivered")
-        return [
-            Notification(
-                job=event.job,
-                attempt=event.attempt,
-                time_ns=self._clock.now_ns(),
-                incident=event.id,
-                state=event.state,
-                idempotency_key=notice.idempotency_key,
-            )
-        ]
+        if self._orders.look():
+            self._ask_all_again()
+        if self._heartbeat is not None:
+            self._heartbeat.turn(self._clock.monotonic_s())
+        self._ask_later(self._clock.now_ns())
+        told = self._tell()
+        self._forget_told(self._clock.now_ns())
+        return told
 
     def on_revoked(self, places: list[Place]) -> None:
         """Somebody else goes on there, and knows better from then on."""
-        for _, partition in places:
-            self._known.pop(partition, None)
-            self._refused.pop(partition, None)
+        gone = {partition for _, partition in places}
+        self._partitions -= gone
+        self._to_read -= gone
+        self._book.forget_partitions(gone)
+        for key in [key for key, (_, message) in self._incidents.items() if message.partition in gone]:
+            del self._incidents[key]
 
-    def _known_in(self, partition: int) -> set[tuple[str, str]]:
-        known = self._known.get(partition)
-        if known is None:
-            known = set(self._told(partition))
-            self._known[partition] = known
-        return known
+    def close(self) -> None:
+        """Give up all connections."""
+        for receiver in self._receivers:
+            receiver.sink.close()
+        if self._heartbeat is not None:
+            self._heartbeat.close()
+
+    def _read_past(self) -> None:
+        if not self._to_read:
+            return
+        past = self._past(frozenset(self._to_read))
+        self._partitions |= self._to_read
+        self._to_read.clear()
+        self._ledger.note(past.notifications)
+        now_ns = self._clock.now_ns()
+        news = [one for one in past.incidents if not self._is_old_news(one[0], now_ns)]
+        for incident, partition in sorted(news, key=lambda one: self._order(one[0])):
+            if incident.version > self._book.version(incident.id):
+                message = Message(topic=INCIDENTS.name, key=incident.job, partition=partition, offset=0, value=b"")
+                self._take(incident, message, is_history=True)
+        groups = [one.sink.name for one in self._receivers if one.sink.groups]
+        for alert in self._book.alerts():
+            alert.is_told_over |= self._ledger.is_over(alert.lead.id, alert.level, groups)
+
+    def _is_old_news(self, incident: Incident, now_ns: int) -> bool:
+        if incident.state != "closed" or self._ledger.is_open(incident.id):
+            return False
+        return (incident.closed_ns or incident.time_ns) < now_ns - OLD_NEWS_NS
+
+    def _order(self, incident: Incident) -> tuple[bool, int, str]:
+        """What opened an alert comes before what joined it."""
+        is_lead = self._ledger.lead(incident.id, self._ledger.level(incident.id)) == incident.id
+        return not is_lead, incident.opened_ns, incident.id
+
+    def _take(self, incident: Incident, message: Message, *, is_history: bool) -> None:
+        found = severity(incident, self._policy.importance, self._policy.page_lost_ranks)
+        level = worse(found.level, self._ledger.level(incident.id))
+        if is_history and incident.state != "open":
+            self._ended_before.add(incident.id)
+        else:
+            self._ended_before.discard(incident.id)
+        changed = self._book.note(incident, level, message.partition, self._ledger.lead(incident.id, level))
+        for alert in changed:
+            key = (alert.lead.id, alert.level)
+            if alert.lead.id == incident.id or key not in self._incidents:
+                self._incidents[key] = (alert.lead, message)
+            self._ask(key, groups=True)
+            key = (incident.id, alert.level)
+            self._incidents[key] = (incident, message)
+            self._ask(key, groups=False)
+
+    def _ask(self, key: Key, *, groups: bool) -> None:
+        for receiver in self._receivers:
+            if receiver.sink.groups == groups:
+                receiver.later.pop(key, None)
+                receiver.due[key] = None
+
+    def _ask_all_again(self) -> None:
+        for receiver in self._receivers:
+            receiver.due |= dict.fromkeys(receiver.later)
+            receiver.later.clear()
+            if receiver.sink.groups:
+                receiver.due |= {(alert.lead.id, alert.level): None for alert in self._book.alerts()}
+
+    def _tell(self) -> list[Event]:
+        """Whatever is due now, to whoever is there."""
+        events: list[Event] = []
+        now_ns = self._clock.now_ns()
+        for receiver in self._receivers:
+            if receiver.due and self._clock.monotonic_s() >= receiver.not_before_s:
+                events += self._tell_one(receiver, now_ns)
+        return events
+
+    def _ask_later(self, now_ns: int) -> None:
+        for receiver in self._receivers:
+            for key in [key for key, due_ns in receiver.later.items() if due_ns <= now_ns]:
+                del receiver.later[key]
+                receiver.due[key] = None
+
+    def _tell_one(self, receiver: _Receiver, now_ns: int) -> list[Event]:
+        events: list[Event] = []
+        for key in list(receiver.due):
+            if len(events) >= DELIVERIES_PER_TURN:
+                break
+            notice = self._due(receiver, key, now_ns)
+            if notice is None:
+                receiver.due.pop(key, None)
+                continue
+            delivery = receiver.sink.deliver(notice)
+            if delivery.outcome == "unavailable":
+                self._away(receiver, delivery)
+                break
+            receiver.backoff.reset()
+            receiver.not_before_s = 0.0
+            self._telemetry.set(AWAY, 0.0, worker=f"alerts to {receiver.sink.name}")
+            events.append(self._noted(receiver, key, notice, delivery))
+            if notice.state != "open" or not receiver.sink.acknowledges:
+                receiver.due.pop(key, None)  # else it is asked once more whether somebody works on it already
+            self._ask_escalations(key)
+        return events
+
+    def _due(self, receiver: _Receiver, key: Key, now_ns: int) -> Notice | None:
+        """What the sink is to be told of this subject now; what is to come later is put aside for then."""
+        held = self._incidents.get(key)
+        if held is None:
+            return None
+        incident, level = held[0], key[1]
+        sink = receiver.sink
+        told = self._ledger.told(sink.name, incident.id, level)
+        alert = self._book.alert_of(incident.id, level)
+        if alert is None:
+            return None
+        state: State = incident.state
+        if sink.groups:
+            state = "closed" if alert.is_over(now_ns) else "open"
+        has_left = not alert.ids if sink.groups else incident.id not in alert.ids
+        if has_left:  # for a worse level, at which it is told
+            if not told:
+                return None
+            state = "closed"
+        if (sink.name, key, state) in self._refused:
+            return None
+        acknowledged = self._acknowledged(alert)
+        if acknowledged and sink.groups and sink.acknowledges and state == "open" and "open" in told:
+            state = "acknowledged"
+        since_ns = self._ledger.since_ns(sink.name)
+        is_new = since_ns is None or incident.opened_ns < since_ns
+        subject = Subject(
+            id=incident.id,
+            level=level,
+            state=state,
+            opened_ns=incident.opened_ns,
+            jobs=frozenset(alert.jobs if sink.groups else (incident.job,)),
+            ended_ns=alert.last_change_ns if sink.groups else incident.closed_ns or incident.time_ns,
+            is_history=is_new and incident.id in self._ended_before,
+        )
+        others = [one.sink.name for one in self._receivers if one is not receiver]
+        decision = decide(
+            subject,
+            told,
+            receiver.waits,
+            self._orders.orders,
+            now_ns,
+            first_told_ns=self._ledger.first_told_ns(incident.id, level, others),
+            is_acknowledged=acknowledged is not None,
+        )
+        if sink.groups and state != "closed" and (ends_ns := alert.ends_ns) is not None:
+            receiver.later[key] = ends_ns
+        if decision.action == "wait" and decision.due_ns is not None:
+            receiver.later[key] = min(decision.due_ns, receiver.later.get(key, decision.due_ns))
+        if decision.action != "tell":
+            return None
+        return Notice(
+            incident=incident,
+            level=level,
+            state=state,
+            page_url=self._policy.page_url,
+            group=alert.key,
+            jobs=tuple(alert.jobs) if sink.groups else (incident.job,),
+            n_incidents=alert.n_incidents if sink.groups else 1,
+            acknowledged_by=acknowledged.by if acknowledged is not None else "",
+        )
+
+    def _acknowledged(self, alert: Alert) -> Acknowledgement | None:
+        names = [one.sink.name for one in self._receivers]
+        first_ns = self._ledger.first_told_ns(alert.lead.id, alert.level, names)
+        return None if first_ns is None else self._orders.orders.acknowledgement(alert.ids, first_ns)
+
+    def _ask_escalations(self, key: Key) -> None:
+        """Who is told after others have been is asked about now that they have."""
+        for receiver in self._receivers:
+            if receiver.waits.escalate_after_ns is not None and key not in receiver.later:
+                receiver.due[key] = None
+
+    def _away(self, receiver: _Receiver, delivery: Delivery) -> None:
+        pause_s = receiver.backoff.next_s()
+        receiver.not_before_s = self._clock.monotonic_s() + pause_s
+        self._telemetry.add(NOTICES, outcome="retried")
+        self._telemetry.set(AWAY, 1.0, worker=f"alerts to {receiver.sink.name}")
+        logger.warning(
+            "%s is away; %d notices wait, tried again in %g s: %s",
+            receiver.sink.name,
+            len(receiver.due),
+            pause_s,
+            delivery.detail,
+        )
+
+    def _noted(self, receiver: _Receiver, key: Key, notice: Notice, delivery: Delivery) -> Event:
+        incident, message = self._incidents[key]
+        name = receiver.sink.name
+        if delivery.outcome == "refused":
+            self._refused[name, key, notice.state] = incident.version
+            self._telemetry.add(NOTICES, outcome="refused")
+            error = NoticeRefused(f"the notice of incident {incident.id} ({notice.state}) to {name}: {delivery.detail}")
+            logger.warning("%s", error)
+            value = message.value or codec.encode(incident)
+            return dead_letter_of(replace(message, value=value), error, self._clock.now_ns())
+        self._telemetry.add(NOTICES, outcome="delivered")
+        alert = self._book.alert_of(*key)
+        notification = Notification(
+            job=incident.job,
+            attempt=incident.attempt,
+            time_ns=self._clock.now_ns(),
+            incident=incident.id,
+            state=notice.state,
+            idempotency_key=notice.idempotency_key,
+            sink=name,
+            level=notice.level,
+            alert=alert.lead.id if alert is not None else "",
+        )
+        self._ledger.note([notification])
+        if alert is not None and receiver.sink.groups:
+            alert.is_told_over |= notice.state == "closed"
+        return notification
+
+    def _forget_told(self, now_ns: int) -> None:
+        """What is over, and nobody is still to be told of."""
+        wanted = {key for receiver in self._receivers for key in (*receiver.due, *receiver.later)}
+        self._book.forget_over(now_ns, {alert_key(*key) for key in wanted})
+        for key in [key for key in self._incidents if key not in wanted]:
+            alert = self._book.alert_of(*key)
+            if alert is None or alert.is_over(now_ns):
+                del self._incidents[key]
+        self._ended_before &= {incident for incident, _ in self._incidents}
+        self._refused = {place: version for place, version in self._refused.items() if place[1] in self._incidents}

@@ -104,12 +104,50 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """Who is told."""
+    """Who is told, of what, and when (docs/alerts.md)."""
 
     webhook_url: str = field(default="", repr=False)
     """An incident is posted here as JSON, once per state; empty: nobody."""
+    webhook_secret: str = field(default="", repr=False)
+    """What those requests are signed with (HMAC-SHA256); empty: they are not."""
     alertmanager_url: str = field(default="", repr=False)
-    """A Prometheus Alertmanager, as in `http://HOST:9093`; for `pacehound alerts`."""
+    """A Prometheus Alertmanager, as in `http://HOST:9093`."""
+    pagerduty_key: str = field(default="", repr=False)
+    """The integration key of a service of PagerDuty (Events API v2)."""
+    pagerduty_url: str = "https://events.pagerduty.com/v2/enqueue"
+    """Another one for accounts in the EU."""
+    slack_url: str = field(default="", repr=False)
+    """An incoming webhook of Slack."""
+    smtp_url: str = field(default="", repr=False)
+    """A mail server, as in `smtp://USER@HOST:587` (STARTTLS) or `smtps://USER@HOST` (TLS)."""
+    smtp_password: str = field(default="", repr=False)
+    """Of that user."""
+    email_from: str = ""
+    """Who the e-mails are from."""
+    email_to: str = ""
+    """Addresses, separated by commas."""
+    heartbeat_url: str = field(default="", repr=False)
+    """Posted to every minute while the pipeline is well; whoever waits there raises the alarm when that stops."""
+    page_url: str = ""
+    """Where the built-in page is, for links, as in `http://HOST:4319`."""
+    page_lost_ranks: float = 1.0
+    """From so many ranks' worth of lost work on, times the job's importance, somebody is woken; less is a ticket. With
+    1 a job that is 10 % slower pages from 12 ranks on."""
+    importance: str = ""
+    """How much jobs matter, as in `pretrain-*=4,debug-*=0` (nobody is told of those with 0); 1 for any other."""
+    tell_after_s: float = 0.0
+    """What has been over before it lasted so long is told to nobody."""
+    escalate_to: str = ""
+    """Sinks, separated by commas, that are told only of what nobody acknowledges."""
+    escalate_after_s: float = 900.0
+    """So long after the others were told."""
+    orders_file: str = ""
+    """Where `pacehound alerts silence` and `acknowledge` write, and the process that tells people reads."""
+
+    @property
+    def tells_somebody(self) -> bool:
+        """Whether any sink is set."""
+        return bool(self.pagerduty_key or self.slack_url or self.smtp_url or self.webhook_url or self.alertmanager_url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +329,8 @@ _LIMITS: dict[str, tuple[Callable[[float], bool], str]] = {
     "replication": (lambda value: 1 <= value <= 32_767, "at least 1 and at most 32,767"),
     "every_steps": (lambda value: 0 <= value <= 2**31, "0 or more"),
     "window_steps": (lambda value: 0 < value <= 2**31, "more than 0"),
+    "page_lost_ranks": (lambda value: 0 <= value <= 10_000_000, "at least 0 (everything wakes) and at most 10,000,000"),
+    "tell_after_s": (lambda value: 0 <= value <= 86_400, "at least 0 and at most 86,400 s (a day)"),
     "_s": (lambda value: 0 < value <= _MONTH_S, f"more than 0 and at most {_MONTH_S:,} s (30 days)"),
     "_bytes": (lambda value: 0 < value < 2**63, "more than 0"),
     "_hours": (lambda value: 0 < value <= _CENTURY_HOURS, f"more than 0 and at most {_CENTURY_HOURS:,} (100 years)"),

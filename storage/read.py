@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from pacehound.errors import InvalidInput
-from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange
+from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange, Notification
 from pacehound.model.events.store import PACE_STEPS, WARM_UP_STEPS
 from pacehound.model.evidence import read_json
 
@@ -68,10 +68,10 @@ def decisions(store: Asked, incident_id: str | None = None) -> list[Decision]:
     return _events(ask(store, "decisions", incident=incident_id or ""), Decision)
 
 
-def told(store: Asked) -> set[tuple[str, str]]:
-    """(incident, state) of everything that somebody has been told of."""
-    table = store.query("SELECT incident, state FROM notifications")
-    return set(zip(table.column("incident").to_pylist(), table.column("state").to_pylist(), strict=True))
+def told(store: Asked) -> list[Notification]:
+    """Who has been told of what; the job and the attempt stand with the incident."""
+    table = store.query("SELECT incident, state, idempotency_key, sink, level, alert, sent_ns FROM notifications")
+    return [Notification(job="", attempt=0, time_ns=row.pop("sent_ns"), **row) for row in table.to_pylist()]
 
 
 def last_attempt(store: Asked, job: str) -> int | None:

@@ -249,7 +249,17 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("event", _TEXT),
         ]
     ),
-    NOTIFICATIONS: pa.schema([("incident", _TEXT), ("state", _TEXT), ("idempotency_key", _TEXT), ("sent_ns", _INT)]),
+    NOTIFICATIONS: pa.schema(
+        [
+            ("incident", _TEXT),
+            ("state", _TEXT),
+            ("idempotency_key", _TEXT),
+            ("sink", _TEXT),
+            ("level", _TEXT),
+            ("alert", _TEXT),
+            ("sent_ns", _INT),
+        ]
+    ),
     DEAD_LETTERS: pa.schema(
         [
             ("event_id", _TEXT),
@@ -285,7 +295,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     DECISIONS: ("job", "attempt", "incident", "event_id"),
     PRICES: ("job", "attempt", "first_step", "last_step", "what", "name"),
     OPERATIONS: ("job", "attempt", "step", "rank", "optype", "seq"),
-    NOTIFICATIONS: ("incident", "state"),
+    NOTIFICATIONS: ("incident", "state", "sink", "level"),
     DEAD_LETTERS: ("source_topic", "partition", "offset", "event_id", "payload_hash"),
 }
 """What makes a row the same row: the ORDER BY of its table."""

@@ -254,6 +254,8 @@ class KafkaConsumer:
     on_revoked
         Called from `poll` with the partitions that are no longer this member's: what was not committed will be read
         by another one.
+    on_assigned
+        Called from `poll` with the partitions that this member has been given.
 
     """
 
@@ -264,10 +266,12 @@ class KafkaConsumer:
         topics: Iterable[Topic],
         *,
         on_revoked: Callable[[list[Place]], None] | None = None,
+        on_assigned: Callable[[list[Place]], None] | None = None,
     ) -> None:
         self._prefix = settings.prefix
         self._servers = settings.servers
         self._on_revoked = on_revoked
+        self._on_assigned = on_assigned
         self._next: dict[Place, int] = {}
         self._trouble = ""
         self._consumer = Consumer(
@@ -287,7 +291,10 @@ class KafkaConsumer:
             logger=logger,
         )
         self._consumer.subscribe(
-            [self._prefix + topic.name for topic in topics], on_revoke=self._revoked, on_lost=self._revoked
+            [self._prefix + topic.name for topic in topics],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._revoked,
         )
 
     @property
@@ -366,8 +373,15 @@ class KafkaConsumer:
         """Leave the group."""
         self._consumer.close()
 
+    def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
+        if self._on_assigned is not None:
+            self._on_assigned(self._places(partitions))
+
+    def _places(self, partitions: list[TopicPartition]) -> list[Place]:
+        return [(p.topic.removeprefix(self._prefix), p.partition) for p in partitions]
+
     def _revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
-        places = [(p.topic.removeprefix(self._prefix), p.partition) for p in partitions]
+        places = self._places(partitions)
         for place in places:
             self._next.pop(place, None)
         if self._on_revoked is not None:

@@ -29,7 +29,7 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
     from pacehound.cli.doctor_checks import build_fast_path, build_loops, build_shim, examine, print_checks
     from pacehound.pages.terminal import terminal
 
-    Settings.load(os.environ, overrides)
+    settings = Settings.load(os.environ, overrides)
     failed = False
     if build:
         for part in (build_loops, build_shim, build_fast_path):
@@ -38,7 +38,7 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
             except Unavailable as error:
                 say(f"pacehound: {error}", err=True)
                 failed = True
-    checks = examine(store)
+    checks = examine(store, settings)
     if as_json:
         print_json(
             {"schema": 1, "checks": [{"name": name, **msgspec.to_builtins(one)} for name, one in checks.items()]}

@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pacehound.errors import Unavailable
+from pacehound.errors import InvalidSetting, Unavailable
 from pacehound.runtime.head.address import OTLP_PORT
+from pacehound.settings import AlertSettings, Settings
 
 Result = Literal["ok", "limited", "missing"]
 _MARKS = {"ok": ("ok", "green"), "limited": ("limited", "yellow"), "missing": ("missing", "red")}
@@ -62,7 +63,7 @@ def missing(detail: str, fix: str = "") -> Check:
     return Check("missing", detail, fix)
 
 
-def examine(store: Path) -> dict[str, Check]:
+def examine(store: Path, settings: Settings) -> dict[str, Check]:
     """Look at everything; each look is quick, and none can take the others with it."""
     head = ("aiohttp", "chdb", "clickhouse_connect")
     looks: dict[str, Callable[[], Check]] = {
@@ -82,6 +83,7 @@ def examine(store: Path) -> dict[str, Check]:
         "head": lambda: check_modules(head, "embedded", "only `run --endpoint` works"),
         "store": lambda: check_store(store),
         "port": check_port,
+        "alerts": lambda: check_alerts(settings.alerts),
     }
     checks = {}
     for name, look in looks.items():
@@ -325,6 +327,21 @@ def check_store(store: Path) -> Check:
     if not os.access(place, os.W_OK):
         return missing(f"{place} cannot be written", "give another folder with --store")
     return ok(f"{store}, {shutil.disk_usage(place).free >> 30} GiB left")
+
+
+def check_alerts(settings: AlertSettings) -> Check:
+    """Whether those who are to be told of incidents are there; nobody is told anything."""
+    try:
+        sinks = importlib.import_module("alerts.service").sinks_of(settings) if settings.tells_somebody else []
+    except InvalidSetting as error:
+        return missing(str(error), "set it as docs/alerts.md says")
+    if not sinks:
+        return ok("nobody is to be told")
+    answers = {sink.name: sink.reach() for sink in sinks}
+    away = [f"{name}: {answer.detail}" for name, answer in answers.items() if answer.outcome != "delivered"]
+    if away:
+        return missing("; ".join(away), "look at the address and the network; then pacehound alerts test")
+    return ok(f"{', '.join(answers)} answer; `pacehound alerts test` sends an alert")
 
 
 def check_port(port: int = OTLP_PORT) -> Check:

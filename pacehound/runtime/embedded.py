@@ -20,7 +20,8 @@ import pyarrow as pa
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned, Unavailable
-from pacehound.model.events import Decision, EarlierRun, Incident
+from pacehound.model import topics
+from pacehound.model.events import Decision, EarlierRun, Incident, Notification
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
@@ -85,19 +86,21 @@ class SiblingStore:
         """Rows of a statement that reads the history and nothing else."""
         return self._store.answer(sql)
 
-    def told(self) -> set[tuple[str, str]]:
-        """The states of incidents that somebody has been told of, as (incident, state)."""
+    def told(self) -> list[Notification]:
+        """Who has been told of what."""
         from storage.read import told
 
-        return set(told(self._store))
+        return list(told(self._store))
 
     def close(self) -> bool:
         """Give the store back; False where a question goes on all the same."""
         return bool(self._store.close())
 
 
-def open_parts(settings: Settings, folder: Path, telemetry: Telemetry) -> Parts:
-    """The real parts, with their store in `folder`."""
+def open_parts(
+    settings: Settings, folder: Path, telemetry: Telemetry, problems: Callable[[], list[str]] = list
+) -> Parts:
+    """The real parts, with their store in `folder`; `problems` is what a heartbeat is withheld for."""
     from actuators.worker import ActuatorWorker
     from streams import native_loops
     from streams.pipeline import Pipeline
@@ -107,14 +110,13 @@ def open_parts(settings: Settings, folder: Path, telemetry: Telemetry) -> Parts:
     clock = SystemClock()
     try:
         decided = store.decisions()
-        alerts, untold = _alerts(settings, store, telemetry, clock)
+        alerts = _alerts(settings, store, telemetry, clock, problems)
         return Parts(
             pipeline=Pipeline(settings),
             store=store,
             writer=store.worker(clock),
             actuators=ActuatorWorker(lambda partition: decided),
             alerts=alerts,
-            untold=untold,
         )
     except BaseException:
         store.close()
@@ -122,18 +124,19 @@ def open_parts(settings: Settings, folder: Path, telemetry: Telemetry) -> Parts:
 
 
 def _alerts(
-    settings: Settings, store: SiblingStore, telemetry: Telemetry, clock: Clock
-) -> tuple[Worker | None, list[Incident]]:
-    """Who tells people, and what they are still to be told of; nobody, where no receiver is set."""
-    if not (settings.alerts.webhook_url or settings.alerts.alertmanager_url):
-        return None, []
-    from alerts.rules import untold
-    from alerts.service import sink_of
-    from alerts.worker import AlertWorker
+    settings: Settings, store: SiblingStore, telemetry: Telemetry, clock: Clock, problems: Callable[[], list[str]]
+) -> Worker | None:
+    """Who tells people, and what former heads could not tell; nobody, where no receiver is set."""
+    if not settings.alerts.tells_somebody:
+        return None
+    from alerts.service import worker_of
+    from alerts.worker import Past
 
-    told = store.told()
-    worker = AlertWorker(sink_of(settings.alerts), lambda partition: told, clock, telemetry)
-    return worker, untold(store.incidents(), told)
+    # Read before anything of this head is stored: the versions that come on its bus are news.
+    past = [Past(incidents=[(one, 0) for one in store.incidents()], notifications=store.told())]
+    worker = worker_of(settings.alerts, lambda partitions: past.pop() if past else Past(), problems, clock, telemetry)
+    worker.on_assigned([(topics.INCIDENTS.name, partition) for partition in range(topics.INCIDENTS.partitions)])
+    return worker
 
 
 def span_receiver(head: Head) -> Callable[[bytes], IngestResult]:
@@ -181,15 +184,21 @@ def run_head(
     """
     ownership = Ownership(folder)
     telemetry = Telemetry()
+    heads: list[Head] = []
+
+    def problems() -> list[str]:
+        return [problem for head in heads for problem in head.health().problems]
+
     try:
         head = Head(
             settings=settings,
-            parts=_when_asked_enough(lambda: open_parts(settings, folder, telemetry)),
+            parts=_when_asked_enough(lambda: open_parts(settings, folder, telemetry, problems)),
             telemetry=telemetry,
             known_topology=KnownTopology(folder / "topology.rec"),
             attempts_file=AttemptsFile(folder / FILE_NAME),
             recording=recording,
         )
+        heads.append(head)
         head.start()
         try:
             asyncio.run(

@@ -126,6 +126,10 @@ class Worker(Protocol):
         """
         ...
 
+    def on_assigned(self, places: list[Place]) -> None:
+        """These partitions belong to this worker now; called from within a poll, so that nothing is asked of Kafka."""
+        ...
+
     def on_revoked(self, places: list[Place]) -> None:
         """These partitions belong to somebody else now: forget what was kept about them."""
         ...
@@ -143,6 +147,9 @@ class EventWorker:
     def settle(self) -> list[Event]:
         """Nothing."""
         return []
+
+    def on_assigned(self, places: list[Place]) -> None:
+        """It is enough to hear of their events."""
 
     def on_revoked(self, places: list[Place]) -> None:
         """Nothing is kept."""

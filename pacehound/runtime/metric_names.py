@@ -83,6 +83,7 @@ EVENT_AGE_SECONDS = Metric(
 EVENT_AGES = Metric("pacehound_event_ages_total", "counter", "Events that went into pacehound_event_age_seconds_total")
 LAST_BATCH = Metric("pacehound_last_batch_timestamp_seconds", "gauge", "Unix time at which the last batch was done")
 NOTICES = Metric("pacehound_notices_total", "counter", "Notices by what became of them", ("outcome",))
+HEARTBEATS = Metric("pacehound_heartbeats_total", "counter", "Signs of life by what became of them", ("outcome",))
 
 WRITER_LAG = Metric("pacehound_writer_lag_messages", "gauge", "Messages on the bus that are not in the store")
 WRITER_HELD_BYTES = Metric("pacehound_writer_held_bytes", "gauge", "Message bytes read and not yet in the store")

@@ -132,7 +132,9 @@ def run_worker(name: str, settings: Settings, topics: list[Topic], make: Callabl
             loop = EventLoop(
                 name=name,
                 worker=made[0],
-                subscribe=lambda on_revoked: KafkaConsumer(settings.kafka, name, topics, on_revoked=on_revoked),
+                subscribe=lambda on_revoked: KafkaConsumer(
+                    settings.kafka, name, topics, on_revoked=on_revoked, on_assigned=made[0].on_assigned
+                ),
                 producer=producer,
                 telemetry=process.telemetry,
                 liveness=process.liveness,

@@ -412,12 +412,15 @@ def test_a_path_that_is_a_file_is_bad_input(tmp_path):
         Store.open(tmp_path / "file")
 
 
-def test_what_was_told_is_remembered_by_incident_and_state(tmp_path):
+def test_what_was_told_is_remembered_by_incident_state_sink_and_level(tmp_path):
+    slack = replace(notification("open", 7), sink="slack", level="page")
     with Store.open(tmp_path) as store:
-        write(store, [notification("open", 0), notification("open", 5), notification("closed", 9)])
+        write(store, [notification("open", 0), notification("open", 5), notification("closed", 9), slack, slack])
     with Store.open(tmp_path) as store:
-        assert told(store) == {("i0", "open"), ("i0", "closed")}
-        assert counts(store)["notifications"] == 2
+        found = sorted((one.incident, one.state, one.sink, one.level) for one in told(store))
+        assert found == [("i0", "closed", "", ""), ("i0", "open", "", ""), ("i0", "open", "slack", "page")]
+        assert slack.time_ns in [one.time_ns for one in told(store)]
+        assert counts(store)["notifications"] == 3
 
 
 def test_the_last_attempt_of_a_job_is_known(store):

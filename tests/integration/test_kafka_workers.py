@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from engine_world import Ours, events_on, messages_on, publish
 from events import incident
+from pager import FakePagerDuty, served
 from poison import every_poison
 from webhook import FakeWebhook
 
@@ -52,8 +53,13 @@ def test_every_state_is_told_once_and_every_decision_made_once_although_they_are
 ) -> None:
     """A kill between a notice and its note tells again, with the same key: never more notices than that."""
     n_incidents = 6 * kills
-    with FakeWebhook() as webhook:
-        environ = {"PACEHOUND_ALERTS_WEBHOOK_URL": webhook.url}
+    pager = FakePagerDuty()
+    with FakeWebhook() as webhook, served(pager) as pager_url:
+        environ = {
+            "PACEHOUND_ALERTS_WEBHOOK_URL": webhook.url,
+            "PACEHOUND_ALERTS_PAGERDUTY_KEY": "0123456789abcdef0123456789abcdef",
+            "PACEHOUND_ALERTS_PAGERDUTY_URL": f"{pager_url}/v2/enqueue",
+        }
         alerts = Ours("alerts", kafka, tmp_path / "alerts.log", environ).start()
         actuators = Ours("actuators", kafka, tmp_path / "actuators.log").start()
         try:
@@ -72,7 +78,7 @@ def test_every_state_is_told_once_and_every_decision_made_once_although_they_are
 
             def is_settled() -> bool:
                 told = [e for e in events_on(kafka, topics.NOTIFICATIONS) if isinstance(e, Notification)]
-                return {(e.incident, e.state) for e in told} == expected
+                return {(e.incident, e.state) for e in told if e.sink == "webhook"} == expected
 
             until("all is noted", is_settled, WITHIN_S, 0.5)
 
@@ -88,6 +94,10 @@ def test_every_state_is_told_once_and_every_decision_made_once_although_they_are
         for number in range(n_incidents):
             states = [state for one, state in dict.fromkeys(webhook.delivered) if one == f"i{number}"]
             assert states == ["open", "closed"]
+        until("no page is left open", lambda: not pager.incidents, WITHIN_S, 0.2)
+        assert pager.wrong == []
+        keys = {event["dedup_key"] for event in pager.events}
+        assert 1 <= pager.pages == len(keys) <= n_incidents, "nobody is paged twice for one thing, whoever was killed"
         ids = Counter(decision.identity() for decision in decided())
         assert set(ids.values()) == {1}
     assert events_on(kafka, topics.DEAD_LETTERS) == []

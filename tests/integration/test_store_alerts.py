@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.rig.realjob import until
 from pacehound.model import codec
 from pacehound.model.routing import route
 from pacehound.runtime.embedded import open_parts
@@ -56,7 +57,26 @@ def hear(head, *incidents):
 
 def told_of(folder):
     with Store.open(folder) as store:
-        return told(store)
+        return {(one.incident, one.state) for one in told(store)}
+
+
+def test_what_a_killed_head_could_not_tell_is_told_by_the_next(tmp_path):
+    # What ended days ago is told to nobody, and a receiver hears nothing of what was before it was first told.
+    with FakeWebhook(answers=[200, 503]) as webhook:
+        head = a_head(tmp_path, webhook.url)
+        hear(head, incident(id="before", job="k", time_ns=time.time_ns(), opened_ns=time.time_ns()))
+        assert webhook.wait_for(1)
+        assert until("it is noted", lambda: head.query("SELECT incident FROM notifications").num_rows, 10, 0.05)
+        hear(head, incident(time_ns=time.time_ns(), opened_ns=time.time_ns()))
+        assert webhook.wait_for(2)
+        assert head.stop()
+        webhook.answers = [200]
+        head = a_head(tmp_path, webhook.url)
+        assert webhook.wait_for(4)
+        assert head.stop()
+    assert told_of(tmp_path) == {("before", "open"), ("before", "closed"), ("i0", "closed")}, (
+        "nobody watched it further"
+    )
 
 
 def test_each_state_reaches_the_webhook_once_though_the_process_is_killed_in_between(tmp_path):

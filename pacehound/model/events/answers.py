@@ -13,19 +13,35 @@ from pacehound.model.identity import event_id
 class Notification:
     """Somebody has been told of a state of an incident: whoever tells the next time knows it from here.
 
-    `idempotency_key` is the one that the receiver was shown.
+    Attributes
+    ----------
+    incident
+        The incident, or the one that opened the alert that several belong to.
+    idempotency_key
+        The one that the receiver was shown.
+    sink
+        Who was told; empty in those of versions that told all at once.
+    level
+        How bad it was said to be: `ticket`, `page` or `halt`; empty in those of the same versions.
+    alert
+        The incident that opened the alert which this one belonged to.
+
     """
 
     job: str
     attempt: int
     time_ns: int
     incident: str
-    state: IncidentState
+    state: IncidentState | Literal["acknowledged"]
     idempotency_key: str
+    sink: str = ""
+    level: str = ""
+    alert: str = ""
 
     def identity(self) -> str:
-        """Names (incident, state)."""
-        return event_id("notification", self.incident, self.state)
+        """Names (incident, state), and which sink was told at which level."""
+        whom = (self.sink, self.level) if self.sink else ()
+        return event_id("notification", self.incident, self.state, *whom)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

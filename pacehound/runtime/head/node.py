@@ -144,9 +144,7 @@ class Head:
         return HeadLoop(name, self.bus, read, worker, self.telemetry, self._clock, **how)
 
     def start(self) -> None:
-        """Tell what a former head could not tell, close what it left open, then begin."""
-        for incident in self.parts.untold:
-            self._publish(incident)
+        """Close what a former head left open, then begin."""
         self._interrupt()
         for loop in self._loops():
             loop.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -70,8 +70,6 @@ class Parts:
         Where history is asked for, and the worker that writes it.
     actuators, alerts
         The workers that read incidents; `alerts` is `None` where nobody is to be told.
-    untold
-        Incidents of former heads that somebody is still to be told of.
 
     """
 
@@ -80,4 +78,3 @@ class Parts:
     writer: Worker
     actuators: Worker
     alerts: Worker | None = None
-    untold: Sequence[Incident] = ()

@@ -1,2 +1,2 @@
--- Who was told of which state of one incident, and when.
-SELECT state, sent_ns FROM notifications WHERE incident = {incident:String} ORDER BY sent_ns
+-- Which states of one incident somebody was told of, and when the first was.
+SELECT state, min(sent_ns) AS sent_ns FROM notifications WHERE incident = {incident:String} GROUP BY state ORDER BY sent_ns

@@ -12,8 +12,11 @@ import click
 import pytest
 import yaml
 
+from alerts.notice import Notice
+from alerts.sinks.alertmanager import alert_of
 from pacehound import cli
 from pacehound.settings import ENVIRONMENT_PREFIX, known_keys
+from tests.fakes.events import incident
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -259,3 +262,5 @@ def test_the_other_files_are_yaml_that_says_what_it_should() -> None:
     assert variable in SERVICES["grafana"]["environment"]
     manager = yaml.safe_load((ROOT / "docker/alertmanager.yml").read_text(encoding="utf-8"))
     assert manager["route"]["receiver"] in {receiver["name"] for receiver in manager["receivers"]}
+    labels = alert_of(Notice(incident=incident()))["labels"]
+    assert set(manager["route"]["group_by"]) <= set(labels)

@@ -55,6 +55,8 @@ def test_defaults_hand_on_nothing():
         ("ops.every_steps=-1", "0 or more"),
         ("kafka.replication=0", "at least 1"),
         ("store.host_days=1000000", "100 years"),
+        ("alerts.page_lost_ranks=-1", "at least 0"),
+        ("alerts.tell_after_s=-1", "at least 0 and at most"),
     ],
 )
 def test_what_does_not_fit_is_refused(override, complaint):
@@ -70,6 +72,12 @@ def test_a_wrong_variable_is_refused_by_its_key():
 def test_what_may_be_a_secret_is_known_by_its_variable_and_stays_out_of_words():
     secrets = {
         "PACEHOUND_ALERTS_ALERTMANAGER_URL",
+        "PACEHOUND_ALERTS_HEARTBEAT_URL",
+        "PACEHOUND_ALERTS_PAGERDUTY_KEY",
+        "PACEHOUND_ALERTS_SLACK_URL",
+        "PACEHOUND_ALERTS_SMTP_PASSWORD",
+        "PACEHOUND_ALERTS_SMTP_URL",
+        "PACEHOUND_ALERTS_WEBHOOK_SECRET",
         "PACEHOUND_ALERTS_WEBHOOK_URL",
         "PACEHOUND_STORE_PASSWORD",
         "PACEHOUND_STORE_URL",

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from pacehound.model.events import Decision, Incident
 from pacehound.model.evidence.levels import Level
-from pacehound.runtime.head.client import Health, HeadClient
+from pacehound.runtime.head.client import HeadClient, Health
 from pacehound.runtime.head.query_server import Leases, is_of, make_desk
 from pacehound.runtime.telemetry import Telemetry
 from tests.fakes.events import finding, incident

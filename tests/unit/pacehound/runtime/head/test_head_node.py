@@ -197,15 +197,6 @@ def test_a_receiver_that_is_away_holds_up_neither_the_store_nor_the_room_on_the_
     assert head.stop(timeout_s=2.0)
 
 
-def test_what_a_former_head_could_not_tell_is_told_by_the_next(store):
-    alerts = Alerts()
-    subject = replace(parts(store, alerts), untold=(an_incident(),))
-    head = Head(settings=Settings(), parts=subject, clock=ManualClock(5_000))
-    head.start()
-    assert head.stop()
-    assert alerts.heard == [("i1", "open"), ("i1", "closed")]
-
-
 def test_a_silent_stream_gets_a_tick_in_the_log_and_in_the_recording(store, tmp_path):
     clock = ManualClock(0)
     path = tmp_path / "run.rec"
