@@ -25,6 +25,10 @@ from pacehound.model.events import (
     Topology,
     WhatIfPrice,
 )
+from pacehound.model.evidence.computing import OnPath, OwnTimeGrew
+from pacehound.model.evidence.machines import Stack
+from pacehound.model.evidence.transfers import EdgeRates
+from pacehound.model.evidence.waiting import Call, Waiting
 from pacehound.model.routing import Event, route
 from storage.client import Store
 from tests.fakes.events import SECOND_NS, START_NS
@@ -165,7 +169,24 @@ def _slow(start_ns: int) -> list[Event]:
         magnitude=0.5,
         lasting=True,
         pages=True,
-        evidence=("rank 5: own time grew by 50 ms <b>per</b> iteration",),
+        evidence=(
+            OwnTimeGrew(
+                ranks=(CULPRIT,),
+                own_s=0.05,
+                peers_s=0.0004,
+                iteration_s=0.05,
+                spread_s=0.0003,
+                rank_s=tuple((rank, 0.05 if rank == CULPRIT else rank * 1e-4) for rank in range(RANKS)),
+            ),
+            OnPath(ranks=(CULPRIT,), n_on_path=9, n_iterations=9),
+            Stack(
+                rank=CULPRIT,
+                doing="computing",
+                taken_by="py-spy",
+                frames=(STACK, "main (train.py:40)"),
+                shown_as="named",
+            ),
+        ),
         unseen=("device times",),
     )
     incident = _incident(SLOW, found, detected.time_ns)
@@ -213,7 +234,14 @@ def _hung(start_ns: int) -> list[Event]:
     found = Finding(
         id="hang", job=HUNG, attempt=0, kind="hang", verdict="suspected", cause="H3", links=((7, 8),), onset=onset,
         detected=Instant(step=None, time_ns=onset.time_ns + 12 * SECOND_NS), lasting=True, pages=True,
-        victims=tuple(range(RANKS)), evidence=("all 16 ranks have entered round 51 and nobody gets on",),
+        victims=tuple(range(RANKS)),
+        evidence=(
+            Waiting(
+                ranks=tuple(range(RANKS)), call=Call(op="all_reduce", seq=51, communicator=WORLD), longest_s=12.0,
+                waits=tuple((rank, 7, WORLD) for rank in range(RANKS) if rank != 7),
+            ),
+            EdgeRates(sender=7, receiver=8, op="all_reduce", send_share=0.1, receive_share=0.12, reference="earlier"),
+        ),
     )  # fmt: skip
     return [
         *_topology(HUNG, start_ns, "world", tuple(range(RANKS)), "nccl"),

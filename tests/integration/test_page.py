@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import browser
 import pytest
+from playwright.sync_api import expect
 
 from bench.rig import realjob
 from storage.client import Store
@@ -70,6 +71,7 @@ def test_one_command_and_the_printed_address_show_who_is_slow_and_its_relief_whi
             page.get_by_role("link", name="Rank 2 slows the job down").click(timeout=90_000)
             page.get_by_role("heading", name="Rank 2 slows the job down: computation (S1)").first.wait_for()
             page.get_by_text("own time grew by").first.wait_for()
+            page.get_by_role("img", name="How much longer the own time of each rank is").first.wait_for()
             assert page.locator("h1 .badge").first.text_content() in ("open", "relieved")
             page.locator("h1 .badge", has_text=re.compile("relieved|closed")).wait_for(timeout=90_000)
             assert run.wait(120) == 0, run.text()
@@ -114,6 +116,24 @@ def test_every_view_is_readable_by_everybody_and_as_wide_as_its_window(address: 
     assert len(watched.asked) == 1
 
 
+def test_evidence_has_pictures_of_its_numbers(address: str) -> None:
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium)
+        watched.page.goto(address)
+        watched.go("#/incident/slow-incident")
+        grown = watched.page.get_by_role("img", name="How much longer the own time of each rank is")
+        named = grown.locator("g.culprit")
+        expect(named.locator("text.named")).to_have_text(str(page_store.CULPRIT))
+        tallest = max(float(bar.get_attribute("height") or 0) for bar in grown.locator("rect").all())
+        assert float(named.locator("rect").get_attribute("height") or 0) == tallest
+        assert grown.locator("rect").count() == page_store.RANKS
+        watched.go("#/incident/hang-incident")
+        waits = watched.page.get_by_role("img", name="ranks 0–6, 8–15 wait for rank 7")
+        expect(waits.locator(".arrow")).to_have_count(page_store.RANKS - 1)
+        expect(waits.locator("g.culprit")).to_have_text("7")
+        assert watched.wrong == []
+
+
 def test_every_link_and_every_control_leads_somewhere_and_hostile_names_stay_text(address: str) -> None:
     with browser.chromium() as chromium:
         watched = browser.Watched(chromium)
@@ -144,7 +164,7 @@ def test_every_link_and_every_control_leads_somewhere_and_hostile_names_stay_tex
                 details.locator("summary").click()
         assert {fragment.split("/")[1] for fragment in seen} == {"", "incidents", "fleet", "job", "incident"}
         watched.go("#/incident/slow-incident")
-        page.get_by_text(page_store.STACK).wait_for(state="attached")
+        page.get_by_text(page_store.STACK, exact=True).wait_for(state="attached")
         assert page.locator("main img, main script, main b >> text=per").count() == 0
     assert watched.wrong == []
 

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -389,3 +390,9 @@ def test_an_incident_is_shown_without_numpy():
     """A head answers with it; who asks needs no arrays."""
     loaded = {name.split(".")[0] for name in modules_loaded_by(["pacehound.cli.history", "pacehound.pages.incidents"])}
     assert loaded & {"numpy", "pandas", "pyarrow", "httpx"} == set()
+
+
+def test_each_test_file_has_a_name_of_its_own():
+    """`make prove` collects them all in one run, which two of one name would end."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

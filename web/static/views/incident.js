@@ -6,6 +6,7 @@ import { stepsChart } from "../charts/steps.js";
 import { h, part, table } from "../dom.js";
 import { VERDICTS, ago, moment, percent, ranks, seconds, whole } from "../words.js";
 import { cause, crumbs, fact, facts, incidentState, jobLink, legend, marksOf, nothing, verdict } from "./common.js";
+import { evidence } from "./evidence.js";
 
 const MARGIN = 0.6; // of the incident's own steps, shown before and after it
 const LEAST_MARGIN = 40;
@@ -39,7 +40,7 @@ export async function incidentView([id]) {
         finding.magnitude != null ? fact("how much", `an iteration takes ${percent(Math.abs(finding.magnitude))} ${finding.magnitude >= 0 ? "longer" : "less long"}`) : null,
         finding.candidates?.length ? fact("one of", ranks(finding.candidates)) : null,
         finding.victims?.length ? fact("waiting", ranks(finding.victims)) : null),
-      finding.evidence?.length ? h("ul", { class: "evidence" }, finding.evidence.map((piece) => h("li", null, piece.words ?? piece))) : null,
+      finding.evidence?.length ? evidence(finding.evidence) : null,
       finding.unseen?.length ? [h("h4", null, "What could not be seen"), h("ul", { class: "unseen" }, finding.unseen.map((words) => h("li", null, words)))] : null)),
   ]);
 
