@@ -6,6 +6,9 @@ been told of it; a head asks its store. What is in the one and not in the other 
 then the offset is committed. A process that dies between the first two tells again when it comes back, with the same
 keys; nothing else is told twice, and nothing is left out.
 
+Of one subject a receiver is told the next state when the last one is noted for good: else a process that dies after the
+resolving of a page could open it again.
+
 A receiver that is away is tried again with growing pauses, and holds up no other one: each has a queue of its own,
 which holds what there is to be told of and not each state of it. Who comes back after an hour is told once.
 """
@@ -87,6 +90,8 @@ class _Receiver:
     sink: Sink
     waits: Waits
     due: dict[Key, None] = field(default_factory=dict)
+    unsettled: set[Key] = field(default_factory=set)
+    """What it was told of and the log may not have yet."""
     later: dict[Key, int] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_RETRY_S, LONGEST_RETRY_S))
     not_before_s: float = 0.0
@@ -182,6 +187,11 @@ class AlertWorker(EventWorker):
         self._forget_told(self._clock.now_ns())
         return told
 
+    def on_settled(self) -> None:
+        """All that was told is noted."""
+        for receiver in self._receivers:
+            receiver.unsettled.clear()
+
     def on_revoked(self, places: list[Place]) -> None:
         """Somebody else goes on there, and knows better from then on."""
         gone = {partition for _, partition in places}
@@ -272,7 +282,7 @@ class AlertWorker(EventWorker):
 
     def _tell_one(self, receiver: _Receiver, now_ns: int) -> list[Event]:
         events: list[Event] = []
-        for key in list(receiver.due):
+        for key in [key for key in receiver.due if key not in receiver.unsettled]:
             if len(events) >= DELIVERIES_PER_TURN:
                 break
             notice = self._due(receiver, key, now_ns)
@@ -287,6 +297,7 @@ class AlertWorker(EventWorker):
             receiver.not_before_s = 0.0
             self._telemetry.set(AWAY, 0.0, worker=f"alerts to {receiver.sink.name}")
             events.append(self._noted(receiver, key, notice, delivery))
+            receiver.unsettled.add(key)
             if notice.state != "open" or not receiver.sink.acknowledges:
                 receiver.due.pop(key, None)  # else it is asked once more whether somebody works on it already
             self._ask_escalations(key)

@@ -130,6 +130,10 @@ class Worker(Protocol):
         """These partitions belong to this worker now; called from within a poll, so that nothing is asked of Kafka."""
         ...
 
+    def on_settled(self) -> None:
+        """Whatever it has concluded so far is on the bus for good."""
+        ...
+
     def on_revoked(self, places: list[Place]) -> None:
         """These partitions belong to somebody else now: forget what was kept about them."""
         ...
@@ -150,6 +154,9 @@ class EventWorker:
 
     def on_assigned(self, places: list[Place]) -> None:
         """It is enough to hear of their events."""
+
+    def on_settled(self) -> None:
+        """It waits for nothing of its own."""
 
     def on_revoked(self, places: list[Place]) -> None:
         """Nothing is kept."""
@@ -214,6 +221,7 @@ class EventLoop:
         self._drains = drains
         self._is_stopping = False
         self._is_unsettled = False
+        self._is_flushed = True
         self._waiting: deque[Message] = deque()
         self._results: deque[tuple[Topic, str, bytes]] = deque()
         self._done: dict[Place, int] = {}
@@ -289,7 +297,7 @@ class EventLoop:
             if not self._is_stopping:
                 self._results += self._because_time_passes()
                 self._send()
-        if self._is_unsettled or self._results or self._done:
+        if self._is_unsettled or self._results or self._done or not self._is_flushed:
             self._confirm()
         if not self.problem:
             self._telemetry.set(AWAY, 0.0, worker=self._name)
@@ -398,6 +406,7 @@ class EventLoop:
             except BusFull:
                 return False
             self._results.popleft()
+            self._is_flushed = False
         return True
 
     def _confirm(self) -> None:
@@ -412,6 +421,9 @@ class EventLoop:
                     raise
                 logger.warning("%s waits for Kafka: %s", self._name, error)
                 return
+        if not self._results:
+            self._is_flushed = True
+            self._worker.on_settled()
         if self._results or not self._done:
             return  # what is done has results that are not durable yet
         with self._stages.stage("commit"):

@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
@@ -249,8 +252,11 @@ def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_pat
     assert during["state"] == "open"
     rows = product.finish("sql", "SELECT 1", "--json", "--store", str(product.store))
     assert "Incident" in [row[0] for row in json.loads(rows.stdout)["rows"]]
-    head = json.loads((product.store / "head.json").read_text())["pid"]
-    assert listening_ports(head) == [], "nobody but this user can reach the head of one's own run"
+    announced = json.loads((product.store / "head.json").read_text())
+    head, page = announced["pid"], urlsplit(announced["page"])
+    assert listening_ports(head) == [f"0100007F:{page.port:04X}"], "the page alone, and on this machine alone"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"http://{page.netloc}/api/jobs", timeout=10)
     stop.touch()
     _, err = process.communicate(timeout=30)
     assert b"Rank 1 holds the job up" in err

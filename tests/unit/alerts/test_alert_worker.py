@@ -86,21 +86,28 @@ class World:
         )
 
     def take(self, one: Incident, partition: int = 0, worker: AlertWorker | None = None) -> list[Event]:
-        message = Message(topic="incidents", key=one.job, partition=partition, offset=7, value=codec.encode(one))
-        results = (worker or self.worker).on_event(one, message)
+        worker = worker or self.worker
+        results = worker.on_event(one, message_of(one, partition))
         self.log[partition] += results
         self.committed[partition][one.id] = one
+        worker.on_settled()
         return results
 
     def wait(self, seconds: float, worker: AlertWorker | None = None) -> list[Event]:
         self.clock.advance_s(seconds)
-        results = (worker or self.worker).on_turn()
+        worker = worker or self.worker
+        results = worker.on_turn()
         self.log[0] += results
+        worker.on_settled()
         return results
 
     def restart(self) -> None:
         self.worker = self.another()
         self.worker.on_assigned([("incidents", partition) for partition in range(8)])
+
+
+def message_of(one: Incident, partition: int = 0) -> Message:
+    return Message(topic="incidents", key=one.job, partition=partition, offset=7, value=codec.encode(one))
 
 
 def ended(**changes: object) -> Incident:
@@ -198,6 +205,18 @@ def test_a_process_that_is_killed_between_the_notice_and_its_note_tells_again_wi
     world.take(incident())
     first, second = world.sinks[0].tried
     assert (first.dedup_key, first.idempotency_key) == (second.dedup_key, second.idempotency_key)
+
+
+def test_the_end_is_told_when_the_opening_is_noted_so_that_a_kill_opens_no_page_again() -> None:
+    sink = FakeSink()
+    world = World(sink)
+    world.worker.on_event(incident(), message_of(incident()))
+    assert world.worker.on_event(ended(), message_of(ended())) == [], "nobody has noted the opening yet"
+    assert world.worker.on_turn() == []
+    world.restart()  # the log has nothing of it
+    world.take(incident())
+    world.take(ended())
+    assert [state for _, _, state in sink.told] == ["open", "open", "closed"]
 
 
 def test_ten_thousand_versions_and_ten_jobs_of_one_fault_are_one_page() -> None:

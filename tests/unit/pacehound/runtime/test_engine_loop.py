@@ -92,6 +92,15 @@ class FakeWorker(EventWorker):
         self.seen: list[tuple[int, int]] = []
         self.moods: list[Exception] = []
         self.revoked: list[Place] = []
+        self.later: list[Event] = []
+        self.n_settled = 0
+
+    def on_turn(self) -> list[Event]:
+        told, self.later = self.later, []
+        return told
+
+    def on_settled(self) -> None:
+        self.n_settled += 1
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
         if self.moods:
@@ -165,6 +174,19 @@ def test_nothing_is_committed_while_results_are_not_durable() -> None:
     world.loop.turn()
     assert world.consumer.committed == {("incidents", 0): 1}
     assert world.worker.seen == [(0, 0)]
+
+
+def test_a_worker_hears_when_what_it_said_is_durable_also_of_what_it_said_as_time_passed() -> None:
+    world = World()
+    world.loop.turn()
+    assert world.worker.n_settled == 0, "it has said nothing"
+    world.worker.later = [incident()]
+    world.producer.is_away = True
+    world.loop.turn()
+    assert world.worker.n_settled == 0
+    world.producer.is_away = False
+    world.loop.turn()
+    assert world.worker.n_settled == 1
 
 
 def test_a_full_producer_holds_the_work_up_and_loses_nothing() -> None:
