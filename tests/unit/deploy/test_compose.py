@@ -50,12 +50,13 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def stages() -> list[list[tuple[str, str]]]:
-    """The instructions of each stage."""
+    """The instructions of each stage; what stands before the first is for all of them."""
     found: list[list[tuple[str, str]]] = []
     for word, rest in instructions():
         if word == "FROM":
             found.append([])
-        found[-1].append((word, rest))
+        if found:
+            found[-1].append((word, rest))
     return found
 
 
@@ -227,8 +228,11 @@ def test_the_image_copies_what_is_there_and_installs_extras_that_are_there() -> 
                 assert (ROOT / source).exists(), source
                 assert f"!{source}" in ignored, source
             copied += sources
-        for extras in re.findall(r"(?:\.|pacehound)\[([a-z,]+)\]", rest):
-            assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
+    assert ("ARG", "EXTRAS=engine") in instructions()
+    installed = [rest for word, rest in instructions() if word == "RUN" and "[$EXTRAS]" in rest]
+    assert len(installed) == sum(("ARG", "EXTRAS") in stage for stage in stages()) == 2
+    named = set(re.findall(r"EXTRAS=([a-z,]+)", DOCKERFILE))
+    assert {one for extras in named for one in extras.split(",")} <= set(PROJECT["project"]["optional-dependencies"])
     tops = {package.partition(".")[0] for package in PROJECT["tool"]["setuptools"]["packages"]}
     assert tops <= set(copied)
     project = PROJECT["project"]
