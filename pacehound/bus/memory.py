@@ -101,7 +101,8 @@ class MemoryBus:
 
     def _read(self, consumer: MemoryConsumer, max_messages: int, timeout_s: float) -> list[tuple[int, Message]]:
         with self._lock:
-            if timeout_s > 0 and (consumer.is_paused or not any(log.has_for(consumer) for log in consumer.logs)):
+            waits = consumer.is_paused or not any(log.has_for(consumer) for log in consumer.logs)
+            if timeout_s > 0 and waits and not consumer.is_hurried:
                 self._arrived.wait(timeout_s)
             taken: list[tuple[int, Message]] = []
             while not consumer.is_paused and len(taken) < max_messages:
@@ -163,6 +164,7 @@ class MemoryConsumer:
         self._bus = bus
         self.logs = logs
         self.is_paused = False
+        self.is_hurried = False
         self._polled: deque[tuple[int, Message]] = deque()
 
     @property
@@ -190,6 +192,12 @@ class MemoryConsumer:
                 break
             self._polled.popleft()
         self._bus._forget(self, self.committed)
+
+    def hurry(self) -> None:
+        """Whoever waits in `poll` comes back now, and nobody waits there again."""
+        with self._bus._lock:
+            self.is_hurried = True
+            self._bus._arrived.notify_all()
 
     def pause(self) -> None:
         """Poll nothing more for now."""

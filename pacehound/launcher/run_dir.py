@@ -106,6 +106,10 @@ class RunDir:
                     continue
                 yield claim
 
+    def has_rings(self) -> bool:
+        """Whether a process has something to tell."""
+        return next(self.path.glob("*.ring"), None) is not None
+
     def remove(self) -> None:
         """Give it back; a file that cannot be removed is left to the next run."""
         self._folder.remove()

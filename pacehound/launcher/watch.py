@@ -34,6 +34,10 @@ HEAD_OWNED = 3
 _ATTACH_EVERY_S = 0.5
 _SLOW_HEAD_S = 30.0
 _LATE_HEAD_S = 4.0
+_BRIEF_S = 10.0
+_UNSEEN_WITHIN_S = 0.5
+"""A command that was over so soon, and in which nobody has begun to be watched, is no job: helpers that are only starting are
+not waited for."""
 _AGENT_LETS_GO_S = 0.5
 """An agent that has ended holds the head no longer, as soon as the head has noticed."""
 
@@ -83,6 +87,8 @@ class Watch:
         self._lease: socket.socket | None = None
         self._client: HeadClient | None = None
         self._is_page_told = False
+        self._began_s = now_s
+        self._is_seen = False
         self._next_attach_s = now_s
         self._slow_after_s = now_s + _SLOW_HEAD_S
         self._lifeline, self._lifeline_end = _pipe()
@@ -158,6 +164,7 @@ class Watch:
 
     def ensure_running(self, now_s: float) -> None:
         """Start again what has died, and find the head that owns the store."""
+        self._is_seen = self._is_seen or self.run_dir.has_rings()
         if self._agent is not None:
             self._agent.ensure_running(now_s)
         if self._plan.destination is not None:
@@ -182,12 +189,18 @@ class Watch:
     def end(self, status: Status, why: str, deadline_s: float, should_stop: Callable[[], bool]) -> Outcome:
         """Let agent and head finish the job's events, until `deadline_s` (monotonic) at the latest."""
         write_ended(self.run_dir.path, exit_code=status.exit_code, signal_number=status.signal_number, why=why)
-        if self._plan.destination is None and self._lease is None:
+        now_s = time.monotonic()
+        is_unseen = not self._is_seen and not self.run_dir.has_rings() and now_s < self._began_s + _BRIEF_S
+        if is_unseen:
+            deadline_s = min(deadline_s, now_s + _UNSEEN_WITHIN_S)
+        elif self._plan.destination is None and self._lease is None:
             # There has been no head so far; a slow start deserves a moment, a broken one does not.
-            deadline_s = min(deadline_s, time.monotonic() + _LATE_HEAD_S)
+            deadline_s = min(deadline_s, now_s + _LATE_HEAD_S)
         agent_done = self._wait(lambda: self._agent is None or not self._agent.is_alive, deadline_s, should_stop)
         if self._agent is None:
             agent_done = False
+        if is_unseen and not (agent_done and (self._plan.destination is not None or self._lease is not None)):
+            return self._end_unseen()
         if self._plan.destination is None and self._lease is None:
             self._wait(self._attached, deadline_s, should_stop)
         outcome = self._ask(max(0.5, deadline_s - time.monotonic()), agent_done)
@@ -207,6 +220,20 @@ class Watch:
         if self._agent is not None:
             self._agent.stop()
         self.run_dir.remove()
+        return outcome
+
+    def _end_unseen(self) -> Outcome:
+        outcome = Outcome(
+            sent_to=self._plan.destination.url if self._plan.destination is not None else "",
+            watched=read_watched(self.run_dir.path) or Watched(),
+            notes=tuple(read_notes(self.run_dir.path)),
+        )
+        self._release()
+        if self._agent is not None:
+            self._agent.stop()
+        self.run_dir.remove()
+        if self._unsent is not None:
+            self._unsent.remove()
         return outcome
 
     def _begin_unsent(self) -> UnsentFolder | None:

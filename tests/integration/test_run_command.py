@@ -242,6 +242,19 @@ def read(path):
         return ""
 
 
+def test_a_command_that_is_no_job_waits_for_no_helper(product, tmp_path):
+    """The helpers do not get ready here: neither is waited for, and nothing of the run is left."""
+    never_ready = (
+        "import os, sys, time\nif {'up', 'agent'} & set(sys.orig_argv):\n    time.sleep(30)\n    os._exit(1)\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(never_ready)
+    done = product.finish("run", "--job", "a", "--", "true", environ={"PYTHONPATH": str(tmp_path)}, timeout_s=20.0)
+    said = done.stderr.decode().splitlines()
+    assert done.returncode == 0
+    assert [line.partition(": job a: ")[2][:12] for line in said] == ["not watched:"]
+    assert list((product.home / "state").rglob("run-*")) == []
+
+
 def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_path):
     """While the head owns the store it answers; afterwards the store is opened; the head ends with its last run."""
     job, stop = uuid.uuid4().hex, tmp_path / "stop"

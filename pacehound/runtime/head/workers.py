@@ -87,6 +87,7 @@ class HeadLoop(threading.Thread):
     def stop(self) -> None:
         """Finish what is on the bus, then end."""
         self._stopping.set()
+        self._consumer.hurry()
 
 
 class RecordedConsumer:
@@ -100,6 +101,7 @@ class RecordedConsumer:
         self.pause = consumer.pause
         self.resume = consumer.resume
         self.lag = consumer.lag
+        self.hurry = consumer.hurry
 
     @property
     def committed(self) -> int:
