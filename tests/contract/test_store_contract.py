@@ -248,11 +248,11 @@ _PARAMETER = re.compile(r"\{(\w+): *(\w+)")
 _ANY_OF = {"String": "", "Int32": 0, "Int64": 1, "UInt32": 1, "Bool": False, "Array": []}
 
 
-@pytest.mark.parametrize("name", query_names())
-def test_every_named_query_runs_on_an_empty_store(store, name):
-    parameters = {parameter: _ANY_OF[kind] for parameter, kind in _PARAMETER.findall(named_query(name))}
-    rows = ask(store, name, **parameters).to_pylist()
-    assert not any(value for row in rows for value in row.values())
+def test_every_named_query_runs_on_an_empty_store(store):
+    for name in query_names():
+        parameters = {parameter: _ANY_OF[kind] for parameter, kind in _PARAMETER.findall(named_query(name))}
+        rows = ask(store, name, **parameters).to_pylist()
+        assert not any(value for row in rows for value in row.values()), name
 
 
 def test_the_jobs_overview_counts_each_job_once(store):

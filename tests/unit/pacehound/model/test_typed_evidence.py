@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacehound.model.codec import decode, encode
@@ -26,6 +26,7 @@ ONE_BEFORE = Level(before_s=0.1, after_s=0.2, since_step=7)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_each_kind_survives_the_bus_and_has_words(kind: type, data: st.DataObject) -> None:
     piece = data.draw(pieces_of(kind))
