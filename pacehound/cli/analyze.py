@@ -41,8 +41,8 @@ def analyze(
 
     Call files: dumps of the Flight Recorder, logs of NCCL's Inspector, answers of NCCL's RAS, traces of torch.profiler,
     scrapes of xpu_timer; those of one directory are read as one job. Step-time logs: Megatron, MLPerf,
-    step:…train_time: logs, CSV. Plain or compressed; a directory stands for the files below it. Exit status 2 when no
-    file could be read.
+    nanoGPT, torchtitan, step:…train_time: logs, CSV. Plain or compressed; a directory stands for the files below it.
+    Exit status 2 when no file could be read.
 
     Examples: pacehound analyze dumps/, pacehound analyze train.log --png train.png
     """

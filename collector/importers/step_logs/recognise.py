@@ -12,6 +12,8 @@ from collector.importers.step_logs.csv_steps import CsvReader
 from collector.importers.step_logs.lines import DamagedFile, Lines, opened
 from collector.importers.step_logs.megatron import MegatronReader
 from collector.importers.step_logs.mlperf import MlperfReader
+from collector.importers.step_logs.nanogpt import NanogptReader
+from collector.importers.step_logs.titan import TitanReader
 from collector.importers.step_logs.train_time import TrainTimeReader
 from pacehound.errors import InvalidInput
 from pacehound.model.step_log import StepLog
@@ -64,7 +66,7 @@ Readers = tuple[LogReader, ...]
 
 def readers() -> Readers:
     """A fresh reader of each known format."""
-    return MegatronReader(), MlperfReader(), TrainTimeReader(), CsvReader()
+    return MegatronReader(), MlperfReader(), TrainTimeReader(), NanogptReader(), TitanReader(), CsvReader()
 
 
 def known_formats() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import datetime
 import gzip
 import io
 import json
@@ -302,6 +303,72 @@ def test_differences_of_a_cumulative_clock_give_the_durations_back(durations_ms)
     log = one("".join(f"step:{i}/{len(totals)} train_time:{ms}ms step_avg:1ms\n" for i, ms in enumerate(totals)))
     assert log.step.tolist() == list(range(1, len(totals)))
     assert log.step_time_s * 1e3 == pytest.approx(durations_ms)
+
+
+# nanoGPT
+
+
+def test_nanogpt_lines_tell_one_iteration_each_and_evaluations_are_planned():
+    log = one(
+        "iter 0: loss 10.9, time 30000.00ms, mfu -100.00%\n"
+        "iter 10: loss 9.8, time 250.50ms, mfu 31.20%\n"
+        "step 20: train loss 9.1, val loss 9.2\n"
+        "saving checkpoint to out\n"
+        "iter 20: loss 9.0, time 4000.00ms, mfu 30.10%\n"
+        "iter 30: loss nan, time 2.5e2ms\n"
+    )
+    assert (log.format, log.rank, log.step.tolist()) == ("nanogpt", None, [0, 10, 20, 30])
+    assert log.step_time_s.tolist() == pytest.approx([30.0, 0.2505, 4.0, 0.25])
+    assert log.n_steps.tolist() == [1, 1, 1, 1]
+    assert log.planned == {2: "evaluation"}
+
+
+def test_nanogpt_a_line_cut_short_is_counted_and_its_number_not_believed():
+    log = one("iter 1: loss 3.0, time 250.00ms, mfu 1%\niter 2: loss 3.0, time 25\niter 3: loss 3.0, time 250.00ms\n")
+    assert log.step.tolist() == [1, 3]
+    assert any("line 2" in note for note in log.notes)
+
+
+# torchtitan
+
+
+def titan(step, at_s, *, prefix="[rank0]:"):
+    at = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=at_s)
+    stamp = f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d}"
+    return (
+        f"{prefix}[titan] {stamp} - root - INFO - \x1b[31mstep: {step:2}  \x1b[32mloss:  7.1234  "
+        "\x1b[38;2;180;60;0mgrad_norm:  1.2000  \x1b[34mtps: 1,234  \x1b[35mmfu: 30.12%\x1b[39m\n"
+    )
+
+
+def test_titan_times_lie_between_the_lines_whatever_colours_they_have():
+    log = one(
+        titan(1, 0)
+        + "[rank0]:[titan] 2025-01-01 00:00:02,000 - root - INFO - a note\n"
+        + titan(10, 4.5)
+        + titan(20, 9.5)
+    )
+    assert (log.format, log.rank, log.step.tolist()) == ("torchtitan", None, [10, 20])
+    assert log.step_time_s.tolist() == pytest.approx([0.5, 0.5])
+    assert log.n_steps.tolist() == [9, 10]
+    assert log.time_ns[1] - log.time_ns[0] == 5_000_000_000
+
+
+def test_titan_each_rank_has_a_log_of_its_own():
+    logs = read("".join(titan(s, s * (1 + r), prefix=f"[rank{r}]:") for s in (1, 2, 3) for r in (0, 1)))
+    assert [(log.rank, log.step_time_s.tolist()) for log in logs] == [(0, [1.0, 1.0]), (1, [2.0, 2.0])]
+
+
+def test_titan_after_a_restart_the_time_in_between_is_no_step():
+    log = one(titan(10, 0) + titan(20, 10) + titan(11, 500) + titan(20, 509) + titan(30, 519))
+    assert log.step.tolist() == [20, 30]
+    assert log.step_time_s.tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_titan_a_clock_set_back_is_said():
+    log = one(titan(1, 100) + titan(2, 101) + titan(3, 50) + titan(4, 51))
+    assert log.step.tolist() == [2, 4]
+    assert any("set back" in note for note in log.notes)
 
 
 # tables
