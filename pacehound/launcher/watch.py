@@ -36,8 +36,8 @@ _SLOW_HEAD_S = 30.0
 _LATE_HEAD_S = 4.0
 _BRIEF_S = 10.0
 _UNSEEN_WITHIN_S = 0.5
-"""A command that was over so soon, and in which nobody has begun to be watched, is no job: helpers that are only starting
-are not waited for."""
+"""A command that was over so soon, and in which nobody has begun to be watched, is no job: helpers that are only
+starting are not waited for."""
 _AGENT_LETS_GO_S = 0.5
 """An agent that has ended holds the head no longer, as soon as the head has noticed."""
 
