@@ -28,6 +28,9 @@ class Ledger:
     def note(self, notifications: Iterable[Notification]) -> None:
         """Take further ones in; one that is known changes nothing."""
         for one in notifications:
+            if one.state == "grouped":
+                self._leads.setdefault((one.incident, one.level), one.alert)
+                continue
             states = self._told.setdefault((one.sink, one.incident, one.level), {})
             states[one.state] = min(one.time_ns, states.get(one.state, one.time_ns))
             self._since_ns[one.sink] = min(one.time_ns, self._since_ns.get(one.sink, one.time_ns))

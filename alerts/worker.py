@@ -7,7 +7,8 @@ then the offset is committed. A process that dies between the first two tells ag
 keys; nothing else is told twice, and nothing is left out.
 
 Of one subject a receiver is told the next state when the last one is noted for good: else a process that dies after the
-resolving of a page could open it again.
+resolving of a page could open it again. And of an alert people are told when it is noted which incident has opened it:
+else the next process, which may hear of them in another order, could leave its page open for ever.
 
 A receiver that is away is tried again with growing pauses, and holds up no other one: each has a queue of its own,
 which holds what there is to be told of and not each state of it. Who comes back after an hour is told once.
@@ -145,6 +146,8 @@ class AlertWorker(EventWorker):
         self._to_read: set[int] = set()
         self._incidents: dict[Key, tuple[Incident, Message]] = {}
         self._ended_before: set[str] = set()
+        self._to_note: list[Notification] = []
+        self._unnoted: set[Key] = set()
         self._refused: dict[tuple[str, Key, State], int] = {}
 
     def on_assigned(self, places: Iterable[Place]) -> None:
@@ -189,6 +192,7 @@ class AlertWorker(EventWorker):
 
     def on_settled(self) -> None:
         """All that was told is noted."""
+        self._unnoted.clear()
         for receiver in self._receivers:
             receiver.unsettled.clear()
 
@@ -245,12 +249,30 @@ class AlertWorker(EventWorker):
         changed = self._book.note(incident, level, message.partition, self._ledger.lead(incident.id, level))
         for alert in changed:
             key = (alert.lead.id, alert.level)
+            if not self._ledger.lead(*key) and any(one.sink.groups for one in self._receivers):
+                self._note_lead(alert)
             if alert.lead.id == incident.id or key not in self._incidents:
                 self._incidents[key] = (alert.lead, message)
             self._ask(key, groups=True)
             key = (incident.id, alert.level)
             self._incidents[key] = (incident, message)
             self._ask(key, groups=False)
+
+    def _note_lead(self, alert: Alert) -> None:
+        lead = alert.lead
+        note = Notification(
+            job=lead.job,
+            attempt=lead.attempt,
+            time_ns=self._clock.now_ns(),
+            incident=lead.id,
+            state="grouped",
+            idempotency_key=alert.key,
+            level=alert.level,
+            alert=lead.id,
+        )
+        self._ledger.note([note])
+        self._to_note.append(note)
+        self._unnoted.add((lead.id, alert.level))
 
     def _ask(self, key: Key, *, groups: bool) -> None:
         for receiver in self._receivers:
@@ -267,7 +289,8 @@ class AlertWorker(EventWorker):
 
     def _tell(self) -> list[Event]:
         """Whatever is due now, to whoever is there."""
-        events: list[Event] = []
+        events: list[Event] = [*self._to_note]
+        self._to_note.clear()
         now_ns = self._clock.now_ns()
         for receiver in self._receivers:
             if receiver.due and self._clock.monotonic_s() >= receiver.not_before_s:
@@ -282,7 +305,8 @@ class AlertWorker(EventWorker):
 
     def _tell_one(self, receiver: _Receiver, now_ns: int) -> list[Event]:
         events: list[Event] = []
-        for key in [key for key in receiver.due if key not in receiver.unsettled]:
+        held = receiver.unsettled | self._unnoted if receiver.sink.groups else receiver.unsettled
+        for key in [key for key in receiver.due if key not in held]:
             if len(events) >= DELIVERIES_PER_TURN:
                 break
             notice = self._due(receiver, key, now_ns)

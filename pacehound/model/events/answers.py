@@ -13,6 +13,8 @@ from pacehound.model.identity import event_id
 class Notification:
     """Somebody has been told of a state of an incident: whoever tells the next time knows it from here.
 
+    Or, in the state `grouped` and of no sink, that an incident has opened an alert, of which people are told next.
+
     Attributes
     ----------
     incident
@@ -32,7 +34,7 @@ class Notification:
     attempt: int
     time_ns: int
     incident: str
-    state: IncidentState | Literal["acknowledged"]
+    state: IncidentState | Literal["acknowledged", "grouped"]
     idempotency_key: str
     sink: str = ""
     level: str = ""
@@ -40,7 +42,7 @@ class Notification:
 
     def identity(self) -> str:
         """Names (incident, state), and which sink was told at which level."""
-        whom = (self.sink, self.level) if self.sink else ()
+        whom = (self.sink, self.level) if self.level else ()
         return event_id("notification", self.incident, self.state, *whom)
 
 
