@@ -10,12 +10,12 @@ SOURCES := setup.py pacehound collector streams storage alerts actuators simulat
 # A whole Kafka broker, for the tests: the version stands in tests/kafka/pom.xml.
 COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 
-.PHONY: demo test check prove package bench browser kafka native format clean
+.PHONY: demo test check prove package bench debian kafka native format clean
 
 demo: $(VENV)/.embedded
 	$(BIN)/pacehound demo
 
-test: $(VENV)/.dev browser
+test: $(VENV)/.dev debian
 ifneq ($(and $(shell command -v java),$(shell command -v mvn)),)
 	$(MAKE) kafka
 endif
@@ -43,10 +43,12 @@ package: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
 
-# The page is looked at in Debian's Chromium; where it cannot be installed, its tests are skipped.
-browser:
-	command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium > /dev/null; } || true
+# The page is looked at in Debian's Chromium, alerts are told to its Alertmanager; where they cannot be installed, their tests
+# are skipped.
+debian:
+	command -v chromium > /dev/null && command -v prometheus-alertmanager > /dev/null || \
+		{ [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+		apt-get install -y -qq --no-install-recommends chromium prometheus-alertmanager > /dev/null; } || true
 
 kafka: .kafka/.fetched
 

@@ -26,7 +26,7 @@ from tests.fakes.webhook import FakeWebhook
 PROGRAM = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager") or ""
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(not PROGRAM, reason="Alertmanager is not installed (Debian: prometheus-alertmanager)"),
+    pytest.mark.skipif(not PROGRAM, reason="Alertmanager is not installed (make debian)"),
 ]
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 30
@@ -77,6 +77,7 @@ def test_ten_jobs_that_go_down_at_once_are_one_page_there_which_ends_with_the_la
 
         def take(one: Incident) -> None:
             worker.on_event(one, Message(topic="incidents", key=one.job, partition=0, offset=0, value=b""))
+            worker.on_settled()
 
         def job(number: int, **changes: object) -> Incident:
             same = {"id": f"i{number}", "job": f"<b>{number}\x1b", "opened_ns": now_ns, "time_ns": now_ns}

@@ -21,7 +21,7 @@ from tests.fakes.events import START_NS
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(not browser.CHROMIUM, reason="no chromium is installed (make browser)"),
+    pytest.mark.skipif(not browser.CHROMIUM, reason="no chromium is installed (make debian)"),
 ]
 
 PICTURES = os.environ.get("PICTURES_DIR", "")
