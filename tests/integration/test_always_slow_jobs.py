@@ -72,7 +72,7 @@ def named(folder: Path, kind: str, slow: int) -> str:
     return f"{kind}, rank {slow}: {first['verdict']} at step {first['detected']['step']}, {first['magnitude']:+.0%}"
 
 
-@pytest.mark.parametrize("kind", ["DDP", "TP"])
+@pytest.mark.parametrize("kind", ["TP"])
 def test_a_rank_that_is_slow_from_the_first_step_is_named(kind: str, tmp_path: Path) -> None:
     print(named(tmp_path / "run", kind, 2))
 

@@ -157,6 +157,7 @@ CASES = (
         n_struck=0,
         survives=True,
         is_timed=True,
+        is_short=False,
     ),
     Case(
         "random pauses from an iteration on",
