@@ -13,7 +13,9 @@ needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), needs_torch]
 
 SHORT = [
-    pytest.param(ordinary.Job("trainer_snapshots", (30, ordinary.FOLDER)), "none", id="alone", marks=[pytest.mark.prove]),
+    pytest.param(
+        ordinary.Job("trainer_snapshots", (30, ordinary.FOLDER)), "none", id="alone", marks=[pytest.mark.prove]
+    ),
     pytest.param(ordinary.Job("spawn_tutorial", (3_000,)), "bursts", id="beside bursts"),
 ]
 
