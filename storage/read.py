@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from pacehound.errors import InvalidInput
 from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange, Notification
 from pacehound.model.events.store import PACE_STEPS, WARM_UP_STEPS
 from pacehound.model.evidence import read_json
+from storage.named_queries import named_query
 
 E = TypeVar("E")
 
@@ -25,27 +22,6 @@ class Asked(Protocol):
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """The answer to a question."""
         ...
-
-
-def named_query(name: str) -> str:
-    """The SQL of `queries/<name>.sql`; `page/jobs` is that of `queries/page/jobs.sql`."""
-    if name not in (names := query_names()):
-        raise InvalidInput(f"there is no query {name!r}; there are {', '.join(names)}")
-    return files("storage").joinpath("queries", *f"{name}.sql".split("/")).read_text(encoding="utf-8")
-
-
-@cache
-def query_names() -> list[str]:
-    """The names of `queries/*.sql` and of those in its folders."""
-    return sorted(_names_in(files("storage").joinpath("queries"), ""))
-
-
-def _names_in(folder: Traversable, prefix: str) -> Iterator[str]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _names_in(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".sql"):
-            yield prefix + entry.name.removesuffix(".sql")
 
 
 def ask(store: Asked, name: str, **parameters: Any) -> pa.Table:

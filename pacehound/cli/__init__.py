@@ -28,6 +28,7 @@ COMMANDS = (
     "demo",
     "doctor",
     "evaluate",
+    "fleet",
     "flush",
     "incidents",
     "replay",

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 
 import click
 
-from pacehound.cli.options import json_option, log_to_stderr, print_json, say, set_option
+from pacehound.cli.options import json_option, log_to_stderr, print_json, say, seconds, set_option
 from pacehound.errors import InvalidInput
 from pacehound.settings import Settings
-
-_UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
 
 
 @click.group(invoke_without_command=True)
@@ -71,7 +68,7 @@ def silence(before: tuple[str, ...], job: str, duration: str, why: str, override
     from pacehound.clock import SystemClock
 
     now_ns = SystemClock().now_ns()
-    order = Silence(job=job, from_ns=now_ns, until_ns=now_ns + _seconds(duration) * 10**9, why=why, by=_user())
+    order = Silence(job=job, from_ns=now_ns, until_ns=now_ns + seconds("--for", duration) * 10**9, why=why, by=_user())
     append(_settings(before, overrides).alerts.orders_file, order)
     say(f"nobody is told of {job} for {duration}")
 
@@ -92,13 +89,6 @@ def acknowledge(before: tuple[str, ...], incident: str, overrides: tuple[str, ..
 
 def _settings(before: tuple[str, ...], overrides: tuple[str, ...]) -> Settings:
     return Settings.load(os.environ, (*before, *overrides))
-
-
-def _seconds(duration: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,4})([mhd])", duration)
-    if found is None or int(found[1]) == 0:
-        raise InvalidInput(f"--for {duration!r} is no duration; write a number and m, h or d, as in 30m, 2h, 1d")
-    return int(found[1]) * _UNITS_S[found[2]]
 
 
 def _user() -> str:

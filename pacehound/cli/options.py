@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from pacehound.cli.own_packages import SIBLINGS
+from pacehound.errors import InvalidInput
 from pacehound.model.plain import plain
 
 set_option = click.option(
@@ -37,6 +39,21 @@ page_option = click.option(
     help=f"HOST:PORT of the page.  [default: {DEFAULT_PAGE}, or any free port where that one is taken]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object on stdout.")
+
+
+_UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
+
+
+def seconds(option: str, duration: str) -> int:
+    """A duration as people write it.
+
+    >>> seconds("--for", "2h")
+    7200
+    """
+    found = re.fullmatch(r"([0-9]{1,4})([mhd])", duration)
+    if found is None or int(found[1]) == 0:
+        raise InvalidInput(f"{option} {duration!r} is no duration; write a number and m, h or d, as in 30m, 2h, 1d")
+    return int(found[1]) * _UNITS_S[found[2]]
 
 
 def default_store() -> Path:

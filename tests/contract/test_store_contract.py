@@ -30,6 +30,7 @@ from pacehound.model.routing import route
 from storage import schemas
 from storage.client import Store
 from storage.migrate import known_migrations, migrate
+from storage.named_queries import named_query, query_names
 from storage.read import (
     ask,
     decisions,
@@ -37,8 +38,6 @@ from storage.read import (
     incident_versions,
     incidents,
     last_attempt,
-    named_query,
-    query_names,
     told,
 )
 from tests.fakes.events import SECOND_NS, START_NS, call_batch, finding, incident, one_of_each, operations
@@ -284,7 +283,7 @@ def test_who_keeps_coming_back_is_counted_by_host_over_jobs(store):
             finding(id="f2", job="b", culprits=(0,), verdict="suspected"),
         ],
     )
-    [row] = ask(store, "repeat_offenders").to_pylist()
+    [row] = ask(store, "fleet/hosts", since_ns=0, until_ns=2**62).to_pylist()
     assert (row["host"], row["findings"], row["jobs"], row["ranks"], row["causes"]) == (
         "bad",
         2,
