@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Where it is set, every process of every test compiles our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
-SOURCES := setup.py pacehound collector streams storage alerts actuators simulator web bench tests examples
+SOURCES := setup.py pacehound collector streams storage alerts actuators simulator web grafana bench tests examples
 
 # A whole Kafka broker, for the tests: the version stands in tests/kafka/pom.xml.
 COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies

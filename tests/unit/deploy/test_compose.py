@@ -61,8 +61,8 @@ def stages() -> list[list[tuple[str, str]]]:
 
 
 def test_everything_that_the_pipeline_needs_is_there() -> None:
-    needed = {"kafka", "clickhouse", "grafana", "alertmanager", "topics", "streams", "writer", "alerts", "actuators"}
-    assert needed | {"demo"} == set(SERVICES)
+    needed = {"kafka", "clickhouse", "grafana", "alertmanager", "prometheus", "topics", "streams", "writer", "alerts"}
+    assert needed | {"actuators", "demo"} == set(SERVICES)
 
 
 @own_service
