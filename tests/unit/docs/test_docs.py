@@ -173,7 +173,7 @@ def test_every_setting_and_variable_that_a_page_names_exists(page: Path) -> None
             is_module = (ROOT / (key.replace(".", "/") + ".py")).exists()
             assert key in known_keys() or is_module or key.endswith((".py", ".md")), key
     own = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "pacehound").rglob("*.py"))
-    for name in re.findall(r"PACEHOUND_[A-Z_]*[A-Z]", text_of(page)):
+    for name in re.findall(r"(?<!_)PACEHOUND_[A-Z_]*[A-Z]", text_of(page)):  # with a _ before it, it is Click's
         assert name in VARIABLES or f'"{name}"' in own, name
 
 

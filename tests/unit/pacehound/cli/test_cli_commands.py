@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import types
 
@@ -71,6 +72,17 @@ def test_every_command_that_answers_takes_json_and_those_with_settings_take_set(
         assert "--set" in {opt for p in commands[name].params for opt in p.opts}
     for name in ("run", "up", "demo", "flush", "incidents", "sql", "doctor"):
         assert "--store" in {opt for p in commands[name].params for opt in p.opts}
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [("pacehound fl", {"fleet", "flush"}), ("pacehound fleet dur", {"durations"})]
+)
+def test_the_shell_completes_commands_and_what_they_take(words, offered):
+    environ = {"_PACEHOUND_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "pacehound"], env=environ, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert offered <= {line.removeprefix("plain,") for line in done.stdout.splitlines()}
 
 
 def test_version_as_json():
