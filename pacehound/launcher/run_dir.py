@@ -106,9 +106,9 @@ class RunDir:
                     continue
                 yield claim
 
-    def has_rings(self) -> bool:
-        """Whether a process has something to tell."""
-        return next(self.path.glob("*.ring"), None) is not None
+    def is_used(self) -> bool:
+        """Whether a process of the command has begun to tell what it does; what it told may have been read by now."""
+        return (self.path / "rings").exists()
 
     def remove(self) -> None:
         """Give it back; a file that cannot be removed is left to the next run."""

@@ -88,7 +88,6 @@ class Watch:
         self._client: HeadClient | None = None
         self._is_page_told = False
         self._began_s = now_s
-        self._is_seen = False
         self._next_attach_s = now_s
         self._slow_after_s = now_s + _SLOW_HEAD_S
         self._lifeline, self._lifeline_end = _pipe()
@@ -164,7 +163,6 @@ class Watch:
 
     def ensure_running(self, now_s: float) -> None:
         """Start again what has died, and find the head that owns the store."""
-        self._is_seen = self._is_seen or self.run_dir.has_rings()
         if self._agent is not None:
             self._agent.ensure_running(now_s)
         if self._plan.destination is not None:
@@ -190,17 +188,16 @@ class Watch:
         """Let agent and head finish the job's events, until `deadline_s` (monotonic) at the latest."""
         write_ended(self.run_dir.path, exit_code=status.exit_code, signal_number=status.signal_number, why=why)
         now_s = time.monotonic()
-        is_unseen = not self._is_seen and not self.run_dir.has_rings() and now_s < self._began_s + _BRIEF_S
-        if is_unseen:
-            deadline_s = min(deadline_s, now_s + _UNSEEN_WITHIN_S)
-        elif self._plan.destination is None and self._lease is None:
+        if self._plan.destination is None and self._lease is None:
             # There has been no head so far; a slow start deserves a moment, a broken one does not.
             deadline_s = min(deadline_s, now_s + _LATE_HEAD_S)
-        agent_done = self._wait(lambda: self._agent is None or not self._agent.is_alive, deadline_s, should_stop)
+        is_brief = not self.run_dir.is_used() and now_s < self._began_s + _BRIEF_S
+        agent_by_s = min(deadline_s, now_s + _UNSEEN_WITHIN_S) if is_brief else deadline_s
+        agent_done = self._wait(lambda: self._agent is None or not self._agent.is_alive, agent_by_s, should_stop)
         if self._agent is None:
             agent_done = False
-        if is_unseen and not (agent_done and (self._plan.destination is not None or self._lease is not None)):
-            return self._end_unseen()
+        if is_brief and not (agent_done and (self._plan.destination is not None or self._lease is not None)):
+            return self._end_unseen(deadline_s, should_stop)
         if self._plan.destination is None and self._lease is None:
             self._wait(self._attached, deadline_s, should_stop)
         outcome = self._ask(max(0.5, deadline_s - time.monotonic()), agent_done)
@@ -222,15 +219,19 @@ class Watch:
         self.run_dir.remove()
         return outcome
 
-    def _end_unseen(self) -> Outcome:
+    def _end_unseen(self, deadline_s: float, should_stop: Callable[[], bool]) -> Outcome:
+        """Nobody is waited for but a head that ends with us: whoever asks next finds the store closed."""
+        if self._agent is not None:
+            self._agent.stop()
         outcome = Outcome(
             sent_to=self._plan.destination.url if self._plan.destination is not None else "",
             watched=read_watched(self.run_dir.path) or Watched(),
             notes=tuple(read_notes(self.run_dir.path)),
         )
+        ending_head = self._head_that_ends_with_us()
         self._release()
-        if self._agent is not None:
-            self._agent.stop()
+        if ending_head is not None:
+            self._wait(lambda: self._has_left(ending_head), deadline_s, should_stop)
         self.run_dir.remove()
         if self._unsent is not None:
             self._unsent.remove()

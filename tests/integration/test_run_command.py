@@ -167,13 +167,15 @@ def test_open_descriptors_and_foreground_group_are_inherited(product, tmp_path):
 
 
 def run_dir_of(product, job):
-    """The run's folder, once its agent is there."""
+    """The run's folder, once its agent is there, and as the first process that is watched leaves it."""
 
     def look():
         agents = (product.root / "shared_memory").glob(f"pacehound-{os.getuid()}/run-*/agent.pid")
         return [path for path in agents if json.loads((path.parent / "job.json").read_text())["job"] == job]
 
-    return wait_for(look, what="an agent")[0].parent
+    folder = wait_for(look, what="an agent")[0].parent
+    (folder / "rings").mkdir(exist_ok=True)
+    return folder
 
 
 def test_helpers_yield_the_processor_to_the_command_and_keep_our_secrets_to_themselves(product, tmp_path):
@@ -242,17 +244,25 @@ def read(path):
         return ""
 
 
-def test_a_command_that_is_no_job_waits_for_no_helper(product, tmp_path):
+NEVER_READY = """
+import os, sys, time
+if {"up", "agent"} & set(sys.orig_argv):
+    time.sleep(30)
+    os._exit(1)
+"""
+
+
+def test_a_command_that_is_no_job_waits_for_no_helper_and_a_job_does(product, tmp_path):
     """The helpers do not get ready here: neither is waited for, and nothing of the run is left."""
-    never_ready = (
-        "import os, sys, time\nif {'up', 'agent'} & set(sys.orig_argv):\n    time.sleep(30)\n    os._exit(1)\n"
-    )
-    (tmp_path / "sitecustomize.py").write_text(never_ready)
-    done = product.finish("run", "--job", "a", "--", "true", environ={"PYTHONPATH": str(tmp_path)}, timeout_s=20.0)
+    (tmp_path / "sitecustomize.py").write_text(NEVER_READY)
+    slow = {"environ": {"PYTHONPATH": str(tmp_path)}, "timeout_s": 30.0}
+    done = product.finish("run", "--job", "a", "--", "true", **slow)
     said = done.stderr.decode().splitlines()
     assert done.returncode == 0
     assert [line.partition(": job a: ")[2][:12] for line in said] == ["not watched:"]
     assert list((product.home / "state").rglob("run-*")) == []
+    begins = ["sh", "-c", 'mkdir "$PACEHOUND_RUN_DIR/rings"']
+    assert b"its agent has left no word" in product.finish("run", "--job", "b", "--", *begins, **slow).stderr
 
 
 def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_path):
