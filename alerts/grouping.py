@@ -25,8 +25,10 @@ class Alert:
 
     Attributes
     ----------
+    lead_id
+        The incident that opened it, by whose id it goes.
     lead
-        The incident that opened it, as it was last heard of; the alert goes by its id.
+        That one as it was last heard of, or the first that came of those which the log says belong to it.
     open_ids, ids
         Its incidents that are not closed, and all that have not left it for a worse level.
     jobs
@@ -40,6 +42,7 @@ class Alert:
 
     """
 
+    lead_id: str
     lead: Incident
     level: Level
     opened_ns: int
@@ -53,7 +56,7 @@ class Alert:
     @property
     def key(self) -> str:
         """The same for its life, and whoever computes it."""
-        return alert_key(self.lead.id, self.level)
+        return alert_key(self.lead_id, self.level)
 
     @property
     def n_incidents(self) -> int:
@@ -118,7 +121,8 @@ class Book:
     def note(self, incident: Incident, level: Level, partition: int, lead: str = "") -> list[Alert]:
         """Take a version of an incident in; the alerts that have changed by it.
 
-        `lead` names the incident whose alert it belonged to when somebody was told. An incident gets worse and never
+        `lead` names the incident whose alert it belonged to when somebody was told; that one may be heard of later, or
+        never again. An incident gets worse and never
         better: what somebody was woken for is not a ticket an hour later.
         """
         known = self._known.get(incident.id)
@@ -143,15 +147,14 @@ class Book:
         alert = known.alert
         alert.ids.add(incident.id)
         alert.jobs[incident.job] = None
-        if incident.id == alert.lead.id:
+        if incident.id == alert.lead_id:
             alert.lead = incident
         if incident.state == "closed":
             alert.open_ids.discard(incident.id)
-            ended_ns = incident.closed_ns or incident.time_ns
+            alert.last_change_ns = max(alert.last_change_ns, incident.closed_ns or incident.time_ns)
         else:
             alert.open_ids.add(incident.id)
-            ended_ns = incident.opened_ns
-        alert.last_change_ns = max(alert.last_change_ns, ended_ns)
+        alert.last_change_ns = max(alert.last_change_ns, incident.opened_ns)
         return [*changed, alert]
 
     def forget_partitions(self, partitions: set[int]) -> None:
@@ -174,11 +177,13 @@ class Book:
 
     def _join_or_open(self, incident: Incident, level: Level, lead: str) -> Alert:
         opened_ns = incident.opened_ns
-        if lead and lead != incident.id and (known := self._alerts.get(alert_key(lead, level))) is not None:
+        if lead and (known := self._alerts.get(alert_key(lead, level))) is not None:
             return known
-        for alert in reversed(self._alerts.values() if lead != incident.id else ()):
+        for alert in reversed(() if lead else self._alerts.values()):
             # Of what is found at once, what began first may be heard of last.
-            if alert.level != level or alert.is_told_over or alert.opened_ns - opened_ns > TOGETHER_NS:
+            if alert.level != level or alert.opened_ns - opened_ns > TOGETHER_NS:
+                continue
+            if alert.is_told_over and incident.state != "closed":
                 continue
             if opened_ns - alert.opened_ns <= TOGETHER_NS:
                 return alert
@@ -187,6 +192,13 @@ class Book:
         openings = self._openings.setdefault((incident.job, level), deque(maxlen=FLAPS_AFTER + 1))
         openings.append(opened_ns)
         flaps = len(openings) > FLAPS_AFTER and opened_ns - openings[0] <= FLAPS_WITHIN_NS
-        alert = Alert(lead=incident, level=level, opened_ns=opened_ns, last_change_ns=opened_ns, flaps=flaps)
+        alert = Alert(
+            lead_id=lead or incident.id,
+            lead=incident,
+            level=level,
+            opened_ns=opened_ns,
+            last_change_ns=opened_ns,
+            flaps=flaps,
+        )
         self._alerts[alert.key] = alert
         return alert

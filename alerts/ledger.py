@@ -23,6 +23,7 @@ class Ledger:
         self._since_ns: dict[str, int] = {}
         self._levels: dict[str, Level] = {}
         self._leads: dict[tuple[str, str], str] = {}
+        self._led: dict[str, set[str]] = {}
         self._open: dict[str, set[tuple[str, str]]] = {}
 
     def note(self, notifications: Iterable[Notification]) -> None:
@@ -30,6 +31,7 @@ class Ledger:
         for one in notifications:
             if one.state == "grouped":
                 self._leads.setdefault((one.incident, one.level), one.alert)
+                self._led.setdefault(one.incident, set()).add(one.level)
                 continue
             states = self._told.setdefault((one.sink, one.incident, one.level), {})
             states[one.state] = min(one.time_ns, states.get(one.state, one.time_ns))
@@ -58,6 +60,15 @@ class Ledger:
     def lead(self, incident: str, level: str) -> str:
         """The incident that opened the alert to which one belonged when it was told; empty where it was not told."""
         return self._leads.get((incident, level), "")
+
+    def is_under_way(self, lead: str, sinks: Iterable[str]) -> bool:
+        """Whether an incident was noted to open an alert, and none of the sinks was told that it is over.
+
+        Whether they were told that it is open is not known: a process may have died before it could note it.
+        """
+        return any(
+            self.lead(lead, level) == lead and not self.is_over(lead, level, sinks) for level in self._led.get(lead, ())
+        )
 
     def is_over(self, incident: str, level: str, sinks: Iterable[str]) -> bool:
         """Whether one of the sinks was told that an alert is over."""

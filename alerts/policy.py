@@ -94,6 +94,8 @@ def decide(
     """
     if subject.state in told:
         return Decision(action="nothing", reason="already sent")
+    if "closed" in told:
+        return Decision(action="nothing", reason="already told that it is over")
     if RANK[subject.level] < RANK[waits.lowest_level]:
         return Decision(action="nothing", reason=f"a {subject.level} is below {waits.lowest_level}")
     if told:

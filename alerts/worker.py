@@ -27,7 +27,7 @@ from alerts.ledger import Ledger, State
 from alerts.notice import Delivery, Notice, Sink
 from alerts.orders import Acknowledgement, OrdersFile
 from alerts.policy import Subject, Waits, decide
-from alerts.severity import Level, severity, worse
+from alerts.severity import RANK, Level, severity, worse
 from alerts.thresholds import DELIVERIES_PER_TURN, OLD_NEWS_NS
 from pacehound.bus import Message, Place
 from pacehound.clock import Clock
@@ -135,6 +135,7 @@ class AlertWorker(EventWorker):
         self._receivers = [
             _Receiver(sink, self._policy.waits.get(sink.name, Waits(lowest_level=sink.lowest_level))) for sink in sinks
         ]
+        self._groups = [one.sink.name for one in self._receivers if one.sink.groups]
         self._past = past
         self._clock = clock
         self._telemetry = telemetry
@@ -225,13 +226,12 @@ class AlertWorker(EventWorker):
             if incident.version > self._book.version(incident.id):
                 message = Message(topic=INCIDENTS.name, key=incident.job, partition=partition, offset=0, value=b"")
                 self._take(incident, message, is_history=True)
-        groups = [one.sink.name for one in self._receivers if one.sink.groups]
-        for alert in self._book.alerts():
-            alert.is_told_over |= self._ledger.is_over(alert.lead.id, alert.level, groups)
 
     def _is_old_news(self, incident: Incident, now_ns: int) -> bool:
         if incident.state != "closed" or self._ledger.is_open(incident.id):
             return False
+        if self._ledger.is_under_way(incident.id, self._groups):
+            return False  # what belongs to its alert may go on
         return (incident.closed_ns or incident.time_ns) < now_ns - OLD_NEWS_NS
 
     def _order(self, incident: Incident) -> tuple[bool, int, str]:
@@ -248,15 +248,20 @@ class AlertWorker(EventWorker):
             self._ended_before.discard(incident.id)
         changed = self._book.note(incident, level, message.partition, self._ledger.lead(incident.id, level))
         for alert in changed:
-            key = (alert.lead.id, alert.level)
-            if not self._ledger.lead(*key) and any(one.sink.groups for one in self._receivers):
+            key = (alert.lead_id, alert.level)
+            alert.is_told_over |= self._ledger.is_over(*key, self._groups)
+            if not self._ledger.lead(*key) and self._pages(alert.level):
                 self._note_lead(alert)
-            if alert.lead.id == incident.id or key not in self._incidents:
+            if alert.lead_id == incident.id or key not in self._incidents:
                 self._incidents[key] = (alert.lead, message)
             self._ask(key, groups=True)
             key = (incident.id, alert.level)
             self._incidents[key] = (incident, message)
             self._ask(key, groups=False)
+
+    def _pages(self, level: Level) -> bool:
+        """Whether somebody is told of alerts of this level."""
+        return any(one.sink.groups and RANK[level] >= RANK[one.waits.lowest_level] for one in self._receivers)
 
     def _note_lead(self, alert: Alert) -> None:
         lead = alert.lead
@@ -264,15 +269,15 @@ class AlertWorker(EventWorker):
             job=lead.job,
             attempt=lead.attempt,
             time_ns=self._clock.now_ns(),
-            incident=lead.id,
+            incident=alert.lead_id,
             state="grouped",
             idempotency_key=alert.key,
             level=alert.level,
-            alert=lead.id,
+            alert=alert.lead_id,
         )
         self._ledger.note([note])
         self._to_note.append(note)
-        self._unnoted.add((lead.id, alert.level))
+        self._unnoted.add((alert.lead_id, alert.level))
 
     def _ask(self, key: Key, *, groups: bool) -> None:
         for receiver in self._receivers:
@@ -285,7 +290,7 @@ class AlertWorker(EventWorker):
             receiver.due |= dict.fromkeys(receiver.later)
             receiver.later.clear()
             if receiver.sink.groups:
-                receiver.due |= {(alert.lead.id, alert.level): None for alert in self._book.alerts()}
+                receiver.due |= {(alert.lead_id, alert.level): None for alert in self._book.alerts()}
 
     def _tell(self) -> list[Event]:
         """Whatever is due now, to whoever is there."""
@@ -332,10 +337,11 @@ class AlertWorker(EventWorker):
         held = self._incidents.get(key)
         if held is None:
             return None
-        incident, level = held[0], key[1]
+        incident = held[0]
+        name, level = key
         sink = receiver.sink
-        told = self._ledger.told(sink.name, incident.id, level)
-        alert = self._book.alert_of(incident.id, level)
+        told = self._ledger.told(sink.name, name, level)
+        alert = self._book.alert_of(name, level)
         if alert is None:
             return None
         state: State = incident.state
@@ -353,8 +359,10 @@ class AlertWorker(EventWorker):
             state = "acknowledged"
         since_ns = self._ledger.since_ns(sink.name)
         is_new = since_ns is None or incident.opened_ns < since_ns
+        if sink.groups and self._ledger.is_under_way(alert.lead_id, self._groups):
+            is_new = False  # the process before may have told of it
         subject = Subject(
-            id=incident.id,
+            id=name,
             level=level,
             state=state,
             opened_ns=incident.opened_ns,
@@ -369,7 +377,7 @@ class AlertWorker(EventWorker):
             receiver.waits,
             self._orders.orders,
             now_ns,
-            first_told_ns=self._ledger.first_told_ns(incident.id, level, others),
+            first_told_ns=self._ledger.first_told_ns(name, level, others),
             is_acknowledged=acknowledged is not None,
         )
         if sink.groups and state != "closed" and (ends_ns := alert.ends_ns) is not None:
@@ -391,7 +399,7 @@ class AlertWorker(EventWorker):
 
     def _acknowledged(self, alert: Alert) -> Acknowledgement | None:
         names = [one.sink.name for one in self._receivers]
-        first_ns = self._ledger.first_told_ns(alert.lead.id, alert.level, names)
+        first_ns = self._ledger.first_told_ns(alert.lead_id, alert.level, names)
         return None if first_ns is None else self._orders.orders.acknowledgement(alert.ids, first_ns)
 
     def _ask_escalations(self, key: Key) -> None:
@@ -429,12 +437,12 @@ class AlertWorker(EventWorker):
             job=incident.job,
             attempt=incident.attempt,
             time_ns=self._clock.now_ns(),
-            incident=incident.id,
+            incident=key[0],
             state=notice.state,
             idempotency_key=notice.idempotency_key,
             sink=name,
             level=notice.level,
-            alert=alert.lead.id if alert is not None else "",
+            alert=alert.lead_id if alert is not None else "",
         )
         self._ledger.note([notification])
         if alert is not None and receiver.sink.groups:

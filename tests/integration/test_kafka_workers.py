@@ -50,25 +50,24 @@ def lives(number: int) -> list[Incident]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "is_paged"),
+    "kills",
     [
-        pytest.param(2, False, id="short"),
-        # A page was left open in one of about ten of these on a busy machine: not understood yet.
-        pytest.param(2, True, id="paged", marks=[pytest.mark.prove]),
-        pytest.param(8, True, id="long", marks=[pytest.mark.prove]),
+        pytest.param(2, id="short"),
+        pytest.param(8, id="long", marks=[pytest.mark.prove]),
     ],
 )
 def test_every_state_is_told_once_and_every_decision_made_once_although_they_are_killed(
-    kills: int, is_paged: bool, kafka: KafkaSettings, tmp_path: Path
+    kills: int, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
     """A kill between notices and their notes tells again, with the same keys: the states of one turn at most."""
     n_incidents = PER_KILL * kills
     pager = FakePagerDuty()
     with FakeWebhook() as webhook, served(pager) as pager_url:
-        environ = {"PACEHOUND_ALERTS_WEBHOOK_URL": webhook.url}
-        if is_paged:
-            environ["PACEHOUND_ALERTS_PAGERDUTY_KEY"] = "0123456789abcdef0123456789abcdef"
-            environ["PACEHOUND_ALERTS_PAGERDUTY_URL"] = f"{pager_url}/v2/enqueue"
+        environ = {
+            "PACEHOUND_ALERTS_WEBHOOK_URL": webhook.url,
+            "PACEHOUND_ALERTS_PAGERDUTY_KEY": "0123456789abcdef0123456789abcdef",
+            "PACEHOUND_ALERTS_PAGERDUTY_URL": f"{pager_url}/v2/enqueue",
+        }
         alerts = Ours("alerts", kafka, tmp_path / "alerts.log", environ).start()
         actuators = Ours("actuators", kafka, tmp_path / "actuators.log").start()
         try:
@@ -76,11 +75,11 @@ def test_every_state_is_told_once_and_every_decision_made_once_although_they_are
                 until(f"{name} has begun", lambda name=name: has_begun(kafka, name), WITHIN_S, 0.2)
             for number in range(n_incidents):
                 opened, goes_on, closed = lives(number)
-                if is_paged and number % PER_KILL == 0:
+                if number % PER_KILL == 0:
                     until("no page is open", lambda: not pager.incidents, WITHIN_S, 0.02)
                 pages = pager.pages
                 publish(kafka, opened, goes_on)
-                if is_paged and number % PER_KILL == 0:  # what is over within a turn wakes nobody
+                if number % PER_KILL == 0:  # what is over within a turn wakes nobody
                     until("somebody is paged", lambda pages=pages: pager.pages > pages, WITHIN_S, 0.02)
                 publish(kafka, closed)
                 if number % PER_KILL == 3:
@@ -114,9 +113,7 @@ def test_every_state_is_told_once_and_every_decision_made_once_although_they_are
             assert states == ["open", "closed"]
         assert pager.wrong == []
         keys = {event["dedup_key"] for event in pager.events if event["event_action"] == "trigger"}
-        assert is_paged <= pager.pages == len(keys) <= n_incidents, (
-            "nobody is paged twice for one thing, whoever was killed"
-        )
+        assert 1 <= pager.pages == len(keys) <= n_incidents, "nobody is paged twice for one thing, whoever was killed"
         ids = Counter(decision.identity() for decision in decided())
         assert set(ids.values()) == {1}
     assert events_on(kafka, topics.DEAD_LETTERS) == []
