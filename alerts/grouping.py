@@ -37,8 +37,8 @@ class Alert:
         When the last of them opened or closed.
     flaps
         It is over only when nothing has opened for a while.
-    is_told_over
-        Somebody was told that it is over: what comes late is another one, or nobody would be told of it.
+    has_ended
+        People are told that it is over, or will be: what comes late is another one, or nobody would be told of it.
 
     """
 
@@ -51,7 +51,7 @@ class Alert:
     ids: set[str] = field(default_factory=set)
     jobs: dict[str, None] = field(default_factory=dict)
     flaps: bool = False
-    is_told_over: bool = False
+    has_ended: bool = False
 
     @property
     def key(self) -> str:
@@ -183,7 +183,7 @@ class Book:
             # Of what is found at once, what began first may be heard of last.
             if alert.level != level or alert.opened_ns - opened_ns > TOGETHER_NS:
                 continue
-            if alert.is_told_over and incident.state != "closed":
+            if alert.has_ended and incident.state != "closed":
                 continue
             if opened_ns - alert.opened_ns <= TOGETHER_NS:
                 return alert

@@ -23,6 +23,7 @@ class Ledger:
         self._since_ns: dict[str, int] = {}
         self._levels: dict[str, Level] = {}
         self._leads: dict[tuple[str, str], str] = {}
+        self._ended: set[tuple[str, str]] = set()
         self._led: dict[str, set[str]] = {}
         self._open: dict[str, set[tuple[str, str]]] = {}
 
@@ -32,6 +33,9 @@ class Ledger:
             if one.state == "grouped":
                 self._leads.setdefault((one.incident, one.level), one.alert)
                 self._led.setdefault(one.incident, set()).add(one.level)
+                continue
+            if one.state == "ended":
+                self._ended.add((one.incident, one.level))
                 continue
             states = self._told.setdefault((one.sink, one.incident, one.level), {})
             states[one.state] = min(one.time_ns, states.get(one.state, one.time_ns))
@@ -67,12 +71,12 @@ class Ledger:
         Whether they were told that it is open is not known: a process may have died before it could note it.
         """
         return any(
-            self.lead(lead, level) == lead and not self.is_over(lead, level, sinks) for level in self._led.get(lead, ())
+            not any("closed" in self.told(sink, lead, level) for sink in sinks) for level in self._led.get(lead, ())
         )
 
-    def is_over(self, incident: str, level: str, sinks: Iterable[str]) -> bool:
-        """Whether one of the sinks was told that an alert is over."""
-        return any("closed" in self.told(sink, incident, level) for sink in sinks)
+    def is_ended(self, lead: str, level: str) -> bool:
+        """Whether it was noted that the alert which an incident opened is over."""
+        return (lead, level) in self._ended
 
     def is_open(self, incident: str) -> bool:
         """Whether somebody was told that it is open, and not yet that it is over."""

@@ -7,8 +7,10 @@ then the offset is committed. A process that dies between the first two tells ag
 keys; nothing else is told twice, and nothing is left out.
 
 Of one subject a receiver is told the next state when the last one is noted for good: else a process that dies after the
-resolving of a page could open it again. And of an alert people are told when it is noted which incident has opened it:
-else the next process, which may hear of them in another order, could leave its page open for ever.
+resolving of a page could open it again. And of an alert people are told that it is open when it is noted which incident
+has opened it, and that it is over when it is noted that nothing joins it any more: else the next process, which may
+hear of incidents in another order, could leave a page open for ever, or take what comes for part of a page that is closed,
+so that nobody wakes.
 
 A receiver that is away is tried again with growing pauses, and holds up no other one: each has a queue of its own,
 which holds what there is to be told of and not each state of it. Who comes back after an hour is told once.
@@ -19,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from alerts.grouping import Alert, Book, alert_key
 from alerts.heartbeat import Heartbeat
@@ -34,6 +37,7 @@ from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import Incident, Notification
+from pacehound.model.identity import event_id
 from pacehound.model.routing import Event
 from pacehound.model.topics import INCIDENTS
 from pacehound.runtime.backoff import Backoff
@@ -249,9 +253,9 @@ class AlertWorker(EventWorker):
         changed = self._book.note(incident, level, message.partition, self._ledger.lead(incident.id, level))
         for alert in changed:
             key = (alert.lead_id, alert.level)
-            alert.is_told_over |= self._ledger.is_over(*key, self._groups)
+            alert.has_ended |= self._ledger.is_ended(*key)
             if not self._ledger.lead(*key) and self._pages(alert.level):
-                self._note_lead(alert)
+                self._note_ahead(alert, "grouped")
             if alert.lead_id == incident.id or key not in self._incidents:
                 self._incidents[key] = (alert.lead, message)
             self._ask(key, groups=True)
@@ -263,15 +267,16 @@ class AlertWorker(EventWorker):
         """Whether somebody is told of alerts of this level."""
         return any(one.sink.groups and RANK[level] >= RANK[one.waits.lowest_level] for one in self._receivers)
 
-    def _note_lead(self, alert: Alert) -> None:
+    def _note_ahead(self, alert: Alert, state: Literal["grouped", "ended"]) -> None:
+        """What people are told only when this is noted for good."""
         lead = alert.lead
         note = Notification(
             job=lead.job,
             attempt=lead.attempt,
             time_ns=self._clock.now_ns(),
             incident=alert.lead_id,
-            state="grouped",
-            idempotency_key=alert.key,
+            state=state,
+            idempotency_key=event_id(alert.key, state),
             level=alert.level,
             alert=alert.lead_id,
         )
@@ -294,12 +299,13 @@ class AlertWorker(EventWorker):
 
     def _tell(self) -> list[Event]:
         """Whatever is due now, to whoever is there."""
-        events: list[Event] = [*self._to_note]
-        self._to_note.clear()
+        events: list[Event] = []
         now_ns = self._clock.now_ns()
         for receiver in self._receivers:
             if receiver.due and self._clock.monotonic_s() >= receiver.not_before_s:
                 events += self._tell_one(receiver, now_ns)
+        events += self._to_note
+        self._to_note.clear()
         return events
 
     def _ask_later(self, now_ns: int) -> None:
@@ -317,6 +323,11 @@ class AlertWorker(EventWorker):
             notice = self._due(receiver, key, now_ns)
             if notice is None:
                 receiver.due.pop(key, None)
+                continue
+            alert = self._book.alert_of(*key)
+            if receiver.sink.groups and notice.state == "closed" and alert is not None and not alert.has_ended:
+                alert.has_ended = True
+                self._note_ahead(alert, "ended")
                 continue
             delivery = receiver.sink.deliver(notice)
             if delivery.outcome == "unavailable":
@@ -346,7 +357,7 @@ class AlertWorker(EventWorker):
             return None
         state: State = incident.state
         if sink.groups:
-            state = "closed" if alert.is_over(now_ns) else "open"
+            state = "closed" if alert.has_ended or alert.is_over(now_ns) else "open"
         has_left = not alert.ids if sink.groups else incident.id not in alert.ids
         if has_left:  # for a worse level, at which it is told
             if not told:
@@ -445,8 +456,6 @@ class AlertWorker(EventWorker):
             alert=alert.lead_id if alert is not None else "",
         )
         self._ledger.note([notification])
-        if alert is not None and receiver.sink.groups:
-            alert.is_told_over |= notice.state == "closed"
         return notification
 
     def _forget_told(self, now_ns: int) -> None:

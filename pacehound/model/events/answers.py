@@ -13,7 +13,8 @@ from pacehound.model.identity import event_id
 class Notification:
     """Somebody has been told of a state of an incident: whoever tells the next time knows it from here.
 
-    Or, in the state `grouped` and of no sink, that an incident has opened an alert, of which people are told next.
+    Or, of no sink, what people are told next: `grouped`, that an incident has opened an alert; `ended`, that this alert
+    is over and nothing belongs to it any more.
 
     Attributes
     ----------
@@ -34,7 +35,7 @@ class Notification:
     attempt: int
     time_ns: int
     incident: str
-    state: IncidentState | Literal["acknowledged", "grouped"]
+    state: IncidentState | Literal["acknowledged", "grouped", "ended"]
     idempotency_key: str
     sink: str = ""
     level: str = ""

@@ -94,10 +94,14 @@ class World:
         return results + self.turn(worker, partition)
 
     def turn(self, worker: AlertWorker, partition: int = 0) -> list[Event]:
-        results = worker.on_turn()
-        self.log[partition] += results
-        worker.on_settled()
-        return results
+        """Two of them: people are told of an end in the one after it is noted."""
+        told: list[Event] = []
+        for _ in range(2):
+            results = worker.on_turn()
+            self.log[partition] += results
+            worker.on_settled()
+            told += results
+        return told
 
     def wait(self, seconds: float, worker: AlertWorker | None = None) -> list[Event]:
         self.clock.advance_s(seconds)
