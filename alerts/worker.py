@@ -9,8 +9,8 @@ keys; nothing else is told twice, and nothing is left out.
 Of one subject a receiver is told the next state when the last one is noted for good: else a process that dies after the
 resolving of a page could open it again. And of an alert people are told that it is open when it is noted which incident
 has opened it, and that it is over when it is noted that nothing joins it any more: else the next process, which may
-hear of incidents in another order, could leave a page open for ever, or take what comes for part of a page that is closed,
-so that nobody wakes.
+hear of incidents in another order, could leave a page open for ever, or take what comes for part of a page that is
+closed, so that nobody wakes.
 
 A receiver that is away is tried again with growing pauses, and holds up no other one: each has a queue of its own,
 which holds what there is to be told of and not each state of it. Who comes back after an hour is told once.
