@@ -199,6 +199,16 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSettings:
+    """Rounds, incidents and decisions as OpenTelemetry traces (docs/traces.md)."""
+
+    endpoint: str = field(default="", repr=False)
+    """Base URL of an OTLP/HTTP receiver (Jaeger, Tempo, a Collector), as in `http://HOST:4318`; empty: none."""
+    every_rounds: int = 1000
+    """Besides those around incidents, one round in so many of each communicator; 0: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings, by component.
 
@@ -213,6 +223,7 @@ class Settings:
     stream: StreamSettings = field(default_factory=StreamSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
     ops: OpsSettings = field(default_factory=OpsSettings)
+    traces: TraceSettings = field(default_factory=TraceSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -327,6 +338,7 @@ _LIMITS: dict[str, tuple[Callable[[float], bool], str]] = {
     "min_loss": (lambda value: 0 <= value <= 1, "at least 0 and at most 1 (0.02 is 2 %)"),
     "cpu_budget_cores": (lambda value: 0 < value <= 1_024, "more than 0 and at most 1,024"),
     "replication": (lambda value: 1 <= value <= 32_767, "at least 1 and at most 32,767"),
+    "every_rounds": (lambda value: 0 <= value <= 2**31, "0 or more"),
     "every_steps": (lambda value: 0 <= value <= 2**31, "0 or more"),
     "window_steps": (lambda value: 0 < value <= 2**31, "more than 0"),
     "page_lost_ranks": (lambda value: 0 <= value <= 10_000_000, "at least 0 (everything wakes) and at most 10,000,000"),

@@ -27,7 +27,7 @@ from the attributes; the trace id of an incoming span is not needed, for a Colle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,9 +47,10 @@ from pacehound.model.rounds import Rounds
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Link, SpanContext
 
 SOURCE = "otlp"
-_SPAN_ID_BYTES = 8
+SPAN_ID_BYTES = 8
 _OF_A_CALL = frozenset(
     {"host.name"}
     | {
@@ -192,13 +193,26 @@ def spans_of_calls(batch: CallBatch) -> list[ReadableSpan]:
     return spans
 
 
-def spans_of_rounds(rounds: Rounds) -> list[ReadableSpan]:
+def spans_of_rounds(
+    rounds: Rounds, rows: Iterable[int] | None = None, culprits: Container[int] = (), links: Sequence[Link] = ()
+) -> list[ReadableSpan]:
     """Each rank's part in each round as a plain span; ranks whose row is missing are left out.
 
     The host is not known any more; the size in bytes stands for count and dtype. Needs opentelemetry-sdk.
+
+    Parameters
+    ----------
+    rounds, rows
+        The rounds, and which of them; all where no rows are given.
+    culprits
+        World ranks whose spans have the status `ERROR` and `pacehound.culprit`.
+    links
+        What every span points to, such as the incident.
+
     """
     spans = []
-    for i, seq in enumerate(rounds.seq.tolist()):
+    for i in range(len(rounds)) if rows is None else rows:
+        seq = int(rounds.seq[i])
         for j, rank in enumerate(rounds.ranks):
             op, peer, direction = OPS[rounds.op[i]], NO_PEER, "none"
             if rounds.is_pair:
@@ -217,6 +231,8 @@ def spans_of_rounds(rounds: Rounds) -> list[ReadableSpan]:
                 direction=direction,
                 instants_ns=instants_ns,
                 details={"pacehound.size_bytes": int(rounds.size_bytes[i]), "pacehound.source": rounds.source},
+                is_culprit=rank in culprits,
+                links=links,
             )
     return spans
 
@@ -236,6 +252,18 @@ def export(spans: Sequence[ReadableSpan], exporter: SpanExporter) -> None:
         raise Unavailable(f"{type(exporter).__name__} did not take {len(spans)} spans; export them again later")
 
 
+def span_context(trace_id: bytes, span_id: bytes) -> SpanContext:
+    """The ids of a span that is kept."""
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    return SpanContext(
+        trace_id=int.from_bytes(trace_id, "big"),
+        span_id=int.from_bytes(span_id, "big"),
+        is_remote=False,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED),
+    )
+
+
 def _span(
     job: str,
     attempt: int,
@@ -249,18 +277,20 @@ def _span(
     direction: str,
     instants_ns: tuple[int, int, int],
     details: dict[str, str | int],
+    is_culprit: bool = False,
+    links: Sequence[Link] = (),
 ) -> list[ReadableSpan]:
     """One span, or none where no instant of the call is known."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.trace import SpanContext, TraceFlags
+    from opentelemetry.trace import Status, StatusCode
 
     launch_ns, start_ns, end_ns = instants_ns
     begin_ns = launch_ns or start_ns
     if not begin_ns:
         return []
     pair = {"send": (rank, peer), "recv": (peer, rank)}.get(direction, (NO_PEER, NO_PEER))
-    span_id = digest("span", job, attempt, communicator, rank, seq, peer, direction)[:_SPAN_ID_BYTES]
+    span_id = digest("span", job, attempt, communicator, rank, seq, peer, direction)[:SPAN_ID_BYTES]
     attributes: dict[str, str | int | bool] = {
         "pacehound.communicator": communicator,
         "pacehound.rank": rank,
@@ -276,19 +306,17 @@ def _span(
         attributes["pacehound.start_ns"] = start_ns
     if not end_ns:
         attributes["pacehound.incomplete"] = True
+    if is_culprit:
+        attributes["pacehound.culprit"] = True
     resource: dict[str, str | int] = {"service.name": job, "pacehound.job": job, "pacehound.attempt": attempt}
     if host:
         resource["host.name"] = host
-    context = SpanContext(
-        trace_id=int.from_bytes(round_trace_id(communicator, seq, *pair), "big"),
-        span_id=int.from_bytes(span_id, "big"),
-        is_remote=False,
-        trace_flags=TraceFlags(TraceFlags.SAMPLED),
-    )
     return [
         ReadableSpan(
             name=f"{op} #{seq} rank {rank}",
-            context=context,
+            context=span_context(round_trace_id(communicator, seq, *pair), span_id),
+            links=links,
+            status=Status(StatusCode.ERROR, "named as a culprit") if is_culprit else Status(),
             resource=Resource(resource),
             attributes=attributes,
             start_time=begin_ns,

@@ -38,6 +38,7 @@ COMMANDS = (
     "status",
     "streams",
     "topics",
+    "traces",
     "up",
     "version",
     "web",

@@ -29,10 +29,10 @@ from pacehound.runtime.head.certificate import Certificate
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.node import Head, IngestResult, why
 from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
-from pacehound.runtime.head.parts import Parts
+from pacehound.runtime.head.parts import Parts, Tracer
 from pacehound.runtime.head.serve import Beside, Listeners, serve
 from pacehound.runtime.telemetry import Telemetry
-from pacehound.settings import Settings
+from pacehound.settings import Settings, TraceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -117,10 +117,20 @@ def open_parts(
             writer=store.worker(clock),
             actuators=ActuatorWorker(lambda partition: decided),
             alerts=alerts,
+            traces=_traces(settings.traces, clock, telemetry),
         )
     except BaseException:
         store.close()
         raise
+
+
+def _traces(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Tracer | None:
+    """Who sends rounds as traces; nobody, where no receiver is set."""
+    if not settings.endpoint:
+        return None
+    from pacehound.runtime.job_traces import worker_of
+
+    return worker_of(settings, clock, telemetry)
 
 
 def _alerts(

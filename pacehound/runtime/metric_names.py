@@ -72,6 +72,7 @@ RETRIES = Metric("pacehound_retries_total", "counter", "Messages that will be tr
 AWAY = Metric(
     "pacehound_away", "gauge", "1 while something that a worker needs does not answer and messages wait", ("worker",)
 )
+SPANS = Metric("pacehound_spans_total", "counter", "Spans of rounds, incidents and decisions handed to the exporter")
 COMMIT_FAILURES = Metric("pacehound_commit_failures_total", "counter", "Commits that Kafka did not take")
 STAGE_SECONDS = Metric(
     "pacehound_stage_seconds_total", "counter", "Time spent in a stage of the loop (poll, work, publish …)", ("stage",)

@@ -118,10 +118,16 @@ class Head:
             every_s=settings.stream.tick_s,
             grace_s=2 * settings.stream.lateness_s,
         )
-        pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry)
+        on_rounds = parts.traces.on_rounds if parts.traces is not None else None
+        pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds)
         self._pipeline = self._loop("pipeline", (topics.CALLS, topics.HOSTS, topics.OPS), pipeline, recording=recording)
         self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators)
         self._alerts = self._loop("alerts", (topics.INCIDENTS,), parts.alerts) if parts.alerts is not None else None
+        self._traces = (
+            self._loop("traces", (topics.INCIDENTS, topics.DECISIONS), parts.traces)
+            if parts.traces is not None
+            else None
+        )
         # Few, large inserts cost the training host least, and a sender can wait for so long.
         how = {"max_messages": 2048, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
         self._store = self._loop("store", STORED, parts.writer, **how)
@@ -165,8 +171,11 @@ class Head:
         if self._alerts is not None:
             self._wait_for((self._alerts,), min(deadline_s, time.monotonic() + timeout_s / 2))
             self._end(self._alerts, deadline_s)
+        if self._traces is not None and self.parts.traces is not None:
+            self._end(self._traces, deadline_s)
+            self.parts.traces.close()
         self._end(self._store, deadline_s)
-        finished = not any(loop.is_alive() for loop in self._loops() if loop is not self._alerts)
+        finished = not any(loop.is_alive() for loop in self._loops() if loop not in (self._alerts, self._traces))
         self._known_topology.close()
         if finished:
             self.is_quiet = self.parts.store.close()
@@ -316,8 +325,8 @@ class Head:
             loop.join(max(0.1, deadline_s - time.monotonic()))
 
     def _loops(self) -> tuple[HeadLoop, ...]:
-        alerts = () if self._alerts is None else (self._alerts,)
-        return (self._pipeline, self._actuators, *alerts, self._store)
+        told = tuple(loop for loop in (self._alerts, self._traces) if loop is not None)
+        return (self._pipeline, self._actuators, *told, self._store)
 
     def _make_sure_of_room(self, n_bytes: int) -> None:
         if self.bus.held_bytes + n_bytes > self._ingest_max_bytes:

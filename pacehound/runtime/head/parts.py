@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from pacehound.model.events import Decision, EarlierRun, Incident
+from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.silence import OpenStream
@@ -58,6 +59,18 @@ class Store(Protocol):
         ...
 
 
+class Tracer(Worker, Protocol):
+    """Sends rounds, incidents and decisions to where traces go (`runtime.job_traces.JobTraces`)."""
+
+    def on_rounds(self, rounds: Rounds) -> None:
+        """Rounds do not pass over a head's bus; called by the thread of the pipeline."""
+        ...
+
+    def close(self) -> None:
+        """Send what waits."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """Everything that a head composes.
@@ -70,6 +83,8 @@ class Parts:
         Where history is asked for, and the worker that writes it.
     actuators, alerts
         The workers that read incidents; `alerts` is `None` where nobody is to be told.
+    traces
+        `None` where nobody takes them.
 
     """
 
@@ -78,3 +93,4 @@ class Parts:
     writer: Worker
     actuators: Worker
     alerts: Worker | None = None
+    traces: Tracer | None = None

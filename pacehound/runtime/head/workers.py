@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus, MemoryConsumer
@@ -16,6 +16,7 @@ from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock
 from pacehound.model import topics
 from pacehound.model.events import Tick
+from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
 from pacehound.runtime.event_loop import LONGEST_RETRY_S, EventLoop, EventWorker, Worker
@@ -133,8 +134,16 @@ class PipelineWorker(EventWorker):
 
     kinds: tuple[type, ...] = (object,)
 
-    def __init__(self, pipeline: Pipeline, silence: Silence, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        silence: Silence,
+        clock: Clock,
+        telemetry: Telemetry,
+        on_rounds: Callable[[Rounds], object] | None = None,
+    ) -> None:
         self._pipeline = pipeline
+        self._on_rounds = on_rounds
         self._silence = silence
         self._clock = clock
         self._telemetry = telemetry
@@ -145,6 +154,8 @@ class PipelineWorker(EventWorker):
         results = self._pipeline.on_event(event)
         for result in results:
             self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
+            if self._on_rounds is not None and isinstance(result, Rounds):
+                self._on_rounds(result)
         return [result for result in results if route(result)[0] in STORED]
 
     def on_turn(self) -> list[Event]:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from pacehound.bus.kafka_state import GroupState, KafkaState, TopicState
 from pacehound.clock import ManualClock, SystemClock
@@ -28,6 +23,7 @@ from pacehound.runtime.survey import survey
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.runtime.traces import make_traces
 from pacehound.settings import Settings, TelemetrySettings
+from tests.fakes.span_receiver import receiver
 
 
 def fetched(port: int, path: str) -> tuple[int, str]:
@@ -73,38 +69,6 @@ def test_a_rendering_is_read_again_as_it_was() -> None:
     found = {(s.name, s.labels.get("topic")): s.value for s in metrics_of(telemetry.render())}
     assert found["pacehound_dead_letters_total", 'a "b"\n\\'] == 2
     assert found["pacehound_lag_messages", None] == 7
-
-
-class Receiver(http.server.BaseHTTPRequestHandler):
-    """Takes traces."""
-
-    bodies: list[ExportTraceServiceRequest]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        assert self.path == "/v1/traces"
-        assert "secret" not in str(self.headers)
-        self.bodies.append(ExportTraceServiceRequest.FromString(body))
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def receiver() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
-    bodies: list[ExportTraceServiceRequest] = []
-    server = http.server.HTTPServer(("127.0.0.1", 0), type("R", (Receiver,), {"bodies": bodies}))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", bodies
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_a_batch_is_one_trace_with_its_stages_and_idling_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
