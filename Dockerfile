@@ -1,4 +1,4 @@
-# One image for every process of the engine: streams, writer, alerts, actuators, topics, simulate.
+# One image for every process of the engine: streams, writer, alerts, actuators, traces, topics, simulate, and the page.
 
 # `embedded` for a head with its own store: docker build --build-arg EXTRAS=embedded --tag pacehound-head .
 ARG EXTRAS=engine
@@ -23,7 +23,8 @@ RUN python -m pip wheel --no-cache-dir --wheel-dir /wheels --constraint constrai
 FROM python:3.11-slim-bookworm
 ARG EXTRAS
 ENV PYTHONUNBUFFERED=1
-RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /nonexistent pacehound
+RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /nonexistent pacehound \
+    && install --directory --owner=pacehound --group=pacehound --mode=0700 /var/lib/pacehound
 # Mounted, not copied: the wheels take no room in the image.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python -m pip install --no-cache-dir --no-index --find-links /wheels "pacehound[$EXTRAS]"

@@ -17,7 +17,8 @@ from grafana_foundation_sdk.models.dashboard import (
 
 from grafana.clickhouse import SOURCE, Target, sql_of
 
-PAGE_URL = "http://localhost:4319"
+PAGE_URL = "https://localhost:4319"
+TRACES_URL = "http://localhost:16686"
 WIDE, HALF, TALL = 24, 12, 9
 
 _UNITS = {
@@ -26,6 +27,7 @@ _UNITS = {
     "/(_hours|hours_between)$/": "none",
 }
 _DIGITS = 3
+_VALUE = "${__value.text:percentencode}"
 
 
 class Annotation(AnnotationQuery, Builder[AnnotationQuery]):
@@ -45,8 +47,9 @@ class Annotation(AnnotationQuery, Builder[AnnotationQuery]):
 
 
 def dashboard_of(uid: str, title: str, *, since: str, of_all: Iterable[str] = ()) -> dashboard.Dashboard:
-    """An empty one, with the variable for links to the page, and incidents as annotations."""
+    """An empty one, with the variables for links to the page and to traces, and incidents as annotations."""
     page = dashboard.TextBoxVariable("page_url").label("Page").default_value(PAGE_URL)
+    traces = dashboard.TextBoxVariable("traces_url").label("Jaeger").default_value(TRACES_URL)
     return (
         dashboard.Dashboard(title)
         .uid(uid)
@@ -56,6 +59,7 @@ def dashboard_of(uid: str, title: str, *, since: str, of_all: Iterable[str] = ()
         .refresh("1m")
         .time(since, "now")
         .with_variable(page)
+        .with_variable(traces)
         .annotation(Annotation(of_all))
         .link(
             dashboard.DashboardLink("Pacehound")
@@ -96,10 +100,12 @@ def table_of(
     for pattern, unit in _UNITS.items():
         panel = panel.override_by_regexp(pattern, [DynamicConfigValue(id_val="unit", value=unit)])
     for column, path in (("job", "job"), ("id", "incident"), ("incident", "incident")):
-        panel = panel.override_by_name(column, [_link("On the page", f"#/{path}/${{__value.text:percentencode}}")])
+        links = [_link("On the page", f"${{page_url}}/#/{path}/{_VALUE}")]
+        if path == "incident":
+            links.append(_link("Its rounds in Jaeger", f"${{traces_url}}/trace/{_VALUE}"))
+        panel = panel.override_by_name(column, [DynamicConfigValue(id_val="links", value=links)])
     return panel
 
 
-def _link(title: str, fragment: str) -> DynamicConfigValue:
-    link: dict[str, Any] = {"title": title, "url": f"${{page_url}}/{fragment}", "targetBlank": True}
-    return DynamicConfigValue(id_val="links", value=[link])
+def _link(title: str, url: str) -> dict[str, Any]:
+    return {"title": title, "url": url, "targetBlank": True}

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from pacehound.errors import InvalidSetting, Unavailable
 from pacehound.runtime.head.address import OTLP_PORT
-from pacehound.settings import AlertSettings, Settings
+from pacehound.settings import AlertSettings, Settings, TraceSettings
 
 Result = Literal["ok", "limited", "missing"]
 _MARKS = {"ok": ("ok", "green"), "limited": ("limited", "yellow"), "missing": ("missing", "red")}
@@ -84,6 +84,7 @@ def examine(store: Path, settings: Settings) -> dict[str, Check]:
         "store": lambda: check_store(store),
         "port": check_port,
         "alerts": lambda: check_alerts(settings.alerts),
+        "traces": lambda: check_traces(settings.traces),
     }
     checks = {}
     for name, look in looks.items():
@@ -342,6 +343,21 @@ def check_alerts(settings: AlertSettings) -> Check:
     if away:
         return missing("; ".join(away), "look at the address and the network; then pacehound alerts test")
     return ok(f"{', '.join(answers)} answer; `pacehound alerts test` sends an alert")
+
+
+def check_traces(settings: TraceSettings) -> Check:
+    """Whether whoever takes traces is there; it is sent an empty message."""
+    if not settings.endpoint:
+        return ok("nobody takes them (traces.endpoint)")
+    from opentelemetry.sdk.trace.export import SpanExportResult
+
+    from pacehound.runtime.span_exporter import SpanPost
+    from pacehound.runtime.traces import traces_url
+
+    url = traces_url(settings.endpoint)
+    if SpanPost(url).export([]) is not SpanExportResult.SUCCESS:
+        return missing(f"{url} does not take traces", "start the receiver, or look at the address (docs/traces.md)")
+    return ok(f"{url} takes them")
 
 
 def check_port(port: int = OTLP_PORT) -> Check:

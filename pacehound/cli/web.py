@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from pacehound.settings import Settings
 
 if TYPE_CHECKING:
     from web.serve import PageServer
+
+_ALIVE_S = 5.0
 
 
 @click.command()
@@ -45,18 +48,33 @@ def web(page: str | None, store: Path, overrides: tuple[str, ...]) -> None:
             certificate=where.certificate,
             takes_any_port=where.takes_any_port,
         )
-        asyncio.run(_serve(server))
+        asyncio.run(_serve(server, settings.telemetry.listen))
 
 
-async def _serve(server: PageServer) -> None:
+async def _serve(server: PageServer, listen: str) -> None:
     import asyncio
     import signal
 
+    from pacehound.clock import SystemClock
+    from pacehound.runtime.liveness import Liveness
+    from pacehound.runtime.metric_names import PROCESS
+    from pacehound.runtime.metrics_server import MetricsServer
+    from pacehound.runtime.telemetry import Telemetry
+    from pacehound.runtime.traces import own_version
+
     ending = asyncio.Event()
+    telemetry, liveness = Telemetry(), Liveness(SystemClock())
+    telemetry.set(PROCESS, 1, process="page", version=own_version())
+    metrics = MetricsServer(listen, telemetry, liveness) if listen else None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     say(f"pacehound: the page: {await server.start()}", err=True)
     try:
-        await ending.wait()
+        while not ending.is_set():
+            liveness.mark_alive()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), _ALIVE_S)
     finally:
         await server.stop()
+        if metrics is not None:
+            metrics.close()

@@ -62,7 +62,7 @@ def stages() -> list[list[tuple[str, str]]]:
 
 def test_everything_that_the_pipeline_needs_is_there() -> None:
     needed = {"kafka", "clickhouse", "grafana", "alertmanager", "prometheus", "topics", "streams", "writer", "alerts"}
-    assert needed | {"actuators", "demo"} == set(SERVICES)
+    assert needed | {"actuators", "demo", "traces", "jaeger", "page"} == set(SERVICES)
 
 
 @own_service

@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from pacehound.bus import Message
+from pacehound.cli.doctor_checks import check_traces
 from pacehound.clock import ManualClock
 from pacehound.errors import InvalidSetting
 from pacehound.model.events import Decision, Incident, Instant
@@ -183,6 +184,15 @@ def test_a_receiver_that_is_away_holds_up_nothing_and_hostile_names_are_text(cap
 def test_an_endpoint_that_is_no_url_is_refused_by_name() -> None:
     with pytest.raises(InvalidSetting, match=r"traces.endpoint='jaeger:4318' is no URL; write one as in"):
         worker_of(TraceSettings(endpoint="jaeger:4318"), ManualClock(0), Telemetry())
+
+
+def test_the_doctor_sends_whoever_takes_traces_an_empty_message() -> None:
+    assert check_traces(TraceSettings()).result == "ok"
+    with receiver() as (url, bodies):
+        assert check_traces(TraceSettings(endpoint=url)).detail == f"{url}/v1/traces takes them"
+    assert spans_in(bodies) == []
+    away = check_traces(TraceSettings(endpoint="http://127.0.0.1:1"))
+    assert (away.result, away.fix[:18]) == ("missing", "start the receiver")
 
 
 def test_incidents_of_other_producers_have_a_trace_of_their_own() -> None:
