@@ -65,6 +65,10 @@ class Ledger:
         """The incident that opened the alert to which one belonged when it was told; empty where it was not told."""
         return self._leads.get((incident, level), "")
 
+    def is_begun(self, lead: str, level: str) -> bool:
+        """Whether it was noted that an incident has opened an alert."""
+        return level in self._led.get(lead, ())
+
     def is_under_way(self, lead: str, sinks: Iterable[str]) -> bool:
         """Whether an incident was noted to open an alert, and none of the sinks was told that it is over.
 

@@ -254,7 +254,7 @@ class AlertWorker(EventWorker):
         for alert in changed:
             key = (alert.lead_id, alert.level)
             alert.has_ended |= self._ledger.is_ended(*key)
-            if not self._ledger.lead(*key) and self._pages(alert.level):
+            if not self._ledger.is_begun(*key) and self._pages(alert.level):
                 self._note_ahead(alert, "grouped")
             if alert.lead_id == incident.id or key not in self._incidents:
                 self._incidents[key] = (alert.lead, message)

@@ -281,7 +281,7 @@ def secret_variables() -> frozenset[str]:
     """The variables of settings that are a password, or a URL that may hold one: what has no `repr` above.
 
     >>> sorted(secret_variables())[-2:]
-    ['PACEHOUND_STORE_URL', 'PACEHOUND_TELEMETRY_TRACES_ENDPOINT']
+    ['PACEHOUND_TELEMETRY_TRACES_ENDPOINT', 'PACEHOUND_TRACES_ENDPOINT']
     """
     return frozenset(
         _variable(f"{component}.{one.name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -51,8 +51,13 @@ def incidents_answer(incidents: Iterable[Incident], decisions: Iterable[Decision
     return {"schema": 1, "incidents": answer}
 
 
-def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> RenderableType:
-    """One incident: a title, then a block for each finding, then what it costs and what would be done."""
+def incident_page(
+    incident: Incident, decisions: Sequence[Decision] = (), on_gpus: Container[str] = ()
+) -> RenderableType:
+    """One incident: a title, then a block for each finding, then what it costs and what would be done.
+
+    `on_gpus` names the jobs that are known to run on GPUs: the hours of others are rank-hours.
+    """
     title = Text.assemble(
         ("INCIDENT ", "bold"),
         (incident.id[:12], "bold"),
@@ -68,7 +73,7 @@ def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> Ren
     facts = Table.grid(padding=(0, 2), pad_edge=False)
     facts.add_column(style="dim", no_wrap=True, min_width=9)
     facts.add_column(overflow="fold")
-    if cost := cost_words(incident.cost):
+    if cost := cost_words(incident.cost, is_on_gpus=incident.job in on_gpus):
         facts.add_row("cost", Text(cost))
     latest = {d.action: d for d in decisions if d.incident == incident.id}  # in order, so the last word stands
     for decision in latest.values():
@@ -78,9 +83,11 @@ def incident_page(incident: Incident, decisions: Sequence[Decision] = ()) -> Ren
     return Group(*parts)
 
 
-def print_incidents(console: Console, incidents: Sequence[Incident], decisions: Sequence[Decision]) -> None:
+def print_incidents(
+    console: Console, incidents: Sequence[Incident], decisions: Sequence[Decision], on_gpus: Container[str] = ()
+) -> None:
     """All of them, with a blank line between."""
-    print_parts(console, [incident_page(incident, decisions) for incident in incidents])
+    print_parts(console, [incident_page(incident, decisions, on_gpus) for incident in incidents])
 
 
 def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
@@ -136,12 +143,17 @@ def when_words(instant: Instant) -> str:
     return f"{step}{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def cost_words(cost: Cost) -> str:
-    """What it has cost, or nothing where it is not known."""
+def cost_words(cost: Cost, *, is_on_gpus: bool = False) -> str:
+    """What it has cost, or nothing where it is not known.
+
+    >>> cost_words(Cost(excess_s=90.0, ranks=8, gpu_hours=0.2))
+    '90 s lost by each of 8 ranks = 0.2 rank-hours'
+    """
     if not cost.excess_s and not cost.gpu_hours:
         return ""
     hours = f"{cost.gpu_hours:.1f}" if cost.gpu_hours >= 1 else f"{cost.gpu_hours:.2g}"
-    lost = f"{seconds_words(cost.excess_s)} lost by each of {cost.ranks} ranks = {hours} GPU-hours"
+    unit = "GPU-hours" if is_on_gpus else "rank-hours"
+    lost = f"{seconds_words(cost.excess_s)} lost by each of {cost.ranks} ranks = {hours} {unit}"
     return f"{lost}; {price_words(cost.what_if)}" if cost.what_if is not None else lost
 
 
@@ -153,7 +165,7 @@ def price_words(price: WhatIfPrice) -> str:
     ...     recorded_s=2.0, original_s=1.98, ideal_s=1.5, slowdown=1.32, waste=0.242, discrepancy=0.01,
     ...     fixes=(events.FixPrice(what="stage", name="1", ranks=(2, 3), step_time_s=1.39, gain=0.298),
     ...            events.FixPrice(what="worker", name="dp 0, stage 1", ranks=(2,), step_time_s=1.4, gain=0.293),)))
-    'in steps 8 to 64, worker dp 0, stage 1 (rank 2) as the others are would give back 29 % of the GPU-hours'
+    'in steps 8 to 64, worker dp 0, stage 1 (rank 2) as the others are would give back 29 % of the step time'
     """
     window = f"in steps {price.first_step} to {price.last_step}"
     if price.discrepancy > MOST_DISCREPANCY:
@@ -166,7 +178,7 @@ def price_words(price: WhatIfPrice) -> str:
     best = min(enough, key=lambda fix: (len(fix.ranks) or price.ranks, -fix.gain))
     who = f" ({ranks_words(best.ranks)})" if best.ranks else ""
     as_what = "as the others are" if best.what != "optype" else "without its stragglers"
-    return f"{window}, {best.what} {best.name}{who} {as_what} would give back {100 * best.gain:.0f} % of the GPU-hours"
+    return f"{window}, {best.what} {best.name}{who} {as_what} would give back {100 * best.gain:.0f} % of the step time"
 
 
 def decision_words(decision: Decision) -> str:

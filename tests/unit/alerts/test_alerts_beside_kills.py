@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
 
@@ -215,7 +216,10 @@ def lives(rng: random.Random, start_ns: int) -> list[list[Incident]]:
         pytest.param(range(100, 5000), id="long", marks=[pytest.mark.prove]),
     ],
 )
-def test_killed_at_any_moment_it_leaves_no_page_open_opens_none_again_and_leaves_none_out(seeds: range) -> None:
+def test_killed_at_any_moment_it_leaves_no_page_open_opens_none_again_and_leaves_none_out(
+    seeds: range, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
     kills = Counter(killed_at_any_moment(seed) for seed in seeds)
     assert kills[1] > len(seeds) / 20
     assert sum(n for count, n in kills.items() if count > 3) > len(seeds) / 5

@@ -74,9 +74,14 @@ def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
     return command, rest
 
 
+def names(option: click.Option) -> list[str]:
+    """Those that switch it on, and off."""
+    return [*option.opts, *option.secondary_opts]
+
+
 def check_options(command: click.Command, words: list[str]) -> None:
     """Every option is one of the command's, and every setting is known."""
-    options = {name: one for one in command.params if isinstance(one, click.Option) for name in one.opts}
+    options = {name: one for one in command.params if isinstance(one, click.Option) for name in names(one)}
     waiting = list(words)
     while waiting:
         word = waiting.pop(0)

@@ -69,7 +69,7 @@ def test_an_open_incident_tells_the_whole_story_in_80_columns():
         "it goes on",
         "an iteration takes 40 % longer",
         "ranks 0-1, 3",
-        "95 s lost by each of 4 ranks = 0.11 GPU-hours",
+        "95 s lost by each of 4 ranks = 0.11 rank-hours",
         "rank 2 arrives last",
         "device times",
         "adjust microbatches: the slow rank computes",
