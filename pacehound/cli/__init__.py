@@ -37,6 +37,7 @@ COMMANDS = (
     "sql",
     "status",
     "streams",
+    "top",
     "topics",
     "traces",
     "up",

@@ -476,3 +476,13 @@ def test_the_pace_and_the_shape_of_earlier_attempts_are_read(store):
     short, whole = earlier_runs(store, "j", 2)
     assert (short.name, short.step_time_s) == ("attempt 1", 0.0)
     assert (whole.step_time_s, whole.world_size, whole.hosts) == (0.1, 16, 2)
+
+
+def test_merged_parts_are_given_back_after_a_minute_and_are_on_disk_before(store: Store) -> None:
+    tables = store.answer(
+        "SELECT name, engine_full FROM system.tables WHERE database = currentDatabase() AND name LIKE 'stored_%'"
+    ).to_pylist()
+    assert len(tables) > 20
+    for table in tables:
+        assert "old_parts_lifetime = 60" in table["engine_full"], table["name"]
+        assert "min_rows_to_fsync_after_merge = 1" in table["engine_full"], table["name"]
