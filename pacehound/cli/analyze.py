@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,18 +48,20 @@ def analyze(
     """
     from collector.importers.recognise import read_call_files
     from collector.importers.step_logs.recognise import read_step_logs
+    from pacehound.cli.progress import Progress
     from pacehound.pages.analysis.answer import Analysis, Refused, analysis_answer, read_files
     from pacehound.pages.analysis.files import files_of
     from pacehound.pages.analysis.page import print_analysis
     from pacehound.pages.terminal import terminal
 
     settings = Settings.load(os.environ, overrides)
-    found = read_call_files(files_of(paths))
-    calls = _call_sources(found.sets, paths, settings) if found.sets else ()
-    refused_calls = [Refused(path=str(one.path), reason=one.reason) for one in found.refused]
-    logs, refused = read_files(found.others, read_step_logs)
-    past, refused_past = read_files(files_of(history), read_step_logs)
-    sources = _log_sources(logs, past, settings) if logs else ()
+    with Progress() as progress:
+        found = read_call_files(progress.over(files_of(paths), "reading files of calls"))
+        calls = _call_sources(progress.over(found.sets, "judging calls"), paths, settings) if found.sets else ()
+        refused_calls = [Refused(path=str(one.path), reason=one.reason) for one in found.refused]
+        logs, refused = read_files(progress.over(found.others, "reading logs"), read_step_logs)
+        past, refused_past = read_files(progress.over(files_of(history), "reading earlier logs"), read_step_logs)
+        sources = _log_sources(progress.over(logs, "judging step times"), past, settings) if logs else ()
     analysis = Analysis(sources=sources, refused=(*refused_calls, *refused, *refused_past), calls=calls)
     if png is not None and sources:
         from pacehound.pages.analysis.picture import draw
@@ -72,7 +74,7 @@ def analyze(
     sys.exit(0 if sources or calls else 2)
 
 
-def _call_sources(sets: Sequence[CallSet], paths: Sequence[Path], settings: Settings) -> tuple[CallSource, ...]:
+def _call_sources(sets: Iterable[CallSet], paths: Sequence[Path], settings: Settings) -> tuple[CallSource, ...]:
     """What files of calls say; only they need the rest of the streams."""
     from collector.importers.call_files import kineto
     from pacehound.pages.analysis.calls import call_source
@@ -108,7 +110,7 @@ def _as_what_if_says(traces: CallSet, findings: list[Finding], settings: Setting
 
 
 def _log_sources(
-    logs: Sequence[Sequence[StepLog]], past: Sequence[Sequence[StepLog]], settings: Settings
+    logs: Iterable[Sequence[StepLog]], past: Sequence[Sequence[StepLog]], settings: Settings
 ) -> tuple[Source, ...]:
     """What step times say; only they need the detector, which is compiled."""
     from pacehound.pages.analysis.answer import analysed

@@ -15,6 +15,7 @@ from pacehound.errors import InvalidInput
 from pacehound.settings import Settings
 
 if TYPE_CHECKING:
+    from pacehound.cli.progress import Progress
     from pacehound.pages.scoreboard import Row
     from streams.scoring.evaluate import Score
 
@@ -58,22 +59,24 @@ def evaluate(
 
     Example: pacehound evaluate --truth answers.json run-17.log run-18.log
     """
+    from pacehound.cli.progress import Progress
     from pacehound.pages.scoreboard import print_scoreboard, scoreboard_answer
     from pacehound.pages.terminal import terminal
 
     if paths and truth is None:
         raise InvalidInput("logs are scored against answers: give --truth FILE")
     settings = Settings.load(os.environ, overrides)
-    rows = _score_logs(paths, truth, settings) if truth else []
-    if suites or not truth:
-        rows += _score_suites(suites, range(seeds), settings)
+    with Progress() as progress:
+        rows = _score_logs(paths, truth, settings, progress) if truth else []
+        if suites or not truth:
+            rows += _score_suites(suites, range(seeds), settings, progress)
     if as_json:
         print_json(scoreboard_answer(rows))
     else:
         print_scoreboard(terminal(sys.stdout), rows)
 
 
-def _score_logs(paths: tuple[Path, ...], truth: Path, settings: Settings) -> list[Row]:
+def _score_logs(paths: tuple[Path, ...], truth: Path, settings: Settings, progress: Progress) -> list[Row]:
     from collector.importers.step_logs.recognise import read_step_logs
     from pacehound.model.truth.file import TruthFile
     from pacehound.pages.analysis.files import files_of
@@ -82,7 +85,8 @@ def _score_logs(paths: tuple[Path, ...], truth: Path, settings: Settings) -> lis
 
     answers = TruthFile.read(truth)
     rows = []
-    for path in files_of(paths) or [truth.parent / answer.path for answer in answers.logs]:
+    files = files_of(paths) or [truth.parent / answer.path for answer in answers.logs]
+    for path in progress.over(files, "scoring logs"):
         answer = answers.about(path)
         for log in read_step_logs(path):
             findings, _ = follow(log, watch_for(log, min_change=settings.slow.min_change))
@@ -92,7 +96,7 @@ def _score_logs(paths: tuple[Path, ...], truth: Path, settings: Settings) -> lis
     return rows
 
 
-def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> list[Row]:
+def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings, progress: Progress) -> list[Row]:
     from simulator.job import simulate
     from simulator.suites.call_jobs import CALL_JOBS, step_truth_of
     from simulator.suites.step_times import POPULATIONS
@@ -105,19 +109,23 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
         raise InvalidInput(f"there is no suite {', '.join(unknown)}; there are {', '.join(known)}")
     rows = []
     for name in names or known:
-        say(f"pacehound: scoring {name}", err=True)
+        what = f"scoring {name}"
+        if not sys.stderr.isatty():
+            say(f"pacehound: {what}", err=True)
         if name == "calls":
-            for case, make in CALL_JOBS.items():
+            for case, make in progress.over(CALL_JOBS.items(), what):
                 jobs = [simulate(make(seed)) for seed in seeds]
                 scores = [score(findings_of_job(job.events(), settings), step_truth_of(job)) for job in jobs]
                 rows.append(_row(name, case, Score.total(scores)))
             continue
         if name == "root_cause":
-            rows += _score_root_causes(len(seeds), bool(names), settings)
+            rows += _score_root_causes(len(seeds), bool(names), settings, progress)
             continue
         for seed in seeds:
             scores = []
-            for series in POPULATIONS[name].series(seed, None if names else _PART_OF_A_SUITE):
+            population = POPULATIONS[name]
+            count = population.count if names else min(_PART_OF_A_SUITE, population.count)
+            for series in progress.over(population.series(seed, count), f"{what}, seed {seed}", count):
                 watch = watch_for(
                     series.log,
                     min_change=settings.slow.min_change,
@@ -128,7 +136,7 @@ def _score_suites(names: tuple[str, ...], seeds: range, settings: Settings) -> l
     return rows
 
 
-def _score_root_causes(n_seeds: int, is_whole: bool, settings: Settings) -> list[Row]:
+def _score_root_causes(n_seeds: int, is_whole: bool, settings: Settings, progress: Progress) -> list[Row]:
     """One row per source; a seed stands for a job of each scenario."""
     from pacehound.pages.scoreboard import Row
     from simulator.job import simulate
@@ -139,10 +147,12 @@ def _score_root_causes(n_seeds: int, is_whole: bool, settings: Settings) -> list
     n_cases = n_seeds * len(SCENARIOS) if is_whole else _PART_OF_THE_CAUSES
     settings = replace(settings, hang=replace(settings.hang, suspect_after_s=SUSPECT_AFTER_S))
     rows = []
+    progress.stage("scoring root_cause", len(SOURCES) * n_cases)
     for source in SOURCES:
         total = VerdictScore()
         for case in cases(source, n_cases):
             total += score_verdicts(findings_of_job(simulate(case.spec).events(), settings), case.truth)
+            progress.advance()
         rows.append(
             Row(
                 suite="root_cause",

@@ -23,15 +23,23 @@ def replay(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     answer, byte for byte.
     """
     from pacehound.bus.recording import Recording
-    from pacehound.cli.replay_run import print_replay, replayed, write_events
+    from pacehound.cli.progress import Progress
+    from pacehound.cli.replay_run import print_replay, replayed, summed, write_events
     from pacehound.pages.terminal import terminal
     from streams.pipeline import Pipeline
 
     pipeline = Pipeline(Settings.load(os.environ, overrides))
     recording = Recording(file)
-    if as_json:
-        write_events(replayed(recording, pipeline), sys.stdout)
-    else:
-        print_replay(replayed(recording, pipeline), terminal(sys.stdout))
+    with Progress() as progress:
+        size = file.stat().st_size
+        events = replayed(
+            progress.over(recording, f"replaying {file.name}", size, lambda one: len(one.value)), pipeline
+        )
+        if as_json:
+            write_events(events, sys.stdout)
+        else:
+            found = summed(events)
+    if not as_json:
+        print_replay(found, terminal(sys.stdout))
     if recording.torn_bytes:
         say(f"pacehound: the last {recording.torn_bytes} bytes of {file} are no whole message", err=True)

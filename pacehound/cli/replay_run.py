@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import msgspec
@@ -47,15 +48,28 @@ def write_events(events: Iterable[Event], file: TextIO) -> None:
     file.write("\n]}\n")
 
 
-def print_replay(events: Iterable[Event], console: Console) -> None:
-    """The last version of each incident, and how much there was."""
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The last version of each incident, and how many events of each kind there were."""
+
+    incidents: list[Incident]
+    counts: dict[str, int]
+
+
+def summed(events: Iterable[Event]) -> Replayed:
+    """What is left of all events."""
     latest: dict[str, Incident] = {}
     counts: dict[str, int] = {}
     for event in events:
         counts[type(event).__name__] = counts.get(type(event).__name__, 0) + 1
         if isinstance(event, Incident):
             latest[event.id] = event
-    print_incidents(console, list(latest.values()), [])
-    if latest:
+    return Replayed(list(latest.values()), counts)
+
+
+def print_replay(found: Replayed, console: Console) -> None:
+    """The incidents, and how much there was."""
+    print_incidents(console, found.incidents, [])
+    if found.incidents:
         console.print()
-    console.print(", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "no events")
+    console.print(", ".join(f"{count} {kind}" for kind, count in sorted(found.counts.items())) or "no events")

@@ -72,6 +72,7 @@ def whatif(
 
     Example: pacehound whatif trace-AR.parquet --fix worker=0:0 --png AR.png --timeline .
     """
+    from pacehound.cli.progress import Progress
     from pacehound.model.events import Finding
     from pacehound.pages.incidents import price_words
     from pacehound.pages.terminal import terminal
@@ -91,20 +92,26 @@ def whatif(
     if (trace is None) == (job is None):
         raise click.UsageError("give one of TRACE and --job")
     price, unpriced, said_of_job = None, "", list[Finding]()
-    if trace is not None:
-        rows = _read(trace)
-        found, built = analyse_table(rows, trace, meta, fixes, layers_per_stage)
-        said_of_job = straggling_in(rows, trace, settings.ops.window_steps, meta)
-    else:
-        window = _stored(store, settings, str(job), attempt)
-        groups = tensor_groups([window.operations], window.rounds)
-        table = live_trace([window.operations], window.rounds, f"job {job}", groups)
-        found, built = analyse_table(table, Path(str(job).replace("/", "_")), meta, fixes, layers_per_stage)
-        unpriced = untimed_reductions([window.operations], window.rounds)
-        if not unpriced:
-            price = window_price(
-                built, found, str(job), window.attempt, window.operations.time_ns, window.world_size, groups
-            )
+    with Progress() as progress:
+        if trace is not None:
+            progress.stage(f"reading {trace.name}")
+            rows = _read(trace)
+            progress.stage("simulating the job without its stragglers")
+            found, built = analyse_table(rows, trace, meta, fixes, layers_per_stage)
+            progress.stage("looking for who is slow")
+            said_of_job = straggling_in(rows, trace, settings.ops.window_steps, meta)
+        else:
+            progress.stage("reading the last steps from the store")
+            window = _stored(store, settings, str(job), attempt)
+            progress.stage("simulating the job without its stragglers")
+            groups = tensor_groups([window.operations], window.rounds)
+            table = live_trace([window.operations], window.rounds, f"job {job}", groups)
+            found, built = analyse_table(table, Path(str(job).replace("/", "_")), meta, fixes, layers_per_stage)
+            unpriced = untimed_reductions([window.operations], window.rounds)
+            if not unpriced:
+                price = window_price(
+                    built, found, str(job), window.attempt, window.operations.time_ns, window.world_size, groups
+                )
     if png is not None:
         draw_workers(found, png)
     if timeline is not None:
