@@ -19,7 +19,7 @@ from web.answers.incidents import incident, incidents
 from web.answers.job import job, steps
 from web.answers.jobs import jobs
 from web.answers.places import places
-from web.answers.prices import prices
+from web.answers.prices import prices, straggling
 from web.answers.rounds import one_round, rank_times, rounds
 from web.gate import HEADERS, SESSION_S, Gate
 from web.live import News
@@ -150,6 +150,8 @@ def make_page(source: Source, gate: Gate, *, is_tls: bool = False) -> web.Applic
     app.router.add_get("/api/steps", view(steps, _text("job"), _whole("attempt"), _whole("first"), _whole("until")))
     app.router.add_get("/api/places", view(places, _text("job"), _whole("attempt")))
     app.router.add_get("/api/prices", view(prices, _text("job"), _whole("attempt")))
+    window = (_text("job"), _whole("attempt"), _whole("first"), _whole("until"))
+    app.router.add_get("/api/straggling", view(straggling, *window))
     app.router.add_get("/api/incidents", view(incidents))
     app.router.add_get("/api/incidents/{incident}", view(incident, _named))
     app.router.add_get("/api/incidents/{incident}/rounds", view(rounds, _named))

@@ -151,6 +151,13 @@ def test_ranks_prices_and_the_fleet_are_told(source):
     assert {(fix["dp"], fix["stage"]) for fix in window["fixes"]} == {
         (dp, stage) for dp in range(8) for stage in (0, 1)
     }
+    told = one(source, f"/api/straggling?job={slow}&attempt=0&first=200&until=300")
+    assert (told["steps"], told["ranks"]) == (list(page_store.PRICED_STEPS), list(range(16)))
+    longer = np.array(told["longer"], float).reshape(16, len(told["steps"]))
+    assert np.allclose(longer[page_store.CULPRIT], 0.5)
+    assert np.allclose(np.delete(longer, page_store.CULPRIT, axis=0), 0.0)
+    nothing = one(source, f"/api/straggling?job={slow}&attempt=0&first=0&until=100")
+    assert nothing == {"steps": [], "ranks": [], "longer": []}
     fleet = one(source, "/api/fleet")
     assert [host["host"] for host in fleet["hosts"]] == ["node00"]
     assert {(loss["cause"], loss["incidents"]) for loss in fleet["losses"]} == {("S1", 1), ("H3", 1)}

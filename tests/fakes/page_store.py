@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
@@ -29,6 +30,7 @@ from pacehound.model.evidence.computing import OnPath, OwnTimeGrew
 from pacehound.model.evidence.machines import Stack
 from pacehound.model.evidence.transfers import EdgeRates
 from pacehound.model.evidence.waiting import Call, Waiting
+from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.routing import Event, route
 from storage.client import Store
 from tests.fakes.events import SECOND_NS, START_NS
@@ -39,6 +41,7 @@ STACK = "<script>alert('stack')</script> (train.py:12)"
 STEPS, SLOW_FROM, SLOW_UNTIL = 400, 200, 300
 RANKS, PER_HOST = 16, 8
 CULPRIT = 5
+PRICED_STEPS = range(200, 301, 14)
 WORLD = "c/0 & <b>"
 """A communicator's name with what an address must quote."""
 
@@ -197,6 +200,7 @@ def _slow(start_ns: int) -> list[Event]:
         *_topology(SLOW, start_ns, "pair", (4, 5), "gloo"),
         *_steps(SLOW, start_ns, STEPS, is_slow=True),
         *_calls(start_ns),
+        *_operations(start_ns),
         Changepoint(
             job=SLOW, attempt=0, series="iteration", at=onset, detected=detected, before_s=0.1, after_s=0.15,
             probability=0.99,
@@ -227,6 +231,25 @@ def _slow(start_ns: int) -> list[Event]:
             patterns=("worker",),
         ),
     ]  # fmt: skip
+
+
+def _operations(start_ns: int) -> list[Event]:
+    """Of the steps of the window that is priced: the culprit computes half as long again in each."""
+    made: list[Event] = []
+    for host in range(RANKS // PER_HOST):
+        rows: dict[str, list[int]] = {name: [] for name in OPERATION_SCHEMA.names}
+        for rank in range(host * PER_HOST, (host + 1) * PER_HOST):
+            for step in PRICED_STEPS:
+                begun_ns = end_ns(start_ns, step - 1)
+                takes_ns = SECOND_NS // 20 * (3 if rank == CULPRIT else 2) // 2
+                told = {"rank": rank, "step": step, "optype": OPTYPES.index("forward-compute"), "stage": rank % 2}
+                told |= {"start_ns": begun_ns, "end_ns": begun_ns + takes_ns, "pipeline": rank - rank % 2}
+                for name, column in rows.items():
+                    column.append(told.get(name, 0))
+        arrays = [pa.array(rows[one.name], one.type) for one in OPERATION_SCHEMA]
+        columns = pa.RecordBatch.from_arrays(arrays, schema=OPERATION_SCHEMA)
+        made.append(Operations(job=SLOW, attempt=0, host=f"node{host:02d}", rows=columns))
+    return made
 
 
 def _hung(start_ns: int) -> list[Event]:

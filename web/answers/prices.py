@@ -27,3 +27,18 @@ def prices(source: Source, job: str, attempt: int) -> dict[str, Any]:
             fix["dp"], fix["stage"] = int(place[1]), int(place[2])
         window["fixes"].append(fix)
     return {"windows": list(windows.values())}
+
+
+def straggling(source: Source, job: str, attempt: int, first: int, until: int) -> dict[str, Any]:
+    """By rank and recorded step of a window: how much longer than its stage's median it computed (SMon's map by step).
+
+    `longer` is row by row, a row for each rank; `None` where a step of a rank was not recorded.
+    """
+    rows = source.table("page/step_ranks", job=job, attempt=attempt, first=first, until=until)
+    steps, ranks = (sorted(set(rows.column(name).to_pylist())) for name in ("step", "rank"))
+    row_of = {rank: row for row, rank in enumerate(ranks)}
+    column_of = {step: column for column, step in enumerate(steps)}
+    longer: list[float | None] = [None] * (len(steps) * len(ranks))
+    for step, rank, value in zip(*(rows.column(name).to_pylist() for name in ("step", "rank", "longer")), strict=True):
+        longer[row_of[rank] * len(steps) + column_of[step]] = value
+    return {"steps": steps, "ranks": ranks, "longer": longer}
