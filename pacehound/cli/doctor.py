@@ -27,6 +27,7 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
     import msgspec
 
     from pacehound.cli.doctor_checks import build_fast_path, build_loops, build_shim, examine, print_checks
+    from pacehound.cli.progress import Progress
     from pacehound.pages.terminal import terminal
 
     settings = Settings.load(os.environ, overrides)
@@ -38,7 +39,8 @@ def doctor(build: bool, store: Path, overrides: tuple[str, ...], as_json: bool) 
             except Unavailable as error:
                 say(f"pacehound: {error}", err=True)
                 failed = True
-    checks = examine(store, settings)
+    with Progress() as progress:
+        checks = examine(store, settings, lambda name: progress.stage(f"looking at: {name}"))
     if as_json:
         print_json(
             {"schema": 1, "checks": [{"name": name, **msgspec.to_builtins(one)} for name, one in checks.items()]}

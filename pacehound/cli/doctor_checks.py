@@ -63,8 +63,11 @@ def missing(detail: str, fix: str = "") -> Check:
     return Check("missing", detail, fix)
 
 
-def examine(store: Path, settings: Settings) -> dict[str, Check]:
-    """Look at everything; each look is quick, and none can take the others with it."""
+def examine(store: Path, settings: Settings, looking_at: Callable[[str], None] = lambda name: None) -> dict[str, Check]:
+    """Look at everything; each look takes seconds at most, and none can take the others with it.
+
+    `looking_at` is told what is looked at next.
+    """
     head = ("aiohttp", "chdb", "clickhouse_connect")
     looks: dict[str, Callable[[], Check]] = {
         "python": lambda: ok(f"{sys.version.split()[0]} at {sys.executable}"),
@@ -88,6 +91,7 @@ def examine(store: Path, settings: Settings) -> dict[str, Check]:
     }
     checks = {}
     for name, look in looks.items():
+        looking_at(name)
         try:
             checks[name] = look()
         except Exception as error:
