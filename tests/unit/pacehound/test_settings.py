@@ -82,6 +82,7 @@ def test_what_may_be_a_secret_is_known_by_its_variable_and_stays_out_of_words():
         "PACEHOUND_STORE_PASSWORD",
         "PACEHOUND_STORE_URL",
         "PACEHOUND_TELEMETRY_TRACES_ENDPOINT",
+        "PACEHOUND_TRACES_ENDPOINT",
     }
     assert secret_variables() == secrets
     assert "s3cret" not in repr(Settings.load(dict.fromkeys(secrets, "s3cret")))
