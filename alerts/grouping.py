@@ -56,7 +56,12 @@ class Alert:
     @property
     def key(self) -> str:
         """The same for its life, and whoever computes it."""
-        return alert_key(self.lead_id, self.level)
+        return event_id("alert", self.lead_id, self.level)
+
+    @property
+    def place(self) -> tuple[str, Level]:
+        """Where it stands in the book."""
+        return self.lead_id, self.level
 
     @property
     def n_incidents(self) -> int:
@@ -79,11 +84,6 @@ class Alert:
         return ends_ns is not None and now_ns >= ends_ns
 
 
-def alert_key(lead_id: str, level: Level) -> str:
-    """Names an alert."""
-    return event_id("alert", lead_id, level)
-
-
 @dataclass(slots=True, kw_only=True)
 class _Known:
     version: int
@@ -97,7 +97,7 @@ class Book:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
-        self._alerts: dict[str, Alert] = {}
+        self._alerts: dict[tuple[str, Level], Alert] = {}
         self._openings: dict[tuple[str, Level], deque[int]] = {}
 
     def version(self, incident_id: str) -> int:
@@ -107,7 +107,7 @@ class Book:
 
     def alert_of(self, incident_id: str, level: Level) -> Alert | None:
         """The alert that an incident opened at a level, or else the one that it is in."""
-        opened = self._alerts.get(alert_key(incident_id, level))
+        opened = self._alerts.get((incident_id, level))
         if opened is not None:
             return opened
         known = self._known.get(incident_id)
@@ -165,19 +165,19 @@ class Book:
                 known.alert.open_ids.discard(incident_id)
                 known.alert.ids.discard(incident_id)
                 if not known.alert.ids:
-                    self._alerts.pop(known.alert.key, None)
+                    self._alerts.pop(known.alert.place, None)
 
-    def forget_over(self, now_ns: int, wanted: Container[str] = ()) -> None:
-        """Alerts that ended so long ago that nothing joins them, but for those of these keys."""
-        for key, alert in list(self._alerts.items()):
-            if key not in wanted and alert.is_over(now_ns - FLAPS_WITHIN_NS):
-                del self._alerts[key]
+    def forget_over(self, now_ns: int, wanted: Container[tuple[str, Level]] = ()) -> None:
+        """Alerts that ended so long ago that nothing joins them, but for those of these places."""
+        for place, alert in list(self._alerts.items()):
+            if place not in wanted and alert.is_over(now_ns - FLAPS_WITHIN_NS):
+                del self._alerts[place]
         for place in [place for place, times in self._openings.items() if times[-1] < now_ns - FLAPS_WITHIN_NS]:
             del self._openings[place]
 
     def _join_or_open(self, incident: Incident, level: Level, lead: str) -> Alert:
         opened_ns = incident.opened_ns
-        if lead and (known := self._alerts.get(alert_key(lead, level))) is not None:
+        if lead and (known := self._alerts.get((lead, level))) is not None:
             return known
         for alert in reversed(() if lead else self._alerts.values()):
             # Of what is found at once, what began first may be heard of last.
@@ -200,5 +200,5 @@ class Book:
             last_change_ns=opened_ns,
             flaps=flaps,
         )
-        self._alerts[alert.key] = alert
+        self._alerts[alert.place] = alert
         return alert

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from alerts.grouping import Alert, Book, alert_key
+from alerts.grouping import Alert, Book
 from alerts.heartbeat import Heartbeat
 from alerts.importance import Importance
 from alerts.ledger import Ledger, State
@@ -461,7 +461,7 @@ class AlertWorker(EventWorker):
     def _forget_told(self, now_ns: int) -> None:
         """What is over, and nobody is still to be told of."""
         wanted = {key for receiver in self._receivers for key in (*receiver.due, *receiver.later)}
-        self._book.forget_over(now_ns, {alert_key(*key) for key in wanted})
+        self._book.forget_over(now_ns, wanted)
         for key in [key for key in self._incidents if key not in wanted]:
             alert = self._book.alert_of(*key)
             if alert is None or alert.is_over(now_ns):

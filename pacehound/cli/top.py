@@ -119,8 +119,9 @@ class Keys:
         if self._fd is None:
             time.sleep(seconds)
             return ""
-        ready, _, _ = select.select([self._fd], [], [], seconds)
-        return _NAMES.get(os.read(self._fd, _MOST_BYTES), "") if ready else ""
+        waiting = select.poll()
+        waiting.register(self._fd, select.POLLIN)
+        return _NAMES.get(os.read(self._fd, _MOST_BYTES), "") if waiting.poll(1000 * seconds) else ""
 
 
 def _draw(console: Any, look: Callable[[], Look], every_s: float) -> None:

@@ -40,13 +40,14 @@ class Terminal:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.seen = b""
+        self.poll = select.poll()  # a test before this one may have left more files open than `select` can take
+        self.poll.register(fd, select.POLLIN)
 
     def shows(self, text: bytes) -> bool:
         """Wait for something to be drawn after what was last waited for."""
         deadline_s = time.monotonic() + WITHIN_S
         while text not in self.seen and time.monotonic() < deadline_s:
-            ready, _, _ = select.select([self.fd], [], [], 0.2)
-            if ready:
+            if self.poll.poll(200):
                 try:
                     self.seen += os.read(self.fd, 65_536)
                 except OSError:  # nobody holds the other end any more
