@@ -78,7 +78,7 @@ class RoundWindow:
     def around(self, job: str, attempt: int, time_ns: int, ranks: frozenset[int]) -> list[Chosen]:
         """The rounds nearest to an instant, of each communicator that has one of the ranks (of all: for none).
 
-        Those of many ranks first; no more of them than a viewer can open.
+        Those of many ranks first, and each round whole; no more of them than a viewer can open.
         """
         streams: dict[tuple[str, str, tuple[int, ...]], list[Rounds]] = {}
         for block in self._blocks:
@@ -87,21 +87,25 @@ class RoundWindow:
         chosen: list[Chosen] = []
         room = MAX_SPANS_OF_AN_INCIDENT
         for blocks in sorted(streams.values(), key=lambda blocks: -len(blocks[0].ranks)):
-            found = _nearest(blocks, time_ns)
-            size = sum(len(one.rows) * len(one.rounds.ranks) for one in found)
-            if size <= room:
-                room -= size
-                chosen += found
+            n_ranks = len(blocks[0].ranks)
+            found = _nearest(blocks, time_ns, room // n_ranks)
+            room -= n_ranks * sum(len(one.rows) for one in found)
+            chosen += found
         return chosen
 
 
-def _nearest(blocks: Sequence[Rounds], time_ns: int) -> list[Chosen]:
-    places = [(int(t), b, row) for b, block in enumerate(blocks) for row, t in enumerate(block.times_ns)]
-    places.sort()
-    first_after = int(np.searchsorted([place[0] for place in places], time_ns))
+def _nearest(blocks: Sequence[Rounds], time_ns: int, most: int) -> list[Chosen]:
+    """Where there is room for a few only, those after the instant: the slow ones."""
+    before = ROUNDS_BEFORE if most >= ROUNDS_BEFORE + ROUNDS_AFTER else 0
+    times_ns = np.concatenate([block.times_ns for block in blocks])
+    firsts = np.cumsum([0, *(len(block) for block in blocks)])
+    order = np.argsort(times_ns, kind="stable")
+    first_after = int(np.searchsorted(times_ns[order], time_ns))
+    places = order[max(0, first_after - before) : first_after + min(ROUNDS_AFTER, most)]
     rows: dict[int, list[int]] = {}
-    for _, block, row in places[max(0, first_after - ROUNDS_BEFORE) : first_after + ROUNDS_AFTER]:
-        rows.setdefault(block, []).append(row)
+    for place in places.tolist():
+        block = int(np.searchsorted(firsts, place, side="right")) - 1
+        rows.setdefault(block, []).append(place - int(firsts[block]))
     return [Chosen(blocks[block], tuple(found)) for block, found in rows.items()]
 
 

@@ -168,7 +168,17 @@ def test_the_window_forgets_the_oldest_and_an_incident_is_no_more_than_a_viewer_
     chosen = wide.around("j", 0, BASE_NS + 25 * MS, frozenset())
     n_spans = sum(len(one.rows) * len(one.rounds.ranks) for one in chosen)
     assert n_spans <= MAX_SPANS_OF_AN_INCIDENT
-    assert {one.rounds.communicator for one in chosen} == {"a", "pair"}, "each communicator whole, or not at all"
+    seqs = {one.rounds.communicator: [int(one.rounds.seq[row]) for row in one.rows] for one in chosen}
+    assert seqs == {"a": [0, 1, 2, 3, 4, 5], "b": [2, 3]}, (
+        "rounds are whole, and the last ones are those after the onset"
+    )
+
+
+def test_of_the_largest_job_one_round_is_sent_whole() -> None:
+    window = RoundWindow()
+    window.note(lockstep("world", tuple(range(16_384)), n=8))
+    (chosen,) = window.around("j", 0, BASE_NS + 25 * MS, frozenset({7}))
+    assert chosen.rows == (2,)
 
 
 def test_a_receiver_that_is_away_holds_up_nothing_and_hostile_names_are_text(caplog: pytest.LogCaptureFixture) -> None:
