@@ -162,6 +162,15 @@ def test_every_mounted_file_is_in_the_repository_and_every_volume_is_declared(na
             assert source in COMPOSE["volumes"], source
 
 
+def test_every_process_of_ours_that_stays_is_scraped_and_somebody_wakes_when_it_is_gone() -> None:
+    scraped = yaml.safe_load((ROOT / "docker/prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    stays = set(OURS) - ONE_SHOT - {"demo"}
+    assert {job["job_name"] for job in scraped} == stays
+    rules = (ROOT / "docker/prometheus-rules.yml").read_text(encoding="utf-8")
+    (gone,) = re.findall(r'up\{job=~"([a-z|]+)"\} == 0', rules)
+    assert set(gone.split("|")) == stays
+
+
 def test_hosts_that_are_named_in_settings_are_services() -> None:
     for name in OURS:
         for value in SERVICES[name]["environment"].values():
