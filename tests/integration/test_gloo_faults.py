@@ -188,7 +188,7 @@ def run_once(
         run.stop()
     assert (status == 0) == case.survives, run.text()
     (seen,) = run.sql("SELECT count() AS iterations FROM iterations")
-    assert int(seen["iterations"]) >= 40, seen
+    assert int(seen["iterations"]) >= 40, f"{seen}: {run.text()}"
     return findings_of(run), struck
 
 
