@@ -19,7 +19,7 @@ from alerts.sinks.pagerduty import PagerDuty
 from alerts.sinks.slack import Slack
 from alerts.sinks.webhook import Webhook
 from alerts.worker import AlertWorker, Past, Policy, ReadPast
-from pacehound.bus.kafka_reader import begin_at, read_to_end, starts_and_ends
+from pacehound.bus.kafka_reader import begin_at_end, read_to_end, starts_and_ends
 from pacehound.bus.kafka_state import kafka_state
 from pacehound.clock import Clock
 from pacehound.errors import InvalidSetting, RejectedMessage
@@ -178,7 +178,7 @@ def past_on(settings: KafkaSettings, partitions: frozenset[int]) -> Past:
 
 
 def begin(settings: KafkaSettings) -> None:
-    """The first time that alerts run at all they begin at the end: what lies before it is the past.
+    """The first time that alerts run at all they begin at the end.
 
     Raises
     ------
@@ -186,9 +186,7 @@ def begin(settings: KafkaSettings) -> None:
         Kafka is away; to be tried again.
 
     """
-    places = starts_and_ends(settings, GROUP, INCIDENTS)
-    if all(committed is None for committed, _ in places.values()):
-        begin_at(settings, GROUP, INCIDENTS, {partition: end for partition, (_, end) in places.items()})
+    begin_at_end(settings, GROUP, INCIDENTS)
 
 
 def problems_of(settings: KafkaSettings) -> list[str]:

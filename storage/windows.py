@@ -7,6 +7,7 @@ import pyarrow as pa
 from pacehound.model.events import Incident
 from pacehound.model.evidence import read_json
 from pacehound.model.incident_window import AROUND_NS, window_of
+from pacehound.model.sql_text import sql_text
 from pacehound.settings import StoreSettings
 from storage import schemas
 from storage.client import Store
@@ -59,18 +60,9 @@ def _keep(store: Store, incident: Incident, first_ns: int, last_ns: int) -> None
     # No token: a SELECT may come in other blocks the next time, and a token would drop what belongs to them.
     store.command(
         f"INSERT INTO {schemas.INCIDENT_CALLS} (incident, {names}) SETTINGS max_partitions_per_insert_block = 0"
-        f" SELECT {_quoted(incident.id)}, {names} FROM calls"
-        f" WHERE job = {_quoted(incident.job)} AND attempt = {incident.attempt}"
+        f" SELECT {sql_text(incident.id)}, {names} FROM calls"
+        f" WHERE job = {sql_text(incident.job)} AND attempt = {incident.attempt}"
         f" AND time >= fromUnixTimestamp64Nano({first_ns}) AND time <= fromUnixTimestamp64Nano({last_ns})"
     )
     row = {"incident": incident.id, "version": incident.version, "first_ns": first_ns, "last_ns": last_ns}
     store.insert(schemas.INCIDENT_WINDOWS, pa.Table.from_pylist([row], schema=schemas.WINDOW_TABLE))
-
-
-def _quoted(text: str) -> str:
-    r"""A literal of SQL; what is inside is somebody's job name.
-
-    >>> print(_quoted("it's"))
-    'it\'s'
-    """
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -157,7 +157,21 @@ def first_offset_from(
     raise Unavailable(f"Kafka at {settings.servers} has said nothing about {place[0]}/{place[1]} for {timeout_s:g} s")
 
 
-def begin_at(settings: KafkaSettings, group: str, topic: Topic, offsets: Mapping[int, int]) -> None:
+def begin_at_end(settings: KafkaSettings, group: str, topic: Topic) -> None:
+    """The first time of all a group begins at the end: what lies before it is the past.
+
+    Raises
+    ------
+    Unavailable
+        The broker is away or refuses; to be tried again.
+
+    """
+    places = starts_and_ends(settings, group, topic)
+    if all(committed is None for committed, _ in places.values()):
+        _begin_at(settings, group, topic, {partition: end for partition, (_, end) in places.items()})
+
+
+def _begin_at(settings: KafkaSettings, group: str, topic: Topic, offsets: Mapping[int, int]) -> None:
     """Say where a group that has no members yet begins; where it has some, they have begun and nothing is changed.
 
     Raises

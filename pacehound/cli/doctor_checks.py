@@ -358,7 +358,10 @@ def check_traces(settings: TraceSettings) -> Check:
     from pacehound.runtime.span_exporter import SpanPost
     from pacehound.runtime.traces import traces_url
 
-    url = traces_url(settings.endpoint)
+    try:
+        url = traces_url("traces.endpoint", settings.endpoint)
+    except InvalidSetting as error:
+        return missing(str(error), "set traces.endpoint (docs/traces.md)")
     if SpanPost(url).export([]) is not SpanExportResult.SUCCESS:
         return missing(f"{url} does not take traces", "start the receiver, or look at the address (docs/traces.md)")
     return ok(f"{url} takes them")

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pacehound.model.sql_text import sql_text
+
 if TYPE_CHECKING:
     from pacehound.cli.history import History
 
@@ -52,5 +54,4 @@ def filled(statement: str, job: KnownJob) -> str:
     >>> filled("SELECT 1 WHERE job = {job:String} AND attempt = {attempt:UInt32}", KnownJob(job="it's", attempt=2))
     "SELECT 1 WHERE job = 'it\\'s' AND attempt = 2"
     """
-    name = "'{}'".format(job.job.replace("\\", "\\\\").replace("'", "\\'"))
-    return _PLACES.sub(lambda found: name if found[1] == "job" else str(job.attempt), statement)
+    return _PLACES.sub(lambda found: sql_text(job.job) if found[1] == "job" else str(job.attempt), statement)

@@ -14,6 +14,7 @@ from pacehound.errors import InvalidInput
 from pacehound.model.calls import OPS, Sees
 from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.rounds import Rounds
+from pacehound.model.sql_text import sql_text
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -62,7 +63,7 @@ def stored_window(ask: Ask, job: str, attempt: int | None, n_steps: int) -> Stor
         There are none.
 
     """
-    of_job = f"job = {_text(job)}"
+    of_job = f"job = {sql_text(job)}"
     if attempt is None:
         (row,) = ask(f"SELECT max(attempt) AS attempt, count() AS n FROM operations WHERE {of_job}").to_pylist()
         if not row["n"]:
@@ -84,7 +85,7 @@ def stored_window(ask: Ask, job: str, attempt: int | None, n_steps: int) -> Stor
         )
     operations = _operations(ask, job, attempt, f"{of_attempt} AND step IN ({', '.join(map(str, steps))})")
     times_ns = int(operations.integers("start_ns").min()), operations.time_ns
-    names = ", ".join(map(_text, _REDUCTIONS))
+    names = ", ".join(map(sql_text, _REDUCTIONS))
     rounds = _rounds(
         ask(
             f"SELECT communicator, source, rank, seq, op, launch_ns, start_ns, end_ns FROM calls WHERE {of_attempt} "
@@ -147,13 +148,3 @@ def _grid(values: Int64Array, row: npt.NDArray[np.intp], column: npt.NDArray[np.
     filled = np.zeros((int(row.max()) + 1, int(column.max()) + 1), dtype=np.int64)
     filled[row, column] = values
     return filled
-
-
-def _text(value: str) -> str:
-    r"""A string as ClickHouse writes it.
-
-    >>> print(_text("it's \\"))
-    'it\'s \\'
-    """
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

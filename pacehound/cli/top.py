@@ -58,8 +58,8 @@ def top(every: float, once: bool, store: Path, overrides: tuple[str, ...]) -> No
         console = terminal(sys.stdout)
         console.print(look().page(Choice(), width=console.width, height=None))
         return
-    look()  # what is wrong with the question is said before the screen is taken
-    _draw(PlainConsole(sys.stdout), look, every)
+    first = look()  # what is wrong with the question is said before the screen is taken
+    _draw(PlainConsole(sys.stdout), first, look, every)
 
 
 class Look:
@@ -124,12 +124,12 @@ class Keys:
         return _NAMES.get(os.read(self._fd, _MOST_BYTES), "") if waiting.poll(1000 * seconds) else ""
 
 
-def _draw(console: Any, look: Callable[[], Look], every_s: float) -> None:
+def _draw(console: Any, first: Look, look: Callable[[], Look], every_s: float) -> None:
     from rich.live import Live
 
     from pacehound.pages.top import Choice
 
-    choice, found, problem = Choice(), look(), ""
+    choice, found, problem = Choice(), first, ""
     with _ended_by_signals(), Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         asked_s = time.monotonic()
         while True:

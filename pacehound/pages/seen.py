@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pacehound.model.short_job import not_judged
+from pacehound.model.sql_text import sql_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ def seen_question(job: str | None) -> str:
     >>> r"job = 'it\'s'" in seen_question("it's")
     True
     """
-    of_job = "1" if job is None else "job = '{}'".format(job.replace("\\", "\\\\").replace("'", "\\'"))
+    of_job = "1" if job is None else f"job = {sql_text(job)}"
     return f"""SELECT
             (SELECT uniqExact(job) FROM host_samples WHERE {of_job}) AS jobs,
             (SELECT uniqExact(host) FROM host_samples WHERE {of_job}) AS hosts,

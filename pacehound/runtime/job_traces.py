@@ -21,7 +21,6 @@ from pacehound.bus import Message
 from pacehound.bus.otlp_incidents import closed_span, context_of_incident, decision_span, named_ranks, opened_span
 from pacehound.bus.otlp_spans import spans_of_rounds
 from pacehound.clock import Clock
-from pacehound.errors import InvalidSetting
 from pacehound.model.events import Decision, Incident
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
@@ -226,10 +225,6 @@ def worker_of(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Jo
         The endpoint is no URL.
 
     """
-    if not settings.endpoint.startswith(("http://", "https://")):
-        raise InvalidSetting(
-            f"traces.endpoint={settings.endpoint!r} is no URL; write one as in http://HOST:4318, OTLP over HTTP"
-        )
-    post = SpanPost(traces_url(settings.endpoint))
+    post = SpanPost(traces_url("traces.endpoint", settings.endpoint))
     processor = BatchSpanProcessor(post, max_queue_size=MAX_WAITING_SPANS)
     return JobTraces(processor, settings.every_rounds, clock, telemetry)

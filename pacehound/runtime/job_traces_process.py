@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacehound.bus.kafka_reader import begin_at, starts_and_ends
+from pacehound.bus.kafka_reader import begin_at_end
 from pacehound.errors import InvalidSetting
 from pacehound.model.topics import DECISIONS, INCIDENTS, ROUNDS
 from pacehound.runtime.job_traces import JobTraces, worker_of
@@ -28,11 +28,7 @@ def run(settings: Settings) -> None:
 
     def make(process: Process) -> JobTraces:
         for topic in INPUTS:
-            places = starts_and_ends(settings.kafka, GROUP, topic)
-            if all(
-                committed is None for committed, _ in places.values()
-            ):  # what lies before the first time is the past
-                begin_at(settings.kafka, GROUP, topic, {partition: end for partition, (_, end) in places.items()})
+            begin_at_end(settings.kafka, GROUP, topic)
         made.append(worker_of(settings.traces, process.clock, process.telemetry))
         return made[0]
 

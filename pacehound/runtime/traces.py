@@ -38,14 +38,14 @@ class OtlpTraces(Traces):
     ----------
     process
         Its name, as in `service.name`.
-    endpoint
-        Base URL of the receiver.
+    url
+        Where they are posted.
 
     """
 
     is_on = True
 
-    def __init__(self, process: str, endpoint: str) -> None:
+    def __init__(self, process: str, url: str) -> None:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -54,9 +54,7 @@ class OtlpTraces(Traces):
 
         resource = Resource.create({"service.name": f"pacehound-{process}", "service.version": own_version()})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(
-            BatchSpanProcessor(SpanPost(traces_url(endpoint)), max_queue_size=MAX_WAITING_SPANS)
-        )
+        self._provider.add_span_processor(BatchSpanProcessor(SpanPost(url), max_queue_size=MAX_WAITING_SPANS))
         self._tracer = self._provider.get_tracer("pacehound.engine")
 
     def batch(self, begin_ns: int, end_ns: int, messages: int, stages: list[tuple[str, int, int]]) -> None:
@@ -88,24 +86,29 @@ def make_traces(process: str, endpoint: str) -> Traces:
     """
     if not endpoint:
         return Traces()
-    if not endpoint.startswith(("http://", "https://")):
-        raise InvalidSetting(
-            f"telemetry.traces_endpoint={endpoint!r} is no URL; write one as in http://collector:4318, OTLP over HTTP"
-        )
+    url = traces_url("telemetry.traces_endpoint", endpoint)
     try:
-        return OtlpTraces(process, endpoint)
+        return OtlpTraces(process, url)
     except ImportError as error:
         raise InvalidSetting(
             f"telemetry.traces_endpoint is set and {error.name} is not installed; install pacehound[engine]"
         ) from error
 
 
-def traces_url(endpoint: str) -> str:
+def traces_url(setting: str, endpoint: str) -> str:
     """Where spans are posted, from a base URL or from the whole one.
 
-    >>> traces_url("http://collector:4318"), traces_url("http://collector:4318/v1/traces")
-    ('http://collector:4318/v1/traces', 'http://collector:4318/v1/traces')
+    >>> traces_url("traces.endpoint", "http://HOST:4318"), traces_url("traces.endpoint", "http://HOST:4318/v1/traces")
+    ('http://HOST:4318/v1/traces', 'http://HOST:4318/v1/traces')
+
+    Raises
+    ------
+    InvalidSetting
+        The setting holds no URL.
+
     """
+    if not endpoint.startswith(("http://", "https://")):
+        raise InvalidSetting(f"{setting}={endpoint!r} is no URL; write one as in http://HOST:4318, OTLP over HTTP")
     base = endpoint.rstrip("/")
     return base if base.endswith(PATH) else base + PATH
 

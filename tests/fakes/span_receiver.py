@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -52,3 +53,11 @@ def spans_in(bodies: list[ExportTraceServiceRequest]) -> list[Span]:
         for scope in resource.scope_spans
         for span in scope.spans
     ]
+
+
+def by_trace(spans: list[Span]) -> dict[str, list[Span]]:
+    """By the trace's id, as Jaeger and the rest write it."""
+    found = defaultdict(list)
+    for span in spans:
+        found[span.trace_id.hex()].append(span)
+    return found

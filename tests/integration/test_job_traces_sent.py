@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -19,19 +18,12 @@ from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.settings import KafkaSettings
 from tests.fakes.events import finding, incident
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
-from tests.fakes.span_receiver import receiver, spans_in
+from tests.fakes.span_receiver import by_trace, receiver, spans_in
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 90
 INCIDENT_ID = "0123456789abcdef0123456789abcdef"
-
-
-def by_trace(spans: list[Span]) -> dict[str, list[Span]]:
-    found = defaultdict(list)
-    for span in spans:
-        found[span.trace_id.hex()].append(span)
-    return found
 
 
 def rank_of(span: Span) -> int:

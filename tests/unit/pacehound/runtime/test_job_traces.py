@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -28,7 +27,7 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import TraceSettings
 from tests.fakes.events import finding, incident
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
-from tests.fakes.span_receiver import receiver, spans_in
+from tests.fakes.span_receiver import by_trace, receiver, spans_in
 
 SOMEWHERE = Message(topic="incidents", key="j", partition=0, offset=0, value=b"")
 INCIDENT_ID = "0123456789abcdef0123456789abcdef"
@@ -78,13 +77,6 @@ class World:
 
 def attributes(span: Span) -> dict[str, object]:
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
-
-
-def by_trace(spans: list[Span]) -> dict[str, list[Span]]:
-    found = defaultdict(list)
-    for span in spans:
-        found[span.trace_id.hex()].append(span)
-    return found
 
 
 def test_the_rounds_around_an_onset_are_traces_of_all_ranks_with_the_culprit_marked_and_lead_to_the_incident() -> None:
