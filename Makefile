@@ -60,6 +60,7 @@ kafka: .kafka/.fetched
 native: $(VENV)/.embedded
 	$(BIN)/python -m pacehound.instrument.shim
 	$(BIN)/python -m pacehound.instrument.profiler
+	$(BIN)/python -m pacehound.instrument.hold
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix $(SOURCES)

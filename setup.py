@@ -1,4 +1,4 @@
-"""Puts the NCCL shim, the profiler plugin and the streams' inner loops into the wheel, where there is a C compiler.
+"""Puts the NCCL shim and plugin, the hold and the streams' inner loops into the wheel, where there is a C compiler.
 
 Everything else stands in pyproject.toml. Where one of them cannot be compiled the wheel comes without it, which the
 build says: `pacehound run --nccl …` then builds it at its first use. A wheel that holds one is for this platform alone.
@@ -18,14 +18,14 @@ from setuptools.command.build import build
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # a build backend does not put us there
 
-from pacehound.instrument import native_build, profiler, shim
+from pacehound.instrument import hold, native_build, profiler, shim
 from streams import native_loops
 
 
 class BuildNative(Command):
     """Compile what can be, where an installed `find` looks for it."""
 
-    description = "compile the NCCL shim, the profiler plugin and the inner loops"
+    description = "compile the NCCL shim, the profiler plugin, the hold and the inner loops"
     user_options: list[tuple[str, str | None, str]] = [("build-lib=", "d", "directory to build into")]  # noqa: RUF012
 
     def initialize_options(self) -> None:
@@ -39,7 +39,7 @@ class BuildNative(Command):
         if self.editable_mode:
             return
         shutil.rmtree(self._folder(), ignore_errors=True)  # what an earlier build of other sources has left
-        for module in (shim, profiler, native_loops):
+        for module in (shim, profiler, hold, native_loops):
             target = self._folder() / module.folder() / module.NAME
             try:
                 native_build.made_once(target, module.make)

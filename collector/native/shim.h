@@ -13,8 +13,13 @@
 #define PH_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PH_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* The profiler plugin is a library of its own, built of some of these files (pacehound/instrument/profiler.py). */
-#ifdef PH_PROFILER
+/* The profiler plugin and the hold of torch's hooks are libraries of their own, built of some of these files
+ * (pacehound/instrument/profiler.py, pacehound/instrument/hold.py). */
+#if defined PH_HOLD
+#define PH_PART "hold"
+#define PH_TITLE "hold"
+#define PH_RING_MARK ""
+#elif defined PH_PROFILER
 #define PH_PART "profiler"
 #define PH_TITLE "NCCL profiler plugin"
 #define PH_RING_MARK "p"
@@ -142,7 +147,7 @@ void ph_comm_born(const struct ph_birth *birth, ncclComm_t key);
 void ph_comm_gone(ncclComm_t key);
 /* The world communicator; NULL where there is none. */
 struct ph_comm *ph_comm_world(void);
-/* The contexts of all communicators; at most `room`, returns how many. */
+/* The contexts of all communicators; at most `room`, returns how many. -1: this process has no device. */
 int ph_comm_contexts(void **contexts, int room);
 void ph_comm_forget(void); /* in a forked child */
 

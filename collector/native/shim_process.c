@@ -149,10 +149,12 @@ static void after_fork_in_child(void) {
     atomic_store(&ph_process.control, &no_control); /* the parent's stays mapped: another thread's hands are on it */
     has_started = false;
     n_notes = 0;
+    ph_trap_forget();
+#ifndef PH_HOLD
     ph_comm_forget();
     ph_ring_forget();
-    ph_trap_forget();
-#ifndef PH_PROFILER
+#endif
+#if !defined PH_PROFILER && !defined PH_HOLD
     ph_timing_forget();
 #endif
 }
@@ -176,6 +178,8 @@ bool ph_process_start(void) {
             ph_process.has_hooks = hooks_write();
 #ifndef PH_PROFILER
             make_control();
+#endif
+#if !defined PH_PROFILER && !defined PH_HOLD
             ph_cuda_start();
 #endif
             atomic_store(&ph_process.is_on, true);

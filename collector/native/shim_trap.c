@@ -71,7 +71,7 @@ static void *drain(void *argument) {
     uint64_t id = (uint64_t)(uintptr_t)argument;
     void *contexts[MAX_CONTEXTS];
     int n = ph_comm_contexts(contexts, MAX_CONTEXTS), relaxed = 2;
-    if (!set || !synchronize || n == 0) return NULL; /* nobody can know: never drained, never validated */
+    if (n >= 0 && (!set || !synchronize || n == 0)) return NULL; /* nobody can know: never drained, never validated */
     if (exchange) exchange(&relaxed);
     for (int i = 0; i < n; i++)
         if (set(contexts[i]) != 0 || synchronize() != 0) return NULL;

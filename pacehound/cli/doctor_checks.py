@@ -75,6 +75,7 @@ def examine(store: Path, settings: Settings, looking_at: Callable[[str], None] =
         "fast path": check_fast_path,
         "NCCL shim": check_shim,
         "NCCL profiler": check_profiler,
+        "hold": check_hold,
         "shared memory": check_shared_memory,
         "process watching": check_pidfd,
         "stacks": check_stacks,
@@ -150,6 +151,18 @@ def check_shim() -> Check:
     return ok(f"built: {found}; used by `run --nccl shim`")
 
 
+def check_hold() -> Check:
+    """What stops the ranks of a job for a moment, where torch's hooks see their calls."""
+    hold = importlib.import_module("pacehound.instrument.hold")
+    found = hold.find()
+    if found is not None:
+        return ok(f"built: {found}")
+    reason = importlib.import_module("pacehound.instrument.shim").reason_not_made()
+    if reason:
+        return limited(f"{reason}; jobs cannot be paused or validated", "install gcc or clang")
+    return limited("not built yet; jobs cannot be paused or validated", "pacehound doctor --build")
+
+
 def check_profiler() -> Check:
     """The plugin in NCCL, which sees when kernels begin and end; and whether the NCCL installed here is one for it."""
     profiler = importlib.import_module("pacehound.instrument.profiler")
@@ -180,12 +193,13 @@ def check_profiler() -> Check:
 
 
 def build_shim(console: Console) -> None:
-    """Build the NCCL shim and the profiler plugin where that is possible; nothing where it is not."""
-    for route in ("shim", "profiler"):
-        module = importlib.import_module(f"pacehound.instrument.{route}")
-        if module.reason_unavailable():
-            continue
-        with console.status(f"building the NCCL {route} (C, a second)"):
+    """Build the NCCL shim, the profiler plugin and the hold where that is possible; nothing where it is not."""
+    shim = importlib.import_module("pacehound.instrument.shim")
+    if shim.reason_not_made():
+        return
+    for name, what in (("shim", "NCCL shim"), ("profiler", "NCCL profiler plugin"), ("hold", "hold")):
+        module = importlib.import_module(f"pacehound.instrument.{name}")
+        with console.status(f"building the {what} (C, a second)"):
             try:
                 found = module.build()
             except (RuntimeError, OSError) as error:

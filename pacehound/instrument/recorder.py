@@ -34,6 +34,8 @@ class Recorder:
     ----------
     native
         The native hooks, where they are loaded.
+    hold
+        What stops this process where a controller asks for it; None where it cannot be held.
     is_on
         False before the first group, after a fork and after an error of ours: nothing is written then.
 
@@ -48,6 +50,7 @@ class Recorder:
         self.local_rank = _integer(environ, "LOCAL_RANK", -1)
         self.world_size = _integer(environ, "WORLD_SIZE", -1)
         self.native: Any = None
+        self.hold: Any = None
         self.is_on = False
         self.is_broken = False
         self._notes: list[str] = []

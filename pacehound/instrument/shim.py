@@ -34,8 +34,8 @@ FLAGS = (
 
 
 def sources() -> list[Path]:
-    """The C files, sorted, without those of the profiler plugin; none where they are not installed."""
-    return sorted(path for path in SOURCES.glob("*.c") if "profiler" not in path.name)
+    """The C files, sorted, without those of the other libraries; none where they are not installed."""
+    return sorted(path for path in SOURCES.glob("*.c") if "profiler" not in path.name and path.name != "hold.c")
 
 
 def folder() -> str:

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from pacehound.instrument import exits, native_hooks, torch_waits
+from pacehound.instrument import exits, hold, native_hooks, torch_waits
 from pacehound.instrument.groups import WatchedGroup
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
@@ -140,6 +140,10 @@ class Instrument:
             self._recorder.world_size = size
         self._prepare()
         self._recorder.start()
+        if self._recorder.hold is not None:
+            self._recorder.hold.start(self._recorder.rank)
+            if is_world:
+                self._recorder.hold.world(is_there=True)
         backends = {device.type: process_group._get_backend(device) for device in process_group._device_types}
         group = WatchedGroup(
             self._recorder,
@@ -154,7 +158,7 @@ class Instrument:
         group.announce(now_ns)
         native = self._recorder.native
         if native is not None:
-            native.attach(process_group, group.handle, list(members), "cpu" in group.ended_by_future)
+            native.attach(process_group, group.handle, list(members), "cpu" in group.ended_by_future, is_world)
         else:
             assert self._tables is not None
             hooks = CallHooks(self._recorder, group, self._tables, self._pending)
@@ -167,6 +171,8 @@ class Instrument:
         if left is None:
             return
         group, process_group = left
+        if group.is_world and self._recorder.hold is not None:
+            self._recorder.hold.world(is_there=False)
         _unhook(process_group())  # somebody (a DDP module) may hold it until the interpreter has gone
         self.settle()
         self._pending.drain(_DRAIN_S)
@@ -197,6 +203,9 @@ class Instrument:
         self._tables = Tables(torch, HookOpName)
         self._recorder.native = native_hooks.load(os.environ)
         native = self._recorder.native
+        self._recorder.hold = hold.load(os.environ)
+        if native is not None and self._recorder.hold is not None:
+            native.hold(*self._recorder.hold.addresses())
         torch_waits.install(
             self._c10d.ProcessGroup, self._c10d.Work, torch_waits.taken if native is None else native.take_expected
         )

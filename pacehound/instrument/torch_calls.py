@@ -110,6 +110,9 @@ class CallHooks:
         if unissued is not None:
             # The call before this one raised between its two hooks: it never began, and nothing will end it.
             group.complete(unissued[1], unissued[1].launch_ns, layout.FAILED)
+        hold = self._recorder.hold
+        if hold is not None and hold.asked():
+            hold.look()
         call = Call(
             op,
             dtype,
@@ -122,6 +125,8 @@ class CallHooks:
         )
         self._issuing[thread] = (args.op_id, call, device in group.ended_by_future)
         group.launch(call)
+        if hold is not None and group.is_world and direction == layout.NONE:
+            hold.launched()
 
     def _issued(self, args: Any) -> None:
         issuing = self._issuing.pop(threading.get_ident(), None)

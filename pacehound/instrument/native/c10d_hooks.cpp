@@ -193,9 +193,29 @@ thread_local OwnRing own_ring;
 
 void write(const ph_record& record) { own_ring.get().write(record); }
 
+/* The trap (collector/native/hold.c), where it is loaded: set under the GIL, before the first hook. */
+struct Hold {
+    bool (*asked)() = nullptr;
+    void (*look)() = nullptr;
+    void (*launched)() = nullptr;
+};
+Hold hold;
+
+/* Stops here where a controller asks for it; the interpreter goes on meanwhile. */
+void stop_if_asked() {
+    if (!hold.asked || !hold.asked()) return;
+    if (PyGILState_Check()) {
+        py::gil_scoped_release others;
+        hold.look();
+    } else {
+        hold.look();
+    }
+}
+
 /* One communicator that this process has joined. */
 struct Group {
     std::array<uint8_t, 16> handle;
+    bool is_world = false;
     std::vector<int32_t> members; /* world ranks, in the order of ranks within the group */
     bool cpu_ends_by_future = false;
     std::atomic<int64_t> collectives{0};
@@ -291,6 +311,7 @@ void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) 
     if (auto unissued = std::exchange(issuing.call, nullptr)) {
         end(*unissued, PH_FAILED); /* it raised between its two hooks */
     }
+    stop_if_asked();
     const auto& tensors = args.input_tensors.empty() ? args.output_tensors : args.input_tensors;
     auto call = std::make_unique<Call>();
     call->group = group;
@@ -314,6 +335,7 @@ void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) 
     record.call.send_count = record.call.recv_count = -1;
     record.call.launch_ns = now_ns();
     write(record);
+    if (hold.launched && group->is_world && record.call.direction == PH_NONE) hold.launched();
     issuing.call = std::move(call);
     issuing.op_id = args.op_id;
     issuing.ends_by_future = is_cpu && group->cpu_ends_by_future;
@@ -360,8 +382,9 @@ void guarded(Function function) {
 }
 
 void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const std::string& handle,
-            std::vector<int32_t> members, bool cpu_ends_by_future) {
+            std::vector<int32_t> members, bool cpu_ends_by_future, bool is_world) {
     auto group = std::make_shared<Group>();
+    group->is_world = is_world;
     if (handle.size() != 16) throw std::invalid_argument("a handle has 16 bytes");
     memcpy(group->handle.data(), handle.data(), 16);
     group->members = std::move(members);
@@ -402,8 +425,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         is_on.store(true);
     });
     module.def("attach", [](const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const py::bytes& handle,
-                            std::vector<int32_t> members, bool cpu_ends_by_future) {
-        attach(process_group, handle, std::move(members), cpu_ends_by_future);
+                            std::vector<int32_t> members, bool cpu_ends_by_future, bool is_world) {
+        attach(process_group, handle, std::move(members), cpu_ends_by_future, is_world);
+    });
+    module.def("hold", [](uintptr_t asked, uintptr_t look, uintptr_t launched) {
+        hold = Hold{reinterpret_cast<bool (*)()>(asked), reinterpret_cast<void (*)()>(look),
+                    reinterpret_cast<void (*)()>(launched)};
     });
     module.def("write", [](const py::bytes& after_stamp) {
         const auto bytes = std::string_view(after_stamp);

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pacehound.instrument import profiler, shim
+from pacehound.instrument import hold, profiler, shim
 from streams import native_loops
 
 pytest.importorskip("setuptools", minversion="80")
@@ -61,9 +61,11 @@ def test_with_a_compiler_the_wheel_is_of_this_platform_and_its_libraries_are_the
 ) -> None:
     made = wheel(tmp_path)
     assert "-py3-none-linux_" in made.name
-    assert sorted(path.name for path in made.libraries) == sorted([shim.NAME, profiler.NAME, native_loops.NAME])
+    assert sorted(path.name for path in made.libraries) == sorted(
+        [shim.NAME, profiler.NAME, hold.NAME, native_loops.NAME]
+    )
     nowhere = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(made.site)}
-    for module, name in ((shim, shim.NAME), (profiler, profiler.NAME), (native_loops, native_loops.NAME)):
+    for module, name in ((one, one.NAME) for one in (shim, profiler, hold, native_loops)):
         command = [sys.executable, "-m", module.__name__]
         found = subprocess.run(command, cwd=tmp_path, env=nowhere, capture_output=True, text=True)
         assert Path(found.stdout.strip()) in made.libraries, found.stderr
