@@ -103,6 +103,15 @@ class KafkaSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActuatorSettings:
+    """The way back to the ranks."""
+
+    keys: str = ""
+    """Public keys whose orders this host's agent obeys, 64 hexadecimal digits each, separated by commas; the head of a
+    store on this machine is obeyed by its own agents without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
     """Who is told, of what, and when (docs/alerts.md)."""
 
@@ -225,6 +234,7 @@ class Settings:
     ops: OpsSettings = field(default_factory=OpsSettings)
     traces: TraceSettings = field(default_factory=TraceSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    actuators: ActuatorSettings = field(default_factory=ActuatorSettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)

@@ -25,6 +25,8 @@ STORED = (
     topics.INCIDENTS,
     topics.DECISIONS,
     topics.NOTIFICATIONS,
+    topics.COMMANDS,
+    topics.RESULTS,
     topics.DEAD_LETTERS,
 )
 

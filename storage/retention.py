@@ -10,7 +10,7 @@ from storage.client import Store
 
 
 def intervals(settings: StoreSettings) -> dict[str, str]:
-    """The interval of each table that forgets, as ClickHouse writes it; findings, incidents and decisions stay.
+    """The interval of each table that forgets, as ClickHouse writes it; verdicts, decisions and commands stay.
 
     >>> intervals(StoreSettings(raw_calls_hours=6))["stored_calls"]
     'toIntervalHour(6)'
@@ -25,6 +25,7 @@ def intervals(settings: StoreSettings) -> dict[str, str]:
         schemas.HOST_SAMPLES: host,
         schemas.HOST_VITALS: host,
         schemas.HOST_EVIDENCE: window,
+        schemas.COMMAND_RESULTS: window,
         schemas.INCIDENT_CALLS: window,
         schemas.CALL_MINUTES: rollup,
         schemas.BATCHES: rollup,

@@ -11,10 +11,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pacehound.errors import InvalidEvent
+from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
     Changepoint,
+    Command,
+    CommandResult,
     DeadLetter,
     Decision,
     Finding,
@@ -37,6 +39,7 @@ from pacehound.model.events import (
     WhatIfPrice,
 )
 from pacehound.model.operations import OPTYPES, Operations
+from pacehound.model.orders import read_order
 from pacehound.model.routing import Event
 from storage import schemas
 
@@ -91,10 +94,48 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
             return [(schemas.DECISIONS, _plain(event, schemas.DECISIONS) | _named(event))]
         case Notification():
             return [(schemas.NOTIFICATIONS, _plain(event, schemas.NOTIFICATIONS) | {"sent_ns": event.time_ns})]
+        case Command():
+            return [(schemas.COMMANDS, _command(event))]
+        case CommandResult():
+            return [(schemas.COMMAND_RESULTS, _command_result(event))]
         case DeadLetter():
             return [(schemas.DEAD_LETTERS, _dead_letter(event))]
         case _:
             return []
+
+
+def _command(event: Command) -> Row:
+    row = {"event_id": event.identity(), "job": event.job, "attempt": event.attempt, "time_ns": event.time_ns}
+    row |= {"command": "", "what": "", "incident": "", "why": "", "signed_by": event.key, "expires_ns": 0}
+    try:
+        order = read_order(event.order)
+    except MalformedMessage as error:
+        return row | {"why": f"it cannot be read: {error}"}
+    return row | {
+        "command": order.id,
+        "what": order.what_name,
+        "incident": order.incident,
+        "why": order.why,
+        "expires_ns": order.expires_ns,
+    }
+
+
+def _command_result(event: CommandResult) -> Row:
+    return {
+        "event_id": event.identity(),
+        "job": event.job,
+        "attempt": event.attempt,
+        "host": event.host,
+        "command": event.order,
+        "what": event.what,
+        "incident": event.incident,
+        "refused": event.refused,
+        "reason": event.reason,
+        "ranks": [one.rank for one in event.ranks],
+        "states": [one.state for one in event.ranks],
+        "rounds": [one.launched for one in event.ranks],
+        "time_ns": event.time_ns,
+    }
 
 
 def arrow_rows(table: str, rows: Sequence[Row]) -> pa.Table:

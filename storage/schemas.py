@@ -14,6 +14,7 @@ ITERATIONS, CHANGEPOINTS, GROUP_OUTLIERS = "stored_iterations", "stored_changepo
 FINDINGS, INCIDENTS, DECISIONS = "stored_findings", "stored_incidents", "stored_decisions"
 PRICES, OPERATIONS = "stored_prices", "stored_operations"
 NOTIFICATIONS, DEAD_LETTERS = "stored_notifications", "stored_dead_letters"
+COMMANDS, COMMAND_RESULTS = "stored_commands", "stored_command_results"
 
 CUTS, CALL_MINUTES = "stored_cuts", "stored_call_minutes"
 INCIDENT_CALLS, INCIDENT_WINDOWS = "stored_incident_calls", "stored_incident_windows"
@@ -249,6 +250,35 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("event", _TEXT),
         ]
     ),
+    COMMANDS: pa.schema(
+        [
+            ("event_id", _TEXT),
+            *_JOB,
+            ("command", _TEXT),
+            ("what", _TEXT),
+            ("incident", _TEXT),
+            ("why", _TEXT),
+            ("signed_by", _TEXT),
+            ("expires_ns", _INT),
+            ("time_ns", _INT),
+        ]
+    ),
+    COMMAND_RESULTS: pa.schema(
+        [
+            ("event_id", _TEXT),
+            *_JOB,
+            ("host", _TEXT),
+            ("command", _TEXT),
+            ("what", _TEXT),
+            ("incident", _TEXT),
+            ("refused", _TEXT),
+            ("reason", _TEXT),
+            ("ranks", _RANKS),
+            ("states", _TEXTS),
+            ("rounds", pa.list_(pa.int64())),
+            ("time_ns", _INT),
+        ]
+    ),
     NOTIFICATIONS: pa.schema(
         [
             ("incident", _TEXT),
@@ -296,6 +326,8 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     PRICES: ("job", "attempt", "first_step", "last_step", "what", "name"),
     OPERATIONS: ("job", "attempt", "step", "rank", "optype", "seq"),
     NOTIFICATIONS: ("incident", "state", "sink", "level"),
+    COMMANDS: ("job", "attempt", "event_id"),
+    COMMAND_RESULTS: ("job", "attempt", "event_id"),
     DEAD_LETTERS: ("source_topic", "partition", "offset", "event_id", "payload_hash"),
 }
 """What makes a row the same row: the ORDER BY of its table."""

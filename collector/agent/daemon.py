@@ -14,13 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collector.agent.background import ThreadTaskRunner
+from collector.agent.command_poll import CommandPoll, HeadCommands
 from collector.agent.delivery import Delivery, Outcome, Sender, deliver
 from collector.agent.host_watch import open_host_watch
 from collector.agent.node_agent import Agent
+from collector.agent.obedience import Trusted
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import Command, RunFolder
 from collector.agent.store_sender import StoreSender
 from collector.agent.successor import Successor
+from collector.agent.trusted_keys import TrustedKeys
 from collector.host.processes import read_stat
 from pacehound.bus.kafka_address import is_kafka, kafka_servers
 from pacehound.bus.otlp import OtlpProducer
@@ -107,7 +110,9 @@ def run(assignment: Assignment, settings: Settings) -> int:
     outbox = Outbox(unsent / OUTBOX_FILE if unsent is not None else None, settings.agent.max_backlog_bytes)
     tasks: ThreadTaskRunner[Outcome] = ThreadTaskRunner("delivery", at_end=sender.close)
     host_watch = open_host_watch(folder.job(), settings.hang.suspect_after_s)
-    agent = Agent(folder, outbox, Delivery(outbox, sender, tasks), settings, host_watch=host_watch)
+    delivery = Delivery(outbox, sender, tasks)
+    commands = open_commands(assignment, folder.job().job, settings)
+    agent = Agent(folder, outbox, delivery, settings, host_watch=host_watch, commands=commands)
     asked_to_stop = threading.Event()
     previous = {
         number: signal.signal(number, handler)
@@ -163,6 +168,27 @@ def open_sender(endpoint: str, headers: Mapping[str, str], trust: Trust, setting
             f"Kafka needs a package that is not here: pip install 'pacehound[kafka]' ({error})"
         ) from error
     return KafkaSender(replace(settings.kafka, servers=servers), "pacehound-agent")
+
+
+def open_commands(assignment: Assignment, job: str, settings: Settings) -> tuple[CommandPoll, Trusted] | None:
+    """Where commands come from and whose are obeyed; `None` where no key is trusted: then nobody is asked either.
+
+    Raises
+    ------
+    InvalidInput
+        A key is none.
+
+    """
+    store = store_of(assignment.endpoint)
+    keys = tuple(filter(None, (key.strip() for key in settings.actuators.keys.split(","))))
+    if is_kafka(assignment.endpoint) or (store is None and not keys):
+        return None
+    trusted = TrustedKeys(keys, store)
+    if store is not None:
+        source: HeadCommands = HeadCommands(StoreSender(store), job)
+    else:
+        source = HeadCommands(OtlpProducer(assignment.endpoint, assignment.headers, trust=assignment.trust), job)
+    return CommandPoll(source, ThreadTaskRunner("commands", at_end=source.close)), trusted
 
 
 def _watch(

@@ -14,9 +14,14 @@ from pathlib import Path
 import msgspec
 
 from collector.agent.blindness import BlindWatch
+from collector.agent.command_poll import CommandPoll
 from collector.agent.delivery import Delivery
+from collector.agent.group_limits import GroupLimits
+from collector.agent.holding import Holder
 from collector.agent.host_processes import HostProcesses, KnownProcess
 from collector.agent.host_watch import HostWatch
+from collector.agent.obedience import Obedience, ObeyedOrders, Trusted
+from collector.agent.orders import HostNow, OrderBook
 from collector.agent.outbox import Kind, Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.run_folder import Ended, RunFolder
@@ -25,6 +30,7 @@ from collector.agent.unplaced_calls import UnnamedCalls
 from collector.calls import rings
 from collector.calls.assembler import AssemblerState, CallAssembler
 from collector.calls.frame_set import FrameSet
+from collector.calls.markers import marker_records
 from collector.calls.operations import operations_of
 from collector.calls.pending_records import RingRecords
 from collector.calls.ring_set import Refused, RingSet
@@ -32,7 +38,16 @@ from collector.calls.transfer_rates import TransferSampler
 from collector.host.processes import PROC
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import AgentCost, HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
+from pacehound.model.events import (
+    AgentCost,
+    CommandResult,
+    HostEvidence,
+    HostSample,
+    HostVitals,
+    Markers,
+    Progress,
+    Topology,
+)
 from pacehound.model.operations import Operations
 from pacehound.model.routing import host_stream
 from pacehound.runtime.watched import Watched
@@ -52,7 +67,9 @@ UNREADABLE_END_NS = 2_000_000_000
 LAST_READS = 100
 _PROGRESS_ROOM_BYTES = 64 * 1024
 
-AgentEvent = Topology | CallBatch | Markers | Progress | HostSample | HostVitals | HostEvidence | Operations
+AgentEvent = (
+    Topology | CallBatch | Markers | Progress | HostSample | HostVitals | HostEvidence | Operations | CommandResult
+)
 
 
 class AgentState(msgspec.Struct, kw_only=True):
@@ -64,6 +81,8 @@ class AgentState(msgspec.Struct, kw_only=True):
     processes: list[KnownProcess] = []
     closed_attempts: list[int] = []
     unnamed_calls: dict[str, int] = {}
+    obeyed: ObeyedOrders = msgspec.field(default_factory=ObeyedOrders)
+    groups: GroupLimits = msgspec.field(default_factory=GroupLimits)
     seen: Seen = msgspec.field(default_factory=Seen)
     has_closed: bool = False
 
@@ -94,6 +113,8 @@ class Agent:
         Where /proc is.
     host_watch
         Sees what is besides calls; `None`: nobody looks.
+    commands
+        Where commands come from, and whose are obeyed; `None`: nobody's.
     cpu_ns
         Processor time that this process has used.
 
@@ -113,6 +134,7 @@ class Agent:
         *,
         proc: Path = PROC,
         host_watch: HostWatch | None = None,
+        commands: tuple[CommandPoll, Trusted] | None = None,
         cpu_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
         self._folder = folder
@@ -129,6 +151,14 @@ class Agent:
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
         self._host_watch = host_watch
         self._blindness = BlindWatch(proc)
+        self._groups = state.groups
+        self._poll: CommandPoll | None = None
+        self._orders: OrderBook | None = None
+        self._answers: list[CommandResult] = []
+        if commands is not None:
+            self._poll, trusted = commands
+            obedience = Obedience(trusted, self._job.job, self._job.host, state.obeyed)
+            self._orders = OrderBook(obedience, Holder(folder.control), self._job.job, self._job.host)
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
         self._unnamed = UnnamedCalls(folder.control, state.unnamed_calls)
         self._frames = FrameSet(folder.frames)
@@ -157,6 +187,7 @@ class Agent:
             return
         has_news = self._look(now_ns)
         has_news |= self._read()
+        has_news |= self._obey(now_ns)
         self._look_at_frames(now_ns)
         ended = self._ended(now_ns)
         if ended is not None:
@@ -200,6 +231,8 @@ class Agent:
 
     def let_go(self) -> None:
         """Close files; everything that matters has been saved."""
+        if self._orders is not None:
+            self._orders.close()
         self._rings.close()
         self._frames.close()
         self.processes.close()
@@ -217,6 +250,30 @@ class Agent:
             return False
         self._next_look_ns = now_ns + LOOK_NS
         return self.processes.look(self._job.clock.to_unix_ns(now_ns))
+
+    def _obey(self, now_ns: int) -> bool:
+        """Carry out what came, and look after a hold; whether there is something to answer."""
+        if self._poll is None or self._orders is None:
+            return False
+        commands = self._poll.step(now_ns, is_busy=self._orders.holder.is_holding)
+        if commands or self._orders.holder.is_holding:
+            host = HostNow(
+                processes=tuple(self.processes.alive()),
+                timeouts_ms=self._groups.timeouts_ms,
+                world_sizes=self._groups.world_sizes,
+                now_ns=now_ns,
+                unix_ns=time.time_ns(),
+            )
+            self._answers += [*self._orders.take(commands, host), *self._orders.step(host)]
+            self._note_holds(self._orders.holder)
+        return bool(self._answers)
+
+    def _note_holds(self, holder: Holder) -> None:
+        """A rank that is held is not slow, and hangs nowhere."""
+        marks, holder.marks = holder.marks, []
+        for process, name, time_ns in marks:
+            records = marker_records([(process.rank, name, time_ns)])
+            self._read_records.append(RingRecords(attempt=process.attempt, rank=process.rank, records=records))
 
     def _read(self) -> bool:
         """Read every ring once; whether a process said that it leaves."""
@@ -242,6 +299,7 @@ class Agent:
 
     def _take_in(self, header: rings.RingHeader, records: rings.Records, lost: int) -> None:
         self._seen_so_far.take(header, records, lost)
+        self._groups.take(header, records)
         if len(records):
             self.processes.note_rank(header, int(records.view(rings.CALL)[-1]["rank"]))
         self._read_records.append(RingRecords(attempt=header.attempt, rank=header.rank, records=records, lost=lost))
@@ -305,7 +363,8 @@ class Agent:
         samples = self.processes.samples(
             self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
         )
-        messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples)]
+        answers, self._answers = self._answers, []
+        messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples), *map(_outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
             self._rings.remove_finished()
@@ -346,6 +405,8 @@ class Agent:
             processes=self.processes.known,
             closed_attempts=self.processes.closed_attempts,
             unnamed_calls=self._unnamed.told,
+            obeyed=self._orders.obedience.state if self._orders is not None else ObeyedOrders(),
+            groups=self._groups,
             seen=self._seen_so_far,
             has_closed=self.has_closed,
         )
@@ -384,7 +445,7 @@ def _outgoing(event: AgentEvent) -> Outgoing:
         kind = "diagnostics"
     elif isinstance(event, Markers):
         kind = "markers"
-    if isinstance(event, (HostSample, HostVitals, HostEvidence, Operations)):
+    if isinstance(event, (HostSample, HostVitals, HostEvidence, Operations, CommandResult)):
         stream = host_stream(event.job, event.host)
     else:
         stream = event.communicator

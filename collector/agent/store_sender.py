@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from pacehound.bus.otlp import OtlpProducer, SendResult
+from pacehound.bus.otlp import OtlpProducer, Polled, SendResult
 from pacehound.errors import Unavailable
 from pacehound.runtime.head.owner import announced
 
@@ -43,6 +43,16 @@ class StoreSender:
             return self._producer.send(messages)
         except Unavailable:
             self.close()  # the next head may have another socket
+            raise
+
+    def commands(self, job: str, after: int) -> Polled:
+        """What a controller has to say; errors as in `OtlpProducer.commands`."""
+        if self._producer is None:
+            self._producer = self._found()
+        try:
+            return self._producer.commands(job, after)
+        except Unavailable:
+            self.close()
             raise
 
     def close(self) -> None:

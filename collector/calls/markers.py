@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from collector.calls.communicator_table import CommunicatorTable
 from collector.calls.communicators import Communicator
 from collector.calls.pending_records import RecordColumns
-from collector.calls.rings import MARKER_BODY, Int64Array
+from collector.calls.rings import MARKER, MARKER_BODY, RAW, Int64Array, Records
 from pacehound.clock import ClockPair
 from pacehound.model.events import MARKER_NAMES, OPTIMIZER_STEP, Markers
 
@@ -56,6 +58,16 @@ def read_markers(batch: RecordColumns, places: Int64Array, table: CommunicatorTa
             continue
         found.by_world.setdefault(world, []).append((clock.to_unix_ns(time_ns), rank, MARKER_NAMES[code], step))
     return found
+
+
+def marker_records(marks: Sequence[tuple[int, str, int]]) -> Records:
+    """Markers of the agent's own, as a rank would have written them: rank, name and monotonic time of each."""
+    records = np.zeros(len(marks), RAW)
+    bodies = records.view(MARKER_BODY)
+    for body, (rank, name, time_ns) in zip(bodies, marks, strict=True):
+        body["kind"], body["rank"], body["time_ns"] = MARKER, rank, time_ns
+        body["marker"] = MARKER_NAMES.index(name)
+    return records
 
 
 def markers_event(job: str, host: str, world: Communicator, markers: Sequence[Marker]) -> Markers:

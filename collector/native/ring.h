@@ -87,6 +87,8 @@ enum ph_marker {
     PH_CHECKPOINT_END = 2,
     PH_EVALUATION_BEGIN = 3,
     PH_EVALUATION_END = 4,
+    PH_HOLD_BEGIN = 5, /* 5 and 6 are the agent's own */
+    PH_HOLD_END = 6,
 };
 
 enum ph_direction { PH_NONE = 0, PH_SEND = 1, PH_RECV = 2 };

@@ -7,6 +7,7 @@ end are one request (pacehound/model/codec.py). The receiver derives topic and k
 from __future__ import annotations
 
 import gzip
+import json
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,15 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from pacehound.bus.tls import MACHINE_CAS, Trust, why_not_trusted
-from pacehound.errors import BusFull, InvalidSetting, RejectedMessage, Unavailable
+from pacehound.errors import BusFull, InvalidSetting, MalformedMessage, RejectedMessage, Unavailable
+from pacehound.model import codec
+from pacehound.model.events import Command
 
 LOGS_PATH = "/v1/logs"
+COMMANDS_PATH = "/v1/commands"
+AFTER_HEADER = "pacehound-after"
+MOST_COMMANDS_BYTES = 16 * 1024 * 1024
+MOST_DIGITS = 20
 GZIP_FROM_BYTES = 1024
 LONGEST_RETRY_AFTER_S = 60.0
 
@@ -42,8 +49,16 @@ class SendResult:
     message: str = ""
 
 
-def logs_url(endpoint: str) -> str:
-    """Where logs are posted, from the base URL of an OTLP/HTTP endpoint.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polled:
+    """Commands that wait for an agent, and the number to ask for next."""
+
+    commands: tuple[Command, ...]
+    after: int
+
+
+def logs_url(endpoint: str, path: str = LOGS_PATH) -> str:
+    """Where logs are posted, from the base URL of an OTLP/HTTP endpoint; or what else is asked there.
 
     Raises
     ------
@@ -59,8 +74,8 @@ def logs_url(endpoint: str) -> str:
     parts = urllib.parse.urlsplit(endpoint.strip())
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise InvalidSetting(f"endpoint {endpoint!r} is no URL; write it as in http://head-node:4318")
-    path = parts.path.rstrip("/") + LOGS_PATH
-    return urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+    full_path = parts.path.rstrip("/") + path
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc, full_path, parts.query, ""))
 
 
 class OtlpProducer:
@@ -91,6 +106,7 @@ class OtlpProducer:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._url = logs_url(endpoint)
+        self._commands_url = logs_url(endpoint, COMMANDS_PATH)
         sent = {"content-type": "application/x-protobuf", "user-agent": "pacehound"}
         sent.update({key.lower(): value for key, value in (headers or {}).items()})
         verify = trust.context() if self._url.startswith("https:") else True
@@ -117,16 +133,41 @@ class OtlpProducer:
         if len(body) >= GZIP_FROM_BYTES:
             body = gzip.compress(body, compresslevel=1, mtime=0)
             headers["content-encoding"] = "gzip"
+        return _receipt(self._url, self._post(self._url, body, headers))
+
+    def commands(self, job: str, after: int) -> Polled:
+        """What a controller has to say to the agents of a job, since the last time.
+
+        Raises
+        ------
+        Unavailable
+            Nobody answers, or somebody who knows no commands.
+        RejectedMessage
+            What is answered cannot be read.
+
+        """
+        asked = json.dumps({"job": job, "after": after}).encode()
+        response = self._post(self._commands_url, asked, {"content-type": "application/json"})
+        if response.status_code != 200:
+            raise Unavailable(f"{self._commands_url} answered {response.status_code}")
+        if len(response.content) > MOST_COMMANDS_BYTES:
+            raise MalformedMessage(f"{len(response.content)} bytes of commands")
+        number = response.headers.get(AFTER_HEADER, "")
+        if not number.isdecimal() or len(number) > MOST_DIGITS:
+            raise Unavailable(f"{self._commands_url} knows no commands")
+        events = codec.decode(response.content) if response.content else []
+        return Polled(commands=tuple(one for one in events if isinstance(one, Command)), after=int(number))
+
+    def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
         try:
-            response = self._client.post(self._url, content=body, headers=headers)
+            return self._client.post(url, content=body, headers=dict(headers))
         except (httpx.TransportError, httpx.InvalidURL) as error:
             if why := why_not_trusted(error):
-                raise Unavailable(f"{self._url} is not trusted: {why}") from error
-            said = f"{self._url} does not answer: {type(error).__name__}: {error}"
-            if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and self._url.startswith("http:"):
+                raise Unavailable(f"{url} is not trusted: {why}") from error
+            said = f"{url} does not answer: {type(error).__name__}: {error}"
+            if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)) and url.startswith("http:"):
                 said = f"{said} (a head that speaks TLS is at https://)"
             raise Unavailable(said) from error
-        return _receipt(self._url, response)
 
     def close(self) -> None:
         """Close the connection."""

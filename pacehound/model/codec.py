@@ -87,6 +87,8 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.incident": events.Incident,
     "pacehound.decision": events.Decision,
     "pacehound.notification": events.Notification,
+    "pacehound.command": events.Command,
+    "pacehound.command_result": events.CommandResult,
     DEAD_LETTER_EVENT: events.DeadLetter,
 }
 _NAMES = ("job", "host", "communicator", "stream", "source_topic", "source")

@@ -6,6 +6,8 @@ from pacehound.model import topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
     Changepoint,
+    Command,
+    CommandResult,
     DeadLetter,
     Decision,
     Finding,
@@ -50,6 +52,8 @@ Event = (
     | Incident
     | Decision
     | Notification
+    | Command
+    | CommandResult
     | DeadLetter
 )
 
@@ -91,5 +95,9 @@ def route(event: Event) -> tuple[topics.Topic, str]:
             return topics.DECISIONS, event.job
         case Notification():
             return topics.NOTIFICATIONS, event.job
+        case Command():
+            return topics.COMMANDS, event.job
+        case CommandResult():
+            return topics.RESULTS, event.job
         case DeadLetter():
             return topics.DEAD_LETTERS, event.source_topic

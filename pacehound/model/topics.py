@@ -46,6 +46,9 @@ ITERATIONS = Topic(name="iterations", key="job", partitions=8, retention_s=DAY_S
 FINDINGS = Topic(name="findings", key="job", partitions=8, retention_s=30 * DAY_S)
 INCIDENTS = Topic(name="incidents", key="job", partitions=8, retention_s=30 * DAY_S)
 DECISIONS = Topic(name="decisions", key="job", partitions=8, retention_s=30 * DAY_S)
+# What a controller tells the agents of a job: nothing of it lives longer than a minute.
+COMMANDS = Topic(name="commands", key="job", partitions=8, retention_s=HOUR_S)
+RESULTS = Topic(name="results", key="job", partitions=8, retention_s=30 * DAY_S)
 SNAPSHOTS = Topic(name="snapshots", key="partition and key of its state", partitions=8, retention_s=None)
 # Kept longer than the incidents it speaks of, and not compacted: a key is written about once, so that compaction would
 # remove nothing and the topic grow for ever. Partitions and key are those of the incidents: who gets a partition of
@@ -66,6 +69,8 @@ TOPICS = {
         INCIDENTS,
         DECISIONS,
         NOTIFICATIONS,
+        COMMANDS,
+        RESULTS,
         SNAPSHOTS,
         DEAD_LETTERS,
     )

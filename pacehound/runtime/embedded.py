@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from pacehound.bus.recording import RecordingWriter
+from pacehound.bus.signing import signer_of
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned, Unavailable
 from pacehound.model import topics
@@ -209,6 +210,7 @@ def run_head(
             recording=recording,
         )
         heads.append(head)
+        signer_of(folder)  # its own agents obey whoever has it
         head.start()
         try:
             asyncio.run(

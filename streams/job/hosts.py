@@ -5,6 +5,7 @@ from __future__ import annotations
 from pacehound.model.events import (
     CHECKPOINT_BEGIN,
     EVALUATION_BEGIN,
+    HOLD_BEGIN,
     HostSample,
     Markers,
     Progress,
@@ -85,9 +86,9 @@ class JobHosts:
             self.closed[sample.host] = sample.closed_why
 
     def on_markers(self, markers: Markers) -> None:
-        """Where checkpoints and evaluations begin and end."""
+        """Where checkpoints, evaluations and holds begin and end."""
         for rank, name in zip(markers.ranks, markers.names, strict=True):
-            if name in (CHECKPOINT_BEGIN, EVALUATION_BEGIN):
+            if name in (CHECKPOINT_BEGIN, EVALUATION_BEGIN, HOLD_BEGIN):
                 self._paused.add(rank)
             else:
                 self._paused.discard(rank)  # an optimizer step ends an evaluation too, however it was begun

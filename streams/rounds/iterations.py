@@ -11,13 +11,15 @@ from pacehound.model.events import (
     CHECKPOINT_END,
     EVALUATION_BEGIN,
     EVALUATION_END,
+    HOLD_BEGIN,
+    HOLD_END,
     OPTIMIZER_STEP,
     IterationSample,
     Markers,
 )
 
-_PLANNED = {CHECKPOINT_BEGIN: "checkpoint", EVALUATION_BEGIN: "evaluation"}
-_PLANNED_ENDS = {CHECKPOINT_END: "checkpoint", EVALUATION_END: "evaluation"}
+_PLANNED = {CHECKPOINT_BEGIN: "checkpoint", EVALUATION_BEGIN: "evaluation", HOLD_BEGIN: "hold"}
+_PLANNED_ENDS = {CHECKPOINT_END: "checkpoint", EVALUATION_END: "evaluation", HOLD_END: "hold"}
 
 
 class IterationTracker:

@@ -381,4 +381,8 @@ def test_how_long_rows_are_kept_follows_the_settings_and_is_changed_only_where_i
     from storage.retention import apply_retention
 
     assert apply_retention(store, settings) == []
-    assert apply_retention(store, replace(settings, window_days=9)) == [schemas.HOST_EVIDENCE, schemas.INCIDENT_CALLS]
+    assert apply_retention(store, replace(settings, window_days=9)) == [
+        schemas.HOST_EVIDENCE,
+        schemas.COMMAND_RESULTS,
+        schemas.INCIDENT_CALLS,
+    ]

@@ -9,6 +9,8 @@ from pacehound.model.calls import DTYPE_CODE, OP_CODE, CallBatch, Sees
 from pacehound.model.events import (
     AgentCost,
     Changepoint,
+    Command,
+    CommandResult,
     Cost,
     DeadLetter,
     Decision,
@@ -29,6 +31,7 @@ from pacehound.model.events import (
     OpenCall,
     ProcessState,
     Progress,
+    RankAnswer,
     RankProcessors,
     RankProgress,
     RankStack,
@@ -244,6 +247,10 @@ def one_of_each():
             loss_s=4.5,
         ),
         Notification(**same, incident="i0", state="open", idempotency_key="k"),
+        Command(**same, order=b"{}", key="k", signature=b"s"),
+        CommandResult(
+            **same, host="h", number=1, order="o", what="hold", ranks=(RankAnswer(rank=2, state="held", launched=7),)
+        ),
         DeadLetter(
             source_topic="calls",
             partition=3,

@@ -87,7 +87,7 @@ CONFINED = {
     "cvxpy": ("actuators/",),
     "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
-    "cryptography": ("pacehound/runtime/head/certificate.py",),
+    "cryptography": ("pacehound/runtime/head/certificate.py", "pacehound/bus/signing.py"),
     "prometheus_client": ("pacehound/runtime/",),
     "pynvml": ("collector/",),
     "chdb": ("storage/",),

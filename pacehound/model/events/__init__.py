@@ -11,6 +11,8 @@ from pacehound.model.events.calls_of_hosts import (
     CHECKPOINT_END,
     EVALUATION_BEGIN,
     EVALUATION_END,
+    HOLD_BEGIN,
+    HOLD_END,
     MARKER_NAMES,
     MAX_WORLD_RANKS,
     NEVER,
@@ -27,6 +29,7 @@ from pacehound.model.events.calls_of_hosts import (
     TransferEdge,
     members_agree,
 )
+from pacehound.model.events.control import Command, CommandResult, RankAnswer, RankState, Refused
 from pacehound.model.events.hosts import (
     AgentCost,
     GpuReading,
@@ -62,12 +65,14 @@ from pacehound.model.events.stage_two import (
 from pacehound.model.events.store import EarlierRun, JobHistory, LevelChange
 
 __all__ = [
-    "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "MARKER_NAMES", "MAX_WORLD_RANKS",
+    "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "HOLD_BEGIN", "HOLD_END",
+    "MARKER_NAMES", "MAX_WORLD_RANKS",
     "NEVER", "OPTIMIZER_STEP", "SURENESS", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "CallSignature", "Cause",
-    "Changepoint", "ChannelTransfers", "Cost", "DeadLetter", "Decision", "EarlierRun", "Finding", "FindingKind",
-    "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors", "HostSample", "HostVitals",
-    "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory", "LevelChange", "Markers", "NicReading",
-    "Notification", "OpenCall", "PairProgress", "ProcessState", "Progress", "RankProcessors", "RankProgress",
-    "RankStack", "RunState", "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "TransferEdge",
-    "VerdictWord", "Watermark", "WhatIfPrice", "members_agree",
+    "Changepoint", "ChannelTransfers", "Command", "CommandResult", "Cost", "DeadLetter", "Decision", "EarlierRun",
+    "Finding", "FindingKind", "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors",
+    "HostSample", "HostVitals", "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory",
+    "LevelChange", "Markers", "NicReading", "Notification", "OpenCall", "PairProgress", "ProcessState", "Progress",
+    "RankAnswer", "RankProcessors", "RankProgress", "RankStack", "RankState", "Refused", "RunState",
+    "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "TransferEdge", "VerdictWord",
+    "Watermark", "WhatIfPrice", "members_agree",
 ]  # fmt: skip

@@ -25,7 +25,12 @@ CHECKPOINT_BEGIN, CHECKPOINT_END = "checkpoint_begin", "checkpoint_end"
 
 EVALUATION_BEGIN, EVALUATION_END = "evaluation_begin", "evaluation_end"
 
-MARKER_NAMES = (OPTIMIZER_STEP, CHECKPOINT_BEGIN, CHECKPOINT_END, EVALUATION_BEGIN, EVALUATION_END)
+HOLD_BEGIN, HOLD_END = "hold_begin", "hold_end"
+"""Said by the agent: a rank is held for a controller."""
+
+MARKER_NAMES = (
+    OPTIMIZER_STEP, CHECKPOINT_BEGIN, CHECKPOINT_END, EVALUATION_BEGIN, EVALUATION_END, HOLD_BEGIN, HOLD_END,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

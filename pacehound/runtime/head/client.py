@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from pacehound.errors import InvalidInput, Unavailable
-from pacehound.model.events import Decision, Incident
+from pacehound.model.events import Command, CommandResult, Decision, Incident
 from pacehound.model.evidence import read_json
 from pacehound.runtime.head.owner import Owner, announced
 
@@ -74,6 +74,17 @@ class HeadClient:
         question = json.dumps({"job": job, "host": host}).encode()
         answer = json.loads(self._ask("POST", "/v1/attempt", body=question, wait_s=timeout_s))
         return int(answer["attempt"])
+
+    def command(self, command: Command) -> None:
+        """Hand a signed order over, for the agents of its job."""
+        from pacehound.model import codec  # NumPy and Arrow, for which who asks for incidents does not wait
+
+        self._ask("POST", "/command", body=codec.encode(command))
+
+    def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
+        """What agents have answered since the last time, and the number to ask for next."""
+        found = msgspec.json.decode(self._ask("GET", "/results", {"job": job, "after": str(after)}), type=ResultsAnswer)
+        return found.results, found.after
 
     def shut_down(self) -> None:
         """Ask it to finish what has arrived and to end."""
@@ -157,6 +168,13 @@ class Asked(msgspec.Struct, kw_only=True, frozen=True):
 
     name: str
     parameters: dict[str, Any] = {}
+
+
+class ResultsAnswer(msgspec.Struct, kw_only=True):
+    """What `/results` answers."""
+
+    results: list[CommandResult]
+    after: int
 
 
 class IncidentsAnswer(msgspec.Struct, kw_only=True):

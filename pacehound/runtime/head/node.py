@@ -16,10 +16,12 @@ from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus, decoded_bytes
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
-from pacehound.errors import BusFull, InvalidEvent, MalformedMessage, RejectedMessage
+from pacehound.errors import BusFull, InvalidEvent, InvalidInput, MalformedMessage, RejectedMessage
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
+    Command,
+    CommandResult,
     DeadLetter,
     Decision,
     HostEvidence,
@@ -40,6 +42,7 @@ from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question, hi
 from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.known_topology import KnownTopology
+from pacehound.runtime.head.mailbox import Mailbox
 from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.workers import STORED, HeadLoop, PipelineWorker
 from pacehound.runtime.metric_names import (
@@ -136,6 +139,7 @@ class Head:
         self.is_quiet = True
         """Nobody's question goes on after `stop`, in a function that the engine cannot break off."""
         self._ingest_lock = threading.Lock()
+        self.mailbox = Mailbox(self._clock.now_ns())
         self._attempts = Attempts()
         self._attempts_lock = threading.Lock()
         self._attempts_file = attempts_file
@@ -200,8 +204,8 @@ class Head:
             except RejectedMessage as error:
                 self._reject(body, error)
                 raise
-            taken: list[tuple[FromHost, bytes]] = []
-            refused: list[Outcome[FromHost]] = []
+            taken: list[tuple[FromHost | CommandResult, bytes]] = []
+            refused: list[Outcome[FromHost | CommandResult]] = []
             for outcome in (record.outcome(self._from_a_host) for record in records):
                 if outcome.error is None and outcome.result is not None and outcome.record is not None:
                     taken.append((outcome.result, outcome.record.payload()))
@@ -245,6 +249,37 @@ class Head:
         """Keep what could not be taken as a dead letter (`BusFull` reaches the caller)."""
         with self._ingest_lock:
             self._reject(payload, error, n_records)
+
+    def command(self, body: bytes) -> None:
+        """Take a signed order in, for the agents of its job.
+
+        Raises
+        ------
+        InvalidInput
+            It is none.
+        BusFull
+            Come back later.
+
+        """
+        try:
+            (event,) = codec.decode(body)
+        except (RejectedMessage, ValueError) as error:
+            raise InvalidInput(f"this is no command: {error}") from error
+        if not isinstance(event, Command):
+            raise InvalidInput(f"a {type(event).__name__} is no command")
+        with self._ingest_lock:
+            self._make_sure_of_room(len(body))
+            self._publish(event)
+        self.mailbox.put(event, self._clock.now_ns())
+
+    def commands(self, job: str, after: int) -> tuple[bytes, int]:
+        """Those that wait for the agents of a job, as one message, and the number to ask for next."""
+        found, number = self.mailbox.commands(job, after, self._clock.now_ns())
+        return b"".join(map(codec.encode, found)), number
+
+    def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
+        """What agents of a job have answered, and the number to ask for next."""
+        return self.mailbox.results(job, after, self._clock.now_ns())
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
@@ -348,6 +383,8 @@ class Head:
         self.bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value)
+        if isinstance(event, CommandResult):
+            self.mailbox.put(event, self._clock.now_ns())
         self.telemetry.add(RECORDS_ACCEPTED)
         if isinstance(event, SENT_BY_HOSTS):
             # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
@@ -375,8 +412,8 @@ class Head:
         except Exception:
             logger.exception("the earlier runs of a job cannot be read", extra={"job": job})
 
-    def _from_a_host(self, event: Event) -> FromHost:
-        if not isinstance(event, SENT_BY_HOSTS):
+    def _from_a_host(self, event: Event) -> FromHost | CommandResult:
+        if not isinstance(event, (*SENT_BY_HOSTS, CommandResult)):
             raise MalformedMessage(f"a {type(event).__name__} is concluded by a head and not taken from outside")
         self._check_attempt(event)
         return event

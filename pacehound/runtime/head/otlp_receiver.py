@@ -12,12 +12,15 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
+import msgspec
 from aiohttp import web
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from pacehound.bus.otlp import AFTER_HEADER, COMMANDS_PATH
 from pacehound.errors import BusFull, PacehoundError, RejectedMessage
 from pacehound.model.codec import MAX_MESSAGE_BYTES
+from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.runtime.head.attempts import Question
 from pacehound.runtime.head.connections import BODY_WITHIN_S, MOST_CONNECTIONS
 from pacehound.runtime.head.query_server import is_from, parse_question
@@ -36,6 +39,13 @@ _MOST_UNCONFIRMED = MOST_CONNECTIONS
 """Each sender has one request on its way."""
 _RETRY_AFTER_S = 1
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class CommandQuestion(msgspec.Struct, kw_only=True, frozen=True):
+    """What an agent asks: commands for its job that came after a number."""
+
+    job: str
+    after: int = 0
 
 
 class Taken(Protocol):
@@ -77,6 +87,7 @@ def make_otlp_app(
     take_logs: Callable[[bytes], Taken],
     take_spans: Callable[[bytes], Taken],
     attempt_for: Callable[[Question], int],
+    commands: Callable[[str, int], tuple[bytes, int]],
     telemetry: Telemetry,
     token: str,
 ) -> web.Application:
@@ -96,6 +107,8 @@ def make_otlp_app(
         The body of an export request in; `BusFull` and `RejectedMessage` become 503 and 400.
     attempt_for
         Which attempt of its job a run is that begins now; runs on a thread of its own.
+    commands
+        What waits for the agents of a job, and the number to ask for next.
     telemetry
         Counts requests and bytes, and is rendered at `/metrics`.
     token
@@ -251,6 +264,14 @@ def make_otlp_app(
             raise come_again(error) from error
         return web.Response(text=json.dumps({"attempt": number}), content_type="application/json")
 
+    async def orders(request: web.Request) -> web.Response:
+        try:
+            asked = msgspec.json.decode(await request.read(), type=CommandQuestion)
+        except UNREADABLE_JSON as error:
+            raise web.HTTPBadRequest(text=f'send {{"job": "NAME", "after": 0}}: {error}\n') from error
+        body, number = commands(asked.job, asked.after)
+        return web.Response(body=body, content_type=PROTOBUF, headers={AFTER_HEADER: str(number)})
+
     async def healthz(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
@@ -268,6 +289,7 @@ def make_otlp_app(
     app.router.add_post("/v1/logs", logs)
     app.router.add_post("/v1/traces", traces)
     app.router.add_post("/v1/attempt", attempt)
+    app.router.add_post(COMMANDS_PATH, orders)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", metrics)
     app.on_cleanup.append(close)

@@ -15,10 +15,10 @@ import pyarrow as pa
 from aiohttp import web
 
 from pacehound.errors import InvalidInput, PacehoundError
-from pacehound.model.events import Decision, Incident
+from pacehound.model.events import CommandResult, Decision, Incident
 from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.runtime.head.attempts import Question
-from pacehound.runtime.head.client import Asked, Health, IncidentsAnswer
+from pacehound.runtime.head.client import Asked, Health, IncidentsAnswer, ResultsAnswer
 from pacehound.runtime.metric_names import LEASES
 from pacehound.runtime.telemetry import Telemetry
 
@@ -58,6 +58,18 @@ class Answers(Protocol):
 
     def attempt_for(self, question: Question) -> int:
         """Which attempt of its job a run is that begins now."""
+        ...
+
+    def command(self, body: bytes) -> None:
+        """Take a signed order in, for the agents of its job."""
+        ...
+
+    def commands(self, job: str, after: int) -> tuple[bytes, int]:
+        """Those that wait for the agents of a job, and the number to ask for next."""
+        ...
+
+    def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
+        """What agents have answered, and the number to ask for next."""
         ...
 
 
@@ -152,6 +164,20 @@ def make_desk(
         question = parse_question(await request.read())
         return _json({"attempt": await aside(head.attempt_for, question, on=attempts)})
 
+    async def command(request: web.Request) -> web.Response:
+        await aside(head.command, await request.read())
+        return _json({"taken": True})
+
+    async def results(request: web.Request) -> web.Response:
+        try:
+            after = int(request.query.get("after", "0"))
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=f"after: {error}") from error
+        found, number = head.results(request.query.get("job", ""), after)
+        return web.Response(
+            body=msgspec.json.encode(ResultsAnswer(results=found, after=number)), content_type="application/json"
+        )
+
     async def shutdown(request: web.Request) -> web.Response:
         asyncio.get_running_loop().call_later(0.1, shut_down)
         return _json({"ending": True})
@@ -193,6 +219,8 @@ def make_desk(
     app.router.add_post("/ask", ask)
     app.router.add_post("/settle", settle)
     app.router.add_post("/v1/attempt", attempt)
+    app.router.add_post("/command", command)
+    app.router.add_get("/results", results)
     app.router.add_post("/shutdown", shutdown)
     app.router.add_get("/lease", lease)
     app.on_cleanup.append(close)

@@ -97,6 +97,7 @@ async def serve(
             take_logs=take_logs,
             take_spans=take_spans,
             attempt_for=head.attempt_for,
+            commands=head.commands,
             telemetry=telemetry,
             token=listeners.token,
         ),

@@ -48,6 +48,7 @@ def door_of(head: Head) -> TestServer:
             take_logs=head.ingest,
             take_spans=head.ingest,
             attempt_for=head.attempt_for,
+            commands=head.commands,
             telemetry=head.telemetry,
             token="",
         )
@@ -60,6 +61,7 @@ def app(log: ManualLog, token: str) -> web.Application:
         take_logs=log.take,
         take_spans=log.take,
         attempt_for=lambda question: 0,
+        commands=lambda job, after: (b"", after),
         telemetry=Telemetry(),
         token=token,
     )

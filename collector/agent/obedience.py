@@ -1,0 +1,128 @@
+"""Which orders an agent obeys: signed by a key that it was given, meant for it, of now, and never seen before.
+
+The refusals are told one by one, with their reason. What has been obeyed is remembered for as long as an order lives;
+an older number of the same issuer is refused for ever, so that forgetting opens no way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from pacehound.errors import MalformedMessage
+from pacehound.model.events.control import Command, Refused
+from pacehound.model.orders import LONGEST_LIFE_NS, MOST_SKEW_NS, Order, read_order
+
+MOST_REMEMBERED = 10_000
+"""Orders that still live; a controller sends three a second."""
+
+
+class Trusted(Protocol):
+    """The keys of those who may give orders (`pacehound.bus.signing.Keys`)."""
+
+    def have_signed(self, command: Command) -> bool:
+        """Whether one of them has signed it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An order that is not carried out, as far as it could be read."""
+
+    refused: Refused
+    reason: str
+    order: Order | None = None
+
+
+class ObeyedOrders(msgspec.Struct):
+    """What an agent that starts again must know: when each order that still lives ends, and each issuer's number."""
+
+    ends_ns: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+
+
+class Obedience:
+    """Admits orders, each once.
+
+    Parameters
+    ----------
+    keys
+        Who may give orders.
+    job, host
+        Whose agent this is.
+    state
+        Of the agent before.
+
+    Attributes
+    ----------
+    refused
+        How many orders were refused, by reason.
+
+    """
+
+    def __init__(self, keys: Trusted, job: str, host: str, state: ObeyedOrders | None = None) -> None:
+        self._keys = keys
+        self._job, self._host = job, host
+        self.state = state or ObeyedOrders()
+        self.refused: Counter[Refused] = Counter()
+
+    def admit(self, command: Command, attempts: frozenset[int], now_ns: int) -> Order | Refusal:
+        """The order, to be carried out now; or why it is not.
+
+        Parameters
+        ----------
+        command
+            As it came.
+        attempts
+            Of the job, those that have a rank on this host.
+        now_ns
+            Unix time.
+
+        """
+        found = self._admit(command, attempts, now_ns)
+        if isinstance(found, Refusal):
+            self.refused[found.refused] += 1
+        return found
+
+    def _admit(self, command: Command, attempts: frozenset[int], now_ns: int) -> Order | Refusal:
+        # Before anything is believed of it: who has signed these very bytes?
+        if not self._keys.have_signed(command):
+            return Refusal(
+                refused="forged", reason=f"no key that is trusted here has signed it (key {command.key[:8]})"
+            )
+        try:
+            order = read_order(command.order)
+        except MalformedMessage as error:
+            return Refusal(refused="damaged", reason=str(error))
+        if order.job != self._job or not order.is_for(self._host):
+            return Refusal(refused="foreign", reason=f"it is for job {order.job}, this is {self._job}", order=order)
+        if order.attempt not in attempts:
+            return Refusal(
+                refused="foreign", reason=f"attempt {order.attempt} has no rank on {self._host}", order=order
+            )
+        if order.issued_ns > now_ns + MOST_SKEW_NS:
+            ahead_s = (order.issued_ns - now_ns) / 1e9
+            return Refusal(refused="early", reason=f"issued {ahead_s:.1f} s ahead: are the clocks right?", order=order)
+        if order.expires_ns <= now_ns:
+            late_s = (now_ns - order.expires_ns) / 1e9
+            return Refusal(refused="expired", reason=f"it ended {late_s:.1f} s ago", order=order)
+        if order.id in self.state.ends_ns:
+            return Refusal(refused="replayed", reason="it was carried out before", order=order)
+        if order.number <= self.state.numbers.get(command.key, 0):
+            return Refusal(refused="out of order", reason="a later order came before it", order=order)
+        self._remember(order, command.key, now_ns)
+        return order
+
+    def _remember(self, order: Order, key: str, now_ns: int) -> None:
+        ends_ns = self.state.ends_ns
+        ends_ns[order.id] = order.expires_ns
+        self.state.numbers[key] = order.number
+        if len(ends_ns) > MOST_REMEMBERED:
+            oldest_ns = now_ns - LONGEST_LIFE_NS - MOST_SKEW_NS
+            for known in [known for known, end_ns in ends_ns.items() if end_ns < oldest_ns]:
+                del ends_ns[known]
+            while len(ends_ns) > MOST_REMEMBERED:  # their numbers are old by now
+                del ends_ns[next(iter(ends_ns))]

@@ -1,0 +1,136 @@
+"""Carries out what a controller orders, and says what became of it; one step at a time, like the agent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from collector.agent.holding import Holder
+from collector.agent.obedience import Obedience, Refusal
+from collector.host.rank_process import RankProcess
+from pacehound.model.events.control import Command, CommandResult, RankAnswer, Refused
+from pacehound.model.orders import Hold, Keep, Locate, Order, Release
+
+logger = logging.getLogger("pacehound.agent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostNow:
+    """What an order is carried out upon.
+
+    Attributes
+    ----------
+    processes
+        The ranks that are there.
+    timeouts_ms
+        The smallest timeout of a process group, by attempt; none where no group has said.
+    world_sizes
+        How many ranks the job has, by attempt.
+    now_ns, unix_ns
+        Monotonic and Unix time.
+
+    """
+
+    processes: tuple[RankProcess, ...]
+    timeouts_ms: Mapping[int, int]
+    world_sizes: Mapping[int, int]
+    now_ns: int
+    unix_ns: int
+
+
+class OrderBook:
+    """Takes commands, obeys those that may be, and answers each."""
+
+    def __init__(self, obedience: Obedience, holder: Holder, job: str, host: str) -> None:
+        self.obedience = obedience
+        self.holder = holder
+        self._job, self._host = job, host
+        self._number = 0
+        self._holding: Order | None = None
+
+    def take(self, commands: Iterable[Command], host: HostNow) -> list[CommandResult]:
+        """Carry them out, in order."""
+        return [result for command in commands if (result := self._take(command, host)) is not None]
+
+    def step(self, host: HostNow) -> list[CommandResult]:
+        """What is to be said of a hold that goes on, or has ended."""
+        order, trap = self._holding, self.holder.trap
+        ranks = self.holder.step(host.now_ns)
+        if not self.holder.is_holding:
+            self._holding = None
+        if order is None or not ranks:
+            return []
+        return [self._result(host, order, ranks=ranks, trap=trap)]
+
+    def close(self) -> None:
+        """The agent leaves."""
+        self.holder.close()
+
+    def _take(self, command: Command, host: HostNow) -> CommandResult | None:
+        attempts = frozenset(process.attempt for process in host.processes)
+        found = self.obedience.admit(command, attempts, host.unix_ns)
+        if isinstance(found, Refusal):
+            return self._refused(host, command, found)
+        reason, ranks = self._carry_out(found, host)
+        if reason:
+            return self._refused(host, command, Refusal(refused="cannot", reason=reason, order=found))
+        if isinstance(found.what, Keep):
+            return None  # where the ranks are is said twice a second
+        logger.info("order %s: %s of %s, for: %s", found.id, found.what_name, command.key[:8], found.why)
+        return self._result(host, found, ranks=ranks)
+
+    def _carry_out(self, order: Order, host: HostNow) -> tuple[str, tuple[RankAnswer, ...]]:
+        processes = [
+            process
+            for process in host.processes
+            if process.attempt == order.attempt and (not order.ranks or process.rank in order.ranks)
+        ]
+        match order.what:
+            case Locate():
+                return "", self.holder.locate(processes, host.now_ns)
+            case Hold() as what:
+                timeout_ms = host.timeouts_ms.get(order.attempt, 0)
+                reason = self.holder.hold(what, processes, timeout_ms, host.now_ns)
+                if not reason:
+                    self._holding = order
+            case Keep() as what:
+                reason = self.holder.keep(what, host.now_ns)
+            case Release() as what:
+                reason = self.holder.release(what, host.now_ns)
+        return reason, self.holder.answers(host.now_ns)
+
+    def _refused(self, host: HostNow, command: Command, refusal: Refusal) -> CommandResult:
+        order = refusal.order
+        what = f"{order.what_name} {order.id}" if order is not None else "a command"
+        logger.warning("%s of key %s is refused (%s): %s", what, command.key[:8], refusal.refused, refusal.reason)
+        return self._result(host, order, refused=refusal.refused, reason=refusal.reason, attempt=command.attempt)
+
+    def _result(
+        self,
+        host: HostNow,
+        order: Order | None,
+        *,
+        refused: Refused | None = None,
+        reason: str = "",
+        ranks: tuple[RankAnswer, ...] = (),
+        attempt: int = 0,
+        trap: int | None = None,
+    ) -> CommandResult:
+        self._number = max(self._number + 1, host.unix_ns)  # larger than those of an agent before
+        attempt = order.attempt if order is not None else attempt
+        return CommandResult(
+            job=self._job,
+            attempt=attempt,
+            time_ns=host.unix_ns,
+            host=self._host,
+            number=self._number,
+            order=order.id if order is not None else "",
+            what=order.what_name if order is not None else "",
+            incident=order.incident if order is not None else "",
+            refused=refused or "",
+            reason=reason,
+            world_size=host.world_sizes.get(attempt, 0),
+            trap=trap if trap is not None else self.holder.trap,
+            ranks=ranks,
+        )

@@ -1,0 +1,108 @@
+"""The way back to the ranks: what a controller tells the agents of a job, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pacehound.model.identity import event_id
+
+RankState = Literal["running", "armed", "held", "released", "refused", "absent"]
+
+Refused = Literal["forged", "damaged", "foreign", "early", "expired", "replayed", "out of order", "cannot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A signed order (pacehound/model/orders.py).
+
+    Attributes
+    ----------
+    order
+        The bytes that were signed.
+    key
+        The public key that it is to be checked with, as 64 hexadecimal digits.
+    signature
+        Ed25519, of `order`.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    order: bytes
+    key: str
+    signature: bytes
+
+    def identity(self) -> str:
+        """Names what was signed and how."""
+        return event_id("command", self.job, self.attempt, self.key, self.order.hex(), self.signature.hex())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankAnswer:
+    """Where one rank is.
+
+    Attributes
+    ----------
+    launched
+        Collectives that it has launched on the communicator of all ranks.
+    per_s
+        How many a second just now.
+    held_ns
+        Since when it is held, on its host's monotonic clock; 0: it is not.
+    why
+        Why it was released, or refused, or cannot be held.
+
+    """
+
+    rank: int
+    state: RankState
+    launched: int = 0
+    per_s: float = 0.0
+    held_ns: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """What a host says of an order.
+
+    Attributes
+    ----------
+    order
+        The order's id; empty where it could not be read.
+    what
+        What it was about: `hold` ….
+    number
+        Counts the answers of this host.
+    refused
+        Why nothing was done; empty where it was.
+    reason
+        The same in a sentence.
+    world_size
+        How many ranks the job has; 0: not known here.
+    trap
+        The hold that its ranks are in; 0: none.
+    ranks
+        The host's own, as they are now.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    host: str
+    number: int
+    order: str = ""
+    what: str = ""
+    incident: str = ""
+    refused: Refused | Literal[""] = ""
+    reason: str = ""
+    world_size: int = 0
+    trap: int = 0
+    ranks: tuple[RankAnswer, ...] = ()
+
+    def identity(self) -> str:
+        """Names the answer of a host."""
+        return event_id("command_result", self.job, self.attempt, self.host, self.number, self.order)

@@ -1,0 +1,195 @@
+"""What a controller tells the agents of a job to do, as the bytes that are signed; and what may be believed of them.
+
+An order says who is meant, what is to be done, since when and until when it stands, and why. Its number grows with each
+order of its issuer, so that one that was delayed is told from one that is due.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Literal
+
+import msgspec
+
+from pacehound.errors import MalformedMessage
+from pacehound.model.json_documents import UNREADABLE_JSON
+
+LONGEST_LIFE_NS = 60_000_000_000
+"""Between issue and expiry: what is not carried out within a minute is decided anew."""
+
+MOST_SKEW_NS = 5_000_000_000
+"""Clocks of a fleet differ by less; an order from further ahead is not of now."""
+
+LONGEST_LEASE_MS = 2_000
+"""Whoever holds ranks says so again within this time, or they go on."""
+
+ANY_TRAP = 0
+"""Whichever hold is under way, in a release."""
+
+MOST_RANKS = 16_384
+MOST_TEXT = 1_000
+
+
+class Locate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="locate"):
+    """Say how far each rank is; nothing is done to it."""
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="hold"):
+    """Stop every rank at its first call after a round of the communicator of all ranks.
+
+    Attributes
+    ----------
+    trap
+        Names this hold; never used before.
+    round
+        The number of a collective there that no rank has launched yet.
+    hold_ms
+        The hold ends after so long at the latest.
+    lease_ms
+        And when nothing was heard from the controller for so long.
+
+    """
+
+    trap: int
+    round: int
+    hold_ms: int
+    lease_ms: int
+
+
+class Keep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="keep"):
+    """The controller lives: the hold goes on. With `all_held`, all ranks are there, and none waits for another."""
+
+    trap: int
+    lease_ms: int
+    all_held: bool = False
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="release"):
+    """The hold ends: this one, or whichever is under way (`ANY_TRAP`)."""
+
+    trap: int
+
+
+What = Locate | Hold | Keep | Release
+WhatName = Literal["locate", "hold", "keep", "release"]
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One order.
+
+    Attributes
+    ----------
+    id
+        32 hexadecimal digits, drawn by chance.
+    number
+        Larger than that of every earlier order of the same issuer: nanoseconds of its clock.
+    attempt
+        Of the job; of another one it is foreign.
+    hosts, ranks
+        Who is meant; empty: all of the job's.
+    issued_ns, expires_ns
+        Unix time; carried out between the two.
+    why
+        A sentence for people.
+    incident
+        The incident for whose sake; empty: somebody asked by hand.
+
+    """
+
+    id: str
+    number: int
+    job: str
+    attempt: int
+    hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    issued_ns: int
+    expires_ns: int
+    why: str
+    incident: str = ""
+    what: What
+
+    @property
+    def what_name(self) -> WhatName:
+        """`locate`, `hold`, `keep` or `release`."""
+        name: WhatName = self.what.__struct_config__.tag  # type: ignore[assignment]
+        return name
+
+    def is_for(self, host: str) -> bool:
+        """Whether a host is meant."""
+        return not self.hosts or host in self.hosts
+
+
+def new_order(
+    what: What,
+    *,
+    job: str,
+    attempt: int,
+    number: int,
+    now_ns: int,
+    lives_ns: int,
+    why: str,
+    incident: str = "",
+    ranks: tuple[int, ...] = (),
+) -> Order:
+    """An order of this moment."""
+    return Order(
+        id=secrets.token_hex(16),
+        number=number,
+        job=job,
+        attempt=attempt,
+        ranks=ranks,
+        issued_ns=now_ns,
+        expires_ns=now_ns + lives_ns,
+        why=why,
+        incident=incident,
+        what=what,
+    )
+
+
+def write_order(order: Order) -> bytes:
+    """The bytes that are signed, and that travel."""
+    return msgspec.json.encode(order)
+
+
+def read_order(body: bytes) -> Order:
+    """The order of these bytes.
+
+    Raises
+    ------
+    MalformedMessage
+        They are no order, or one that nobody writes.
+
+    Examples
+    --------
+    >>> order = new_order(Locate(), job="j", attempt=0, number=1, now_ns=5, lives_ns=9, why="to see")
+    >>> read_order(write_order(order)) == order
+    True
+
+    """
+    try:
+        order = msgspec.json.decode(body, type=Order)
+    except UNREADABLE_JSON as error:
+        raise MalformedMessage(f"no order: {error}") from error
+    if wrong := _wrong(order):
+        raise MalformedMessage(f"no order that anybody writes: {wrong}")
+    return order
+
+
+def _wrong(order: Order) -> str:
+    what = order.what
+    if len(order.id) != 32 or not set(order.id) <= set("0123456789abcdef"):
+        return f"its id {order.id[:40]!r} is not 32 hexadecimal digits"
+    if order.number < 1 or order.attempt < 0:
+        return f"number {order.number} of attempt {order.attempt}"
+    if not 0 < order.expires_ns - order.issued_ns <= LONGEST_LIFE_NS:
+        return f"it lives {(order.expires_ns - order.issued_ns) / 1e9:g} s; more than 0 and at most 60"
+    if len(order.ranks) > MOST_RANKS or len(order.hosts) > MOST_RANKS or len(order.why) > MOST_TEXT:
+        return f"{len(order.ranks)} ranks, {len(order.hosts)} hosts, a reason of {len(order.why)} characters"
+    least = ANY_TRAP if isinstance(what, Release) else 1
+    if isinstance(what, Hold | Keep | Release) and not least <= what.trap < 1 << 63:
+        return f"trap {what.trap}"
+    if isinstance(what, Hold | Keep) and not 0 < what.lease_ms <= LONGEST_LEASE_MS:
+        return f"a lease of {what.lease_ms} ms; more than 0 and at most {LONGEST_LEASE_MS}"
+    if isinstance(what, Hold) and not (0 < what.hold_ms < 1 << 31 and 0 <= what.round < 1 << 62):
+        return f"a hold of {what.hold_ms} ms at round {what.round}"
+    return ""

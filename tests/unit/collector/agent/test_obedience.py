@@ -1,0 +1,141 @@
+"""Which orders an agent obeys: forged, damaged, foreign, early, expired, replayed and late ones are refused."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from collector.agent.obedience import Obedience, ObeyedOrders, Refusal
+from pacehound.bus.signing import Keys, Signer
+from pacehound.errors import InvalidSetting, MalformedMessage
+from pacehound.model.events import Command
+from pacehound.model.orders import LONGEST_LIFE_NS, Hold, Keep, Locate, Order, Release, new_order, read_order
+
+JOB, HOST = "j", "node7"
+NOW_NS = 1_800_000_000_000_000_000
+SECOND_NS = 1_000_000_000
+OURS, THEIRS = Signer.drawn(), Signer.drawn()
+
+
+def order(number: int = 1, *, job: str = JOB, attempt: int = 0, issued_ns: int = NOW_NS) -> Order:
+    return new_order(
+        Locate(), job=job, attempt=attempt, number=number, now_ns=issued_ns, lives_ns=10 * SECOND_NS, why="to see"
+    )
+
+
+def obedience(state: ObeyedOrders | None = None) -> Obedience:
+    return Obedience(Keys([OURS.key]), JOB, HOST, state)
+
+
+def admit(agent: Obedience, command: Command, now_ns: int = NOW_NS) -> Order | str:
+    found = agent.admit(command, frozenset({0}), now_ns)
+    return found.refused if isinstance(found, Refusal) else found
+
+
+def test_an_order_of_a_trusted_key_is_obeyed_once() -> None:
+    agent, given = obedience(), order()
+    assert admit(agent, OURS.signed(given)) == given
+    assert admit(agent, OURS.signed(given)) == "replayed"
+
+
+def test_an_agent_that_starts_again_remembers_what_it_has_obeyed() -> None:
+    agent, given = obedience(), order(5)
+    admit(agent, OURS.signed(given))
+    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(agent.state), type=ObeyedOrders)
+    assert admit(obedience(kept), OURS.signed(given)) == "replayed"
+    assert admit(obedience(kept), OURS.signed(order(4))) == "out of order"
+
+
+def test_what_was_forgotten_is_still_not_obeyed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.agent.obedience.MOST_REMEMBERED", 10)
+    agent = obedience()
+    given = [OURS.signed(order(number)) for number in range(1, 40)]
+    assert all(isinstance(admit(agent, one), Order) for one in given)
+    assert {admit(agent, one) for one in given} <= {"replayed", "out of order"}
+
+
+HOSTILE: dict[str, Callable[[random.Random, Command], Command]] = {
+    "of a stranger's key": lambda chance, good: THEIRS.signed(read_order(good.order)),
+    "under our name": lambda chance, good: replace(THEIRS.signed(read_order(good.order)), key=OURS.key),
+    "another order under a good signature": lambda chance, good: replace(
+        good, order=good.order.replace(b"locate", b"loc\\u0061te")
+    ),
+    "a bit of the order turned": lambda chance, good: replace(good, order=turned(good.order, chance)),
+    "a bit of the signature turned": lambda chance, good: replace(good, signature=turned(good.signature, chance)),
+    "cut short": lambda chance, good: replace(good, order=good.order[: chance.randrange(len(good.order))]),
+    "no signature": lambda chance, good: replace(good, signature=b""),
+    "signed garbage": lambda chance, good: signed_bytes(chance.randbytes(chance.randrange(200))),
+    "for another job": lambda chance, good: OURS.signed(order(7, job="k")),
+    "for another attempt": lambda chance, good: OURS.signed(order(7, attempt=3)),
+    "for another host": lambda chance, good: OURS.signed(msgspec.structs.replace(order(7), hosts=("node8",))),
+    "of the future": lambda chance, good: OURS.signed(order(7, issued_ns=NOW_NS + 60 * SECOND_NS)),
+    "of the past": lambda chance, good: OURS.signed(order(7, issued_ns=NOW_NS - 11 * SECOND_NS)),
+    "that lives for ever": lambda chance, good: OURS.signed(
+        msgspec.structs.replace(order(7), expires_ns=NOW_NS + LONGEST_LIFE_NS + 1)
+    ),
+    "once more": lambda chance, good: good,
+    "of before": lambda chance, good: OURS.signed(order(1)),
+}
+
+
+def turned(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :]
+
+
+def signed_bytes(body: bytes) -> Command:
+    return replace(OURS.signed(order()), order=body, signature=OURS._private.sign(body))
+
+
+def test_ten_thousand_hostile_commands_are_refused_and_each_counted_with_its_reason() -> None:
+    n_commands = 10_000
+    chance = random.Random(n_commands)
+    agent = obedience()
+    good = OURS.signed(order(3))
+    assert isinstance(admit(agent, good), Order)
+    said = Counter()
+    by_kind: dict[str, set[object]] = {kind: set() for kind in HOSTILE}
+    for _ in range(n_commands):
+        kind = chance.choice(list(HOSTILE))
+        found = admit(agent, HOSTILE[kind](chance, good))
+        assert isinstance(found, str), f"obeyed: {kind}"
+        said[found] += 1
+        by_kind[kind].add(found)
+    assert said == agent.refused
+    assert said.total() == n_commands
+    assert by_kind["once more"] == {"replayed"}
+    assert by_kind["of before"] == {"out of order"}
+    assert by_kind["of the past"] == {"expired"}
+    assert by_kind["of the future"] == {"early"}
+    assert by_kind["for another job"] == by_kind["for another host"] == by_kind["for another attempt"] == {"foreign"}
+    assert by_kind["signed garbage"] == by_kind["that lives for ever"] == {"damaged"}
+    assert by_kind["a bit of the order turned"] == by_kind["under our name"] == by_kind["cut short"] == {"forged"}
+    assert isinstance(admit(agent, OURS.signed(order(9))), Order), "and a good one is still obeyed"
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"id": "x"}, "hexadecimal"),
+        ({"number": 0}, "number 0"),
+        ({"expires_ns": NOW_NS}, "it lives 0 s"),
+        ({"ranks": tuple(range(20_000))}, "20000 ranks"),
+        ({"what": Hold(trap=0, round=1, hold_ms=1, lease_ms=1)}, "trap 0"),
+        ({"what": Hold(trap=1, round=-1, hold_ms=1, lease_ms=1)}, "at round -1"),
+        ({"what": Keep(trap=1, lease_ms=60_000)}, "a lease of 60000 ms"),
+        ({"what": Release(trap=-1)}, "trap -1"),
+    ],
+)
+def test_an_order_that_nobody_writes_is_not_read(changed: dict[str, object], why: str) -> None:
+    with pytest.raises(MalformedMessage, match=why):
+        read_order(msgspec.json.encode(msgspec.structs.replace(order(), **changed)))
+
+
+def test_a_key_that_is_none_is_said_to_be() -> None:
+    with pytest.raises(InvalidSetting, match="'abc' is no public key; write its 64 hexadecimal digits"):
+        Keys(["abc"])
