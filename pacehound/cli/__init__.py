@@ -43,6 +43,7 @@ COMMANDS = (
     "topics",
     "traces",
     "up",
+    "validate",
     "version",
     "web",
     "whatif",

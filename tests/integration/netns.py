@@ -60,3 +60,45 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
 
 def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@contextmanager
+def hosts_on_a_bridge(n_hosts: int) -> Iterator[list[Host]]:
+    """Several hosts that reach each other and nothing else, over a switch in a namespace of its own."""
+    tag = f"pb{os.getpid() % 100_000}"
+    switch = f"{tag}s"
+    hosts = [
+        Host(
+            name=f"h{number}", namespace=f"{tag}h{number}", address=f"10.78.0.{number + 1}", interface=f"{tag}v{number}"
+        )
+        for number in range(n_hosts)
+    ]
+    try:
+        for namespace in (switch, *(host.namespace for host in hosts)):
+            _ip("netns", "add", namespace)
+        _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+        _ip("-n", switch, "link", "set", "bridge", "up")
+        for number, host in enumerate(hosts):
+            plug = f"{tag}p{number}"
+            _ip(
+                "link",
+                "add",
+                host.interface,
+                "netns",
+                host.namespace,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                plug,
+                "netns",
+                switch,
+            )
+            _ip("-n", switch, "link", "set", plug, "master", "bridge", "up")
+            _ip("-n", host.namespace, "address", "add", f"{host.address}/24", "dev", host.interface)
+            for interface in ("lo", host.interface):
+                _ip("-n", host.namespace, "link", "set", interface, "up")
+        yield hosts
+    finally:
+        for namespace in (switch, *(host.namespace for host in hosts)):
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)

@@ -1,0 +1,26 @@
+"""What decides in a validation, each with its unit and reason."""
+
+from __future__ import annotations
+
+SLOW_RATIO = 1.25
+"""Times the median of the peers. Falcon takes 1.1 for groups of GPUs that are alone on their device; healthy ranks that
+share two processors with others came to 1.24 (docs/proofs/0014-validation.md)."""
+
+LINK_SLOW_RATIO = 1.25
+"""The same, where a device moves the data."""
+
+CPU_LINK_SLOW_RATIO = 2.0
+"""Where processors do: a transfer waits for two processes, and healthy ones came to 1.6 in most repetitions."""
+
+SLOW_SHARE = 0.8
+"""Of the repetitions a rank must be slower than its peers by half of that, to be slow and not disturbed for once."""
+
+LEAST_REPETITIONS = 8
+"""Fewer prove nothing: with a half chance each, 7 of 8 come by chance in one of thirty runs, 8 of 10 in one of twenty,
+and all of it must be by a quarter."""
+
+LEAST_PEERS = 2
+"""A rank of two that differ: nobody can tell which is right."""
+
+BUDGET_S = 20.0
+"""For all measurements of one validation (DESIGN.md 7): ranks may stand still for them."""

@@ -1,0 +1,171 @@
+"""`pacehound validate` on real processes: the one that is slow is found, and of healthy ones nobody is named."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import netns
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch"),
+]
+CGROUPS = Path("/sys/fs/cgroup")
+WITHIN_S = 240
+PROVED = 20
+
+# What happens to one rank as soon as it is in its group: before that it only starts.
+FAULT = """
+import os, sys, threading, time
+def when_joined():
+    while not getattr(sys.modules.get("torch.distributed"), "is_initialized", lambda: False)():
+        time.sleep(0.01)
+    {what}
+if os.environ.get("RANK") == "{rank}" and "actuators.validation.process" in " ".join(sys.orig_argv):
+    threading.Thread(target=when_joined, daemon=True).start()
+"""
+NEIGHBOURS = """
+    import subprocess
+    os.sched_setaffinity(0, {{0}})
+    for task in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(task), {{0}})
+    for _ in range(3):
+        subprocess.Popen(["timeout", "60", "sh", "-c", "while :; do :; done"])
+"""
+
+
+@contextlib.contextmanager
+def quota(share: float) -> Iterator[Path]:
+    """A group of processes that get so much of one processor; its file that takes their numbers."""
+    is_second = (CGROUPS / "cgroup.controllers").exists()
+    folder = (CGROUPS if is_second else CGROUPS / "cpu") / f"pacehound-test-{os.getpid()}"
+    try:
+        folder.mkdir()
+        if is_second:
+            (folder / "cpu.max").write_text(f"{round(100_000 * share)} 100000")
+        else:
+            (folder / "cpu.cfs_quota_us").write_text(str(round(100_000 * share)))
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        pytest.skip(f"no quota can be set here: {error}")
+    try:
+        yield folder / "cgroup.procs"
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def validated(ranks: int, folder: Path | None = None) -> tuple[int, dict[str, Any]]:
+    """Exit status and answer, of a preflight of so many ranks on this host."""
+    environ = {**os.environ, **({"PYTHONPATH": str(folder)} if folder is not None else {})}
+    command = [sys.executable, "-m", "pacehound", "validate", "--json", "--", "torchrun", "--standalone"]
+    done = subprocess.run(
+        [*command, "--nproc-per-node", str(ranks), "train.py"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+    )
+    assert done.stdout, done.stderr[-2000:]
+    return done.returncode, json.loads(done.stdout)
+
+
+def with_fault(folder: Path, what: str, rank: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(FAULT.format(what=what.replace("{{", "{").replace("}}", "}"), rank=rank))
+    return folder
+
+
+def assert_it_finds_a_rank_with_a_quota(folder: Path, ranks: int, rank: int) -> None:
+    # Half of what each would have of two processors, or of what they need.
+    share = 0.5 * min((os.cpu_count() or 1) / ranks, 1.0)
+    with quota(share) as members:
+        status, answer = validated(
+            ranks, with_fault(folder, f"open({str(members)!r}, 'w').write(str(os.getpid()))", rank)
+        )
+    assert [one["ranks"] for one in answer["culprits"]] == [[rank]], answer
+    assert status == 1
+
+
+def test_a_rank_that_gets_half_of_its_processor_is_found(tmp_path: Path) -> None:
+    assert_it_finds_a_rank_with_a_quota(tmp_path / "fault", 4, 2)
+
+
+@pytest.mark.prove
+def test_twenty_times_of_eight_ranks_the_one_with_a_quota_is_found(tmp_path: Path) -> None:
+    for run in range(PROVED):
+        assert_it_finds_a_rank_with_a_quota(tmp_path / str(run), 8, run % 8)
+
+
+@pytest.mark.prove
+def test_twenty_times_of_eight_ranks_the_one_with_a_busy_neighbour_is_found(tmp_path: Path) -> None:
+    for run in range(PROVED):
+        status, answer = validated(8, with_fault(tmp_path / str(run), NEIGHBOURS, run % 8))
+        assert [one["ranks"] for one in answer["culprits"]] == [[run % 8]], answer
+        assert status == 1
+
+
+@pytest.mark.prove
+def test_twenty_times_of_eight_healthy_ranks_nobody_is_named() -> None:
+    ratios = []
+    for _ in range(PROVED):
+        status, answer = validated(8)
+        assert (status, answer["culprits"]) == (0, []), answer
+        assert answer["links"] == [], "links within a host are not judged"
+        ratios.append(max(one["ratio"] for one in answer["ranks"]))
+    print(f"healthy: the slowest rank of each run took {min(ratios):.2f} to {max(ratios):.2f} of its peers' time")
+
+
+def links_of(hosts: list[netns.Host], folder: Path) -> dict[str, Any]:
+    """One rank on each host; what the host of rank 0 says."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    processes = []
+    for number, host in enumerate(hosts):
+        command = [sys.executable, "-m", "pacehound", "validate", "--json", "--", "torchrun", "--nproc-per-node", "1"]
+        command += ["--nnodes", str(len(hosts)), "--node-rank", str(number), "--master-addr", hosts[0].address]
+        environ = {**os.environ, "GLOO_SOCKET_IFNAME": host.interface, "PACEHOUND_HOST_NAME": host.name}
+        with (folder / f"{host.name}.out").open("w") as output, (folder / f"{host.name}.err").open("w") as errors:
+            processes.append(
+                subprocess.Popen(
+                    [*host.prefix, *command, "--master-port", str(port), "train.py"],
+                    env=environ,
+                    stdout=output,
+                    stderr=errors,
+                )
+            )
+    for host, process in zip(hosts, processes, strict=True):
+        assert process.wait(WITHIN_S) in (0, 1), (folder / f"{host.name}.err").read_text()[-2000:]
+    answer: dict[str, Any] = json.loads((folder / f"{hosts[0].name}.out").read_text())
+    return answer
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(bool(netns.why_not()), reason=netns.why_not())
+def test_twenty_times_a_slow_link_between_hosts_is_found_and_of_healthy_ones_none(tmp_path: Path) -> None:
+    with netns.hosts_on_a_bridge(4) as hosts:
+        for run in range(PROVED):
+            slow = run % 4
+            folder = tmp_path / str(run)
+            folder.mkdir()
+            healthy = links_of(hosts, folder)
+            assert healthy["culprits"] == [], healthy
+            limit = ["tbf", "rate", "500mbit", "burst", "256kb", "latency", "400ms"]
+            tc = [*hosts[slow].prefix, "tc", "qdisc"]
+            subprocess.run([*tc, "add", "dev", hosts[slow].interface, "root", *limit], check=True)
+            found = links_of(hosts, folder)
+            subprocess.run([*tc, "del", "dev", hosts[slow].interface, "root"], check=True)
+            assert [one["ranks"] for one in found["culprits"]] == [[slow, (slow + 1) % 4]], found
