@@ -8,9 +8,9 @@ are told so again and again: a controller that dies holds nobody for longer than
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from actuators.roll_call import RollCall, ranks_words
 from actuators.thresholds import (
     AHEAD_S,
     ARM_WITHIN_NS,
@@ -22,22 +22,13 @@ from actuators.thresholds import (
     MOST_TRIES,
     SILENT_AFTER_NS,
 )
-from pacehound.model.events.control import CommandResult, RankAnswer
+from pacehound.model.events.control import CommandResult
 from pacehound.model.orders import Hold, Keep, Locate, Release, What
 
 PASSED = "had passed the round"
 """What an agent says of a rank that was too fast; see collector/agent/holding.py."""
 
 State = Literal["locating", "gathering", "held", "over"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """What a rank has said last, on which host, and when that was heard."""
-
-    host: str
-    heard_ns: int
-    answer: RankAnswer
 
 
 class HoldProcedure:
@@ -58,8 +49,8 @@ class HoldProcedure:
         `held` while all ranks stand still.
     reason
         Why it is over, or what it waits for.
-    ranks
-        What each rank has said last.
+    roll
+        What each rank has said last, and who has not answered.
     held_since_ns
         When all were held; 0 before.
 
@@ -69,11 +60,8 @@ class HoldProcedure:
         self.trap = trap
         self.state: State = "locating"
         self.reason = "looking for the ranks"
-        self.ranks: dict[int, Where] = {}
-        self.world_size = 0
+        self.roll = RollCall()
         self.held_since_ns = 0
-        self.hosts: dict[str, int] = {}
-        self.refusals: list[str] = []
         self._hold_ns = hold_ns
         self._since_ns = now_ns
         self._next_ns = now_ns
@@ -95,21 +83,21 @@ class HoldProcedure:
             if reason and PASSED in reason and self._tries < MOST_TRIES:
                 return self._again(now_ns)
             if reason:
-                return self.end(reason)
+                return self.end(reason, now_ns)
         if self.state == "locating":
             return self._locate(now_ns)
         if now_ns - self._since_ns > self._hold_ns + GATHER_WITHIN_NS:
-            return self.end("the time that was asked for is over")
-        silent = sorted(host for host, heard_ns in self.hosts.items() if now_ns - heard_ns > SILENT_AFTER_NS)
+            return self.end("the time that was asked for is over", now_ns)
+        silent = sorted(host for host, heard_ns in self.roll.hosts.items() if now_ns - heard_ns > SILENT_AFTER_NS)
         if silent:
-            return self.end(f"the agent on {', '.join(silent[:3])} says nothing more")
+            return self.end(f"the agent on {', '.join(silent[:3])} says nothing more", now_ns)
         if self.state == "gathering":
             return self._gather(now_ns)
         if now_ns - self.held_since_ns >= self._hold_ns:
-            return self.end("the time that was asked for is over")
+            return self.end("the time that was asked for is over", now_ns)
         return self._keep(now_ns, all_held=True)
 
-    def end(self, reason: str) -> list[What]:
+    def end(self, reason: str, now_ns: int) -> list[What]:
         """Let everybody go."""
         had_armed = self.state in ("gathering", "held")
         self.state, self.reason = "over", reason
@@ -117,21 +105,19 @@ class HoldProcedure:
 
     def _hear(self, result: CommandResult, now_ns: int) -> str:
         """Remember it; why it is the end, else nothing."""
+        self.roll.hear(result, now_ns)
         if result.refused:
-            self.refusals.append(f"{result.host}: {result.reason} ({result.refused})")
             if self.state == "held" and result.what == "keep":
                 return f"{result.host} has let its ranks go: {result.reason}"
-            if result.refused not in ("forged", "damaged") and result.what != "release":
+            if result.refused not in ("forged", "damaged") and result.what in ("locate", "hold", "keep"):
                 return f"{result.host} has refused the order to {result.what}: {result.reason}"
             return ""
         if result.what == "release" and self.state != "locating":
             return "somebody has let the ranks go"
-        self.world_size = max(self.world_size, result.world_size)
-        self.hosts[result.host] = now_ns
         if self.state != "locating" and result.trap != self.trap:
             return ""  # of before
+        self.roll.note_ranks(result)
         for answer in result.ranks:
-            self.ranks[answer.rank] = Where(host=result.host, heard_ns=now_ns, answer=answer)
             if answer.state == "absent":
                 return answer.why
             if self.state != "locating" and answer.state in ("refused", "released"):
@@ -145,31 +131,31 @@ class HoldProcedure:
         self._tries += 1
         self._ahead_s *= 2
         self._looks, self._since_ns, self._next_ns = 0, now_ns, now_ns
-        self.ranks.clear()
+        self.roll.ranks.clear()
         self.state, self.reason = "locating", "a rank had passed the round before it was told; once more"
         return [released]
 
     def _locate(self, now_ns: int) -> list[What]:
-        if self._looks >= 2 and self._has_all() and self._rates_known():
-            slowest_per_s = min(where.answer.per_s for where in self.ranks.values())
+        if self._looks >= 2 and self.roll.is_complete and self._rates_known():
+            slowest_per_s = min(where.answer.per_s for where in self.roll.ranks.values())
             if slowest_per_s == 0.0:
                 return self._wait_or_end(
                     now_ns, "no rank makes calls on the communicator of all ranks, so that there is no round to stop at"
                 )
-            fastest_per_s = max(where.answer.per_s for where in self.ranks.values())
-            furthest = max(where.answer.launched for where in self.ranks.values())
+            fastest_per_s = max(where.answer.per_s for where in self.roll.ranks.values())
+            furthest = max(where.answer.launched for where in self.roll.ranks.values())
             self.state, self.reason = "gathering", "waiting until all ranks have come to the round"
             self._since_ns, self._next_ns = now_ns, now_ns + KEEP_EVERY_NS
-            self.hosts = dict.fromkeys(self.hosts, now_ns)
+            self.roll.hosts = dict.fromkeys(self.roll.hosts, now_ns)
             round_number = furthest + max(round(self._ahead_s * fastest_per_s), 2)
             hold_ms = min((self._hold_ns + GATHER_WITHIN_NS) // 1_000_000, (1 << 31) - 1)
             return [Hold(trap=self.trap, round=round_number, hold_ms=hold_ms, lease_ms=LEASE_MS)]
-        return self._wait_or_end(now_ns, self._missing())
+        return self._wait_or_end(now_ns, self.roll.missing())
 
     def _wait_or_end(self, now_ns: int, reason: str) -> list[What]:
         self.reason = reason
         if now_ns - self._since_ns > LOCATE_WITHIN_NS:
-            return self.end(reason)
+            return self.end(reason, now_ns)
         if now_ns < self._next_ns:
             return []
         self._next_ns = now_ns + LOCATE_EVERY_NS
@@ -177,7 +163,7 @@ class HoldProcedure:
         return [Locate()]
 
     def _gather(self, now_ns: int) -> list[What]:
-        states = {rank: where.answer.state for rank, where in self.ranks.items()}
+        states = {rank: where.answer.state for rank, where in self.roll.ranks.items()}
         waiting = sorted(rank for rank, state in states.items() if state != "held")
         if not waiting:
             self.state, self.reason = "held", "all ranks are held"
@@ -186,9 +172,11 @@ class HoldProcedure:
             return self._keep(now_ns, all_held=True)
         unarmed = sorted(rank for rank, state in states.items() if state == "running")
         if unarmed and now_ns - self._since_ns > ARM_WITHIN_NS:
-            return self.end(f"{_ranks(unarmed)} did not come to a call within {ARM_WITHIN_NS / 1e9:g} s")
+            return self.end(f"{ranks_words(unarmed)} did not come to a call within {ARM_WITHIN_NS / 1e9:g} s", now_ns)
         if now_ns - self._since_ns > GATHER_WITHIN_NS:
-            return self.end(f"{_ranks(waiting)} did not come to the round within {GATHER_WITHIN_NS / 1e9:g} s")
+            return self.end(
+                f"{ranks_words(waiting)} did not come to the round within {GATHER_WITHIN_NS / 1e9:g} s", now_ns
+            )
         return self._keep(now_ns, all_held=False)
 
     def _keep(self, now_ns: int, *, all_held: bool) -> list[What]:
@@ -197,25 +185,5 @@ class HoldProcedure:
         self._next_ns = now_ns + KEEP_EVERY_NS
         return [Keep(trap=self.trap, lease_ms=LEASE_MS, all_held=all_held)]
 
-    def _has_all(self) -> bool:
-        return self.world_size > 0 and len(self.ranks) >= self.world_size
-
     def _rates_known(self) -> bool:
-        return all(where.answer.launched > 0 for where in self.ranks.values())
-
-    def _missing(self) -> str:
-        if not self.hosts:
-            told = f" ({'; '.join(self.refusals[:3])})" if self.refusals else ""
-            return f"no agent of this job has answered{told}"
-        missing = sorted(set(range(self.world_size)) - set(self.ranks))
-        return f"{_ranks(missing)} of {self.world_size} are at no agent that has answered" if missing else "looking"
-
-
-def _ranks(ranks: list[int]) -> str:
-    """Some ranks, for people.
-
-    >>> _ranks([3]), _ranks([0, 1, 2, 3, 4, 5, 6])
-    ('rank 3', 'ranks 0, 1, 2, 3, 4 and 2 more')
-    """
-    shown = ", ".join(map(str, ranks[:5])) + (f" and {len(ranks) - 5} more" if len(ranks) > 5 else "")
-    return f"rank{'s' * (len(ranks) != 1)} {shown}"
+        return all(where.answer.launched > 0 for where in self.roll.ranks.values())

@@ -97,7 +97,8 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
         case Command():
             return [(schemas.COMMANDS, _command(event))]
         case CommandResult():
-            return [(schemas.COMMAND_RESULTS, _command_result(event))]
+            judged = [(schemas.VALIDATIONS, row) for row in _validations(event)]
+            return [(schemas.COMMAND_RESULTS, _command_result(event)), *judged]
         case DeadLetter():
             return [(schemas.DEAD_LETTERS, _dead_letter(event))]
         case _:
@@ -136,6 +137,25 @@ def _command_result(event: CommandResult) -> Row:
         "rounds": [one.launched for one in event.ranks],
         "time_ns": event.time_ns,
     }
+
+
+def _validations(event: CommandResult) -> list[Row]:
+    return [
+        {
+            "event_id": event.identity(),
+            "job": event.job,
+            "attempt": event.attempt,
+            "incident": event.incident,
+            "ranks": list(one.ranks),
+            "hosts": list(one.hosts),
+            "verdict": one.verdict,
+            "measured": one.measured,
+            "ratio": one.ratio or 0.0,
+            "reason": one.reason,
+            "time_ns": event.time_ns,
+        }
+        for one in event.judged
+    ]
 
 
 def arrow_rows(table: str, rows: Sequence[Row]) -> pa.Table:

@@ -15,6 +15,7 @@ FINDINGS, INCIDENTS, DECISIONS = "stored_findings", "stored_incidents", "stored_
 PRICES, OPERATIONS = "stored_prices", "stored_operations"
 NOTIFICATIONS, DEAD_LETTERS = "stored_notifications", "stored_dead_letters"
 COMMANDS, COMMAND_RESULTS = "stored_commands", "stored_command_results"
+VALIDATIONS = "stored_validations"
 
 CUTS, CALL_MINUTES = "stored_cuts", "stored_call_minutes"
 INCIDENT_CALLS, INCIDENT_WINDOWS = "stored_incident_calls", "stored_incident_windows"
@@ -279,6 +280,20 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("time_ns", _INT),
         ]
     ),
+    VALIDATIONS: pa.schema(
+        [
+            ("event_id", _TEXT),
+            *_JOB,
+            ("incident", _TEXT),
+            ("ranks", _RANKS),
+            ("hosts", _TEXTS),
+            ("verdict", _TEXT),
+            ("measured", _TEXT),
+            ("ratio", _REAL),
+            ("reason", _TEXT),
+            ("time_ns", _INT),
+        ]
+    ),
     NOTIFICATIONS: pa.schema(
         [
             ("incident", _TEXT),
@@ -328,6 +343,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     NOTIFICATIONS: ("incident", "state", "sink", "level"),
     COMMANDS: ("job", "attempt", "event_id"),
     COMMAND_RESULTS: ("job", "attempt", "event_id"),
+    VALIDATIONS: ("job", "attempt", "event_id", "ranks"),
     DEAD_LETTERS: ("source_topic", "partition", "offset", "event_id", "payload_hash"),
 }
 """What makes a row the same row: the ORDER BY of its table."""

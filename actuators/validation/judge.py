@@ -2,8 +2,8 @@
 
 Repetitions are paired: all ranks did the same one at the same moment, so what disturbed all of them disturbs no
 verdict. A rank is slow where it took longer than its peers by a quarter in the median, and by half of that in most
-repetitions; it is cleared where the median is below half of that. A link is slow where its transfers were, and neither
-end is slow with its other neighbours.
+repetitions. Where only one of the two holds nobody can tell; else it is cleared. A link is slow where its transfers
+were, and neither end is slow with its other neighbours.
 """
 
 from __future__ import annotations
@@ -109,14 +109,15 @@ def _judge_one(own: npt.NDArray[np.float64], peers: npt.NDArray[np.float64], slo
     ratios = own[both] / beside[both]
     time_s, peers_s = float(np.median(own[both])), float(np.median(beside[both]))
     ratio = float(np.median(ratios))
-    share = float(np.mean(ratios > 1 + (slow_ratio - 1) / 2))
+    halfway = 1 + (slow_ratio - 1) / 2
+    share = float(np.mean(ratios > halfway))
     words = f"{ratio:.2f} times the peers' time ({time_s * 1e3:.2f} ms against {peers_s * 1e3:.2f} ms)"
-    verdict: Verdict = "unclear"
-    if ratio >= slow_ratio and share >= SLOW_SHARE:
+    is_mostly_slower = share >= SLOW_SHARE
+    verdict: Verdict = "cleared"
+    if ratio >= slow_ratio and is_mostly_slower:
         verdict = "culprit"
-    elif ratio < 1 + (slow_ratio - 1) / 2:
-        verdict = "cleared"
-    else:
+    elif ratio >= slow_ratio or (is_mostly_slower and ratio >= halfway):
+        verdict = "unclear"
         words += f", slower in {share:.0%} of {int(both.sum())} repetitions"
     return Judged(verdict=verdict, ratio=ratio, time_s=time_s, peers_s=peers_s, reason=words)
 

@@ -46,21 +46,27 @@ class Measurement:
     deadline_s
         Monotonic: nothing is begun after it.
 
+    Attributes
+    ----------
+    ranks, links
+        What was measured so far: seconds of each repetition.
+
     """
 
     def __init__(self, dist: Any, device: str, repetitions: int, deadline_s: float) -> None:
         import torch
 
+        self.ranks: dict[str, list[float]] = {}
+        self.links: dict[str, dict[Link, list[float]]] = {}
         self._torch, self._dist = torch, dist
         self._device = torch.device(device)
         self._repetitions, self._deadline_s = repetitions, deadline_s
         self._is_gpu = self._device.type == "cuda"
         self._rank = dist.get_rank()
 
-    def computations(self) -> dict[str, list[float]]:
-        """Seconds of each repetition, by what was measured: `gemm float32` …, `memory`, `host to device`."""
-        torch = self._torch
-        found: dict[str, list[float]] = {}
+    def computations(self) -> None:
+        """Measure `gemm float32` …, `memory`, `host to device`."""
+        torch, found = self._torch, self.ranks
         kinds = [torch.float32, torch.bfloat16] + ([torch.float16] if self._is_gpu else [])
         for kind in kinds:
             name = str(kind).removeprefix("torch.")
@@ -83,16 +89,14 @@ class Measurement:
             host = torch.ones(CPU_COPY_BYTES).pin_memory()
             there = torch.empty(CPU_COPY_BYTES, device=self._device)
             found["host to device"] = self._timed(lambda: there.copy_(host, non_blocking=True))
-        return found
 
-    def links(self, passes: Sequence[Pass]) -> dict[str, dict[Link, list[float]]]:
-        """Seconds of each transfer that this rank sends, by `latency` and `bandwidth`; the receiver's word ends it.
+    def transfers(self, passes: Sequence[Pass]) -> None:
+        """Measure `latency` and `bandwidth` of each transfer that this rank sends; the receiver's word ends it.
 
         Of several in a row the shortest counts: what a link takes it takes each time, a processor that is shared not.
         """
         torch = self._torch
         n_bytes = GPU_LINK_BYTES if self._is_gpu else CPU_LINK_BYTES
-        found: dict[str, dict[Link, list[float]]] = {"latency": {}, "bandwidth": {}}
         for what, size in (("latency", LATENCY_BYTES), ("bandwidth", n_bytes)):
             payload = torch.ones(size // 4, device=self._device)
             word = torch.zeros(1, device=self._device)
@@ -112,8 +116,7 @@ class Measurement:
 
                 times = self._timed(transfer, ROUND_TRIPS[what], least=True)
                 if mine is not None and mine[0] == self._rank:
-                    found[what][mine] = times
-        return found
+                    self.links.setdefault(what, {})[mine] = times
 
     def _timed(self, work: Callable[[], Any], how_often: int = 1, *, least: bool = False) -> list[float]:
         """Seconds of each repetition: of all that is done in it, or the `least` that one of them took."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from actuators.validation.judge import Judged, judge_links, judge_ranks
 from actuators.validation.passes import Link
 from actuators.validation.thresholds import CPU_LINK_SLOW_RATIO, LINK_SLOW_RATIO, SLOW_RATIO
 from pacehound.errors import MalformedMessage
+from pacehound.model.events.control import JudgedRanks
 from pacehound.model.json_documents import UNREADABLE_JSON
 
 
@@ -140,22 +141,36 @@ def _worst(ranks: tuple[int, ...], hosts: tuple[str, ...], found: list[tuple[str
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
     """For scripts."""
+    judged = [_judged_ranks(one) for one in (*outcome.ranks, *outcome.links)]
+    return judged_json(judged, cut_short=outcome.cut_short, measured_s=outcome.measured_s)
 
-    def plain(found: Found) -> dict[str, Any]:
-        judged = found.judged
-        return {
-            "ranks": list(found.ranks),
-            "hosts": list(found.hosts),
-            "verdict": judged.verdict,
-            "measured": found.measured,
-            "ratio": None if math.isnan(judged.ratio) else round(judged.ratio, 3),
-            "reason": judged.reason,
-        }
 
+def judged_json(
+    judged: Sequence[JudgedRanks],
+    *,
+    held_s: float | None = None,
+    measured_s: float | None = None,
+    cut_short: bool = False,
+) -> dict[str, Any]:
+    """For scripts: those that are slow, the slowest first, and all."""
+    slow = sorted((one for one in judged if one.verdict == "culprit"), key=lambda one: -(one.ratio or 0.0))
     return {
-        "culprits": [plain(one) for one in outcome.culprits()],
-        "ranks": [plain(one) for one in outcome.ranks],
-        "links": [plain(one) for one in outcome.links],
-        "cut_short": outcome.cut_short,
-        "measured_s": round(outcome.measured_s, 3),
+        "culprits": [asdict(one) for one in slow],
+        "ranks": [asdict(one) for one in judged if len(one.ranks) == 1],
+        "links": [asdict(one) for one in judged if len(one.ranks) == 2],
+        "cut_short": cut_short,
+        "measured_s": measured_s,
+        "held_s": held_s,
     }
+
+
+def _judged_ranks(found: Found) -> JudgedRanks:
+    judged = found.judged
+    return JudgedRanks(
+        ranks=found.ranks,
+        hosts=found.hosts,
+        verdict=judged.verdict,
+        measured=found.measured,
+        ratio=None if math.isnan(judged.ratio) else round(judged.ratio, 3),
+        reason=judged.reason,
+    )

@@ -1,30 +1,65 @@
-"""The process of one rank that is measured: `python -m actuators.validation.process FILE`, under torchrun.
+"""The process of one rank that is measured.
 
-It measures, gives what it found to rank 0, and that one writes all of it to FILE as JSON. It ends by itself when the
-budget is over, or when a peer has died: then what was measured so far is not told, for nobody is there to compare with.
+Under torchrun (`python -m actuators.validation.process FILE`) rank 0 writes to FILE what all ranks have measured.
+Beside a rank that trains (`… --beside FOLDER`, by the agent) it says in FOLDER when it is ready, waits at a gate until
+the ranks are held, and rank 0 writes what was judged. It ends by itself when its time is over, when a peer has died,
+and beside a rank when the agent has.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import socket
 import sys
+import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from actuators.validation.measure import Deadline, Measurement
 from actuators.validation.passes import ring_passes
-from actuators.validation.thresholds import BUDGET_S
+from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
 
 REPETITIONS = 10
 HOST_VARIABLE = "PACEHOUND_HOST_NAME"
 """The setting `host.name`."""
 
+_LOOK_EVERY_S = 0.02
 
-def main(path: str) -> int:
-    """Measure as one rank of a group that the environment tells of."""
+
+def under_torchrun(result: Path) -> None:
+    """Measure at once; rank 0 writes everything."""
+    measured = _measured(lambda: None)
+    if measured is not None:
+        _write(result, measured)
+
+
+def beside_a_rank(folder: Path) -> None:
+    """Measure when the gate opens; rank 0 writes what was judged."""
+    threading.Thread(target=_end_with_the_agent, daemon=True).start()
+
+    def wait_at_the_gate() -> None:
+        (folder / f"{os.environ['RANK']}.ready").touch()
+        until_s = time.monotonic() + START_WITHIN_NS / 1e9
+        while not (folder / "gate").exists():
+            if time.monotonic() >= until_s:
+                sys.exit("nobody has opened the gate")
+            time.sleep(_LOOK_EVERY_S)
+
+    measured = _measured(wait_at_the_gate)
+    if measured is not None:
+        import msgspec
+
+        from actuators.validation.outcome import RankMeasured, as_json, outcome_of
+
+        _write(folder / "judged.json", as_json(outcome_of(msgspec.convert(measured, list[RankMeasured]))))
+
+
+def _measured(when_ready: Any) -> list[Any] | None:
+    """What all ranks have measured, where this is rank 0."""
     began_s = time.monotonic()
     import torch
     import torch.distributed as dist
@@ -35,33 +70,44 @@ def main(path: str) -> int:
     torch.set_num_threads(1)
     if is_gpu:
         torch.cuda.set_device(local_rank)
-    dist.init_process_group("nccl" if is_gpu else "gloo", timeout=datetime.timedelta(seconds=3 * BUDGET_S))
+    within = datetime.timedelta(seconds=START_WITHIN_NS / 1e9 + BUDGET_S)
+    dist.init_process_group("nccl" if is_gpu else "gloo", timeout=within)
+    dist.barrier()
+    when_ready()
     ready_s = time.monotonic()
     measurement = Measurement(dist, device, REPETITIONS, ready_s + BUDGET_S)
-    found: dict[str, Any] = {
-        "rank": dist.get_rank(),
-        "host": os.environ.get(HOST_VARIABLE) or socket.gethostname(),
-        "ranks": {},
-        "links": {},
-    }
-    try:
-        found["ranks"] = measurement.computations()
-        links = measurement.links(ring_passes(dist.get_world_size()))
-        found["links"] = {what: [[*link, times] for link, times in one.items()] for what, one in links.items()}
-    except Deadline:
-        found["cut_short"] = True
+    host = os.environ.get(HOST_VARIABLE) or socket.gethostname()
+    found: dict[str, Any] = {"rank": dist.get_rank(), "host": host, "cut_short": True}
     found["device"] = torch.cuda.get_device_name(local_rank) if is_gpu else "cpu"
+    with contextlib.suppress(Deadline):
+        measurement.computations()
+        measurement.transfers(ring_passes(dist.get_world_size()))
+        found["cut_short"] = False
+    found["ranks"] = measurement.ranks
+    found["links"] = {what: [[*link, times] for link, times in one.items()] for what, one in measurement.links.items()}
     found["measured_s"] = time.monotonic() - ready_s
     found["started_s"] = ready_s - began_s
     everybodys: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everybodys, found)
-    if dist.get_rank() == 0:
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            json.dump(everybodys, file)
-        os.replace(f"{path}.new", path)
+    is_first = dist.get_rank() == 0
     dist.destroy_process_group()
-    return 0
+    return everybodys if is_first else None
+
+
+def _write(path: Path, content: Any) -> None:
+    scratch = path.with_suffix(".new")
+    scratch.write_text(json.dumps(content), encoding="utf-8")
+    scratch.replace(path)
+
+
+def _end_with_the_agent() -> None:
+    """Standard input is the agent's end of a pipe."""
+    sys.stdin.buffer.read()
+    os._exit(3)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    if sys.argv[1] == "--beside":
+        beside_a_rank(Path(sys.argv[2]))
+    else:
+        under_torchrun(Path(sys.argv[1]))

@@ -22,5 +22,9 @@ and all of it must be by a quarter."""
 LEAST_PEERS = 2
 """A rank of two that differ: nobody can tell which is right."""
 
+START_WITHIN_NS = 120_000_000_000
+"""Processes beside the ranks load torch and meet each other while the job goes on: seconds, a minute on a host whose
+processors the job takes."""
+
 BUDGET_S = 20.0
 """For all measurements of one validation (DESIGN.md 7): ranks may stand still for them."""

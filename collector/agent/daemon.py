@@ -5,6 +5,7 @@ Ranks and agent share nothing but files: a rank never waits for the agent, and t
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from collector.agent.background import ThreadTaskRunner
 from collector.agent.command_poll import CommandPoll, HeadCommands
@@ -19,6 +21,7 @@ from collector.agent.delivery import Delivery, Outcome, Sender, deliver
 from collector.agent.host_watch import open_host_watch
 from collector.agent.node_agent import Agent
 from collector.agent.obedience import Trusted
+from collector.agent.orders import address_towards
 from collector.agent.outbox import Outbox
 from collector.agent.run_folder import Command, RunFolder
 from collector.agent.store_sender import StoreSender
@@ -170,8 +173,8 @@ def open_sender(endpoint: str, headers: Mapping[str, str], trust: Trust, setting
     return KafkaSender(replace(settings.kafka, servers=servers), "pacehound-agent")
 
 
-def open_commands(assignment: Assignment, job: str, settings: Settings) -> tuple[CommandPoll, Trusted] | None:
-    """Where commands come from and whose are obeyed; `None` where no key is trusted: then nobody is asked either.
+def open_commands(assignment: Assignment, job: str, settings: Settings) -> tuple[CommandPoll, Trusted, str] | None:
+    """Where commands come from, whose are obeyed, and this host's address; `None` where no key is trusted.
 
     Raises
     ------
@@ -188,7 +191,11 @@ def open_commands(assignment: Assignment, job: str, settings: Settings) -> tuple
         source: HeadCommands = HeadCommands(StoreSender(store), job)
     else:
         source = HeadCommands(OtlpProducer(assignment.endpoint, assignment.headers, trust=assignment.trust), job)
-    return CommandPoll(source, ThreadTaskRunner("commands", at_end=source.close)), trusted
+    address = "127.0.0.1"
+    if store is None:
+        with contextlib.suppress(OSError):
+            address = address_towards(urlsplit(assignment.endpoint).hostname or address)
+    return CommandPoll(source, ThreadTaskRunner("commands", at_end=source.close)), trusted, address
 
 
 def _watch(

@@ -20,6 +20,7 @@ from collector.agent.group_limits import GroupLimits
 from collector.agent.holding import Holder
 from collector.agent.host_processes import HostProcesses, KnownProcess
 from collector.agent.host_watch import HostWatch
+from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, ObeyedOrders, Trusted
 from collector.agent.orders import HostNow, OrderBook
 from collector.agent.outbox import Kind, Outbox, Outgoing
@@ -114,7 +115,7 @@ class Agent:
     host_watch
         Sees what is besides calls; `None`: nobody looks.
     commands
-        Where commands come from, and whose are obeyed; `None`: nobody's.
+        Where commands come from, whose are obeyed, and by which address others reach this host; `None`: nobody's.
     cpu_ns
         Processor time that this process has used.
 
@@ -134,7 +135,7 @@ class Agent:
         *,
         proc: Path = PROC,
         host_watch: HostWatch | None = None,
-        commands: tuple[CommandPoll, Trusted] | None = None,
+        commands: tuple[CommandPoll, Trusted, str] | None = None,
         cpu_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
         self._folder = folder
@@ -156,9 +157,10 @@ class Agent:
         self._orders: OrderBook | None = None
         self._answers: list[CommandResult] = []
         if commands is not None:
-            self._poll, trusted = commands
+            self._poll, trusted, address = commands
             obedience = Obedience(trusted, self._job.job, self._job.host, state.obeyed)
-            self._orders = OrderBook(obedience, Holder(folder.control), self._job.job, self._job.host)
+            holder, measuring = Holder(folder.control), Measuring(folder.path / "measuring", self._job.host)
+            self._orders = OrderBook(obedience, holder, measuring, self._job.job, self._job.host, address)
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
         self._unnamed = UnnamedCalls(folder.control, state.unnamed_calls)
         self._frames = FrameSet(folder.frames)
@@ -255,8 +257,8 @@ class Agent:
         """Carry out what came, and look after a hold; whether there is something to answer."""
         if self._poll is None or self._orders is None:
             return False
-        commands = self._poll.step(now_ns, is_busy=self._orders.holder.is_holding)
-        if commands or self._orders.holder.is_holding:
+        commands = self._poll.step(now_ns, is_busy=self._orders.is_busy)
+        if commands or self._orders.is_busy:
             host = HostNow(
                 processes=tuple(self.processes.alive()),
                 timeouts_ms=self._groups.timeouts_ms,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.agent.holding import Holder
+from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, Refusal
 from collector.host.rank_process import RankProcess
 from pacehound.model.events.control import Command, CommandResult, RankAnswer, Refused
-from pacehound.model.orders import Hold, Keep, Locate, Order, Release
+from pacehound.model.orders import Dismiss, Hold, Keep, Locate, Measure, Order, Prepare, Release
 
 logger = logging.getLogger("pacehound.agent")
 
@@ -42,9 +44,20 @@ class HostNow:
 class OrderBook:
     """Takes commands, obeys those that may be, and answers each."""
 
-    def __init__(self, obedience: Obedience, holder: Holder, job: str, host: str) -> None:
+    def __init__(
+        self,
+        obedience: Obedience,
+        holder: Holder,
+        measuring: Measuring,
+        job: str,
+        host: str,
+        address: str = "127.0.0.1",
+    ) -> None:
         self.obedience = obedience
         self.holder = holder
+        self.measuring = measuring
+        self._address = address
+        self._preparing: Order | None = None
         self._job, self._host = job, host
         self._number = 0
         self._holding: Order | None = None
@@ -54,7 +67,22 @@ class OrderBook:
         return [result for command in commands if (result := self._take(command, host)) is not None]
 
     def step(self, host: HostNow) -> list[CommandResult]:
-        """What is to be said of a hold that goes on, or has ended."""
+        """What is to be said of a hold that goes on, or has ended, and of what was measured."""
+        return [*self._step_hold(host), *self._step_measuring(host)]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something goes on that has to be looked after."""
+        return self.holder.is_holding or self.measuring.trap != 0
+
+    def _step_measuring(self, host: HostNow) -> list[CommandResult]:
+        news, order = self.measuring.look(), self._preparing
+        if news is None or order is None:
+            return []
+        result = self._result(host, order)
+        return [replace(result, ready=news.ready, judged=news.judged, failed=news.failed)]
+
+    def _step_hold(self, host: HostNow) -> list[CommandResult]:
         order, trap = self._holding, self.holder.trap
         ranks = self.holder.step(host.now_ns)
         if not self.holder.is_holding:
@@ -65,6 +93,7 @@ class OrderBook:
 
     def close(self) -> None:
         """The agent leaves."""
+        self.measuring.dismiss()
         self.holder.close()
 
     def _take(self, command: Command, host: HostNow) -> CommandResult | None:
@@ -78,7 +107,10 @@ class OrderBook:
         if isinstance(found.what, Keep):
             return None  # where the ranks are is said twice a second
         logger.info("order %s: %s of %s, for: %s", found.id, found.what_name, command.key[:8], found.why)
-        return self._result(host, found, ranks=ranks)
+        result = self._result(host, found, ranks=ranks)
+        if isinstance(found.what, Locate):
+            result = replace(result, rendezvous=f"{self._address}:{free_port()}")
+        return result
 
     def _carry_out(self, order: Order, host: HostNow) -> tuple[str, tuple[RankAnswer, ...]]:
         processes = [
@@ -98,6 +130,14 @@ class OrderBook:
                 reason = self.holder.keep(what, host.now_ns)
             case Release() as what:
                 reason = self.holder.release(what, host.now_ns)
+            case Prepare() as what:
+                reason = self.measuring.prepare(what, processes)
+                self._preparing = order
+            case Measure() as what:
+                reason = self.measuring.go(what.trap)
+            case Dismiss():
+                reason = ""
+                self.measuring.dismiss()
         return reason, self.holder.answers(host.now_ns)
 
     def _refused(self, host: HostNow, command: Command, refusal: Refusal) -> CommandResult:
@@ -134,3 +174,23 @@ class OrderBook:
             trap=trap if trap is not None else self.holder.trap,
             ranks=ranks,
         )
+
+
+def free_port() -> int:
+    """One that nobody listens at just now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def address_towards(host: str) -> str:
+    """By which address of this machine another one reaches it, as the way to `host` tells; nothing is sent.
+
+    >>> address_towards("127.0.0.1")
+    '127.0.0.1'
+    """
+    family, _, _, _, where = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(where)
+        address = str(probe.getsockname()[0])
+    return f"[{address}]" if family == socket.AF_INET6 else address

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from pacehound.errors import InvalidInput
+from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.orders import LONGEST_LIFE_NS, What, new_order
 
 if TYPE_CHECKING:
     from pacehound.bus.signing import Signer
     from pacehound.model.events import CommandResult
     from pacehound.runtime.head.client import HeadClient
+
+STEP_S = 0.1
+"""As often as agents ask."""
 
 LIVES_NS = 10_000_000_000
 """What an agent has not been told within ten seconds is not what is wanted any more."""
@@ -84,3 +90,51 @@ def controlled_job(store: Path, job: str | None, why: str) -> ControlledJob:
     if job is None and len(watched) > 1:
         raise InvalidInput(f"several jobs are watched here, say which: --job {' | --job '.join(watched)}")
     return ControlledJob(client, signer_of(store), known[0].job, known[0].attempt, why)
+
+
+class Procedure(Protocol):
+    """What is driven: `actuators.holding.HoldProcedure`, `actuators.validation.procedure.ValidationProcedure`."""
+
+    reason: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is held, and nothing will be."""
+        ...
+
+    def step(self, results: Iterable[CommandResult], now_ns: int) -> list[What]:
+        """Hear what agents have answered, and say what they are to be told now."""
+        ...
+
+    def end(self, reason: str, now_ns: int) -> list[What]:
+        """Let everybody go."""
+        ...
+
+
+def driven(controlled: ControlledJob, procedure: Procedure) -> Iterator[None]:
+    """Drive it until it is over; whatever ends the loop lets everybody go."""
+    from pacehound.cli.progress import Progress
+
+    said = ""
+    try:
+        with Progress() as progress:
+            while not procedure.is_over:
+                for what in procedure.step(controlled.results(), time.monotonic_ns()):
+                    controlled.order(what)
+                if procedure.reason != said:
+                    said = procedure.reason
+                    progress.stage(said)
+                yield
+                time.sleep(STEP_S)
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        _end(controlled, procedure, "as you said")
+    except BaseException:
+        with contextlib.suppress(PacehoundError):
+            _end(controlled, procedure, "the command has failed")
+        raise
+
+
+def _end(controlled: ControlledJob, procedure: Procedure, reason: str) -> None:
+    for what in procedure.end(reason, time.monotonic_ns()):
+        controlled.order(what)

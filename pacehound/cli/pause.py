@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from pacehound.cli.options import say, store_option
 from pacehound.errors import Unavailable
-
-if TYPE_CHECKING:
-    from actuators.holding import HoldProcedure
-    from pacehound.cli.controlled_job import ControlledJob
-
-STEP_S = 0.1
 
 
 @click.command()
@@ -40,44 +30,15 @@ def pause(job: str | None, hold_s: float, store: Path) -> None:
     All of them stop, or none does. They go on by themselves within two seconds where this command is killed.
     """
     from actuators.holding import HoldProcedure
-    from pacehound.cli.controlled_job import controlled_job
+    from pacehound.cli.controlled_job import controlled_job, driven
 
     controlled = controlled_job(store, job, f"pacehound pause of {os.environ.get('USER', 'somebody')}")
     hold = HoldProcedure(time.time_ns(), round(hold_s * 1e9), time.monotonic_ns())
     was_held = False
-    for _ in held_while(controlled, hold):
+    for _ in driven(controlled, hold):
         if hold.state == "held" and not was_held:
             was_held = True
-            say(f"job {controlled.job}: {len(hold.ranks)} ranks are held; Ctrl-C lets them go")
+            say(f"job {controlled.job}: {len(hold.roll.ranks)} ranks are held; Ctrl-C lets them go")
     if not hold.held_since_ns:
         raise Unavailable(f"job {controlled.job} was not held: {hold.reason}")
     say(f"job {controlled.job}: let go after {(time.monotonic_ns() - hold.held_since_ns) / 1e9:.1f} s, {hold.reason}")
-
-
-def held_while(controlled: ControlledJob, hold: HoldProcedure) -> Iterator[None]:
-    """Drive a hold until it is over; whatever ends the loop lets everybody go."""
-    from pacehound.cli.progress import Progress
-
-    try:
-        with Progress() as progress:
-            said = ""
-            while not hold.is_over:
-                if hold.reason != said:
-                    said = hold.reason
-                    progress.stage(said)
-                for what in hold.step(controlled.results(), time.monotonic_ns()):
-                    controlled.order(what)
-                yield
-                time.sleep(STEP_S)
-    except KeyboardInterrupt:
-        sys.stderr.write("\n")
-        _end(controlled, hold, "as you said")
-    except BaseException:
-        with contextlib.suppress(Unavailable):
-            _end(controlled, hold, "this command has failed")
-        raise
-
-
-def _end(controlled: ControlledJob, hold: HoldProcedure, reason: str) -> None:
-    for what in hold.end(reason):
-        controlled.order(what)

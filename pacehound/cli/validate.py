@@ -1,4 +1,4 @@
-"""`pacehound validate`: which rank, host or link of these is slow? Measured before the job begins."""
+"""`pacehound validate`: which rank, host or link is slow? Measured before a job begins, or while it runs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from pacehound.cli.options import json_option, print_json, say
-from pacehound.errors import Unavailable
-
-if TYPE_CHECKING:
-    from actuators.validation.outcome import Found, Outcome
+from pacehound.cli.options import json_option, print_json, say, store_option
+from pacehound.errors import InvalidInput, Unavailable
 
 _LAST_LINES = 8
 
@@ -33,15 +31,38 @@ _LAST_LINES = 8
     metavar="SECONDS",
     help="For starting and measuring.",
 )
+@click.option("--job", help="Measure the ranks of a job that runs, instead of those that a COMMAND would start.")
+@store_option
 @json_option
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
-def validate(timeout_s: float, as_json: bool, command: tuple[str, ...]) -> None:
-    """Measure the ranks, hosts and links that COMMAND would train on, and say which of them is slow.
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def validate(timeout_s: float, job: str | None, store: Path, as_json: bool, command: tuple[str, ...]) -> None:
+    """Measure the ranks, hosts and links of a job, or of one that COMMAND would start, and say which of them is slow.
 
     COMMAND is torchrun as the job is started with it, on each of its hosts; its script is not run. Each rank measures
     matrix products, memory and its links at the same moments as all others, and is judged against them. The exit status
     is 1 where something is slow.
+
+    Of a job that is watched (--job NAME; without COMMAND the one that is) processes beside its ranks measure, while all
+    ranks are held for some seconds. Its script is not changed, and its ranks go on by themselves where this command is
+    killed.
     """
+    if command and job is not None:
+        raise InvalidInput(f"--job {job} and a command exclude each other")
+    judged = _before(command, timeout_s) if command else _beside(store, job, timeout_s)
+    if judged is None:
+        say("measured; the host of rank 0 says what was found")
+        return
+    if as_json:
+        print_json(judged)
+    else:
+        for line in lines(judged):
+            say(line)
+    if judged["culprits"]:
+        sys.exit(1)
+
+
+def _before(command: tuple[str, ...], timeout_s: float) -> dict[str, Any] | None:
+    """A preflight's outcome; `None` on the other hosts than that of rank 0."""
     from actuators.validation.outcome import as_json as plain
     from actuators.validation.outcome import outcome_of, read_measured
     from actuators.validation.preflight import environment_of_measuring, measuring_command
@@ -58,42 +79,50 @@ def validate(timeout_s: float, as_json: bool, command: tuple[str, ...]) -> None:
                 "the ranks could not be measured: " + "\n  ".join([f"torchrun ended with {status}", *said])
             )
         measured = read_measured(result.read_bytes()) if result.exists() else None
-    if measured is None:
-        say("measured; the host of rank 0 says what was found")
-        return
-    outcome = outcome_of(measured)
-    if as_json:
-        print_json(plain(outcome))
-    else:
-        for line in lines(outcome):
-            say(line)
-    if outcome.culprits():
-        sys.exit(1)
+    return None if measured is None else plain(outcome_of(measured))
 
 
-def lines(outcome: Outcome) -> list[str]:
+def _beside(store: Path, job: str | None, timeout_s: float) -> dict[str, Any]:
+    """The outcome of measuring beside the ranks of a job that runs."""
+    from actuators.validation.outcome import judged_json
+    from actuators.validation.procedure import ValidationProcedure
+    from pacehound.cli.controlled_job import controlled_job, driven
+
+    controlled = controlled_job(store, job, f"pacehound validate of {os.environ.get('USER', 'somebody')}")
+    validation = ValidationProcedure(time.time_ns(), time.monotonic_ns())
+    deadline_s = time.monotonic() + timeout_s
+    for _ in driven(controlled, validation):
+        if time.monotonic() >= deadline_s:
+            raise Unavailable(f"job {controlled.job} was not measured within {timeout_s:g} s: {validation.reason}")
+    if validation.judged is None:
+        raise Unavailable(f"job {controlled.job} was not measured: {validation.reason}")
+    return judged_json(validation.judged, held_s=validation.held_ns / 1e9)
+
+
+def lines(outcome: dict[str, Any]) -> list[str]:
     """For people: who is slow, what could not be told, how many are well."""
-    said = [f"slow: {_name(one)}, {one.measured}: {one.judged.reason}" for one in outcome.culprits()]
-    everybody = [*outcome.ranks, *outcome.links]
+    said = [f"slow: {_name(one)}, {one['measured']}: {one['reason']}" for one in outcome["culprits"]]
+    everybody = [*outcome["ranks"], *outcome["links"]]
     said += [
-        f"cannot be told: {_name(one)}, {one.measured}: {one.judged.reason}"
+        f"cannot be told: {_name(one)}, {one['measured']}: {one['reason']}"
         for one in everybody
-        if one.judged.verdict == "unclear"
+        if one["verdict"] == "unclear"
     ]
-    well = [sum(one.judged.verdict == "cleared" for one in found) for found in (outcome.ranks, outcome.links)]
-    links = f" and {well[1]} of {len(outcome.links)} links between hosts" if outcome.links else ""
-    said.append(
-        f"{well[0]} of {len(outcome.ranks)} ranks{links} are as fast as their peers ({outcome.measured_s:.1f} s)"
-    )
-    if outcome.cut_short:
+    well = {name: sum(one["verdict"] == "cleared" for one in outcome[name]) for name in ("ranks", "links")}
+    links = f" and {well['links']} of {len(outcome['links'])} links" if outcome["links"] else ""
+    said.append(f"{well['ranks']} of {len(outcome['ranks'])} ranks{links} are as fast as their peers")
+    if outcome["held_s"] is not None:
+        said[-1] += f"; the job was held for {outcome['held_s']:.1f} s"
+    if outcome["cut_short"]:
         said.append("the time for measuring was over before everything was measured")
     return said
 
 
-def _name(found: Found) -> str:
-    if len(found.ranks) == 1:
-        return f"rank {found.ranks[0]} on {found.hosts[0]}"
-    return f"link {found.ranks[0]} -> {found.ranks[1]} ({found.hosts[0]} to {found.hosts[1]})"
+def _name(found: dict[str, Any]) -> str:
+    ranks, hosts = found["ranks"], found["hosts"]
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} on {hosts[0]}"
+    return f"link {ranks[0]} -> {ranks[1]} ({hosts[0]} to {hosts[1]})"
 
 
 def _run(command: list[str], environ: dict[str, str], log: Path, timeout_s: float) -> int:

@@ -6,6 +6,7 @@ order of its issuer, so that one that was delayed is told from one that is due.
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Literal
 
@@ -28,6 +29,7 @@ ANY_TRAP = 0
 
 MOST_RANKS = 16_384
 MOST_TEXT = 1_000
+_RENDEZVOUS = re.compile(r"[0-9A-Za-z.:\[\]-]{1,250}:[0-9]{1,5}")
 
 
 class Locate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="locate"):
@@ -70,8 +72,39 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     trap: int
 
 
-What = Locate | Hold | Keep | Release
-WhatName = Literal["locate", "hold", "keep", "release"]
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="prepare"):
+    """Start a process beside each rank that will measure; the ranks go on meanwhile.
+
+    Attributes
+    ----------
+    trap
+        The hold that they will measure in.
+    rendezvous
+        Where the processes meet: ADDRESS:PORT on the host of rank 0.
+    world_size
+        How many they are.
+
+    """
+
+    trap: int
+    rendezvous: str
+    world_size: int
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="measure"):
+    """All ranks are held: the processes measure now."""
+
+    trap: int
+
+
+class Dismiss(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="dismiss"):
+    """The processes that were started end, whatever they do."""
+
+    trap: int
+
+
+What = Locate | Hold | Keep | Release | Prepare | Measure | Dismiss
+WhatName = Literal["locate", "hold", "keep", "release", "prepare", "measure", "dismiss"]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,7 +143,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def what_name(self) -> WhatName:
-        """`locate`, `hold`, `keep` or `release`."""
+        """`locate`, `hold` …."""
         name: WhatName = self.what.__struct_config__.tag  # type: ignore[assignment]
         return name
 
@@ -186,10 +219,12 @@ def _wrong(order: Order) -> str:
     if len(order.ranks) > MOST_RANKS or len(order.hosts) > MOST_RANKS or len(order.why) > MOST_TEXT:
         return f"{len(order.ranks)} ranks, {len(order.hosts)} hosts, a reason of {len(order.why)} characters"
     least = ANY_TRAP if isinstance(what, Release) else 1
-    if isinstance(what, Hold | Keep | Release) and not least <= what.trap < 1 << 63:
+    if not isinstance(what, Locate) and not least <= what.trap < 1 << 63:
         return f"trap {what.trap}"
     if isinstance(what, Hold | Keep) and not 0 < what.lease_ms <= LONGEST_LEASE_MS:
         return f"a lease of {what.lease_ms} ms; more than 0 and at most {LONGEST_LEASE_MS}"
+    if isinstance(what, Prepare) and not (_RENDEZVOUS.fullmatch(what.rendezvous) and 0 < what.world_size <= MOST_RANKS):
+        return f"{what.world_size} processes that meet at {what.rendezvous[:80]!r}"
     if isinstance(what, Hold) and not (0 < what.hold_ms < 1 << 31 and 0 <= what.round < 1 << 62):
         return f"a hold of {what.hold_ms} ms at round {what.round}"
     return ""

@@ -25,6 +25,7 @@ from pacehound.model.events import (
     Incident,
     Instant,
     IterationSample,
+    JudgedRanks,
     Markers,
     NicReading,
     Notification,
@@ -249,7 +250,17 @@ def one_of_each():
         Notification(**same, incident="i0", state="open", idempotency_key="k"),
         Command(**same, order=b"{}", key="k", signature=b"s"),
         CommandResult(
-            **same, host="h", number=1, order="o", what="hold", ranks=(RankAnswer(rank=2, state="held", launched=7),)
+            **same,
+            host="h",
+            number=1,
+            order="o",
+            what="prepare",
+            ranks=(RankAnswer(rank=2, state="held", launched=7),),
+            judged=(
+                JudgedRanks(
+                    ranks=(2,), hosts=("h",), verdict="culprit", measured="memory", ratio=1.5, reason="1.5 times"
+                ),
+            ),
         ),
         DeadLetter(
             source_topic="calls",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from actuators.holding import HoldProcedure
 from collector.agent.holding import Holder
+from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience
 from collector.agent.orders import HostNow, OrderBook
 from pacehound.bus.signing import Keys, Signer
@@ -33,7 +34,13 @@ class Host:
 
     def start(self) -> None:
         """An agent begins; it knows nothing of holds."""
-        self.orders = OrderBook(Obedience(Keys([self._key]), JOB, self.name), Holder(self._folder), JOB, self.name)
+        self.orders = OrderBook(
+            Obedience(Keys([self._key]), JOB, self.name),
+            Holder(self._folder),
+            Measuring(self._folder / "measuring", self.name),
+            JOB,
+            self.name,
+        )
 
     def step(self, commands: list[Command], now_ns: int) -> list[CommandResult]:
         """The agent's step, where it lives."""

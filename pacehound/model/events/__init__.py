@@ -29,7 +29,7 @@ from pacehound.model.events.calls_of_hosts import (
     TransferEdge,
     members_agree,
 )
-from pacehound.model.events.control import Command, CommandResult, RankAnswer, RankState, Refused
+from pacehound.model.events.control import Command, CommandResult, JudgedRanks, RankAnswer, RankState, Refused
 from pacehound.model.events.hosts import (
     AgentCost,
     GpuReading,
@@ -70,7 +70,7 @@ __all__ = [
     "NEVER", "OPTIMIZER_STEP", "SURENESS", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "CallSignature", "Cause",
     "Changepoint", "ChannelTransfers", "Command", "CommandResult", "Cost", "DeadLetter", "Decision", "EarlierRun",
     "Finding", "FindingKind", "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors",
-    "HostSample", "HostVitals", "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory",
+    "HostSample", "HostVitals", "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory", "JudgedRanks",
     "LevelChange", "Markers", "NicReading", "Notification", "OpenCall", "PairProgress", "ProcessState", "Progress",
     "RankAnswer", "RankProcessors", "RankProgress", "RankStack", "RankState", "Refused", "RunState",
     "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "TransferEdge", "VerdictWord",

@@ -65,6 +65,29 @@ class RankAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRanks:
+    """What a validation says of one rank, or of the link from one to another.
+
+    Attributes
+    ----------
+    ranks, hosts
+        One, or the two ends.
+    measured
+        What decided: `gemm float32` ….
+    ratio
+        Of its time to its peers'; `None` where it was not measured.
+
+    """
+
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    verdict: Literal["culprit", "cleared", "unclear"]
+    measured: str
+    ratio: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
     """What a host says of an order.
 
@@ -86,6 +109,14 @@ class CommandResult:
         The hold that its ranks are in; 0: none.
     ranks
         The host's own, as they are now.
+    rendezvous
+        Where processes on this host can be met, as ADDRESS:PORT.
+    ready
+        Ranks beside which a process waits for the order to measure.
+    judged
+        What was measured, said by the host of rank 0.
+    failed
+        Why nothing was measured.
 
     """
 
@@ -102,6 +133,10 @@ class CommandResult:
     world_size: int = 0
     trap: int = 0
     ranks: tuple[RankAnswer, ...] = ()
+    rendezvous: str = ""
+    ready: tuple[int, ...] = ()
+    judged: tuple[JudgedRanks, ...] = ()
+    failed: str = ""
 
     def identity(self) -> str:
         """Names the answer of a host."""

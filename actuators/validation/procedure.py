@@ -1,0 +1,135 @@
+"""Measure the ranks of a job that runs: processes are started beside them, the job is held, they measure; pure.
+
+The processes start while the job goes on, for that takes the longest. Then all ranks are held at one round
+(actuators/holding.py), everybody measures at the same moments, and the ranks go on as soon as the result is there, or
+the time for it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from actuators.holding import HoldProcedure
+from actuators.roll_call import RollCall, ranks_words
+from actuators.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
+from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
+from pacehound.model.events.control import CommandResult, JudgedRanks
+from pacehound.model.orders import Dismiss, Locate, Measure, Prepare, What
+
+State = Literal["locating", "starting", "holding", "measuring", "over"]
+
+
+class ValidationProcedure:
+    """One validation; `step` says what is to be ordered next.
+
+    Parameters
+    ----------
+    trap
+        Names the hold; never used before.
+    now_ns
+        Monotonic time.
+
+    Attributes
+    ----------
+    reason
+        What it waits for, or why it is over.
+    judged
+        What was found; `None` before, and where nothing could be measured.
+    held_ns
+        For how long the ranks stood still.
+
+    """
+
+    def __init__(self, trap: int, now_ns: int) -> None:
+        self.state: State = "locating"
+        self.reason = "looking for the ranks"
+        self.judged: tuple[JudgedRanks, ...] | None = None
+        self.held_ns = 0
+        self._trap = trap
+        self._roll = RollCall()
+        self._hold: HoldProcedure | None = None
+        self._ready: set[int] = set()
+        self._since_ns = self._next_ns = now_ns
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is held or measured, and nothing will be."""
+        return self.state == "over"
+
+    def step(self, results: Iterable[CommandResult], now_ns: int) -> list[What]:
+        """Hear what agents have answered, and say what they are to be told now."""
+        if self.is_over:
+            return []
+        heard = list(results)
+        for result in heard:
+            self._roll.hear(result, now_ns)
+            self._ready.update(result.ready)
+            if result.what == "locate" and not result.refused:
+                self._roll.note_ranks(result)
+            if result.refused and result.what in ("prepare", "measure"):
+                return self.end(f"{result.host} has refused the order to {result.what}: {result.reason}", now_ns)
+            if result.failed:
+                return self.end(f"{result.host}: {result.failed}", now_ns)
+            if result.judged:
+                self.judged = result.judged
+                return self.end("measured", now_ns)
+        if self.state == "locating":
+            return self._locate(now_ns)
+        if self.state == "starting":
+            return self._start(now_ns)
+        return self._measure(heard, now_ns)
+
+    def end(self, reason: str, now_ns: int) -> list[What]:
+        """Let everybody go."""
+        orders: list[What] = []
+        if self._hold is not None:
+            if self._hold.held_since_ns and not self._hold.is_over:
+                self.held_ns = now_ns - self._hold.held_since_ns
+            orders += self._hold.end(reason, now_ns)
+        if self.state in ("starting", "holding", "measuring"):
+            orders.append(Dismiss(trap=self._trap))
+        self.state, self.reason = "over", reason
+        return orders
+
+    def _locate(self, now_ns: int) -> list[What]:
+        if self._roll.is_complete:
+            first = self._roll.rendezvous.get(self._roll.ranks[0].host, "") if 0 in self._roll.ranks else ""
+            if not first:
+                return self.end("the host of rank 0 does not say where it can be reached", now_ns)
+            self.state, self.reason = "starting", "starting a process beside each rank"
+            self._since_ns = now_ns
+            return [Prepare(trap=self._trap, rendezvous=first, world_size=self._roll.world_size)]
+        self.reason = self._roll.missing()
+        if now_ns - self._since_ns > LOCATE_WITHIN_NS:
+            return self.end(self.reason, now_ns)
+        if now_ns < self._next_ns:
+            return []
+        self._next_ns = now_ns + LOCATE_EVERY_NS
+        return [Locate()]
+
+    def _start(self, now_ns: int) -> list[What]:
+        waiting = sorted(set(range(self._roll.world_size)) - self._ready)
+        if waiting and now_ns - self._since_ns > START_WITHIN_NS:
+            within_s = START_WITHIN_NS / 1e9
+            return self.end(f"beside {ranks_words(waiting)} nothing was ready within {within_s:g} s", now_ns)
+        if waiting:
+            return []
+        self.state = "holding"
+        self._hold = HoldProcedure(self._trap, round(BUDGET_S * 1e9), now_ns)
+        return self._measure([], now_ns)
+
+    def _measure(self, heard: list[CommandResult], now_ns: int) -> list[What]:
+        assert self._hold is not None
+        orders = self._hold.step(heard, now_ns)
+        if self._hold.is_over:
+            what = "no result in time" if self.state == "measuring" else "not held"
+            return [*orders, *self.end(f"{what}: {self._hold.reason}", now_ns)]
+        self.reason = self._hold.reason
+        if self.state == "holding" and self._hold.state == "held":
+            self.state = "measuring"
+            orders.append(Measure(trap=self._trap))
+        if self.state == "measuring":
+            self.reason = "measuring"
+            self.held_ns = now_ns - self._hold.held_since_ns
+        return orders

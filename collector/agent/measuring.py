@@ -1,0 +1,192 @@
+"""Processes beside this host's ranks that measure for a validation (`actuators.validation.process`), and their end.
+
+Each runs on the processors and in the control group of its rank, so that it gets what its rank gets. It waits at a
+gate until the ranks are held. All of them end with this agent, with the order for it, or by themselves when their time
+is up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from collector.host.rank_process import RankProcess
+from pacehound.model.events.control import JudgedRanks
+from pacehound.model.json_documents import UNREADABLE_JSON
+from pacehound.model.orders import Prepare
+
+PROGRAM = "actuators.validation.process"
+_ROOT = Path(__file__).resolve().parents[2]
+_CGROUPS = Path("/sys/fs/cgroup")
+_RANKS_OWN = ("CUDA_VISIBLE", "NCCL_", "GLOO_", "LD_LIBRARY_PATH")
+_LAST_LINES = 3
+_MOST_LOG_BYTES = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringNow:
+    """What changed since the last look."""
+
+    ready: tuple[int, ...] = ()
+    judged: tuple[JudgedRanks, ...] = ()
+    failed: str = ""
+
+
+class _Answer(msgspec.Struct):
+    ranks: list[JudgedRanks]
+    links: list[JudgedRanks]
+
+
+class Measuring:
+    """Those of one validation at a time.
+
+    Parameters
+    ----------
+    folder
+        Of their files, made anew for each validation.
+    host
+        By which name this host goes.
+
+    Attributes
+    ----------
+    trap
+        The validation that is under way; 0: none.
+
+    """
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self._folder, self._host = folder, host
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._ready: tuple[int, ...] = ()
+        self.trap = 0
+
+    def prepare(self, what: Prepare, processes: Iterable[RankProcess]) -> str:
+        """Start them; why it cannot be, else nothing."""
+        if self.trap:
+            return "another validation is under way here"
+        self._clear()
+        try:
+            self._folder.mkdir(mode=0o700)
+            address, _, port = what.rendezvous.rpartition(":")
+            for local_rank, process in enumerate(sorted(processes, key=lambda one: one.rank)):
+                environ = _environment(process.pid) | {
+                    "RANK": str(process.rank),
+                    "LOCAL_RANK": str(local_rank),
+                    "WORLD_SIZE": str(what.world_size),
+                    "MASTER_ADDR": address.strip("[]"),
+                    "MASTER_PORT": port,
+                    "PACEHOUND_HOST_NAME": self._host,
+                }
+                self._start(process, environ)
+        except OSError as error:
+            self.dismiss()
+            return f"no process can be started beside the ranks: {error}"
+        self.trap = what.trap
+        return ""
+
+    def go(self, trap: int) -> str:
+        """Open the gate."""
+        if not self.trap or trap != self.trap:
+            return "there is no such validation here"
+        (self._folder / "gate").touch()
+        return ""
+
+    def look(self) -> MeasuringNow | None:
+        """What is new, else nothing."""
+        if not self.trap:
+            return None
+        ended = [(rank, one.poll()) for rank, one in self._processes.items() if one.poll() not in (None, 0)]
+        if ended:
+            rank, status = ended[0]
+            said = self._last_words(rank)
+            self.dismiss()
+            return MeasuringNow(failed=f"the process beside rank {rank} ended with {status}: {said}")
+        ready = tuple(rank for rank in self._processes if (self._folder / f"{rank}.ready").exists())
+        answer = self._folder / "judged.json"
+        if answer.exists():
+            try:
+                found = msgspec.json.decode(answer.read_bytes(), type=_Answer)
+            except (OSError, *UNREADABLE_JSON) as error:
+                return MeasuringNow(failed=f"what was measured cannot be read: {error}")
+            self.dismiss()
+            return MeasuringNow(judged=(*found.ranks, *found.links))
+        if ready != self._ready:
+            self._ready = ready
+            return MeasuringNow(ready=ready)
+        return None
+
+    def dismiss(self) -> None:
+        """End all of them."""
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        for process in self._processes.values():
+            process.wait()
+        self._processes, self._ready, self.trap = {}, (), 0
+        self._clear()
+
+    def _start(self, rank: RankProcess, environ: dict[str, str]) -> None:
+        with (self._folder / f"{rank.rank}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", PROGRAM, "--beside", str(self._folder)],
+                env=environ,
+                cwd="/",
+                stdin=subprocess.PIPE,  # closed with this agent: then they end
+                stdout=log,
+                stderr=log,
+            )
+        self._processes[rank.rank] = process
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(process.pid, os.sched_getaffinity(rank.pid))
+        for members in _groups_of(rank.pid):
+            with contextlib.suppress(OSError):
+                members.write_text(str(process.pid))
+
+    def _last_words(self, rank: int) -> str:
+        try:
+            text = (self._folder / f"{rank}.log").read_bytes()[-_MOST_LOG_BYTES:].decode(errors="replace")
+        except OSError:
+            return "nothing"
+        return " | ".join(text.strip().splitlines()[-_LAST_LINES:]) or "nothing"
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """The agent's own, with what says which devices and network the rank has."""
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("PACEHOUND_")}
+    try:
+        theirs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        theirs = []
+    for entry in theirs:
+        key, _, value = entry.decode(errors="surrogateescape").partition("=")
+        if key.startswith(("CUDA_VISIBLE", "NCCL_", "GLOO_", "LD_LIBRARY_PATH")) and not key.startswith(
+            "NCCL_PROFILER"
+        ):
+            environ[key] = value
+    environ.pop("LD_PRELOAD", None)
+    return environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT)}
+
+
+def _groups_of(pid: int) -> list[Path]:
+    """The files that take members of a process's groups of processors (v1: `cpu` and `cpuset`; v2: the one)."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        names = [one for one in controllers.split(",") if one in ("", "cpu", "cpuset")]
+        found += [_CGROUPS / name / path.lstrip("/") / "cgroup.procs" for name in names]
+    return found

@@ -1,0 +1,165 @@
+"""A real gloo job under `pacehound run`, its script unchanged: paused, let go, validated; and nobody stays held."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacehound.instrument import hold, shim
+from tests.integration.test_validate import quota
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch"),
+    pytest.mark.skipif(shim.reason_not_made() is not None, reason="no C compiler"),
+]
+JOB = Path(__file__).with_name("held_job.py")
+RANKS = 3
+ENDLESS = 10_000_000
+WITHIN_S = 120
+PROVED = 20
+
+
+class WatchedJob:
+    """A job that runs, and the commands that are given to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "store"
+        out = folder / "out"
+        out.mkdir(parents=True)
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                [*self.command("run"), "--", *torchrun, str(JOB), str(out), str(ENDLESS)],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdout=log,
+                stderr=log,
+            )
+        paths = [out / f"{rank}.pid" for rank in range(RANKS)]
+        self.until(lambda: all(path.exists() and path.read_text() for path in paths), "it begins")
+        self.pids = [int(path.read_text()) for path in paths]
+        self.until(lambda: self.rounds() > 100, "its calls are seen")
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "pacehound", words[0], "--store", str(self.store), *words[1:]]
+
+    def say(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(*words), capture_output=True, text=True, timeout=WITHIN_S)
+
+    def validated(self) -> dict[str, Any]:
+        done = self.say("validate", "--json")
+        assert done.stdout, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        done = self.say("sql", "--json", sql)
+        return list(json.loads(done.stdout)["rows"]) if done.returncode == 0 else []
+
+    def rounds(self) -> int:
+        """Iterations that the store has heard of."""
+        found = self.rows("SELECT max(step) AS step FROM iterations")
+        return int(found[0]["step"] or 0) if found else 0
+
+    def until(self, done: Any, what: str) -> None:
+        deadline_s = time.monotonic() + WITHIN_S
+        while not done():
+            assert time.monotonic() < deadline_s, f"{what}: not within {WITHIN_S} s"
+            assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+            time.sleep(0.05)
+
+    def goes_on(self) -> None:
+        """New iterations reach the store."""
+        before = self.rounds()
+        self.until(lambda: self.rounds() > before + 20, "it goes on")
+
+    def end(self) -> None:
+        for pid in self.pids:
+            os.kill(pid, signal.SIGTERM)
+        self.process.wait(WITHIN_S)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedJob]:
+    hold.build()
+    job = WatchedJob(tmp_path_factory.mktemp("job"))
+    yield job
+    job.end()
+
+
+def test_a_job_is_paused_as_a_whole_and_no_incident_comes_of_it(job: WatchedJob) -> None:
+    done = job.say("pause", "--for", "3")
+    assert done.returncode == 0, done.stderr
+    assert f"{RANKS} ranks are held" in done.stdout
+    assert "the time that was asked for is over" in done.stdout
+    job.goes_on()
+    held = job.rows("SELECT max(step_time_s) AS longest_s FROM iterations WHERE planned = 'hold'")
+    assert held[0]["longest_s"] > 2.5
+    assert job.rows("SELECT * FROM incidents") == []
+    (row,) = job.rows("SELECT count() AS n, any(why) AS why FROM commands WHERE what = 'hold'")
+    assert row["n"] >= 1
+    assert row["why"].startswith("pacehound pause of ")
+
+
+def test_a_pause_that_is_killed_holds_nobody(job: WatchedJob) -> None:
+    with subprocess.Popen(job.command("pause", "--for", "60"), stdout=subprocess.PIPE, text=True) as pausing:
+        assert pausing.stdout is not None
+        assert "ranks are held" in pausing.stdout.readline()
+        pausing.kill()
+    job.goes_on()
+
+
+def test_somebody_else_lets_the_ranks_go(job: WatchedJob) -> None:
+    with subprocess.Popen(job.command("pause", "--for", "60"), stdout=subprocess.PIPE, text=True) as pausing:
+        assert pausing.stdout is not None
+        assert "ranks are held" in pausing.stdout.readline()
+        done = job.say("resume")
+        assert "its ranks go on" in done.stdout, done.stderr
+        assert "somebody has let the ranks go" in pausing.stdout.read()
+        assert pausing.wait(WITHIN_S) == 0
+    job.goes_on()
+
+
+def assert_the_slow_rank_is_named(job: WatchedJob, rank: int) -> None:
+    with quota(0.3) as members:
+        home = next(
+            line.split(":", 2)[2]
+            for line in Path(f"/proc/{job.pids[rank]}/cgroup").read_text().splitlines()
+            if line.split(":", 2)[1] in ("", "cpu")
+        )
+        members.write_text(str(job.pids[rank]))
+        answer = job.validated()
+        (members.parent.parent / home.lstrip("/") / "cgroup.procs").write_text(str(job.pids[rank]))
+    assert [one["ranks"] for one in answer["culprits"]] == [[rank]], answer
+    assert 0 < answer["held_s"] < 30
+
+
+def test_the_rank_that_gets_too_little_of_a_processor_is_proven_slow_while_the_job_runs(job: WatchedJob) -> None:
+    assert_the_slow_rank_is_named(job, 1)
+    (row,) = job.rows("SELECT ranks, measured, ratio FROM validations WHERE verdict = 'culprit'")
+    assert row["ranks"] == [1]
+    assert row["ratio"] > 1.25
+    job.goes_on()
+
+
+@pytest.mark.prove
+def test_twenty_times_the_slow_rank_is_named_and_of_healthy_ones_nobody(job: WatchedJob) -> None:
+    held_s = []
+    for run in range(PROVED):
+        healthy = job.validated()
+        assert healthy["culprits"] == [], healthy
+        held_s.append(healthy["held_s"])
+        assert_the_slow_rank_is_named(job, run % RANKS)
+    job.goes_on()
+    print(f"held for {min(held_s):.1f} to {max(held_s):.1f} s in {PROVED} healthy validations")

@@ -1,0 +1,112 @@
+"""Measuring the ranks of a job that runs: processes first, then the hold, the result, and always the end of all."""
+
+from __future__ import annotations
+
+import pytest
+
+from actuators.thresholds import LOCATE_WITHIN_NS
+from actuators.validation.procedure import ValidationProcedure
+from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
+from pacehound.model.events import CommandResult, JudgedRanks, RankAnswer
+from pacehound.model.events.control import RankState
+from pacehound.model.orders import Dismiss, Hold, Keep, Locate, Measure, Prepare, Release, What
+
+MS = 1_000_000
+STEP_NS = 100 * MS
+JUDGED = (
+    JudgedRanks(ranks=(1,), hosts=("h1",), verdict="culprit", measured="memory", ratio=2.0, reason="2 times"),
+    JudgedRanks(ranks=(0,), hosts=("h0",), verdict="cleared", measured="memory", ratio=1.0, reason="1 times"),
+)
+
+
+class Agents:
+    """Two hosts with a rank each, that answer at once."""
+
+    def __init__(self, silent: str = "", *, refuses: str = "", fails: bool = False) -> None:
+        self.silent, self.refuses, self.fails = silent, refuses, fails
+        self.orders: list[What] = []
+        self.launched = 100
+        self.state: RankState = "running"
+        self.trap = 0
+
+    def answers(self, orders: list[What]) -> list[CommandResult]:
+        self.orders += orders
+        self.launched += 5
+        found = []
+        for order in orders:
+            what = type(order).__name__.lower()
+            if what == self.refuses:
+                found += [self.result(host, what, refused="cannot", reason="it is full") for host in (0, 1)]
+                continue
+            if isinstance(order, Locate):
+                found += [self.result(host, what, rendezvous=f"10.0.0.{host}:29400") for host in (0, 1)]
+            if isinstance(order, Prepare) and self.silent != "ready":
+                found += [self.result(host, what, ready=(host,)) for host in (0, 1)]
+            if isinstance(order, Hold):
+                self.state, self.trap = "held", order.trap
+            if isinstance(order, Measure) and self.fails:
+                found.append(self.result(0, "prepare", failed="the process beside rank 0 ended with 1: no memory"))
+            elif isinstance(order, Measure) and self.silent != "result":
+                found.append(self.result(0, "prepare", judged=JUDGED))
+            if isinstance(order, Release):
+                self.state = "released"
+        if self.trap:
+            found += [self.result(host, "hold", trap=self.trap) for host in (0, 1)]
+        return found
+
+    def result(self, host: int, what: str, **said: object) -> CommandResult:
+        answer = RankAnswer(rank=host, state=self.state, launched=self.launched, per_s=50.0)
+        return CommandResult(
+            job="j", attempt=0, time_ns=1, host=f"h{host}", number=1, what=what, world_size=2, ranks=(answer,), **said
+        )  # type: ignore[arg-type]
+
+
+def run(agents: Agents, for_ns: int) -> ValidationProcedure:
+    procedure = ValidationProcedure(7, 0)
+    answers: list[CommandResult] = []
+    for now_ns in range(0, for_ns, STEP_NS):
+        answers = agents.answers(procedure.step(answers, now_ns))
+        if procedure.is_over:
+            break
+    assert procedure.is_over, procedure.reason
+    return procedure
+
+
+def test_processes_are_started_then_all_ranks_held_then_measured_and_all_is_ended() -> None:
+    agents = Agents()
+    procedure = run(agents, 20_000 * MS)
+    assert procedure.judged == JUDGED
+    assert procedure.reason == "measured"
+    kinds = [type(one) for one in agents.orders if not isinstance(one, Keep)]
+    assert [kind for number, kind in enumerate(kinds) if number == 0 or kind is not kinds[number - 1]] == [
+        Locate, Prepare, Locate, Hold, Measure, Release, Dismiss,
+    ]  # fmt: skip
+    (prepare,) = [one for one in agents.orders if isinstance(one, Prepare)]
+    assert prepare == Prepare(trap=7, rendezvous="10.0.0.0:29400", world_size=2)
+    assert 0 < procedure.held_ns < 1_000 * MS
+
+
+@pytest.mark.parametrize(
+    ("agents", "for_ns", "reason", "last"),
+    [
+        (Agents(silent="ready"), START_WITHIN_NS + 2_000 * MS, "beside ranks 0, 1 nothing was ready", [Dismiss]),
+        (
+            Agents(silent="result"),
+            round(BUDGET_S * 1e9) + 20_000 * MS,
+            "no result in time: the time that was asked for is over",
+            [Release, Dismiss],
+        ),
+        (Agents(fails=True), 20_000 * MS, "h0: the process beside rank 0 ended with 1: no memory", [Release, Dismiss]),
+        (Agents(refuses="prepare"), 20_000 * MS, "h0 has refused the order to prepare: it is full", [Dismiss]),
+        (Agents(refuses="hold"), 20_000 * MS, "not held: h0 has refused the order to hold", [Release, Dismiss]),
+        (Agents(refuses="locate"), LOCATE_WITHIN_NS + 2_000 * MS, "no agent of this job has answered", [Locate]),
+    ],
+)
+def test_whatever_fails_everybody_goes_on_and_the_reason_is_said(
+    agents: Agents, for_ns: int, reason: str, last: list[type]
+) -> None:
+    procedure = run(agents, for_ns)
+    assert procedure.judged is None
+    assert reason in procedure.reason
+    assert [type(one) for one in agents.orders[-len(last) :]] == last
+    assert agents.state != "held"
