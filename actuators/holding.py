@@ -25,8 +25,9 @@ from actuators.thresholds import (
 from pacehound.model.events.control import CommandResult
 from pacehound.model.orders import Hold, Keep, Locate, Release, What
 
-PASSED = "had passed the round"
-"""What an agent says of a rank that was too fast; see collector/agent/holding.py."""
+TRY_AGAIN = ("it had passed the round", "the controller says nothing more")
+"""What an agent says of a rank that was too fast, and where a lease ended that somebody was late to renew; see
+collector/agent/holding.py."""
 
 State = Literal["locating", "gathering", "held", "over"]
 
@@ -80,7 +81,8 @@ class HoldProcedure:
             return []
         for result in results:
             reason = self._hear(result, now_ns)
-            if reason and PASSED in reason and self._tries < MOST_TRIES:
+            may_try_again = self.state == "gathering" and self._tries < MOST_TRIES
+            if may_try_again and reason.endswith(TRY_AGAIN):
                 return self._again(now_ns)
             if reason:
                 return self.end(reason, now_ns)
@@ -107,11 +109,8 @@ class HoldProcedure:
         """Remember it; why it is the end, else nothing."""
         self.roll.hear(result, now_ns)
         if result.refused:
-            if self.state == "held" and result.what == "keep":
-                return f"{result.host} has let its ranks go: {result.reason}"
-            if result.refused not in ("forged", "damaged") and result.what in ("locate", "hold", "keep"):
-                return f"{result.host} has refused the order to {result.what}: {result.reason}"
-            return ""
+            is_ours = result.what == "locate" or (result.what in ("hold", "keep") and result.trap == self.trap)
+            return f"{result.host} has refused the order to {result.what}: {result.reason}" if is_ours else ""
         if result.what == "release" and self.state != "locating":
             return "somebody has let the ranks go"
         if self.state != "locating" and result.trap != self.trap:
@@ -125,14 +124,14 @@ class HoldProcedure:
         return ""
 
     def _again(self, now_ns: int) -> list[What]:
-        """Once more, further ahead: a rank had only been too fast."""
+        """Once more, further ahead: a rank had only been too fast, or the controller too late."""
         released = Release(trap=self.trap)
         self.trap += 1
         self._tries += 1
         self._ahead_s *= 2
         self._looks, self._since_ns, self._next_ns = 0, now_ns, now_ns
         self.roll.ranks.clear()
-        self.state, self.reason = "locating", "a rank had passed the round before it was told; once more"
+        self.state, self.reason = "locating", "a rank had passed the round by the time it was told; once more"
         return [released]
 
     def _locate(self, now_ns: int) -> list[What]:

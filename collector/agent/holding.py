@@ -160,8 +160,7 @@ class Holder:
         states = tuple((answer.rank, answer.state) for answer in answers)
         if is_over or all(state in ("released", "refused") for _, state in states):
             self._let_go(now_ns)
-            ended = "the controller says nothing more"
-            return tuple(replace(one, why=one.why or ended) if is_over else one for one in answers)
+            return tuple(_let_go_by_itself(one) if is_over else one for one in answers)
         if states == self._said and now_ns < self._next_report_ns:
             return ()
         self._said, self._next_report_ns = states, now_ns + REPORT_NS
@@ -229,3 +228,8 @@ class Holder:
             known.block.close()
         self._known[process.pid] = _Held(process, block)
         return self._known[process.pid]
+
+
+def _let_go_by_itself(answer: RankAnswer) -> RankAnswer:
+    """The lease was over; what the rank had answered by then is not what comes of it."""
+    return replace(answer, state="released", held_ns=0, why=answer.why or _WHY[Why.DEAD])

@@ -1,7 +1,7 @@
 """Which orders an agent obeys: signed by a key that it was given, meant for it, of now, and never seen before.
 
-The refusals are told one by one, with their reason. What has been obeyed is remembered for as long as an order lives;
-an older number of the same issuer is refused for ever, so that forgetting opens no way.
+The refusals are told one by one, with their reason. What has been obeyed is remembered for longer than an order lives.
+What was issued before something that is forgotten is refused, so that not even a clock that is set back opens a way.
 """
 
 from __future__ import annotations
@@ -38,10 +38,22 @@ class Refusal:
 
 
 class ObeyedOrders(msgspec.Struct):
-    """What an agent that starts again must know: when each order that still lives ends, and each issuer's number."""
+    """What an agent that starts again must know.
 
-    ends_ns: dict[str, int] = {}
-    numbers: dict[str, int] = {}
+    Attributes
+    ----------
+    obeyed
+        When each order was issued, by its id.
+    numbers
+        The last number of each issuer, and when that order was issued.
+    forgotten_ns
+        What was issued at this time or before may have been obeyed and forgotten.
+
+    """
+
+    obeyed: dict[str, int] = {}
+    numbers: dict[str, tuple[int, int]] = {}
+    forgotten_ns: int = 0
 
 
 class Obedience:
@@ -109,20 +121,28 @@ class Obedience:
         if order.expires_ns <= now_ns:
             late_s = (now_ns - order.expires_ns) / 1e9
             return Refusal(refused="expired", reason=f"it ended {late_s:.1f} s ago", order=order)
-        if order.id in self.state.ends_ns:
+        if order.id in self.state.obeyed:
             return Refusal(refused="replayed", reason="it was carried out before", order=order)
-        if order.number <= self.state.numbers.get(command.key, 0):
-            return Refusal(refused="out of order", reason="a later order came before it", order=order)
-        self._remember(order, command.key, now_ns)
+        number, _ = self.state.numbers.get(_issuer(command, order), (0, 0))
+        if order.number <= number or order.issued_ns <= self.state.forgotten_ns:
+            return Refusal(refused="out of order", reason="a later order of its issuer came before it", order=order)
+        self._remember(order, _issuer(command, order), now_ns)
         return order
 
-    def _remember(self, order: Order, key: str, now_ns: int) -> None:
-        ends_ns = self.state.ends_ns
-        ends_ns[order.id] = order.expires_ns
-        self.state.numbers[key] = order.number
-        if len(ends_ns) > MOST_REMEMBERED:
-            oldest_ns = now_ns - LONGEST_LIFE_NS - MOST_SKEW_NS
-            for known in [known for known, end_ns in ends_ns.items() if end_ns < oldest_ns]:
-                del ends_ns[known]
-            while len(ends_ns) > MOST_REMEMBERED:  # their numbers are old by now
-                del ends_ns[next(iter(ends_ns))]
+    def _remember(self, order: Order, issuer: str, now_ns: int) -> None:
+        state = self.state
+        state.obeyed[order.id] = order.issued_ns
+        state.numbers[issuer] = (order.number, order.issued_ns)
+        dead_ns = now_ns - LONGEST_LIFE_NS - MOST_SKEW_NS
+        for known, issued_ns in list(state.obeyed.items()):
+            if issued_ns >= dead_ns and len(state.obeyed) <= MOST_REMEMBERED:
+                break  # they stand in the order in which they came: nearly that in which they were issued
+            del state.obeyed[known]
+            state.forgotten_ns = max(state.forgotten_ns, issued_ns)
+        for known, (_, issued_ns) in list(state.numbers.items()):
+            if issued_ns <= state.forgotten_ns:
+                del state.numbers[known]
+
+
+def _issuer(command: Command, order: Order) -> str:
+    return f"{command.key}/{order.issuer}"

@@ -144,7 +144,9 @@ class OrderBook:
         order = refusal.order
         what = f"{order.what_name} {order.id}" if order is not None else "a command"
         logger.warning("%s of key %s is refused (%s): %s", what, command.key[:8], refusal.refused, refusal.reason)
-        return self._result(host, order, refused=refusal.refused, reason=refusal.reason, attempt=command.attempt)
+        trap = getattr(order.what, "trap", 0) if order is not None else 0
+        refused, reason = refusal.refused, refusal.reason
+        return self._result(host, order, refused=refused, reason=reason, attempt=command.attempt, trap=trap)
 
     def _result(
         self,

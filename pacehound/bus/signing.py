@@ -118,7 +118,7 @@ class Keys:
         >>> signer = Signer.drawn()
         >>> from pacehound.model.orders import Locate, new_order
         >>> command = signer.signed(
-        ...     new_order(Locate(), job="j", attempt=0, number=1, now_ns=5, lives_ns=9, why="to see")
+        ...     new_order(Locate(), job="j", attempt=0, issuer="a", number=1, now_ns=5, lives_ns=9, why="to see")
         ... )
         >>> Keys([signer.key]).have_signed(command), Keys([Signer.drawn().key]).have_signed(command)
         (True, False)

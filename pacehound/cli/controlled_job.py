@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -38,17 +39,18 @@ class ControlledJob:
     def __init__(self, client: HeadClient, signer: Signer, job: str, attempt: int, why: str) -> None:
         self.job, self.attempt = job, attempt
         self._client, self._signer, self._why = client, signer, why
-        self._number = 0
+        self._issuer, self._number = secrets.token_hex(8), 0
         _, self._after = client.results(job, 0)
 
     def order(self, what: What) -> str:
         """Give an order to all agents of the job; its id."""
         now_ns = time.time_ns()
-        self._number = max(self._number + 1, now_ns)
+        self._number += 1
         order = new_order(
             what,
             job=self.job,
             attempt=self.attempt,
+            issuer=self._issuer,
             number=self._number,
             now_ns=now_ns,
             lives_ns=LIVES_NS,

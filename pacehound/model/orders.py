@@ -114,8 +114,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ----------
     id
         32 hexadecimal digits, drawn by chance.
+    issuer
+        Who gives it, among those who sign with the same key: drawn by chance.
     number
-        Larger than that of every earlier order of the same issuer: nanoseconds of its clock.
+        Larger than that of every earlier order of the same issuer.
     attempt
         Of the job; of another one it is foreign.
     hosts, ranks
@@ -130,6 +132,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     id: str
+    issuer: str
     number: int
     job: str
     attempt: int
@@ -157,6 +160,7 @@ def new_order(
     *,
     job: str,
     attempt: int,
+    issuer: str,
     number: int,
     now_ns: int,
     lives_ns: int,
@@ -167,6 +171,7 @@ def new_order(
     """An order of this moment."""
     return Order(
         id=secrets.token_hex(16),
+        issuer=issuer,
         number=number,
         job=job,
         attempt=attempt,
@@ -194,7 +199,7 @@ def read_order(body: bytes) -> Order:
 
     Examples
     --------
-    >>> order = new_order(Locate(), job="j", attempt=0, number=1, now_ns=5, lives_ns=9, why="to see")
+    >>> order = new_order(Locate(), job="j", attempt=0, issuer="a", number=1, now_ns=5, lives_ns=9, why="to see")
     >>> read_order(write_order(order)) == order
     True
 
@@ -216,7 +221,7 @@ def _wrong(order: Order) -> str:
         return f"number {order.number} of attempt {order.attempt}"
     if not 0 < order.expires_ns - order.issued_ns <= LONGEST_LIFE_NS:
         return f"it lives {(order.expires_ns - order.issued_ns) / 1e9:g} s; more than 0 and at most 60"
-    if len(order.ranks) > MOST_RANKS or len(order.hosts) > MOST_RANKS or len(order.why) > MOST_TEXT:
+    if len(order.ranks) > MOST_RANKS or len(order.hosts) > MOST_RANKS or len(order.why) + len(order.issuer) > MOST_TEXT:
         return f"{len(order.ranks)} ranks, {len(order.hosts)} hosts, a reason of {len(order.why)} characters"
     least = ANY_TRAP if isinstance(what, Release) else 1
     if not isinstance(what, Locate) and not least <= what.trap < 1 << 63:

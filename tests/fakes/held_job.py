@@ -126,6 +126,7 @@ class HeldJob:
                     what,
                     job=JOB,
                     attempt=0,
+                    issuer="a",
                     number=self._number,
                     now_ns=EPOCH_NS + self.now_ns,
                     lives_ns=10_000_000_000,

@@ -46,7 +46,10 @@ class WatchedJob:
                 stdout=log,
                 stderr=log,
             )
-        paths = [out / f"{rank}.pid" for rank in range(RANKS)]
+        self.pids: list[int] = []
+
+    def begin(self) -> None:
+        paths = [self.folder / "out" / f"{rank}.pid" for rank in range(RANKS)]
         self.until(lambda: all(path.exists() and path.read_text() for path in paths), "it begins")
         self.pids = [int(path.read_text()) for path in paths]
         self.until(lambda: self.rounds() > 100, "its calls are seen")
@@ -65,7 +68,10 @@ class WatchedJob:
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         done = self.say("sql", "--json", sql)
-        return list(json.loads(done.stdout)["rows"]) if done.returncode == 0 else []
+        if done.returncode != 0:
+            return []
+        answer = json.loads(done.stdout)
+        return [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
 
     def rounds(self) -> int:
         """Iterations that the store has heard of."""
@@ -87,6 +93,7 @@ class WatchedJob:
     def end(self) -> None:
         for pid in self.pids:
             os.kill(pid, signal.SIGTERM)
+        self.process.terminate()
         self.process.wait(WITHIN_S)
 
 
@@ -94,8 +101,11 @@ class WatchedJob:
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedJob]:
     hold.build()
     job = WatchedJob(tmp_path_factory.mktemp("job"))
-    yield job
-    job.end()
+    try:
+        job.begin()
+        yield job
+    finally:
+        job.end()
 
 
 def test_a_job_is_paused_as_a_whole_and_no_incident_comes_of_it(job: WatchedJob) -> None:

@@ -106,7 +106,7 @@ class CommandResult:
     world_size
         How many ranks the job has; 0: not known here.
     trap
-        The hold that its ranks are in; 0: none.
+        The hold that its ranks are in, or that was refused; 0: none.
     ranks
         The host's own, as they are now.
     rendezvous

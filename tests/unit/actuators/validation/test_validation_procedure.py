@@ -36,7 +36,8 @@ class Agents:
         for order in orders:
             what = type(order).__name__.lower()
             if what == self.refuses:
-                found += [self.result(host, what, refused="cannot", reason="it is full") for host in (0, 1)]
+                trap = getattr(order, "trap", 0)
+                found += [self.result(host, what, refused="cannot", reason="it is full", trap=trap) for host in (0, 1)]
                 continue
             if isinstance(order, Locate):
                 found += [self.result(host, what, rendezvous=f"10.0.0.{host}:29400") for host in (0, 1)]

@@ -14,17 +14,27 @@ from collector.agent.obedience import Obedience, ObeyedOrders, Refusal
 from pacehound.bus.signing import Keys, Signer
 from pacehound.errors import InvalidSetting, MalformedMessage
 from pacehound.model.events import Command
-from pacehound.model.orders import LONGEST_LIFE_NS, Hold, Keep, Locate, Order, Release, new_order, read_order
+from pacehound.model.orders import LONGEST_LIFE_NS, Hold, Keep, Locate, Order, Release, What, new_order, read_order
 
 JOB, HOST = "j", "node7"
 NOW_NS = 1_800_000_000_000_000_000
 SECOND_NS = 1_000_000_000
+WHAT = Locate()
 OURS, THEIRS = Signer.drawn(), Signer.drawn()
 
 
-def order(number: int = 1, *, job: str = JOB, attempt: int = 0, issued_ns: int = NOW_NS) -> Order:
+def order(
+    number: int = 1, *, job: str = JOB, attempt: int = 0, issued_ns: int = NOW_NS, issuer: str = "a", what: What = WHAT
+) -> Order:
     return new_order(
-        Locate(), job=job, attempt=attempt, number=number, now_ns=issued_ns, lives_ns=10 * SECOND_NS, why="to see"
+        what,
+        job=job,
+        attempt=attempt,
+        issuer=issuer,
+        number=number,
+        now_ns=issued_ns,
+        lives_ns=10 * SECOND_NS,
+        why="to see",
     )
 
 
@@ -51,12 +61,34 @@ def test_an_agent_that_starts_again_remembers_what_it_has_obeyed() -> None:
     assert admit(obedience(kept), OURS.signed(order(4))) == "out of order"
 
 
-def test_what_was_forgotten_is_still_not_obeyed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_who_sign_with_one_key_do_not_stand_in_each_others_way() -> None:
+    agent = obedience()
+    assert isinstance(admit(agent, OURS.signed(order(900, issuer="pause"))), Order)
+    assert isinstance(admit(agent, OURS.signed(order(1, issuer="resume"))), Order)
+    assert isinstance(admit(agent, OURS.signed(order(901, issuer="pause"))), Order)
+    assert admit(agent, OURS.signed(order(900, issuer="pause"))) == "out of order"
+
+
+def test_what_was_forgotten_is_not_obeyed_again_even_where_the_clock_is_set_back() -> None:
+    agent = obedience()
+    minutes = [NOW_NS + minute * 60 * SECOND_NS for minute in range(10)]
+    given = [
+        (OURS.signed(order(number, issued_ns=at_ns, issuer=f"issuer {number}")), at_ns)
+        for number, at_ns in enumerate(minutes, 1)
+    ]
+    assert all(isinstance(admit(agent, one, at_ns), Order) for one, at_ns in given)
+    assert len(agent.state.obeyed) <= 3
+    assert len(agent.state.numbers) <= 3
+    assert {admit(agent, one, at_ns) for one, at_ns in given} == {"replayed", "out of order"}
+
+
+def test_more_orders_than_are_remembered_are_not_obeyed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collector.agent.obedience.MOST_REMEMBERED", 10)
     agent = obedience()
-    given = [OURS.signed(order(number)) for number in range(1, 40)]
+    given = [OURS.signed(order(number, issued_ns=NOW_NS + number)) for number in range(1, 40)]
     assert all(isinstance(admit(agent, one), Order) for one in given)
-    assert {admit(agent, one) for one in given} <= {"replayed", "out of order"}
+    assert len(agent.state.obeyed) == 10
+    assert {admit(agent, one) for one in given} == {"replayed", "out of order"}
 
 
 HOSTILE: dict[str, Callable[[random.Random, Command], Command]] = {
