@@ -23,7 +23,7 @@ from actuators.thresholds import (
     SILENT_AFTER_NS,
 )
 from pacehound.model.events.control import CommandResult
-from pacehound.model.orders import Hold, Keep, Locate, Release, What
+from pacehound.model.orders import ANY_TRAP, Hold, Keep, Locate, Release, What
 
 TRY_AGAIN = ("it had passed the round", "the controller says nothing more")
 """What an agent says of a rank that was too fast, and where a lease ended that somebody was late to renew; see
@@ -111,7 +111,7 @@ class HoldProcedure:
         if result.refused:
             is_ours = result.what == "locate" or (result.what in ("hold", "keep") and result.trap == self.trap)
             return f"{result.host} has refused the order to {result.what}: {result.reason}" if is_ours else ""
-        if result.what == "release" and self.state != "locating":
+        if result.what == "release" and self.state != "locating" and result.trap in (ANY_TRAP, self.trap):
             return "somebody has let the ranks go"
         if self.state != "locating" and result.trap != self.trap:
             return ""  # of before

@@ -145,8 +145,11 @@ class Holder:
         self._let_go(now_ns)
         return ""
 
-    def step(self, now_ns: int) -> tuple[RankAnswer, ...]:
-        """Pass the lease on, or end a hold whose lease is over; what the controller is to hear now, else nothing."""
+    def step(self, alive: frozenset[int], now_ns: int) -> tuple[RankAnswer, ...]:
+        """Pass the lease on, or end a hold whose lease is over; what the controller is to hear now, else nothing.
+
+        A rank whose process is not among those `alive` is `absent`: the others wait for nothing.
+        """
         if not self.trap:
             return ()
         is_over = now_ns >= self._lease_until_ns
@@ -156,7 +159,10 @@ class Holder:
             else:
                 held.block.beat(now_ns)
         self._mark(now_ns)
-        answers = self.answers(now_ns)
+        answers = tuple(
+            answer if held.process.pid in alive else replace(answer, state="absent", why=_gone(held.process))
+            for held, answer in zip(self._trapped, self.answers(now_ns), strict=True)
+        )
         states = tuple((answer.rank, answer.state) for answer in answers)
         if is_over or all(state in ("released", "refused") for _, state in states):
             self._let_go(now_ns)
@@ -233,3 +239,7 @@ class Holder:
 def _let_go_by_itself(answer: RankAnswer) -> RankAnswer:
     """The lease was over; what the rank had answered by then is not what comes of it."""
     return replace(answer, state="released", held_ns=0, why=answer.why or _WHY[Why.DEAD])
+
+
+def _gone(process: RankProcess) -> str:
+    return f"the process of rank {process.rank} has ended"

@@ -84,7 +84,7 @@ class OrderBook:
 
     def _step_hold(self, host: HostNow) -> list[CommandResult]:
         order, trap = self._holding, self.holder.trap
-        ranks = self.holder.step(host.now_ns)
+        ranks = self.holder.step(frozenset(process.pid for process in host.processes), host.now_ns)
         if not self.holder.is_holding:
             self._holding = None
         if order is None or not ranks:
@@ -107,7 +107,7 @@ class OrderBook:
         if isinstance(found.what, Keep):
             return None  # where the ranks are is said twice a second
         logger.info("order %s: %s of %s, for: %s", found.id, found.what_name, command.key[:8], found.why)
-        result = self._result(host, found, ranks=ranks)
+        result = self._result(host, found, ranks=ranks, trap=getattr(found.what, "trap", None))
         if isinstance(found.what, Locate):
             result = replace(result, rendezvous=f"{self._address}:{free_port()}")
         return result

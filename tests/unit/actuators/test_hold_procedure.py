@@ -16,6 +16,9 @@ from tests.fakes.held_job import MS, STEP_NS, HeldJob
 AFTER_DEATH_NS = 2_100 * MS + 600 * MS
 """A lease, the trap's own two seconds, and what was on its way when the controller died."""
 
+NOBODY_AFTER_NS = 5_000 * MS
+"""docs/commands.md: until the controller finds an agent silent, and its word has come to the others."""
+
 
 def run(job: HeldJob, seconds: float) -> None:
     for _ in range(round(seconds * 1e9 / STEP_NS)):
@@ -68,16 +71,12 @@ def test_whoever_dies_at_whatever_moment_nobody_stays_held(tmp_path: Path, seeds
             if victim == "agent that comes back":
                 run(job, chance.uniform(0, 1))
                 host.start()
-        died_ns = job.now_ns
-        while job.now_ns - died_ns < AFTER_DEATH_NS:
-            job.step()
-        if victim == "controller":
-            assert not any(rank.is_held for rank in job.ranks), f"seed {seed}: held without a controller"
-        while not hold.is_over and victim != "controller":
-            job.step()
-            if hold.state == "held" and victim == "rank":
-                assert all(rank.is_held for rank in job.ranks if rank.is_alive), f"seed {seed}: {victim}"
-        run(job, AFTER_DEATH_NS / 1e9)
+        run(job, (AFTER_DEATH_NS if victim == "controller" else NOBODY_AFTER_NS) / 1e9)
+        # An agent that comes back is an agent again: all may be held by then, and as a whole.
+        if victim != "agent that comes back" or hold.state != "held":
+            assert not any(rank.is_held for rank in job.ranks), f"seed {seed}: {victim}, {hold.reason}"
+        run(job, 30)
+        assert hold.is_over or victim == "controller", f"seed {seed}: {victim}, {hold.reason}"
         assert not any(rank.is_held for rank in job.ranks), f"seed {seed}: {victim}"
         job.close()
 
