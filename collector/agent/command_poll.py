@@ -31,6 +31,14 @@ class CommandSource(Protocol):
         ...
 
 
+class ClosableSource(CommandSource, Protocol):
+    """One that has a connection: a head (`HeadCommands`) or Kafka (`pacehound.bus.kafka_commands.KafkaCommands`)."""
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
 class Receiver(Protocol):
     """What sends messages and can be asked for commands (`OtlpProducer`, `StoreSender`)."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from collector.agent.background import ThreadTaskRunner
-from collector.agent.command_poll import CommandPoll, HeadCommands
+from collector.agent.command_poll import ClosableSource, CommandPoll, HeadCommands
 from collector.agent.delivery import Delivery, Outcome, Sender, deliver
 from collector.agent.host_watch import open_host_watch
 from collector.agent.node_agent import Agent
@@ -184,17 +184,24 @@ def open_commands(assignment: Assignment, job: str, settings: Settings) -> tuple
     """
     store = store_of(assignment.endpoint)
     keys = tuple(filter(None, (key.strip() for key in settings.actuators.keys.split(","))))
-    if is_kafka(assignment.endpoint) or (store is None and not keys):
+    if store is None and not keys:
         return None
     trusted = TrustedKeys(keys, store)
     if store is not None:
-        source: HeadCommands = HeadCommands(StoreSender(store), job)
+        source: ClosableSource = HeadCommands(StoreSender(store), job)
+    elif is_kafka(assignment.endpoint):
+        from pacehound.bus.kafka_commands import KafkaCommands
+
+        source = KafkaCommands(replace(settings.kafka, servers=kafka_servers(assignment.endpoint)), job)
     else:
         source = HeadCommands(OtlpProducer(assignment.endpoint, assignment.headers, trust=assignment.trust), job)
     address = "127.0.0.1"
     if store is None:
         with contextlib.suppress(OSError):
-            address = address_towards(urlsplit(assignment.endpoint).hostname or address)
+            towards = assignment.endpoint
+            if is_kafka(towards):
+                towards = f"//{kafka_servers(towards).split(',')[0]}"
+            address = address_towards(urlsplit(towards).hostname or address)
     return CommandPoll(source, ThreadTaskRunner("commands", at_end=source.close)), trusted, address
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from pacehound.errors import MalformedMessage
 from pacehound.model.events.control import Command, Refused
-from pacehound.model.orders import LONGEST_LIFE_NS, MOST_SKEW_NS, Order, read_order
+from pacehound.model.orders import ANY_ATTEMPT, LONGEST_LIFE_NS, MOST_SKEW_NS, Order, read_order
 
 MOST_REMEMBERED = 10_000
 """Orders that still live; a controller sends three a second."""
@@ -111,10 +111,9 @@ class Obedience:
             return Refusal(refused="damaged", reason=str(error))
         if order.job != self._job or not order.is_for(self._host):
             return Refusal(refused="foreign", reason=f"it is for job {order.job}, this is {self._job}", order=order)
-        if order.attempt not in attempts:
-            return Refusal(
-                refused="foreign", reason=f"attempt {order.attempt} has no rank on {self._host}", order=order
-            )
+        if order.attempt not in attempts and not (attempts and order.attempt == ANY_ATTEMPT):
+            which = "no attempt" if order.attempt == ANY_ATTEMPT else f"attempt {order.attempt}"
+            return Refusal(refused="foreign", reason=f"{which} has a rank on {self._host}", order=order)
         if order.issued_ns > now_ns + MOST_SKEW_NS:
             ahead_s = (order.issued_ns - now_ns) / 1e9
             return Refusal(refused="early", reason=f"issued {ahead_s:.1f} s ahead: are the clocks right?", order=order)

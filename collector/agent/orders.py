@@ -7,12 +7,14 @@ import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from collector.agent.holding import Holder
 from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, Refusal
 from collector.host.rank_process import RankProcess
 from pacehound.model.events.control import Command, CommandResult, RankAnswer, Refused
-from pacehound.model.orders import Dismiss, Hold, Keep, Locate, Measure, Order, Prepare, Release
+from pacehound.model.orders import ANY_ATTEMPT, Dismiss, Hold, Keep, Locate, Measure, Order, Prepare, Release
 
 logger = logging.getLogger("pacehound.agent")
 
@@ -99,6 +101,8 @@ class OrderBook:
     def _take(self, command: Command, host: HostNow) -> CommandResult | None:
         attempts = frozenset(process.attempt for process in host.processes)
         found = self.obedience.admit(command, attempts, host.unix_ns)
+        if isinstance(found, Order) and found.attempt == ANY_ATTEMPT:
+            found = msgspec.structs.replace(found, attempt=max(attempts))
         if isinstance(found, Refusal):
             return self._refused(host, command, found)
         reason, ranks = self._carry_out(found, host)
@@ -161,6 +165,7 @@ class OrderBook:
     ) -> CommandResult:
         self._number = max(self._number + 1, host.unix_ns)  # larger than those of an agent before
         attempt = order.attempt if order is not None else attempt
+        attempt = max(attempt, 0)  # of an order for any, where none is here
         return CommandResult(
             job=self._job,
             attempt=attempt,

@@ -1,4 +1,4 @@
-"""What an agent may do on Kafka: write the topics of its own, and nothing else."""
+"""What an agent may do on Kafka: write the topics of its own, read the commands for it, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from pacehound.bus.kafka import client_config
 from pacehound.bus.kafka_errors import ConnectionErrors, code_of
 from pacehound.errors import InvalidInput
-from pacehound.model.topics import CALLS, HOSTS, OPS
+from pacehound.model.topics import CALLS, COMMANDS, HOSTS, OPS, RESULTS
 from pacehound.settings import KafkaSettings
 
-WRITTEN_BY_AGENTS = (CALLS, HOSTS, OPS)
+WRITTEN_BY_AGENTS = (CALLS, HOSTS, OPS, RESULTS)
+READ_BY_AGENTS = (COMMANDS,)
+"""Whoever may write it may only try: commands are signed."""
 
 
 def grant_agents(settings: KafkaSettings, user: str, timeout_s: float = 30.0) -> None:
-    """Let a user write what agents write. Rights that are there stay; where nothing is granted, a broker refuses.
+    """Let a user write what agents write, and read what they read.
+
+    Rights that are there stay; where nothing is granted, a broker refuses.
 
     Parameters
     ----------
@@ -44,10 +48,11 @@ def grant_agents(settings: KafkaSettings, user: str, timeout_s: float = 30.0) ->
             ResourcePatternType.LITERAL,
             f"User:{user}",
             "*",
-            AclOperation.WRITE,  # which lets it describe the topic, too
+            operation,  # which lets it describe the topic, too
             AclPermissionType.ALLOW,
         )
-        for topic in WRITTEN_BY_AGENTS
+        for operation, topics in ((AclOperation.WRITE, WRITTEN_BY_AGENTS), (AclOperation.READ, READ_BY_AGENTS))
+        for topic in topics
     ]
     try:
         for future in admin.create_acls(rights, request_timeout=timeout_s).values():

@@ -36,6 +36,7 @@ MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 _ON_A_COMMUNICATOR = {"pacehound.topology", "pacehound.progress", "pacehound.markers"}
 _ON_A_HOST = {"pacehound.host", "pacehound.vitals", "pacehound.evidence"}
+_ON_A_JOB = {"pacehound.command_result"}
 
 
 class _Routing(msgspec.Struct):
@@ -98,12 +99,14 @@ def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[Topic, str]:
     if name == codec.OPERATIONS_EVENT:
         named = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
         return topics.OPS, host_stream(named.get("pacehound.job", ""), named.get("host.name", ""))
-    if name not in _ON_A_COMMUNICATOR and name not in _ON_A_HOST:
+    if name not in _ON_A_COMMUNICATOR and name not in _ON_A_HOST and name not in _ON_A_JOB:
         raise MalformedMessage(f"event {name!r} is none that an agent sends to Kafka")
     try:
         routing = msgspec.json.decode(record.body.bytes_value, type=_Routing)
     except UNREADABLE_JSON as error:
         raise MalformedMessage(f"{name}: {error}") from error
+    if name in _ON_A_JOB:
+        return topics.RESULTS, routing.job
     if name in _ON_A_HOST:
         return topics.HOSTS, host_stream(routing.job, routing.host)
     return topics.CALLS, routing.communicator

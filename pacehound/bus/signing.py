@@ -41,7 +41,7 @@ class Signer:
         body = write_order(order)
         return Command(
             job=order.job,
-            attempt=order.attempt,
+            attempt=max(order.attempt, 0),  # what is for any is stored with the first
             time_ns=order.issued_ns,
             order=body,
             key=self.key,

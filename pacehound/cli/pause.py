@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from pacehound.cli.options import say, store_option
+from pacehound.cli.options import say, set_option, store_option
 from pacehound.errors import Unavailable
+from pacehound.settings import Settings
 
 
 @click.command()
@@ -24,15 +25,16 @@ from pacehound.errors import Unavailable
     help="So long at most; and at most a quarter of the smallest timeout of the job's process groups.",
 )
 @store_option
-def pause(job: str | None, hold_s: float, store: Path) -> None:
+@set_option
+def pause(job: str | None, hold_s: float, store: Path, overrides: tuple[str, ...]) -> None:
     """Hold all ranks of a job at one round, and let them go after a while, or at Ctrl-C.
 
     All of them stop, or none does. They go on by themselves within two seconds where this command is killed.
     """
     from actuators.holding import HoldProcedure
-    from pacehound.cli.controlled_job import controlled_job, driven
+    from pacehound.cli.controlled_job import by_hand, controlled_job, driven
 
-    controlled = controlled_job(store, job, f"pacehound pause of {os.environ.get('USER', 'somebody')}")
+    controlled = controlled_job(store, Settings.load(os.environ, overrides), job, by_hand("pause"))
     hold = HoldProcedure(time.time_ns(), round(hold_s * 1e9), time.monotonic_ns())
     was_held = False
     for _ in driven(controlled, hold):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from pacehound.cli.options import say, store_option
+from pacehound.cli.options import say, set_option, store_option
 from pacehound.errors import Unavailable
+from pacehound.settings import Settings
 
 ANSWERED_WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.1
@@ -18,12 +19,13 @@ _LOOK_EVERY_S = 0.1
 @click.command()
 @click.option("--job", help="Which one.  [default: the one that is watched]")
 @store_option
-def resume(job: str | None, store: Path) -> None:
+@set_option
+def resume(job: str | None, store: Path, overrides: tuple[str, ...]) -> None:
     """Let the ranks of a job go on, whoever holds them."""
-    from pacehound.cli.controlled_job import controlled_job
+    from pacehound.cli.controlled_job import by_hand, controlled_job
     from pacehound.model.orders import ANY_TRAP, Release
 
-    controlled = controlled_job(store, job, f"pacehound resume of {os.environ.get('USER', 'somebody')}")
+    controlled = controlled_job(store, Settings.load(os.environ, overrides), job, by_hand("resume"))
     order = controlled.order(Release(trap=ANY_TRAP))
     deadline_s = time.monotonic() + ANSWERED_WITHIN_S
     while time.monotonic() < deadline_s:

@@ -18,7 +18,7 @@ def topics(agents: str | None, overrides: tuple[str, ...]) -> None:
 
     Every process does the same when it starts; run this first where only one account may create topics.
     """
-    from pacehound.bus.kafka_rights import WRITTEN_BY_AGENTS, grant_agents
+    from pacehound.bus.kafka_rights import READ_BY_AGENTS, WRITTEN_BY_AGENTS, grant_agents
     from pacehound.bus.kafka_topics import ensure_topics
     from pacehound.model.topics import TOPICS
 
@@ -27,5 +27,5 @@ def topics(agents: str | None, overrides: tuple[str, ...]) -> None:
     say(f"pacehound: {len(TOPICS)} topics of {settings.prefix}* are as they should be", err=True)
     if agents:
         grant_agents(settings, agents)
-        written = ", ".join(topic.name for topic in WRITTEN_BY_AGENTS)
-        say(f"pacehound: user {agents!r} may write {written}, and nothing else by this", err=True)
+        written, read = (", ".join(topic.name for topic in one) for one in (WRITTEN_BY_AGENTS, READ_BY_AGENTS))
+        say(f"pacehound: user {agents!r} may write {written} and read {read}, and nothing else by this", err=True)

@@ -15,8 +15,9 @@ from typing import Any
 
 import click
 
-from pacehound.cli.options import json_option, print_json, say, store_option
+from pacehound.cli.options import json_option, print_json, say, set_option, store_option
 from pacehound.errors import InvalidInput, Unavailable
+from pacehound.settings import Settings
 
 _LAST_LINES = 8
 
@@ -33,9 +34,17 @@ _LAST_LINES = 8
 )
 @click.option("--job", help="Measure the ranks of a job that runs, instead of those that a COMMAND would start.")
 @store_option
+@set_option
 @json_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def validate(timeout_s: float, job: str | None, store: Path, as_json: bool, command: tuple[str, ...]) -> None:
+def validate(
+    timeout_s: float,
+    job: str | None,
+    store: Path,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
     """Measure the ranks, hosts and links of a job, or of one that COMMAND would start, and say which of them is slow.
 
     COMMAND is torchrun as the job is started with it, on each of its hosts; its script is not run. Each rank measures
@@ -48,7 +57,7 @@ def validate(timeout_s: float, job: str | None, store: Path, as_json: bool, comm
     """
     if command and job is not None:
         raise InvalidInput(f"--job {job} and a command exclude each other")
-    judged = _before(command, timeout_s) if command else _beside(store, job, timeout_s)
+    judged = _before(command, timeout_s) if command else _beside(store, overrides, job, timeout_s)
     if judged is None:
         say("measured; the host of rank 0 says what was found")
         return
@@ -82,13 +91,13 @@ def _before(command: tuple[str, ...], timeout_s: float) -> dict[str, Any] | None
     return None if measured is None else plain(outcome_of(measured))
 
 
-def _beside(store: Path, job: str | None, timeout_s: float) -> dict[str, Any]:
+def _beside(store: Path, overrides: tuple[str, ...], job: str | None, timeout_s: float) -> dict[str, Any]:
     """The outcome of measuring beside the ranks of a job that runs."""
     from actuators.validation.outcome import judged_json
     from actuators.validation.procedure import ValidationProcedure
-    from pacehound.cli.controlled_job import controlled_job, driven
+    from pacehound.cli.controlled_job import by_hand, controlled_job, driven
 
-    controlled = controlled_job(store, job, f"pacehound validate of {os.environ.get('USER', 'somebody')}")
+    controlled = controlled_job(store, Settings.load(os.environ, overrides), job, by_hand("validate"))
     validation = ValidationProcedure(time.time_ns(), time.monotonic_ns())
     deadline_s = time.monotonic() + timeout_s
     for _ in driven(controlled, validation):

@@ -24,6 +24,9 @@ MOST_SKEW_NS = 5_000_000_000
 LONGEST_LEASE_MS = 2_000
 """Whoever holds ranks says so again within this time, or they go on."""
 
+ANY_ATTEMPT = -1
+"""Whichever attempt of a job runs: of who only asks, and of who lets go."""
+
 ANY_TRAP = 0
 """Whichever hold is under way, in a release."""
 
@@ -119,7 +122,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     number
         Larger than that of every earlier order of the same issuer.
     attempt
-        Of the job; of another one it is foreign.
+        Of the job; of another one it is foreign. `ANY_ATTEMPT` in what holds nobody.
     hosts, ranks
         Who is meant; empty: all of the job's.
     issued_ns, expires_ns
@@ -217,7 +220,8 @@ def _wrong(order: Order) -> str:
     what = order.what
     if len(order.id) != 32 or not set(order.id) <= set("0123456789abcdef"):
         return f"its id {order.id[:40]!r} is not 32 hexadecimal digits"
-    if order.number < 1 or order.attempt < 0:
+    lowest = ANY_ATTEMPT if isinstance(what, Locate | Release) else 0
+    if order.number < 1 or order.attempt < lowest:
         return f"number {order.number} of attempt {order.attempt}"
     if not 0 < order.expires_ns - order.issued_ns <= LONGEST_LIFE_NS:
         return f"it lives {(order.expires_ns - order.issued_ns) / 1e9:g} s; more than 0 and at most 60"

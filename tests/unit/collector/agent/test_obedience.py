@@ -14,7 +14,18 @@ from collector.agent.obedience import Obedience, ObeyedOrders, Refusal
 from pacehound.bus.signing import Keys, Signer
 from pacehound.errors import InvalidSetting, MalformedMessage
 from pacehound.model.events import Command
-from pacehound.model.orders import LONGEST_LIFE_NS, Hold, Keep, Locate, Order, Release, What, new_order, read_order
+from pacehound.model.orders import (
+    ANY_ATTEMPT,
+    LONGEST_LIFE_NS,
+    Hold,
+    Keep,
+    Locate,
+    Order,
+    Release,
+    What,
+    new_order,
+    read_order,
+)
 
 JOB, HOST = "j", "node7"
 NOW_NS = 1_800_000_000_000_000_000
@@ -59,6 +70,16 @@ def test_an_agent_that_starts_again_remembers_what_it_has_obeyed() -> None:
     kept = msgspec.msgpack.decode(msgspec.msgpack.encode(agent.state), type=ObeyedOrders)
     assert admit(obedience(kept), OURS.signed(given)) == "replayed"
     assert admit(obedience(kept), OURS.signed(order(4))) == "out of order"
+
+
+def test_who_only_asks_need_not_know_the_attempt() -> None:
+    agent = obedience()
+    assert isinstance(agent.admit(OURS.signed(order(1, attempt=ANY_ATTEMPT)), frozenset({4}), NOW_NS), Order)
+    nobody = agent.admit(OURS.signed(order(2, attempt=ANY_ATTEMPT)), frozenset(), NOW_NS)
+    assert isinstance(nobody, Refusal)
+    assert nobody.refused == "foreign"
+    holding = Hold(trap=1, round=1, hold_ms=1, lease_ms=1)
+    assert admit(agent, OURS.signed(order(3, attempt=ANY_ATTEMPT, what=holding))) == "damaged"
 
 
 def test_two_who_sign_with_one_key_do_not_stand_in_each_others_way() -> None:

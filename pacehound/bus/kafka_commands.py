@@ -1,0 +1,156 @@
+"""Commands and their answers on Kafka: an agent's way to the one, a controller's to both.
+
+A reader is given its partition and no group: every agent of a job hears every command. It waits at the broker, so that
+a command comes at once and a silent topic costs one request in ten seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+
+from pacehound.bus.kafka import ISOLATION, KafkaProducer, client_config, message_of
+from pacehound.bus.kafka_errors import passes, reason_of
+from pacehound.bus.kafka_reader import AGAIN_S
+from pacehound.bus.kafka_topics import ensure_topics
+from pacehound.bus.otlp import Polled
+from pacehound.errors import RejectedMessage, Unavailable
+from pacehound.model import codec
+from pacehound.model.events import Command, CommandResult
+from pacehound.model.orders import LONGEST_LIFE_NS
+from pacehound.model.routing import Event, route
+from pacehound.model.topics import COMMANDS, RESULTS, Topic, partition_of
+from pacehound.settings import KafkaSettings
+
+logger = logging.getLogger(__name__)
+
+WAIT_AT_BROKER_MS = 10_000
+ANSWERS_WITHIN_S = 5.0
+_AT_ONCE = 500
+_MOST_AT_ONCE = 5_000
+
+
+class _JobReader:
+    """What comes of one job on a topic, from so long ago on."""
+
+    def __init__(self, settings: KafkaSettings, topic: Topic, job: str, since_ns: int) -> None:
+        self._settings, self._job = settings, job
+        place = TopicPartition(settings.prefix + topic.name, partition_of(job.encode(), topic.partitions))
+        self._reader = Consumer(
+            client_config(settings)
+            | {
+                "group.id": settings.prefix + "commands",  # a client must name one; it is never joined
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                "isolation.level": ISOLATION,
+                "allow.auto.create.topics": False,
+                "fetch.wait.max.ms": WAIT_AT_BROKER_MS,
+                "socket.timeout.ms": WAIT_AT_BROKER_MS + 20_000,
+            },
+            logger=logger,
+        )
+        try:
+            place.offset = self._first_since(TopicPartition(place.topic, place.partition, since_ns // 1_000_000))
+            self._reader.assign([place])
+        except KafkaException as error:
+            self._reader.close()
+            raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
+
+    def _first_since(self, place: TopicPartition) -> int:
+        """The first offset since a time; a topic that was made a moment ago is not known at once."""
+        deadline_s = time.monotonic() + ANSWERS_WITHIN_S
+        while True:
+            try:
+                (found,) = self._reader.offsets_for_times([place], timeout=ANSWERS_WITHIN_S)
+            except KafkaException:
+                if time.monotonic() >= deadline_s:
+                    raise
+                time.sleep(AGAIN_S)
+            else:
+                return int(found.offset) if found.offset >= 0 else OFFSET_END
+
+    def read(self) -> list[Event]:
+        """What is here by now; waits for nothing."""
+        found: list[Event] = []
+        while len(found) < _MOST_AT_ONCE:
+            try:
+                raws = self._reader.consume(_AT_ONCE, 0.0)
+            except KafkaException as error:
+                raise Unavailable(f"Kafka at {self._settings.servers}: {reason_of(error)}") from error
+            for raw in raws:
+                problem = raw.error()
+                if problem is not None:
+                    if not passes(problem):
+                        raise Unavailable(f"Kafka at {self._settings.servers}: {problem.str()}")
+                    continue
+                try:
+                    events = codec.decode(message_of(raw, self._settings.prefix).value)
+                except RejectedMessage as error:
+                    logger.warning("a message about job %s cannot be read: %s", self._job, error)
+                    continue
+                found += [event for event in events if event.job == self._job]
+            if not raws:
+                break
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._reader.close()
+
+
+class KafkaCommands:
+    """Where an agent asks for commands (`collector.agent.command_poll.CommandSource`)."""
+
+    def __init__(self, settings: KafkaSettings, job: str) -> None:
+        self._settings, self._job = settings, job
+        self._reader: _JobReader | None = None
+
+    def poll(self, after: int) -> Polled:
+        """What came since the last time; from the first one on what still lives.
+
+        Raises
+        ------
+        Unavailable
+            The broker is away or refuses.
+
+        """
+        if self._reader is None:
+            self._reader = _JobReader(self._settings, COMMANDS, self._job, time.time_ns() - LONGEST_LIFE_NS)
+        try:
+            events = self._reader.read()
+        except Unavailable:
+            self.close()
+            raise
+        return Polled(commands=tuple(one for one in events if isinstance(one, Command)), after=after)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+class KafkaControl:
+    """A controller's way: gives commands for one job, and hears what agents answer from now on."""
+
+    def __init__(self, settings: KafkaSettings, job: str) -> None:
+        ensure_topics(settings, (COMMANDS, RESULTS), ANSWERS_WITHIN_S)
+        self._results = _JobReader(settings, RESULTS, job, time.time_ns())
+        self._producer = KafkaProducer(settings, "pacehound-control")
+
+    def command(self, command: Command) -> None:
+        """Publish it, and wait until it is in the log."""
+        topic, key = route(command)
+        self._producer.publish(topic, key, codec.encode(command))
+        self._producer.flush(ANSWERS_WITHIN_S)
+
+    def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
+        """What came since the last time."""
+        return [one for one in self._results.read() if isinstance(one, CommandResult) and one.job == job], after
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._results.close()
+        self._producer.close()
