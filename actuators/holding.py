@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from actuators.roll_call import RollCall, ranks_words
+from actuators.roll_call import RollCall
 from actuators.thresholds import (
     AHEAD_S,
     ARM_WITHIN_NS,
@@ -23,6 +23,7 @@ from actuators.thresholds import (
     SILENT_AFTER_NS,
 )
 from pacehound.model.events.control import CommandResult
+from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.orders import ANY_TRAP, Hold, Keep, Locate, Release, What
 
 TRY_AGAIN = ("it had passed the round", "the controller says nothing more")

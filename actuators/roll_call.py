@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pacehound.model.events.control import CommandResult, RankAnswer
+from pacehound.model.evidence.phrases import ranks_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +68,3 @@ class RollCall:
         return (
             f"{ranks_words(missing)} of {self.world_size} are at no agent that has answered" if missing else "looking"
         )
-
-
-def ranks_words(ranks: list[int]) -> str:
-    """Some ranks, for people.
-
-    >>> ranks_words([3]), ranks_words([0, 1, 2, 3, 4, 5, 6])
-    ('rank 3', 'ranks 0, 1, 2, 3, 4 and 2 more')
-    """
-    shown = ", ".join(map(str, ranks[:5])) + (f" and {len(ranks) - 5} more" if len(ranks) > 5 else "")
-    return f"rank{'s' * (len(ranks) != 1)} {shown}"

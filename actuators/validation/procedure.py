@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from typing import Literal
 
 from actuators.holding import HoldProcedure
-from actuators.roll_call import RollCall, ranks_words
+from actuators.roll_call import RollCall
 from actuators.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
 from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
 from pacehound.model.events.control import CommandResult, JudgedRanks
+from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.orders import Dismiss, Locate, Measure, Prepare, What
 
 State = Literal["locating", "starting", "holding", "measuring", "over"]

@@ -31,6 +31,7 @@ def incidents(job: str | None, last: bool | None, store: Path, overrides: tuple[
     from pacehound.cli.history import history
     from pacehound.cli.known_jobs import known_jobs
     from pacehound.pages.incidents import incidents_answer, print_incidents
+    from pacehound.pages.measured import measured_words
     from pacehound.pages.seen import Seen, not_watched, seen_question, words
     from pacehound.pages.terminal import terminal
 
@@ -47,13 +48,21 @@ def incidents(job: str | None, last: bool | None, store: Path, overrides: tuple[
         found, decisions = answers.incidents(job)
         (row,) = answers.sql(seen_question(job)).to_pylist()
         seen, problems = Seen(**row), answers.problems()
+        rows = answers.ask("validations", {"job": job or ""}).to_pylist() if found else []
+    measured = {one.id: measured_words(one, rows) for one in found}
     if as_json:
-        told = {"job": job, "seen": row, "not_watched_because": not_watched(seen, job), "problems": problems}
+        told = {
+            "measured": measured,
+            "job": job,
+            "seen": row,
+            "not_watched_because": not_watched(seen, job),
+            "problems": problems,
+        }
         print_json(incidents_answer(found, decisions) | told)
         return
     if found:
         on_gpus = {one.job for one in jobs if one.is_on_gpus}
-        print_incidents(terminal(sys.stdout), found, decisions, on_gpus)
+        print_incidents(terminal(sys.stdout), found, decisions, on_gpus, measured)
     for line in words(seen, job, problems, has_incidents=bool(found)):
         say(line)
     if others:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -52,11 +52,12 @@ def incidents_answer(incidents: Iterable[Incident], decisions: Iterable[Decision
 
 
 def incident_page(
-    incident: Incident, decisions: Sequence[Decision] = (), on_gpus: Container[str] = ()
+    incident: Incident, decisions: Sequence[Decision] = (), on_gpus: Container[str] = (), measured: str = ""
 ) -> RenderableType:
     """One incident: a title, then a block for each finding, then what it costs and what would be done.
 
-    `on_gpus` names the jobs that are known to run on GPUs: the hours of others are rank-hours.
+    `on_gpus` names the jobs that are known to run on GPUs: the hours of others are rank-hours. `measured` is what a
+    validation found meanwhile.
     """
     title = Text.assemble(
         ("INCIDENT ", "bold"),
@@ -75,6 +76,8 @@ def incident_page(
     facts.add_column(overflow="fold")
     if cost := cost_words(incident.cost, is_on_gpus=incident.job in on_gpus):
         facts.add_row("cost", Text(cost))
+    if measured:
+        facts.add_row("measured", Text(measured))
     latest = {d.action: d for d in decisions if d.incident == incident.id}  # in order, so the last word stands
     for decision in latest.values():
         facts.add_row("would do" if not decision.taken else "did", Text(decision_words(decision)))
@@ -84,10 +87,15 @@ def incident_page(
 
 
 def print_incidents(
-    console: Console, incidents: Sequence[Incident], decisions: Sequence[Decision], on_gpus: Container[str] = ()
+    console: Console,
+    incidents: Sequence[Incident],
+    decisions: Sequence[Decision],
+    on_gpus: Container[str] = (),
+    measured: Mapping[str, str] | None = None,
 ) -> None:
-    """All of them, with a blank line between."""
-    print_parts(console, [incident_page(incident, decisions, on_gpus) for incident in incidents])
+    """All of them, with a blank line between; `measured` by the id of the incident."""
+    told = measured or {}
+    print_parts(console, [incident_page(one, decisions, on_gpus, told.get(one.id, "")) for one in incidents])
 
 
 def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:

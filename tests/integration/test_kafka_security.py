@@ -180,17 +180,21 @@ def refusal(settings: KafkaSettings, topic: str) -> str:
 @pytest.mark.parametrize("topic", sorted(topics.TOPICS))
 def test_an_agent_writes_the_topics_of_agents_and_no_other(granted: Granted, topic: str) -> None:
     agent = granted.settings("agent", SECRETS["KAFKA_AGENT_PASSWORD"])
-    assert refusal(agent, topic) == ("" if topic in {"calls", "hosts", "ops"} else "TOPIC_AUTHORIZATION_FAILED")
+    assert refusal(agent, topic) == (
+        "" if topic in {"calls", "hosts", "ops", "results"} else "TOPIC_AUTHORIZATION_FAILED"
+    )
     assert refusal(granted.settings("pacehound", SECRETS["KAFKA_PASSWORD"]), topic) == ""
 
 
-def test_an_agent_sends_as_agents_do_and_neither_reads_nor_grants(granted: Granted) -> None:
+def test_an_agent_sends_as_agents_do_reads_commands_alone_and_does_not_grant(granted: Granted) -> None:
     agent = granted.settings("agent", SECRETS["KAFKA_AGENT_PASSWORD"])
     sender = KafkaSender(agent, "agent", acknowledged_within_s=20.0)
     sender.send([codec.encode(event) for event in simulate(JobSpec(layout=Layout(tp=2), iterations=3)).events()])
     sender.close()
-    with pytest.raises(Unavailable, match=r"[Aa]uthorization failed"):
-        list(read_to_end(agent, topics.CALLS))
+    list(read_to_end(agent, topics.COMMANDS))
+    for topic in (topics.CALLS, topics.RESULTS):
+        with pytest.raises(Unavailable, match=r"[Aa]uthorization failed"):
+            list(read_to_end(agent, topic))
     with pytest.raises(Unavailable, match=r"[Aa]uthorization failed"):
         ensure_topics(replace(agent, prefix="mine."), timeout_s=5.0)
     with pytest.raises(Unavailable, match="Kafka at"):

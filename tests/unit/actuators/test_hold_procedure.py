@@ -111,7 +111,7 @@ def test_the_round_lies_two_seconds_ahead_of_the_furthest_rank() -> None:
     ("ranks", "world_size", "reason"),
     [
         ({}, 0, "no agent of this job has answered"),
-        (running(100), 4, "ranks 2, 3 of 4 are at no agent that has answered"),
+        (running(100), 4, "ranks 2-3 of 4 are at no agent that has answered"),
         (running(100, per_s=0.0), 2, "no rank makes calls on the communicator of all ranks"),
     ],
 )

@@ -29,6 +29,8 @@ def earlier_runs(store, job, before_attempt):
 
 
 def ask(store, name, **parameters):
+    if name == "validations":
+        return pa.Table.from_pylist([])
     assert name == "page/jobs", f"the stand-in knows no query {name!r}"
     heard = {}
     for event in store.events():

@@ -90,7 +90,7 @@ def test_processes_are_started_then_all_ranks_held_then_measured_and_all_is_ende
 @pytest.mark.parametrize(
     ("agents", "for_ns", "reason", "last"),
     [
-        (Agents(silent="ready"), START_WITHIN_NS + 2_000 * MS, "beside ranks 0, 1 nothing was ready", [Dismiss]),
+        (Agents(silent="ready"), START_WITHIN_NS + 2_000 * MS, "beside ranks 0-1 nothing was ready", [Dismiss]),
         (
             Agents(silent="result"),
             round(BUDGET_S * 1e9) + 20_000 * MS,

@@ -17,6 +17,7 @@ from pacehound.pages.incidents import (
     print_incidents,
     ranks_words,
 )
+from pacehound.pages.measured import measured_words
 from pacehound.pages.terminal import terminal
 
 HOUR_NS = 3600 * 10**9
@@ -158,3 +159,26 @@ def test_the_json_answer_has_the_keys_of_the_design():
     assert finding["onset"] == {"step": 200, "time_ns": HOUR_NS}
     assert "gpu_hours" in incident["cost"]
     assert incident["decisions"][0]["action"] == "adjust_microbatches"
+
+
+def test_what_was_measured_while_an_incident_was_open_stands_below_it() -> None:
+    incident = an_incident(findings=(FINDING,))
+    row = {
+        "event_id": "v",
+        "job": incident.job,
+        "attempt": incident.attempt,
+        "time_ns": incident.opened_ns + 1,
+        "ranks": [2],
+        "hosts": ["h"],
+        "verdict": "culprit",
+        "measured": "memory",
+        "reason": "1.50 times the peers' time",
+    }
+    before = row | {"event_id": "u", "time_ns": incident.opened_ns - 1}
+    of_another = row | {"event_id": "w", "job": "another"}
+    words = measured_words(incident, [of_another, row, row | {"ranks": [0], "verdict": "cleared"}, before])
+    assert words.endswith("rank 2 is slow (memory: 1.50 times the peers' time); rank 0 is as fast as its peers")
+    assert measured_words(incident, [of_another, before]) == ""
+    file = io.StringIO()
+    print_incidents(terminal(file), [incident], [], measured={incident.id: words})
+    assert "measured" in file.getvalue()
