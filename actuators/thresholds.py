@@ -33,5 +33,7 @@ for."""
 GATHER_WITHIN_NS = 20 * SECOND_NS
 """As in collector/native/shim_trap.c: from then on ranks go on by themselves."""
 
-SILENT_AFTER_NS = 3 * SECOND_NS
-"""An agent that holds says so twice a second."""
+SILENT_AFTER_NS = 8 * SECOND_NS
+"""An agent that holds says so twice a second, and its word waits until what it sent before is stored: on a host whose
+processors were all taken that took more than three seconds. Ranks of an agent that has died go on by themselves after
+two; so long the others wait for them."""
