@@ -1,25 +1,25 @@
 """What one rank measures, with torch: matrix products, memory, copies to its device, transfers to a neighbour.
 
-Every repetition begins at a barrier of all ranks, so that they do the same at the same moment and can be compared.
+Every repetition begins at a barrier of all ranks. Devices do the same at the same moment and can be compared; where
+processors do the work, the ranks of a host take turns (`turns`), and do as much as they can in a given time.
 Times are of `perf_counter_ns`, and of the device's own end where there is one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from actuators.validation.passes import Link, Pass
+from actuators.validation.thresholds import CPU_SHARE_WINDOW_S, CPU_WINDOW_S
+from actuators.validation.turns import turns_of
 
 CPU_GEMM_SIZES, GPU_GEMM_SIZE = {"float32": 384, "bfloat16": 192}, 8192
-CPU_GEMMS = {"float32": 30, "bfloat16": 5}
-"""So many products are one repetition: it takes tens of milliseconds, some turns of a scheduler, so that a rank that
-shares its processor is compared by its share and not by its luck."""
+"""Some milliseconds each."""
 
 CPU_COPY_BYTES, GPU_COPY_BYTES = 16 << 20, 1 << 30
-CPU_COPIES = 20
-"""More than any cache holds, for as long as the products."""
+"""More than any cache holds."""
 
 LATENCY_BYTES, CPU_LINK_BYTES, GPU_LINK_BYTES = 8, 4 << 20, 256 << 20
 ROUND_TRIPS = {"latency": 20, "bandwidth": 4}
@@ -41,6 +41,10 @@ class Measurement:
         `torch.distributed`, with a group of all ranks that are measured.
     device
         Where the work is done: `cpu`, `cuda:0` ….
+    hosts
+        By rank.
+    processors
+        Of each host.
     repetitions
         Of each.
     deadline_s
@@ -53,54 +57,68 @@ class Measurement:
 
     """
 
-    def __init__(self, dist: Any, device: str, repetitions: int, deadline_s: float) -> None:
+    def __init__(
+        self,
+        dist: Any,
+        device: str,
+        *,
+        hosts: Sequence[str],
+        processors: Mapping[str, int],
+        repetitions: int,
+        deadline_s: float,
+    ) -> None:
         import torch
 
         self.ranks: dict[str, list[float]] = {}
         self.links: dict[str, dict[Link, list[float]]] = {}
         self._torch, self._dist = torch, dist
         self._device = torch.device(device)
+        self._hosts, self._processors = tuple(hosts), processors
         self._repetitions, self._deadline_s = repetitions, deadline_s
         self._is_gpu = self._device.type == "cuda"
         self._rank = dist.get_rank()
 
     def computations(self) -> None:
         """Measure `gemm float32` …, `memory`, `host to device`."""
-        torch, found = self._torch, self.ranks
+        torch = self._torch
         kinds = [torch.float32, torch.bfloat16] + ([torch.float16] if self._is_gpu else [])
         for kind in kinds:
             name = str(kind).removeprefix("torch.")
-            size, times = (GPU_GEMM_SIZE, 1) if self._is_gpu else (CPU_GEMM_SIZES[name], CPU_GEMMS[name])
+            size = GPU_GEMM_SIZE if self._is_gpu else CPU_GEMM_SIZES[name]
             left = torch.ones((size, size), dtype=kind, device=self._device)
             right = torch.ones((size, size), dtype=kind, device=self._device)
-            found[f"gemm {name}"] = self._timed(lambda: left @ right, times)  # noqa: B023
+            window_s = CPU_SHARE_WINDOW_S if kind is torch.float32 else CPU_WINDOW_S
+            self._compute(f"gemm {name}", lambda: left @ right, window_s)  # noqa: B023
         if self._has_fp8():
             size = GPU_GEMM_SIZE
             quarter = torch.ones((size, size), device=self._device).to(torch.float8_e4m3fn)
             one = torch.ones((), device=self._device)
-            found["gemm float8"] = self._timed(
-                lambda: torch._scaled_mm(quarter, quarter.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+            self._compute(
+                "gemm float8",
+                lambda: torch._scaled_mm(quarter, quarter.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16),
             )
         n_bytes = GPU_COPY_BYTES if self._is_gpu else CPU_COPY_BYTES
         source = torch.ones(n_bytes // 4, device=self._device)
         target = torch.empty_like(source)
-        found["memory"] = self._timed(lambda: target.copy_(source), 1 if self._is_gpu else CPU_COPIES)
+        self._compute("memory", lambda: target.copy_(source))
         if self._is_gpu:
             host = torch.ones(CPU_COPY_BYTES).pin_memory()
             there = torch.empty(CPU_COPY_BYTES, device=self._device)
-            found["host to device"] = self._timed(lambda: there.copy_(host, non_blocking=True))
+            self._compute("host to device", lambda: there.copy_(host, non_blocking=True))
 
     def transfers(self, passes: Sequence[Pass]) -> None:
         """Measure `latency` and `bandwidth` of each transfer that this rank sends; the receiver's word ends it.
 
         Of several in a row the shortest counts: what a link takes it takes each time, a processor that is shared not.
+        Where processors move the data, only what leaves a host is a link.
         """
         torch = self._torch
         n_bytes = GPU_LINK_BYTES if self._is_gpu else CPU_LINK_BYTES
+        links = [[link for link in one if self._is_link(link)] for one in passes]
         for what, size in (("latency", LATENCY_BYTES), ("bandwidth", n_bytes)):
             payload = torch.ones(size // 4, device=self._device)
             word = torch.zeros(1, device=self._device)
-            for one in passes:
+            for one in filter(None, links):
                 mine = next((link for link in one if self._rank in link), None)
 
                 def transfer(mine: Link | None = mine, payload: Any = payload, word: Any = word) -> None:
@@ -114,25 +132,49 @@ class Measurement:
                         self._dist.recv(payload, here)
                         self._dist.send(word, here)
 
-                times = self._timed(transfer, ROUND_TRIPS[what], least=True)
+                times = []
+                for repetition in range(WARM_UPS + self._repetitions):
+                    self._all_go_on()
+                    time_s = min(self._timed(transfer) for _ in range(ROUND_TRIPS[what]))
+                    if repetition >= WARM_UPS:
+                        times.append(time_s)
                 if mine is not None and mine[0] == self._rank:
                     self.links.setdefault(what, {})[mine] = times
 
-    def _timed(self, work: Callable[[], Any], how_often: int = 1, *, least: bool = False) -> list[float]:
-        """Seconds of each repetition: of all that is done in it, or the `least` that one of them took."""
-        times = []
+    def _is_link(self, link: Link) -> bool:
+        here, there = link
+        return self._is_gpu or self._hosts[here] != self._hosts[there]
+
+    def _compute(self, what: str, work: Callable[[], Any], window_s: float = CPU_WINDOW_S) -> None:
+        """Seconds of one piece of work in each repetition: a device does one, a processor what it can in a window."""
+        times = self.ranks.setdefault(what, [])
         for repetition in range(WARM_UPS + self._repetitions):
-            self._all_go_on()
-            each_s = []
-            for _ in range(how_often):
-                begin_ns = time.perf_counter_ns()
-                work()
-                if self._is_gpu:
-                    self._torch.cuda.synchronize(self._device)
-                each_s.append((time.perf_counter_ns() - begin_ns) / 1e9)
+            if self._is_gpu:
+                self._all_go_on()
+                time_s = self._timed(work)
+            else:
+                time_s = self._in_my_turn(work, window_s if repetition >= WARM_UPS else 0.0, repetition)
             if repetition >= WARM_UPS:
-                times.append(min(each_s) if least else sum(each_s))
-        return times
+                times.append(time_s)
+
+    def _in_my_turn(self, work: Callable[[], Any], window_s: float, repetition: int) -> float:
+        time_s = 0.0
+        for turn in turns_of(self._hosts, self._processors, repetition):
+            self._all_go_on()
+            if self._rank in turn:
+                begin_s, done = time.perf_counter(), 0
+                while not done or time.perf_counter() - begin_s < window_s:
+                    work()
+                    done += 1
+                time_s = (time.perf_counter() - begin_s) / done
+        return time_s
+
+    def _timed(self, work: Callable[[], Any]) -> float:
+        begin_s = time.perf_counter()
+        work()
+        if self._is_gpu:
+            self._torch.cuda.synchronize(self._device)
+        return time.perf_counter() - begin_s
 
     def _all_go_on(self) -> None:
         """A barrier at which all ranks see alike whether the budget is over: none may wait for one that has left."""

@@ -23,7 +23,7 @@ from actuators.validation.measure import Deadline, Measurement
 from actuators.validation.passes import ring_passes
 from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
 
-REPETITIONS = 10
+REPETITIONS = 8
 HOST_VARIABLE = "PACEHOUND_HOST_NAME"
 """The setting `host.name`."""
 
@@ -72,11 +72,19 @@ def _measured(when_ready: Any) -> list[Any] | None:
         torch.cuda.set_device(local_rank)
     within = datetime.timedelta(seconds=START_WITHIN_NS / 1e9 + BUDGET_S)
     dist.init_process_group("nccl" if is_gpu else "gloo", timeout=within)
-    dist.barrier()
+    host = os.environ.get(HOST_VARIABLE) or socket.gethostname()
+    places: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(places, (host, os.cpu_count() or 1))
     when_ready()
     ready_s = time.monotonic()
-    measurement = Measurement(dist, device, REPETITIONS, ready_s + BUDGET_S)
-    host = os.environ.get(HOST_VARIABLE) or socket.gethostname()
+    measurement = Measurement(
+        dist,
+        device,
+        hosts=[name for name, _ in places],
+        processors=dict(places),
+        repetitions=REPETITIONS,
+        deadline_s=ready_s + BUDGET_S,
+    )
     found: dict[str, Any] = {"rank": dist.get_rank(), "host": host, "cut_short": True}
     found["device"] = torch.cuda.get_device_name(local_rank) if is_gpu else "cpu"
     with contextlib.suppress(Deadline):

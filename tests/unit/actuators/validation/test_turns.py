@@ -1,0 +1,34 @@
+"""Ranks of a host that share its processors compute in turns; everybody once in a repetition, in few turns."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actuators.validation.thresholds import MOST_TURNS
+from actuators.validation.turns import turns_of
+
+HOSTS = ["a", "b", "c"]
+
+
+@given(
+    st.lists(st.sampled_from(HOSTS), min_size=1, max_size=60),
+    st.fixed_dictionaries({host: st.integers(1, 128) for host in HOSTS}),
+    st.integers(0, 20),
+)
+def test_everybody_computes_once_in_few_turns(hosts: list[str], processors: dict[str, int], repetition: int) -> None:
+    turns = turns_of(hosts, processors, repetition)
+    assert sorted(rank for turn in turns for rank in turn) == list(range(len(hosts)))
+    assert len(turns) <= MOST_TURNS
+    assert turns == turns_of(hosts, processors, repetition), "all ranks draw alike"
+
+
+@given(st.integers(1, 8), st.integers(1, 16), st.integers(0, 20))
+def test_half_of_a_host_is_left_to_what_else_runs_there(n_ranks: int, processors: int, repetition: int) -> None:
+    turns = turns_of(["a"] * n_ranks, {"a": processors}, repetition)
+    assert max(map(len, turns)) <= max(processors // 2, 1)
+
+
+def test_the_order_changes_from_one_repetition_to_the_next() -> None:
+    orders = {turns_of(["a"] * 4, {"a": 2}, repetition) for repetition in range(8)}
+    assert len(orders) > 4
