@@ -12,7 +12,7 @@ import time
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from pacehound.bus.kafka import ISOLATION, KafkaProducer, client_config, message_of
-from pacehound.bus.kafka_errors import passes, reason_of
+from pacehound.bus.kafka_errors import is_nothing_to_a_reader, reason_of
 from pacehound.bus.kafka_reader import AGAIN_S
 from pacehound.bus.kafka_topics import ensure_topics
 from pacehound.bus.otlp import Polled
@@ -82,7 +82,7 @@ class _JobReader:
             for raw in raws:
                 problem = raw.error()
                 if problem is not None:
-                    if not passes(problem):
+                    if not is_nothing_to_a_reader(problem):
                         raise Unavailable(f"Kafka at {self._settings.servers}: {problem.str()}")
                     continue
                 try:

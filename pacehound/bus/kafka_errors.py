@@ -26,6 +26,22 @@ def passes(problem: KafkaError) -> bool:
     )
 
 
+def is_nothing_to_a_reader(problem: KafkaError) -> bool:
+    """Whether it is of no concern to a client that is given its partitions: it passes, or is about the client's group.
+
+    A client must name a group and looks for it by itself; who may not read it, as agents, may still read a topic.
+
+    Examples
+    --------
+    >>> is_nothing_to_a_reader(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    True
+    >>> is_nothing_to_a_reader(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    False
+
+    """
+    return passes(problem) or problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
 def is_never_taken(problem: KafkaError) -> bool:
     """Whether the broker refuses this message however often it is sent."""
     return problem.code() in (

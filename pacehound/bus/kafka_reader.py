@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from pacehound.bus import Message, Place
 from pacehound.bus.kafka import ISOLATION, client_config, message_of
-from pacehound.bus.kafka_errors import code_of, passes, reason_of
+from pacehound.bus.kafka_errors import code_of, is_nothing_to_a_reader, reason_of
 from pacehound.errors import Unavailable
 from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings
@@ -71,7 +71,7 @@ def read_to_end(
                 heard_s = time.monotonic()
                 place, problem = raw.partition(), raw.error()
                 if place is None or place not in left:
-                    if problem is not None and not passes(problem):
+                    if problem is not None and not is_nothing_to_a_reader(problem):
                         raise Unavailable(f"Kafka at {settings.servers}: {problem.str()}")
                     continue  # behind what was the end when we began
                 if problem is None:
@@ -82,7 +82,7 @@ def read_to_end(
                         del left[place]
                 elif problem.code() == KafkaError._PARTITION_EOF:
                     del left[place]
-                elif not passes(problem):
+                elif not is_nothing_to_a_reader(problem):
                     raise Unavailable(f"Kafka at {settings.servers}: {problem.str()}")
             if time.monotonic() - heard_s > silent_for_s:
                 raise Unavailable(f"Kafka at {settings.servers} has said nothing about {name} for {silent_for_s:g} s")
@@ -152,7 +152,7 @@ def first_offset_from(
                     return message_of(raw, settings.prefix).offset
                 if problem.code() == KafkaError._PARTITION_EOF:
                     return None
-                if not passes(problem):
+                if not is_nothing_to_a_reader(problem):
                     raise Unavailable(f"Kafka at {settings.servers}: {problem.str()}")
     raise Unavailable(f"Kafka at {settings.servers} has said nothing about {place[0]}/{place[1]} for {timeout_s:g} s")
 

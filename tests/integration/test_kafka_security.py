@@ -6,6 +6,7 @@ And the broker of the compose file, by its own settings: whose login lets whom d
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,13 +24,16 @@ from bench.rig.engine import Engine
 from bench.rig.realjob import until
 from pacehound import cli
 from pacehound.bus.kafka import client_config
+from pacehound.bus.kafka_commands import KafkaCommands, KafkaControl
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.bus.kafka_rights import WRITTEN_BY_AGENTS, grant_agents
 from pacehound.bus.kafka_sender import KafkaSender
 from pacehound.bus.kafka_topics import ensure_topics
+from pacehound.bus.signing import Signer
 from pacehound.errors import InvalidInput, Unavailable
 from pacehound.model import codec, topics
 from pacehound.model.events import Finding
+from pacehound.model.orders import ANY_ATTEMPT, Locate, new_order
 from pacehound.model.topology import Layout
 from pacehound.settings import KafkaSettings
 from simulator.faults import SlowCompute
@@ -192,6 +196,24 @@ def test_an_agent_sends_as_agents_do_reads_commands_alone_and_does_not_grant(gra
     sender.send([codec.encode(event) for event in simulate(JobSpec(layout=Layout(tp=2), iterations=3)).events()])
     sender.close()
     list(read_to_end(agent, topics.COMMANDS))
+    control = KafkaControl(granted.settings("pacehound", SECRETS["KAFKA_PASSWORD"]), "sim")
+    order = new_order(
+        Locate(),
+        job="sim",
+        attempt=ANY_ATTEMPT,
+        issuer="a test",
+        number=1,
+        now_ns=time.time_ns(),
+        lives_ns=20_000_000_000,
+        why="a test",
+    )
+    commands = KafkaCommands(agent, "sim")
+    assert commands.poll(0).commands == ()
+    command = Signer.drawn().signed(order)
+    control.command(command)
+    until("the command", lambda: command in commands.poll(0).commands, 20, 0.1)
+    commands.close()
+    control.close()
     for topic in (topics.CALLS, topics.RESULTS):
         with pytest.raises(Unavailable, match=r"[Aa]uthorization failed"):
             list(read_to_end(agent, topic))
