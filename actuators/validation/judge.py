@@ -1,9 +1,9 @@
 """From what all ranks measured to who is slow: each against the median of its peers, repetition by repetition; pure.
 
 Repetitions are paired: all ranks did the same one at the same moment or one right after the other, so what disturbed
-all of them disturbs no verdict. A rank is slow where it took longer than its peers by a quarter in the median, and by half of that in most
-repetitions. Where only one of the two holds nobody can tell; else it is cleared. A link is slow where its transfers
-were, and neither end is slow with its other neighbours.
+all of them disturbs no verdict. A rank is slow where it took longer than its peers by a quarter in the median, and by
+half of that in most repetitions. Where only one of the two holds nobody can tell; else it is cleared. A link is slow
+where its transfers were, and neither end is slow with its other neighbours.
 """
 
 from __future__ import annotations
