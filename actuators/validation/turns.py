@@ -30,8 +30,8 @@ def turns_of(hosts: Sequence[str], processors: Mapping[str, int], repetition: in
 
     Examples
     --------
-    >>> sorted(map(sorted, turns_of(["a", "a", "b", "b"], {"a": 2, "b": 64}, 0)))
-    [[0], [1, 2, 3]]
+    >>> [sorted(turn) for turn in turns_of(["a", "a", "b", "b"], {"a": 2, "b": 64}, 0)]
+    [[0, 2, 3], [1]]
 
     """
     members: dict[str, list[int]] = {}
