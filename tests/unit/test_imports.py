@@ -18,7 +18,7 @@ from simulator.operations.trace import generate
 ROOT = Path(__file__).parents[2]
 PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator", "web")
 
-# The rooms of `pacehound`, `collector`, `streams` and `simulator`, and which others of the same house each may import,
+# The rooms of `pacehound` and of each part, and which others of the same house each may import,
 # besides the modules that lie beside them. What a folder's `__init__` says in words stands here for the machine.
 ROOMS = {
     "pacehound.model": set(),
@@ -63,6 +63,8 @@ ROOMS = {
     "streams.scoring": set(),
     "simulator.operations": set(),
     "simulator.suites": {"simulator.operations"},
+    "actuators.mitigation": set(),
+    "actuators.validation": set(),
     "web.answers": set(),
 }
 """`pacehound.cli` and `pacehound.runtime.embedded` meet everything; see FRONT_DOORS."""
@@ -70,6 +72,7 @@ BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
     "streams": {"native_loops", "pipeline"},
+    "actuators": {"holding", "roll_call", "thresholds"},
     "simulator": None,
     "web": {"source"},
 }
@@ -84,7 +87,8 @@ def is_front_door(path):
 # Heavy or optional libraries, and the only places that may name them; nobody imports them when a package is imported.
 CONFINED = {
     "torch": ("pacehound/instrument/", "pacehound/cli/doctor_checks.py", "actuators/validation/", "bench/"),
-    "cvxpy": ("actuators/",),
+    "cvxpy": ("actuators/mitigation/quadratic.py",),
+    "scipy": ("bench/",),
     "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
     "cryptography": ("pacehound/runtime/head/certificate.py", "pacehound/bus/signing.py"),

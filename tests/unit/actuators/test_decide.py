@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from actuators.decide import candidates_for, decide, gravest
-from actuators.prices import HELPS
+from actuators.decide import decide
+from actuators.mitigation.actions import HELPS
+from actuators.mitigation.loss import candidates_for, gravest
 from actuators.worker import ActuatorWorker
 from pacehound.bus import Message
 from pacehound.model.events import Cost, Instant

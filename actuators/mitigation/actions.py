@@ -1,7 +1,7 @@
-"""What an action costs the job that it is done to, in seconds of its time, and what it helps against.
+"""The actions that there are, what each is good against, and what it costs and gives by the literature.
 
-The prices are those of large jobs in the literature and, where it says nothing, assumptions that are marked so; they
-are constants until the store has measured the job's own.
+Prices are those of large jobs and, where the literature says nothing, assumptions that are marked so; `prices` puts
+the job's own in their place where they have been measured.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ class Action:
     name
         As in `Decision.action`.
     price_s
-        Seconds that the job loses by it.
+        Seconds that the job loses by it, by the literature.
     effect
         What it does, for the reason of a decision.
     source
         Where the price comes from.
+    removes, removes_give
+        The share of the slowdown that it takes away, and by how much that differs from job to job.
+    removes_source
+        Where that comes from.
     needs_culprit
         It takes something away from the job, so a suspicion is not enough.
+    reversible
+        Whether it can be taken back while the job runs.
 
     """
 
@@ -34,21 +40,41 @@ class Action:
     price_s: float
     effect: str
     source: str
+    removes: float = 1.0
+    removes_give: float = 0.0
+    removes_source: str = "it takes the fault away"
     needs_culprit: bool = False
+    reversible: bool = False
 
 
-IGNORE = Action(name="ignore", price_s=0.0, effect="waits for it to pass", source="Falcon 5.1, S1")
+IGNORE = Action(
+    name="ignore",
+    price_s=0.0,
+    effect="waits for it to pass",
+    source="Falcon 5.1, S1",
+    removes=0.0,
+    removes_source="nothing is done",
+    reversible=True,
+)
 ADJUST_MICROBATCHES = Action(
     name="adjust_microbatches",
     price_s=5.0,
     effect="gives slow replicas fewer micro-batches",
     source="Falcon 5.3: 'only a few seconds' (30 s for 512 replicas, table 6)",
+    removes=0.66,
+    removes_give=0.17,
+    removes_source="Falcon 7.3: 55 %, 78 % and 65 % with 2, 4 and 8 replicas, 83 % at best",
+    reversible=True,
 )
 ADJUST_TOPOLOGY = Action(
     name="adjust_topology",
     price_s=60.0,
     effect="moves light traffic to slow links and gathers stragglers in few stages",
     source="Falcon 5.3: 'typically within one minute'",
+    removes=0.40,
+    removes_give=0.22,
+    removes_source="Falcon 7.3: 54 % with 4 stages, 25 % with 8, 62 % at best",
+    reversible=True,
 )
 CHECKPOINT_RESTART = Action(
     name="checkpoint_restart",
@@ -63,6 +89,7 @@ RESUME_RANK = Action(
     effect="lets a stopped process go on (SIGCONT; nothing happens to one that runs)",
     source="assumption: one signal",
     needs_culprit=True,
+    reversible=True,
 )
 RESTART_WITHOUT_RANK = Action(
     name="restart_without_rank",
@@ -90,6 +117,3 @@ HELPS: dict[Cause, tuple[Action, ...]] = {
     "H3": (RESTART_WITHOUT_RANK, DRAIN_HOST),
 }
 AFTER_EXIT = (RESTART_WITHOUT_RANK, DRAIN_HOST)
-
-HOPELESS_AFTER_S = 300.0
-"""Of hangs longer than this 97 % never recover (CCL-D, evaluation, parameters): there is no more to wait for."""

@@ -1,0 +1,37 @@
+"""What decides about mitigation, each with its unit and reason."""
+
+from __future__ import annotations
+
+HOPELESS_AFTER_S = 300.0
+"""Of hangs longer than this 97 % never recover (CCL-D, evaluation, parameters): there is no more to wait for."""
+
+TRUST_IN_THE_PAST = 1 / 3
+"""Lambda of the learning-augmented ski rental: an action is taken between this and one over this times its price,
+so that whoever is misled by the past pays at most 1 + 1/lambda = 4 times the optimum with one action. On
+durations as in Falcon 3.2 history saved 14 % at 1/2, 20 % at 1/3 and 20 % at 1/4."""
+
+MOMENTS_PER_ACTION = 9
+"""Moments that are tried for each action, geometrically from lambda to 1/lambda times its price: 1.3 times apart. Odd,
+so that the price itself is one of them."""
+
+LEAST_SAVING_SHARE = 0.05
+"""The past must promise to save so much before a moment is moved: a promise of 4 %, by 300 durations with a heavy tail,
+came out as a loss of 2 %."""
+
+LEAST_PAST = 20
+"""Past incidents of a kind of which it is known how long they lasted; from fewer no moment is moved. Of twenty the
+share that outlasts a moment is known to within 0.11 (one standard error)."""
+
+LIGHT_TRAFFIC_SHARE = 0.02
+"""What a link between stages carries of what a link of a data-parallel ring does: 'tens to hundreds of MB' against
+'tens of GB' (Greyhound, S3). Only which is less matters, unless somebody knows the bytes."""
+
+MOST_LINK_MOVES = 64
+"""Exchanges for congested links in one plan: beyond that the network as a whole is congested, and to move ranks about
+in it helps nobody."""
+
+MOST_GC_INTERVAL_STEPS = 1_000
+"""Twice what the what-if paper ran with (5.4: 500): memory that nobody has measured may grow."""
+
+GC_HEADROOM_SHARE = 0.5
+"""Of the memory that is free the share which garbage may take between two collections."""
