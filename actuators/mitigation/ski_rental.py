@@ -16,9 +16,10 @@ most 2 cannot be reached with several: whoever has paid for one before the last 
 than OPT by then, and OPT is at most c_k.)
 
 **With a past.** Of how long such fail-slows lasted, S(t) is known (`survival`). The x_i are chosen so that the expected
-cost  sum_i r_i (I(t_(i+1)) - I(t_i)) + c_i S(t_i),  I the integral of S, is least, within lambda c_i <= x_i <= c_i /
-lambda, where that saves `LEAST_SAVING_SHARE` at least. If the past misleads, at most 1 + (1 + max_i C_(i-1) / c_i) / lambda times the optimum is paid: `stated_bound`
-(for one action 1 + 1/lambda, which is the best there is for such advice).
+cost  sum_i r_i (I(t_(i+1)) - I(t_i)) + c_i S(t_i),  I the integral of S, is least within lambda c_i <= x_i <= c_i /
+lambda, where that saves `LEAST_SAVING_SHARE` at least. If the past misleads, at most 1 + (1 + max_i C_(i-1) / c_i) /
+lambda times the optimum is paid: `stated_bound` (for one action 1 + 1/lambda, which is the best there is for such
+advice).
 
 References
 ----------
