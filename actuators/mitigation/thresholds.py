@@ -30,6 +30,10 @@ MOST_LINK_MOVES = 64
 """Exchanges for congested links in one plan: beyond that the network as a whole is congested, and to move ranks about
 in it helps nobody."""
 
+ATTENTION_EQUALS_REST_AT_TOKENS = 24_576
+"""Length at which attention takes as long as the rest of a layer: 4 h l^2 against 24 h^2 l operations, at a hidden size h
+of 4,096. Fitted per job where it is known: what-if paper, figure 9."""
+
 MOST_GC_INTERVAL_STEPS = 1_000
 """Twice what the what-if paper ran with (5.4: 500): memory that nobody has measured may grow."""
 
