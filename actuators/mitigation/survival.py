@@ -91,7 +91,7 @@ def kaplan_meier(past: Iterable[Past]) -> Survival | None:
     at_risk = len(durations) - np.searchsorted(np.sort(durations), ends_s, side="left")
     return Survival(
         ends_s=ends_s,
-        shares=np.cumprod(1.0 - ended / at_risk),
+        shares=np.asarray(np.cumprod(1.0 - ended / at_risk), np.float64),
         rate_per_s=float(has_ended.sum() / durations.sum()),
         n_ended=int(has_ended.sum()),
         n_cut_off=int((~has_ended).sum()),

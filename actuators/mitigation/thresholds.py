@@ -22,6 +22,9 @@ LEAST_PAST = 20
 """Past incidents of a kind of which it is known how long they lasted; from fewer no moment is moved. Of twenty the
 share that outlasts a moment is known to within 0.11 (one standard error)."""
 
+LEAST_PRICE_S = 0.1
+"""Nothing that is ordered from outside a job costs it less: an order is heard ten times a second."""
+
 LIGHT_TRAFFIC_SHARE = 0.02
 """What a link between stages carries of what a link of a data-parallel ring does: 'tens to hundreds of MB' against
 'tens of GB' (Greyhound, S3). Only which is less matters, unless somebody knows the bytes."""
@@ -31,11 +34,15 @@ MOST_LINK_MOVES = 64
 in it helps nobody."""
 
 ATTENTION_EQUALS_REST_AT_TOKENS = 24_576
-"""Length at which attention takes as long as the rest of a layer: 4 h l^2 against 24 h^2 l operations, at a hidden size h
-of 4,096. Fitted per job where it is known: what-if paper, figure 9."""
+"""Length at which attention takes as long as the rest of a layer: 4 h l^2 against 24 h^2 l operations, at a hidden size
+h of 4,096. Fitted per job where it is known: what-if paper, figure 9."""
 
 MOST_GC_INTERVAL_STEPS = 1_000
 """Twice what the what-if paper ran with (5.4: 500): memory that nobody has measured may grow."""
 
 GC_HEADROOM_SHARE = 0.5
 """Of the memory that is free the share which garbage may take between two collections."""
+
+SAME_HOURS = 2
+"""Hours of the day that differ by so much count as the same: jobs of others, which contend for the processors and the
+network, come and go with working hours (Falcon 3.2, case 1)."""

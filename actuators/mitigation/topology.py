@@ -178,7 +178,7 @@ class _Grid:
         slow[list(stragglers)] = True
         near, weight = _neighbours(layout.dp, layout.pp, light_share)
         n = layout.dp * layout.pp
-        slow_at = slow.reshape(-1, layout.tp).any(axis=1)
+        slow_at = np.asarray(slow.reshape(-1, layout.tp).any(axis=1))
         return cls(layout.dp, layout.pp, np.arange(n), host[:, 0].copy(), slow_at, near, weight, cost)
 
     def stages(self) -> int:

@@ -32,6 +32,7 @@ COMMANDS = (
     "flush",
     "incidents",
     "pause",
+    "plan",
     "replay",
     "resume",
     "run",
