@@ -27,6 +27,7 @@ BENCHMARKS = (
     "locate",
     "volume",
     "store",
+    "planning",
     "whatif",
 )
 LONG = ("detection", "root_cause", "always", "stages", "engine", "ordinary", "page")

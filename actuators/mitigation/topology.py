@@ -6,6 +6,8 @@ Two things are done, in this order (Falcon 5.3):
   as much as one. The fewest stages that hold n of them are ceil(n / places per stage); interior ones first, for the
   first and the last have the embedding and the loss besides; those that hold most of them already, so that fewest
   ranks are moved. Stragglers that stand in so few stages already stay where they are.
+- Or, where micro-batches can be adjusted afterwards, **into few replicas**: n stragglers in ceil(n / stages) replicas, which
+  then get fewer micro-batches than the others (`microbatches`). Better than stages where several replicas have one.
 - **Congested links to light traffic.** A link between two hosts that a data-parallel ring runs over carries the
   gradients of the model, one between stages only activations. Ranks are exchanged two by two, each time those that take
   most traffic off congested links; between equals the exchange after which rings cross hosts least often.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -26,6 +29,8 @@ from actuators.mitigation.microbatches import Ints
 from actuators.mitigation.survival import Floats
 from actuators.mitigation.thresholds import LIGHT_TRAFFIC_SHARE, MOST_LINK_MOVES
 from pacehound.model.topology import Layout
+
+Gathered = Literal["stages", "replicas"]
 
 _CROSSES = 1e-4
 """What an edge between healthy hosts counts beside one over a congested link: enough to choose between equals."""
@@ -51,8 +56,8 @@ class TopologyPlan:
         The ranks that take another place than before.
     congested_before, congested_after
         Traffic over congested links, in edges of data-parallel rings.
-    stages_before, stages_after
-        Stages that hold a straggler.
+    shares_before, shares_after
+        Stages, or replicas, that hold a straggler.
     reason
         What it does, in a sentence.
 
@@ -62,8 +67,8 @@ class TopologyPlan:
     moves: tuple[Move, ...]
     congested_before: float
     congested_after: float
-    stages_before: int
-    stages_after: int
+    shares_before: int
+    shares_after: int
     reason: str
 
 
@@ -73,6 +78,7 @@ def plan_topology(
     *,
     slow_links: Sequence[tuple[int, int]] = (),
     stragglers: Sequence[int] = (),
+    gather_into: Gathered = "stages",
     light_share: float = LIGHT_TRAFFIC_SHARE,
 ) -> TopologyPlan:
     """Who takes which place from now on.
@@ -87,6 +93,8 @@ def plan_topology(
         Pairs of ranks whose hosts have a congested link between them, as in `Finding.links`.
     stragglers
         Ranks that compute slowly.
+    gather_into
+        What stragglers are to share.
     light_share
         Traffic between two stages over that between two neighbours of a data-parallel ring.
 
@@ -105,17 +113,18 @@ def plan_topology(
 
     """
     grid = _Grid.of(layout, hosts, slow_links, stragglers, light_share)
-    congested_before, stages_before = grid.congested(), grid.stages()
-    grid.gather()
-    gathered = grid.stages()
+    congested_before, shares_before = grid.congested(), grid.shares(gather_into)
+    grid.gather(gather_into)
+    gathered = grid.shares(gather_into)
     grid.relieve()
     rank_at = (grid.unit_at[:, None] * layout.tp + np.arange(layout.tp)).ravel()
     places = np.flatnonzero(rank_at != np.arange(layout.world_size))
     moves = tuple(Move(rank=int(rank_at[place]), place=int(place)) for place in places)
     after = grid.congested()
     said = []
-    if gathered < stages_before:
-        said.append(f"stragglers share {gathered} stage{'s' if gathered > 1 else ''} instead of {stages_before}")
+    if gathered < shares_before:
+        word = gather_into if gathered > 1 else gather_into.removesuffix("s")
+        said.append(f"stragglers share {gathered} {word} instead of {shares_before}")
     if after < congested_before:
         said.append(f"congested links carry {after:g} ring edges' traffic instead of {congested_before:g}")
     reason = (
@@ -126,8 +135,8 @@ def plan_topology(
         moves=moves,
         congested_before=congested_before,
         congested_after=after,
-        stages_before=stages_before,
-        stages_after=gathered,
+        shares_before=shares_before,
+        shares_after=gathered,
         reason=reason,
     )
 
@@ -181,32 +190,35 @@ class _Grid:
         slow_at = np.asarray(slow.reshape(-1, layout.tp).any(axis=1))
         return cls(layout.dp, layout.pp, np.arange(n), host[:, 0].copy(), slow_at, near, weight, cost)
 
-    def stages(self) -> int:
-        """How many hold a straggler."""
-        return int(self.slow_at.reshape(self.pp, self.dp).any(axis=1).sum())
+    def shares(self, gather_into: Gathered) -> int:
+        """How many stages or replicas hold a straggler."""
+        return int(self.slow_at.reshape(self.pp, self.dp).any(axis=1 if gather_into == "stages" else 0).sum())
 
     def congested(self) -> float:
         """Traffic over congested links; each edge is seen from both of its ends."""
         is_slow = self.cost[self.host_at[:, None], self.host_at[self.near]] == 1.0
         return round(float((self.weight * is_slow).sum()) / 2, 9)
 
-    def gather(self) -> None:
-        """Stragglers into the fewest stages."""
-        per_stage = self.slow_at.reshape(self.pp, self.dp).sum(axis=1)
-        fewest = -(-int(per_stage.sum()) // self.dp)
-        if self.stages() <= fewest:
+    def gather(self, into: Gathered) -> None:
+        """Stragglers into the fewest stages or replicas, each of them into one at the same place of the other if it can."""
+        place_of = np.arange(self.pp * self.dp).reshape(self.pp, self.dp)
+        place_of = place_of if into == "stages" else place_of.T
+        n_shares, width = place_of.shape
+        held = self.slow_at[place_of].sum(axis=1)
+        fewest = -(-int(held.sum()) // width)
+        if self.shares(into) <= fewest:
             return
-        order = sorted(range(self.pp), key=lambda p: (p in (0, self.pp - 1), -per_stage[p], p))
-        chosen = set(order[:fewest])
-        free = {p: [d for d in range(self.dp) if not self.slow_at[p * self.dp + d]] for p in chosen}
-        for place in np.flatnonzero(self.slow_at).tolist():
-            if place // self.dp in chosen:
+        outer = (0, n_shares - 1) if into == "stages" else ()
+        chosen = sorted(range(n_shares), key=lambda share: (share in outer, -held[share], share))[:fewest]
+        free = {share: np.flatnonzero(~self.slow_at[place_of[share]]).tolist() for share in chosen}
+        for share, at in np.argwhere(self.slow_at[place_of]).tolist():
+            if share in free:
                 continue
-            column = place % self.dp
-            stage = next((p for p in chosen if column in free[p]), next(p for p in chosen if free[p]))
-            to = column if column in free[stage] else free[stage][0]
-            free[stage].remove(to)
-            self.exchange(place, stage * self.dp + to)
+            to = next((s for s in chosen if at in free[s]), None)
+            to = next(s for s in chosen if free[s]) if to is None else to
+            column = at if at in free[to] else free[to][0]
+            free[to].remove(column)
+            self.exchange(int(place_of[share, at]), int(place_of[to, column]))
 
     def relieve(self) -> None:
         """Exchange units, two by two, as long as that takes traffic off congested links."""

@@ -57,7 +57,7 @@ def test_it_is_a_permutation_that_makes_nothing_worse(case):
     assert plan.congested_after == pytest.approx(traffic(layout, hosts, plan.rank_at, slow_pairs))
     if not stragglers:
         assert plan.congested_after <= plan.congested_before
-    assert plan.stages_after <= plan.stages_before
+    assert plan.shares_after <= plan.shares_before
     for group in layout.groups("tp"):
         assert len({plan.rank_at[place] // layout.tp for place in group}) == 1
 
@@ -70,7 +70,7 @@ def test_stragglers_share_the_fewest_stages_by_the_fewest_moves(dp, pp, data):
     plan = plan_topology(layout, one_each(layout), stragglers=stragglers)
     fewest = -(-len(stragglers) // dp)
     in_stage = [sum(rank // dp == p for rank in stragglers) for p in range(pp)]
-    assert plan.stages_after == fewest
+    assert plan.shares_after == fewest
     if sum(n > 0 for n in in_stage) == fewest:
         assert plan.moves == ()
         return
@@ -85,6 +85,17 @@ def test_stragglers_share_the_fewest_stages_by_the_fewest_moves(dp, pp, data):
     assert len(plan.moves) == 2 * (len(stragglers) - stay)
     held = {place // dp for place, rank in enumerate(plan.rank_at) if rank in stragglers}
     assert len(held & outer) == least_outer
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 5), st.data())
+def test_or_the_fewest_replicas(dp, pp, data):
+    layout = Layout(dp=dp, pp=pp)
+    stragglers = data.draw(st.lists(st.integers(0, layout.world_size - 1), unique=True))
+    plan = plan_topology(layout, one_each(layout), stragglers=stragglers, gather_into="replicas")
+    assert plan.shares_after == -(-len(stragglers) // pp)
+    assert len({place % dp for place, rank in enumerate(plan.rank_at) if rank in stragglers}) == plan.shares_after
+    assert sorted(plan.rank_at) == list(range(layout.world_size))
 
 
 def test_falcons_figure_10_one_exchange_takes_the_ring_off_a_congested_link():
@@ -104,7 +115,7 @@ def test_one_congested_link_of_a_small_job_is_relieved_as_far_as_any_order_can(l
 def test_an_exchange_for_a_link_leaves_stragglers_in_their_stage():
     layout = Layout(dp=4, pp=4)
     plan = plan_topology(layout, one_each(layout), slow_links=[(4, 5)], stragglers=[1, 6, 9])
-    assert (plan.stages_before, plan.stages_after, plan.congested_after) == (3, 1, 0.0)
+    assert (plan.shares_before, plan.shares_after, plan.congested_after) == (3, 1, 0.0)
     assert {place // 4 for place, rank in enumerate(plan.rank_at) if rank in (1, 6, 9)} in ({1}, {2})
 
 
