@@ -30,7 +30,7 @@ BENCHMARKS = (
     "planning",
     "whatif",
 )
-LONG = ("detection", "root_cause", "always", "stages", "engine", "ordinary", "page")
+LONG = ("detection", "root_cause", "always", "stages", "engine", "ordinary", "page", "mitigation", "ski_rental")
 """Minutes: run only when they are named."""
 
 

@@ -66,6 +66,7 @@ def switches(
     rates: Sequence[float],
     past: Survival | None = None,
     trust: float = TRUST_IN_THE_PAST,
+    n_moments: int = MOMENTS_PER_ACTION,
 ) -> Switches:
     """When each action is due.
 
@@ -79,6 +80,8 @@ def switches(
         How long such fail-slows lasted; it counts from `LEAST_PAST` that have ended.
     trust
         Lambda: 1 is Falcon's algorithm, near 0 believes the past and bounds nothing.
+    n_moments
+        That are tried for each action.
 
     Raises
     ------
@@ -95,7 +98,7 @@ def switches(
     falcon = tuple(map(float, prices_s))
     if past is None or past.n_ended < LEAST_PAST or not prices_s or rates[0] == 0.0:
         return Switches(losses_s=falcon, worst_ratio=worst_ratio(prices_s, falcon))
-    tried = _tried(prices_s, trust)
+    tried = _tried(prices_s, trust, n_moments)
     expected = _expected(prices_s, rates, past, tried)
     ratios = np.array([worst_ratio(prices_s, row) for row in tried])
     expected[ratios > stated_bound(prices_s, trust) + _CLOSE] = np.inf
@@ -163,10 +166,10 @@ def optimum_s(duration_s: float, prices_s: Sequence[float], rates: Sequence[floa
     return min(price_s + rate * duration_s for price_s, rate in zip((0.0, *prices_s), rates, strict=True))
 
 
-def _tried(prices_s: Sequence[float], trust: float) -> Floats:
+def _tried(prices_s: Sequence[float], trust: float, n_moments: int) -> Floats:
     """`(n, k)`: losses at which the k actions may be taken, none before a cheaper one."""
-    grid = np.geomspace(trust, 1 / trust, MOMENTS_PER_ACTION)
-    grid[MOMENTS_PER_ACTION // 2] = 1.0
+    grid = np.geomspace(trust, 1 / trust, n_moments)
+    grid[n_moments // 2] = 1.0
     axes = np.meshgrid(*(grid * price_s for price_s in prices_s), indexing="ij")
     rows = np.stack([axis.ravel() for axis in axes], axis=1)
     return np.asarray(rows[(np.diff(rows, axis=1) >= 0).all(axis=1)])

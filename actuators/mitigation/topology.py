@@ -6,8 +6,8 @@ Two things are done, in this order (Falcon 5.3):
   as much as one. The fewest stages that hold n of them are ceil(n / places per stage); interior ones first, for the
   first and the last have the embedding and the loss besides; those that hold most of them already, so that fewest
   ranks are moved. Stragglers that stand in so few stages already stay where they are.
-- Or, where micro-batches can be adjusted afterwards, **into few replicas**: n stragglers in ceil(n / stages) replicas, which
-  then get fewer micro-batches than the others (`microbatches`). Better than stages where several replicas have one.
+- Or, where micro-batches can be adjusted afterwards, **into few replicas**: n stragglers in ceil(n / stages) replicas,
+  which then get fewer micro-batches (`microbatches`). Better than stages where several replicas have one.
 - **Congested links to light traffic.** A link between two hosts that a data-parallel ring runs over carries the
   gradients of the model, one between stages only activations. Ranks are exchanged two by two, each time those that take
   most traffic off congested links; between equals the exchange after which rings cross hosts least often.
@@ -200,7 +200,7 @@ class _Grid:
         return round(float((self.weight * is_slow).sum()) / 2, 9)
 
     def gather(self, into: Gathered) -> None:
-        """Stragglers into the fewest stages or replicas, each of them into one at the same place of the other if it can."""
+        """Stragglers into the fewest stages or replicas, each at its place along the other axis if that is free."""
         place_of = np.arange(self.pp * self.dp).reshape(self.pp, self.dp)
         place_of = place_of if into == "stages" else place_of.T
         n_shares, width = place_of.shape
