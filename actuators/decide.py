@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Literal
 
 from actuators.mitigation.actions import IGNORE, Action
-from actuators.mitigation.loss import aim_of, candidates_for, gravest, loss_of, what_words, why_nothing
-from actuators.mitigation.thresholds import HOPELESS_AFTER_S
+from actuators.mitigation.loss import aim_of, candidates_for, due_at, gravest, loss_of, what_words, why_nothing
 from pacehound.model.events import Decision, Finding, Incident
 
 Mode = Literal["observe"]
@@ -50,7 +49,7 @@ def decide(incident: Incident, mode: Mode = "observe") -> list[Decision]:
         return []
     loss_s = loss_of(incident, finding)
     candidates = candidates_for(finding)
-    due = [action for action in candidates if loss_s >= due_at_s(action, finding)]
+    due = [action for action in candidates if loss_s >= due_at(action.price_s, finding)]
     waiting_for = next((action for action in candidates if action not in due), None)
     decisions = [(IGNORE, _why_wait(finding, loss_s, candidates, waiting_for))]
     decisions += [(action, _why_act(action, finding, loss_s)) for action in due]
@@ -64,7 +63,11 @@ def _last_word(incident: Incident, mode: Mode) -> list[Decision]:
         return []
     loss_s = loss_of(incident, finding)
     words = f"it is over: {loss_s:.1f} s were lost in all to {what_words(finding)}"
-    due = [f"{a.name} at {due_at_s(a, finding):g} s" for a in candidates_for(finding) if loss_s >= due_at_s(a, finding)]
+    due = [
+        f"{a.name} at {due_at(a.price_s, finding):g} s"
+        for a in candidates_for(finding)
+        if loss_s >= due_at(a.price_s, finding)
+    ]
     words += f"; due by then: {', '.join(due)}" if due else "; no action was due by then"
     return [replace(_decision(incident, finding, mode, IGNORE, words, loss_s), is_last=True)]
 
@@ -86,13 +89,8 @@ def _decision(incident: Incident, finding: Finding, mode: Mode, action: Action, 
     )
 
 
-def due_at_s(action: Action, finding: Finding) -> float:
-    """The loss at which an action is due: its price, or sooner where waiting is known to be hopeless."""
-    return min(action.price_s, HOPELESS_AFTER_S) if finding.kind == "hang" else action.price_s
-
-
 def _why_act(action: Action, finding: Finding, loss_s: float) -> str:
-    due_s = due_at_s(action, finding)
+    due_s = due_at(action.price_s, finding)
     price = f"its price of {action.price_s:g} s"
     if due_s < action.price_s:
         price = f"the {due_s:g} s after which hardly any hang recovers (its price is {action.price_s:g} s)"
@@ -104,5 +102,5 @@ def _why_wait(finding: Finding, loss_s: float, candidates: Sequence[Action], wai
         return words
     if waiting_for is None:
         return f"every action against {what_words(finding)} is due"
-    due_s = due_at_s(waiting_for, finding)
+    due_s = due_at(waiting_for.price_s, finding)
     return f"the loss of {loss_s:.1f} s is below the {due_s:g} s at which {waiting_for.name} is due"

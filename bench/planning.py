@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def _micro_batches() -> list[dict[str, Any]]:
     for n in GROUPS:
         times = speeds(n)
         total = PER_GROUP * n
-        ours_s = _seconds(lambda times=times, total=total: distribute(times, total))
+        ours_s = _seconds(partial(distribute, times, total))
         plan = distribute(times, total)
         even = PER_GROUP * float(times.max())
         case = f"{n:,} replicas, {total:,} micro-batches"
@@ -95,13 +96,8 @@ def _topology() -> list[dict[str, Any]]:
         first = rng.choice(n_hosts - 1, 8, replace=False)
         links = [(int(h) * RANKS_PER_HOST, int(h + 1) * RANKS_PER_HOST) for h in first]
         stragglers = sorted(rng.choice(layout.world_size, 12, replace=False).tolist())
-        plan = plan_topology(layout, hosts, slow_links=links, stragglers=stragglers)
-        took_s = _seconds(
-            lambda layout=layout, hosts=hosts, links=links, stragglers=stragglers: plan_topology(
-                layout, hosts, slow_links=links, stragglers=stragglers
-            ),
-            repeats=3,
-        )
+        planned = partial(plan_topology, layout, hosts, slow_links=links, stragglers=stragglers)
+        plan, took_s = planned(), _seconds(planned, repeats=3)
         case = f"4,096 ranks ({layout.tp}TP, {layout.dp}DP, {layout.pp}PP), 8 slow links, 12 stragglers"
         rows += [
             {"case": case, "figure": "plan the places", "value": 1e3 * took_s, "unit": "ms"},

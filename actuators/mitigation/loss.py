@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from actuators.mitigation.actions import AFTER_EXIT, HELPS, Action
+from actuators.mitigation.thresholds import HOPELESS_AFTER_S
 from pacehound.model.events import Finding, Incident
 
 # Of the findings of an incident the gravest decides. What is not here (planned, change of work, blind) calls for
@@ -42,6 +43,11 @@ def loss_of(incident: Incident, finding: Finding) -> float:
         end_ns = incident.time_ns if finding.relief is None else finding.relief.time_ns
         standing_s = (end_ns - finding.onset.time_ns) / 1e9
     return max(incident.cost.excess_s, standing_s)
+
+
+def due_at(price_s: float, finding: Finding) -> float:
+    """The loss at which an action of a price is due: its price, or sooner where waiting is known to be hopeless."""
+    return min(price_s, HOPELESS_AFTER_S) if finding.kind == "hang" else price_s
 
 
 def loss_rate(incident: Incident, finding: Finding) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from actuators.mitigation.actions import IGNORE, RESUME_RANK, Action
 from actuators.mitigation.history import PastIncident, like
-from actuators.mitigation.loss import candidates_for, gravest, loss_of, loss_rate, what_words, why_nothing
+from actuators.mitigation.loss import candidates_for, due_at, gravest, loss_of, loss_rate, what_words, why_nothing
 from actuators.mitigation.option import Option
 from actuators.mitigation.prices import Measured, price_of
 from actuators.mitigation.resume import plan_resume
@@ -162,7 +162,7 @@ def _moments(
 ) -> tuple[Switches, str]:
     """At which loss each action is due, and what to add to the reason."""
     if finding.kind == "hang":
-        losses = tuple(min(price_s, HOPELESS_AFTER_S) for price_s in prices_s)
+        losses = tuple(due_at(price_s, finding) for price_s in prices_s)
         found = switches(prices_s, left)
         words = f", or the {HOPELESS_AFTER_S:g} s after which hardly any hang recovers"
         return Switches(losses_s=losses, worst_ratio=found.worst_ratio), words

@@ -29,12 +29,16 @@ def step(attempt: int, number: int, end_s: float, took_s: float, planned: str = 
     )  # fmt: skip
 
 
-def iterations() -> list[IterationSample]:
-    """Two attempts: a checkpoint of 30 s in the first, a restart of 95 s, a checkpoint of 20 s and a hold of 3 s."""
+def iterations(*, is_taken_up_later: bool = False) -> list[IterationSample]:
+    """Two attempts: a checkpoint of 30 s in the first, a restart of 95 s, a checkpoint of 20 s and a hold of 3 s.
+
+    With `is_taken_up_later` a third a day after.
+    """
     first = [step(0, n, float(n), 1.0) for n in range(10)]
     first += [step(0, 10, 41.0, 31.0, "checkpoint")]
     second = [step(1, n, 136.0 + n, 1.0) for n in range(1, 10)]
     second = [step(1, 0, 136.0, 0.0), *second]
+    second += [step(2, 0, 90_000.0, 0.0)] if is_taken_up_later else []
     second += [step(1, 10, 166.0, 21.0, "checkpoint"), step(1, 11, 170.0, 4.0, "hold"), step(1, 12, 200.0, 1.0)]
     return [*first, *second]
 
@@ -92,6 +96,9 @@ def test_prices_are_measured_from_the_jobs_own_steps(watched: Store) -> None:
         "hold_s": pytest.approx(3.0),
         "restart_s": pytest.approx(95.0),
     }
+    write(watched, iterations(is_taken_up_later=True))
+    (later,) = ask(watched, "plan/measured", job="j").to_pylist()
+    assert (later["restart_s"], later["checkpoint_ns"]) == (pytest.approx(95.0), None)
     (nothing,) = ask(watched, "plan/measured", job="nobody").to_pylist()
     assert {nothing[name] for name in ("checkpoint_s", "checkpoint_ns", "hold_s", "restart_s")} == {None}
 

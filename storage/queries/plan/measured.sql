@@ -1,5 +1,6 @@
 -- What a job's own history says of prices, in seconds: by how much its last checkpoint and the shortest of its holds made an
--- iteration longer than the usual one of its attempt, and its last restart; empty where there was none.
+-- iteration longer than the usual one of its attempt, and its last restart; empty where there was none. An attempt that
+-- began more than an hour after the one before was begun by somebody who had gone away, and is no restart.
 -- Of: iterations. `heard_ns` is its last iteration, `checkpoint_ns` the end of the last with a checkpoint in this attempt.
 WITH
     (
@@ -43,5 +44,5 @@ SELECT
         SELECT if(count() = 0, NULL, argMax((later.first_ns - earlier.last_ns) / 1e9, later.attempt))
         FROM runs AS later
         INNER JOIN (SELECT attempt + 1 AS attempt, last_ns FROM runs) AS earlier ON earlier.attempt = later.attempt
-        WHERE later.first_ns > earlier.last_ns
+        WHERE later.first_ns > earlier.last_ns AND later.first_ns - earlier.last_ns < 3600000000000
     ) AS restart_s
