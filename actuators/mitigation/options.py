@@ -36,6 +36,8 @@ class Options:
         Lost by now.
     loss_per_s
         Of each second; `None` where nothing tells.
+    timing
+        What the moments go by.
     worst_ratio
         What is paid is at most so many times what would be paid by somebody who knew how long it lasts.
 
@@ -46,6 +48,7 @@ class Options:
     why: str
     loss_s: float
     loss_per_s: float | None
+    timing: str
     worst_ratio: float
 
 
@@ -86,7 +89,7 @@ def options_for(
     priced = [(action, *price_of(action, known)) for action in candidates_for(finding) if action.name not in taken]
     priced.sort(key=lambda one: one[1])
     gains = {action.name: _gain(action, incident, finding, rate) for action, _, _ in priced}
-    moments, why_then = _moments(finding, [price for _, price, _ in priced], _left(priced, gains, rate), past, hosts)
+    moments, timing = _moments(finding, [price for _, price, _ in priced], _left(priced, gains, rate), past, hosts)
     options = [
         Option(
             action=IGNORE.name,
@@ -99,7 +102,7 @@ def options_for(
     ]
     for (action, price_s, source), at_s in zip(priced, moments.losses_s, strict=True):
         gain, give, gain_source = gains[action.name]
-        when = f"due at a loss of {at_s:.3g} s{why_then}"
+        when = f"due at a loss of {at_s:.3g} s" if at_s < 100 else f"due at a loss of {at_s:,.0f} s"
         due_in_s = 0.0 if loss_s >= at_s else (at_s - loss_s) / rate if rate else None
         options.append(
             Option(
@@ -119,6 +122,7 @@ def options_for(
         why=why,
         loss_s=loss_s,
         loss_per_s=rate,
+        timing=timing,
         worst_ratio=moments.worst_ratio,
     )
 
@@ -160,11 +164,11 @@ def _moments(
     past: Sequence[PastIncident],
     hosts: frozenset[str],
 ) -> tuple[Switches, str]:
-    """At which loss each action is due, and what to add to the reason."""
+    """At which loss each action is due, and what that goes by."""
     if finding.kind == "hang":
         losses = tuple(due_at(price_s, finding) for price_s in prices_s)
         found = switches(prices_s, left)
-        words = f", or the {HOPELESS_AFTER_S:g} s after which hardly any hang recovers"
+        words = f"the prices, or the {HOPELESS_AFTER_S:g} s after which hardly any hang recovers"
         return Switches(losses_s=losses, worst_ratio=found.worst_ratio), words
     hour = (finding.onset.time_ns // _HOUR_NS) % 24 if finding.onset is not None else 0
     durations, alike = like(past, hosts, hour)
@@ -172,13 +176,13 @@ def _moments(
     found = switches(prices_s, left, curve)
     if found.expected_s is None or found.expected_without_s is None:
         n = 0 if curve is None else curve.n_ended
-        return found, f", its price ({n} earlier ones have ended, {LEAST_PAST} are needed to go by them)"
+        return found, f"the prices ({LEAST_PAST} earlier ones that have ended are needed to go by them; there are {n})"
     assert curve is not None
     n = curve.n_ended + curve.n_cut_off
     if found.losses_s == tuple(prices_s):
-        return found, f", its price (how long {n} {alike} lasted moves nothing)"
+        return found, f"the prices (how long {n} {alike} lasted does not promise enough to go by it)"
     saves = f"{100 * (1 - found.expected_s / found.expected_without_s):.0f} %"
-    return found, f" (by how long {n} {alike} lasted: {saves} cheaper on average than at the prices)"
+    return found, f"how long {n} {alike} lasted: {saves} cheaper on average than at the prices"
 
 
 def _choose(

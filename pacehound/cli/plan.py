@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--job", help="Of this job.  [default: the one that was heard of last]")
+@click.option("--job", help="Of this job.  [default: the one whose incident was opened last]")
 @store_option
 @set_option
 @json_option
@@ -43,9 +43,10 @@ def plan(job: str | None, store: Path, overrides: tuple[str, ...], as_json: bool
             raise InvalidInput(
                 f"{what} in this store; `pacehound sql` shows what is: SELECT DISTINCT job FROM topology"
             )
-        named = jobs[0].job
-        found, decisions = answers.incidents(named)
+        found, decisions = answers.incidents(job)
         incident = next((one for one in found if one.state == "open"), None)
+        named = incident.job if incident else jobs[0].job
+        found = [one for one in found if one.job == named]
         options = _options(answers, incident, decisions) if incident else None
     if as_json:
         print_json(plan_answer(named, incident, options))

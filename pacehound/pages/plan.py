@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -48,12 +48,11 @@ def print_plan(console: Console, incident: Incident, answer: Mapping[str, Any]) 
         undo = "" if option["reversible"] else "; cannot be undone"
         reasons.add_row(option["action"], option["reason"] + undo)
     chosen = Text.assemble(("chosen: ", "dim"), (str(answer["chosen"]), "bold"), f" ({answer['why']})")
-    bound = (
-        f"whoever acts at these moments pays at most {answer['worst_ratio']:.2f} times the least, however long it lasts"
+    bound = f"the moments go by {answer['timing']}; who acts at them pays at most {answer['worst_ratio']:.2f} times the"
+    parts: list[RenderableType] = (
+        [reasons, Text(f"{bound} least, however long it lasts", style="dim")] if answer["options"][1:] else []
     )
-    print_parts(
-        console, [title, table, *([reasons] if answer["options"][1:] else []), chosen, Text(bound, style="dim")]
-    )
+    print_parts(console, [title, table, chosen, *parts])
 
 
 def _about(incident: Incident) -> str:

@@ -147,7 +147,7 @@ def test_how_long_earlier_ones_lasted_moves_the_moments(watched: Store) -> None:
     write(watched, [one for n in range(30) for one in earlier(n, 600 + n, "relieved")])
     after = answer_of()
     assert after["options"][-1]["due_in_s"] < before["checkpoint_restart"]
-    assert "at this time of day lasted" in after["options"][-1]["reason"]
+    assert "how long 30 at this time of day lasted" in after["timing"]
 
 
 def test_without_an_open_incident_it_says_so_and_that_is_an_answer(store: Store, watched: Store) -> None:

@@ -90,7 +90,8 @@ def test_long_ones_in_the_past_bring_a_restart_forward_and_short_ones_put_it_off
     assert by_action(options_for(slow, past=past_like(20_000)))["checkpoint_restart"].due_in_s < 0.5 * usual
     short = options_for(slow, past=past_like(2500.0))
     assert by_action(short)["checkpoint_restart"].due_in_s > 1.25 * usual
-    assert "by how long 40 of this kind lasted" in by_action(short)["checkpoint_restart"].reason
+    assert short.timing.startswith("how long 40 of this kind lasted: ")
+    assert "there are 0" in options_for(slow).timing
     assert short.worst_ratio <= 4.2
 
 

@@ -28,6 +28,7 @@ class Several:
     why: str = "nothing is due"
     loss_s: float = 3.0
     loss_per_s: float | None = 0.25
+    timing: str = "the prices"
     worst_ratio: float = 2.0
 
 
