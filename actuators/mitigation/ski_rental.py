@@ -12,8 +12,8 @@ L(t) <= x_j + r_j t and c_j + r_j t >= c_j + L - x_j for every action j that was
 
 whatever the r_i are and whenever it ends: `worst_ratio`. It is largest at the ends of these intervals. For x = c it is
 at most 2 + max_i C_(i-1) / c_i: exactly 2 for one action, and for several a little more, because each is paid for. (2
-cannot be reached with several. Let the last one end the loss, and be taken at t: who has paid for another one before has
-paid more than OPT(t) by then, and pays c_k besides, which is not below OPT(t).)
+cannot be reached with several. Let the last one end the loss, and be taken at t: who has paid for another one before
+has paid more than OPT(t) by then, and pays c_k besides, which is not below OPT(t).)
 
 **With a past.** Of how long such fail-slows lasted, S(t) is known (`survival`). The x_i are chosen so that the expected
 cost  sum_i r_i (I(t_(i+1)) - I(t_i)) + c_i S(t_i),  I the integral of S, is least within lambda c_i <= x_i <= c_i /
