@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from actuators.thresholds import VALIDATION_PRICE_S
 from pacehound.model.events import Cause
 
 
@@ -77,6 +78,20 @@ DRAIN_HOST = Action(
     effect="takes the host out of service and restarts the job on a spare one",
     source="Falcon 7.4: 'tens of minutes', as for checkpoint_restart",
     needs_culprit=True,
+)
+
+TRACK = Action(name="track", price_s=0.0, effect="follows the job as before", source="Falcon 4: iterations alone")
+PROFILE = Action(
+    name="profile",
+    price_s=0.0,
+    effect="looks closer for a while",
+    source="assumption: a look at the machine each second, a hundredth of a processor of each host",
+)
+VALIDATE = Action(
+    name="validate",
+    price_s=VALIDATION_PRICE_S,
+    effect="holds the ranks and measures them",
+    source="measured (actuators/thresholds.py); its budget is twice as much",
 )
 
 # Falcon table 3: micro-batches have no effect on slow communication. S3 is both at once (CCL-D 4.2.2).

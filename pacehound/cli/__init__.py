@@ -32,6 +32,7 @@ COMMANDS = (
     "flush",
     "incidents",
     "pause",
+    "profile",
     "replay",
     "resume",
     "run",

@@ -63,12 +63,15 @@ ROOMS = {
     "streams.scoring": set(),
     "simulator.operations": set(),
     "simulator.suites": {"simulator.operations"},
+    "actuators.control": set(),
+    "actuators.validation": {"actuators.control"},
     "web.answers": set(),
 }
 """`pacehound.cli` and `pacehound.runtime.embedded` meet everything; see FRONT_DOORS."""
 BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
+    "actuators": set(),
     "streams": {"native_loops", "pipeline"},
     "simulator": None,
     "web": {"source"},
