@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
+from actuators.attendant import Attendant
 from actuators.worker import ActuatorWorker
+from pacehound.bus.kafka_commands import KafkaControl
 from pacehound.bus.kafka_reader import read_to_end
+from pacehound.bus.signing import signer_of
+from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import Decision
 from pacehound.model.topics import DECISIONS, INCIDENTS
-from pacehound.runtime.process import run_worker
-from pacehound.settings import KafkaSettings, Settings
+from pacehound.runtime.process import Process, run_worker
+from pacehound.settings import KafkaSettings, Mode, Settings
 
 logger = logging.getLogger(__name__)
 
 GROUP = "actuators"
 
 
-def run(settings: Settings) -> None:
-    """Decide about incidents until SIGTERM; decisions are recorded and nothing is done (observe).
+def run(settings: Settings, folder: Path) -> None:
+    """Decide about incidents until SIGTERM; in mode `observe` decisions are recorded and nothing is done.
+
+    Parameters
+    ----------
+    settings
+        Where Kafka is, and the mode.
+    folder
+        Whose key signs orders; agents have to trust it (`actuators.keys`).
 
     Raises
     ------
@@ -30,9 +43,22 @@ def run(settings: Settings) -> None:
         A decision cannot be recorded, ever.
 
     """
-    run_worker(
-        GROUP, settings, [INCIDENTS], lambda _: ActuatorWorker(lambda partition: decisions(settings.kafka, partition))
-    )
+
+    def worker(process: Process) -> ActuatorWorker:
+        return ActuatorWorker(
+            lambda partition: decisions(settings.kafka, partition), _attendant(settings, folder, process.clock)
+        )
+
+    run_worker(GROUP, settings, [INCIDENTS], worker)
+
+
+def _attendant(settings: Settings, folder: Path, clock: Clock) -> Attendant | None:
+    if settings.actuators.mode is Mode.OBSERVE:
+        return None
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    signer = signer_of(folder)
+    logger.info("orders are signed with the key %s; agents need it in actuators.keys", signer.key)
+    return Attendant(signer, clock, lambda job: contextlib.closing(KafkaControl(settings.kafka, job)))
 
 
 def decisions(settings: KafkaSettings, partition: int) -> Iterator[Decision]:

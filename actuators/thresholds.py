@@ -1,39 +1,22 @@
-"""What decides on the way back to the ranks, each with its unit and reason."""
+"""What decides about looking closer and measuring by oneself, each with its unit and reason."""
 
 from __future__ import annotations
 
-from pacehound.model.orders import LONGEST_LEASE_MS
-
 SECOND_NS = 1_000_000_000
 
-LEASE_MS = 1_500
-"""A dead controller holds nobody for more than two seconds: this, and what an agent needs to look."""
-assert LEASE_MS <= LONGEST_LEASE_MS
+PROFILE_FOR_NS = 10 * SECOND_NS
+"""Chosen: vitals are read each second, and rates of links and processors are judged by several readings."""
 
-KEEP_EVERY_NS = 300_000_000
-"""Five words for each lease: four of them may be lost or late."""
+MOST_VALIDATIONS_PER_HOUR = 6
+"""Of one job, by itself: with 20 s each a thirtieth of its time at the very most. By hand there is no limit."""
 
-LOCATE_EVERY_NS = SECOND_NS // 2
-"""Chosen: agents ask ten times a second by then, and a rate over half a second is good to a few rounds."""
+VALIDATION_PRICE_S = 10.0
+"""Ranks of real gloo jobs were held for 7.7 to 9.2 s (docs/validating.md); on GPUs less is expected, and was not
+measured."""
 
-LOCATE_WITHIN_NS = 20 * SECOND_NS
-"""Chosen: an agent asks once a second, and its answer waits for what it sends before."""
+MOST_LOOKED_INTO = 1_000
+"""Chosen: suspicions of one job that are remembered as looked into; more than one job has in a year."""
 
-AHEAD_S = 2.0
-"""Rounds that lie so far ahead of the furthest rank: an order reaches an idle agent within a second, and is answered in
-another. Doubled where that was too little."""
-
-MOST_TRIES = 3
-"""A job whose rounds come in bursts is passed by now and then; three times in a row it is not to be held."""
-
-ARM_WITHIN_NS = 15 * SECOND_NS
-"""A rank answers at its next call: a step of a large model takes so long. Whoever computes for longer is not waited
-for."""
-
-GATHER_WITHIN_NS = 20 * SECOND_NS
-"""As in collector/native/shim_trap.c: from then on ranks go on by themselves."""
-
-SILENT_AFTER_NS = 8 * SECOND_NS
-"""An agent that holds says so twice a second, and its word waits until what it sent before is stored: on a host whose
-processors were all taken that took more than three seconds. Ranks of an agent that has died go on by themselves after
-two; so long the others wait for them."""
+MOST_JOBS = 10_000
+"""Chosen: jobs of one worker that are remembered; the one that was heard of least recently is forgotten first, and
+only means that a suspicion of it may be looked into again."""

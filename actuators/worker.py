@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from actuators.decide import decide
 from pacehound.bus import Message, Place
 from pacehound.model.events import Decision, Incident
 from pacehound.model.routing import Event
 from pacehound.runtime.event_loop import EventWorker
+
+if TYPE_CHECKING:
+    from actuators.attendant import Attendant
 
 REMEMBERED = 10_000
 """Decisions of a partition that are known as such: far more than incidents whose versions may still come again. One
@@ -30,12 +34,20 @@ class ActuatorWorker(EventWorker):
     A decision's id names just that, so one that is said again after a restart is the same decision. What was decided
     while nobody was named is decided anew when somebody is. An incident that is closed is not forgotten at once: in a
     log its open versions may come again after that.
+
+    Parameters
+    ----------
+    decided
+        What was decided before.
+    attendant
+        Who looks closer and measures by itself; nobody in mode `observe`.
+
     """
 
     kinds: tuple[type, ...] = (Incident,)
 
-    def __init__(self, decided: Decided) -> None:
-        self._decided = decided
+    def __init__(self, decided: Decided, attendant: Attendant | None = None) -> None:
+        self._decided, self._attendant = decided, attendant
         self._said: dict[int, dict[str, None]] = {}  # by partition, in the order in which they were said
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
@@ -49,9 +61,17 @@ class ActuatorWorker(EventWorker):
         said |= dict.fromkeys(decision.identity() for decision in new)
         for oldest in list(islice(said, max(len(said) - REMEMBERED, 0))):
             del said[oldest]
+        if self._attendant is not None:
+            self._attendant.on_incident(event)
         return list(new)
+
+    def on_turn(self) -> list[Event]:
+        """What the attendant does as time passes."""
+        return [] if self._attendant is None else list(self._attendant.step())
 
     def on_revoked(self, places: list[Place]) -> None:
         """Somebody else goes on there."""
         for _, partition in places:
             self._said.pop(partition, None)
+        if self._attendant is not None and places:
+            self._attendant.forget()

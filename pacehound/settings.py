@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from pacehound.errors import InvalidSetting, nearest
@@ -102,9 +103,24 @@ class KafkaSettings:
     """Copies of each partition of the topics that are created; 3 where there are as many brokers."""
 
 
+class Mode(StrEnum):
+    """What is done by itself."""
+
+    OBSERVE = "observe"
+    AUTO = "auto"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Mode:
+        raise ValueError("write observe or auto")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActuatorSettings:
     """The way back to the ranks."""
+
+    mode: Mode = Mode.OBSERVE
+    """`observe`: what would be done is recorded, and nothing is done. `auto`: slowdowns are looked at more closely,
+    and their ranks measured when the job has lost as much as that costs."""
 
     keys: str = ""
     """Public keys whose orders this host's agent obeys, 64 hexadecimal digits each, separated by commas; the head of a

@@ -115,7 +115,8 @@ def options_for(
                 uncertainty=give,
             )
         )
-    chosen, why = _choose(options, finding, [action for action, _, _ in priced], taken)
+    done = [action.name for action in candidates_for(finding) if action.name in taken]
+    chosen, why = _choose(options, finding, [action for action, _, _ in priced], done)
     return Options(
         options=tuple(options),
         chosen=chosen,
@@ -186,12 +187,12 @@ def _moments(
 
 
 def _choose(
-    options: Sequence[Option], finding: Finding, actions: Sequence[Action], taken: Collection[str]
+    options: Sequence[Option], finding: Finding, actions: Sequence[Action], done: Sequence[str]
 ) -> tuple[str, str]:
     """The due one that leaves least loss, of equals the cheapest; those that would give nothing are passed over."""
     if words := why_nothing(finding, actions):
-        done = f"{', '.join(taken)} had been done about {what_words(finding)}, and nothing else is known to help"
-        return IGNORE.name, done if taken and finding.verdict != "unknown" else words
+        no_more = f"{', '.join(done)} was done about {what_words(finding)}, and nothing else is known to help"
+        return IGNORE.name, no_more if done else words
     due = [one for one in options[1:] if one.due_in_s == 0.0 and one.expected_gain > 0]
     if due:
         best = max(due, key=lambda one: (one.expected_gain, -one.cost_s))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from actuators.validation.judge import Judged, judge_links, judge_ranks
-from actuators.validation.passes import Link
+from actuators.validation.passes import Link, ring_passes
 from actuators.validation.thresholds import CPU_LINK_SLOW_RATIO, LINK_SLOW_RATIO, SLOW_RATIO
 from pacehound.errors import MalformedMessage
 from pacehound.model.events.control import JudgedRanks
@@ -139,28 +139,67 @@ def _worst(ranks: tuple[int, ...], hosts: tuple[str, ...], found: list[tuple[str
     return Found(ranks=ranks, hosts=hosts, measured=measured, judged=judged)
 
 
-def as_json(outcome: Outcome) -> dict[str, Any]:
-    """For scripts."""
-    judged = [_judged_ranks(one) for one in (*outcome.ranks, *outcome.links)]
-    return judged_json(judged, cut_short=outcome.cut_short, measured_s=outcome.measured_s)
+def said_of(judged: Sequence[JudgedRanks]) -> str:
+    """What was measured, in a sentence.
+
+    >>> said_of([JudgedRanks(ranks=(1,), hosts=("h",), verdict="culprit", measured="memory", ratio=2.0, reason="")])
+    "rank 1 takes 2.00 times its peers' time (memory)"
+    """
+    slow = sorted((one for one in judged if one.verdict == "culprit"), key=lambda one: -(one.ratio or 0.0))
+    if slow:
+        return "; ".join(
+            f"{'rank' if len(one.ranks) == 1 else 'link'} {'->'.join(map(str, one.ranks))} takes "
+            f"{one.ratio or math.nan:.2f} times its peers' time ({one.measured})"
+            for one in slow
+        )
+    cleared = sum(one.verdict == "cleared" for one in judged)
+    return f"{cleared} of {len(judged)} ranks and links are as fast as their peers, and none is proven slow"
 
 
-def judged_json(
+def judged_of(outcome: Outcome) -> list[JudgedRanks]:
+    """Every rank and link, as it travels."""
+    return [_judged_ranks(one) for one in (*outcome.ranks, *outcome.links)]
+
+
+def answer_of(
     judged: Sequence[JudgedRanks],
     *,
     held_s: float | None = None,
     measured_s: float | None = None,
     cut_short: bool = False,
 ) -> dict[str, Any]:
-    """For scripts: those that are slow, the slowest first, and all."""
+    """For scripts (DESIGN 10): every rank and link, and those that are slow once more, the slowest first."""
     slow = sorted((one for one in judged if one.verdict == "culprit"), key=lambda one: -(one.ratio or 0.0))
+    ranks = [one for one in judged if len(one.ranks) == 1]
+    links = [one for one in judged if len(one.ranks) == 2]
     return {
-        "culprits": [asdict(one) for one in slow],
-        "ranks": [asdict(one) for one in judged if len(one.ranks) == 1],
-        "links": [asdict(one) for one in judged if len(one.ranks) == 2],
-        "cut_short": cut_short,
-        "measured_s": measured_s,
         "held_s": held_s,
+        "ranks": [_of_rank(one) for one in ranks],
+        "links": [_of_link(one) for one in links],
+        "passes": len(ring_passes(len(ranks))) if links else 0,
+        "culprits": [_of_rank(one) if len(one.ranks) == 1 else _of_link(one) for one in slow],
+        "measured_s": measured_s,
+        "cut_short": cut_short,
+    }
+
+
+def _of_rank(one: JudgedRanks) -> dict[str, Any]:
+    return {"rank": one.ranks[0], "host": one.hosts[0], **_measurement(one)}
+
+
+def _of_link(one: JudgedRanks) -> dict[str, Any]:
+    return {"pair": list(one.ranks), "hosts": list(one.hosts), **_measurement(one)}
+
+
+def _measurement(one: JudgedRanks) -> dict[str, Any]:
+    return {
+        "test": one.measured,
+        "value": one.time_s,
+        "unit": "s",
+        "median": one.peers_s,
+        "ratio": one.ratio,
+        "verdict": one.verdict,
+        "reason": one.reason,
     }
 
 
@@ -171,6 +210,12 @@ def _judged_ranks(found: Found) -> JudgedRanks:
         hosts=found.hosts,
         verdict=judged.verdict,
         measured=found.measured,
-        ratio=None if math.isnan(judged.ratio) else round(judged.ratio, 3),
+        ratio=_rounded(judged.ratio, 3),
+        time_s=_rounded(judged.time_s, 9),
+        peers_s=_rounded(judged.peers_s, 9),
         reason=judged.reason,
     )
+
+
+def _rounded(value: float, digits: int) -> float | None:
+    return None if math.isnan(value) else round(value, digits)

@@ -1,8 +1,8 @@
 """Measure the ranks of a job that runs: processes are started beside them, the job is held, they measure; pure.
 
 The processes start while the job goes on, for that takes the longest. Then all ranks are held at one round
-(actuators/holding.py), everybody measures at the same moments, and the ranks go on as soon as the result is there, or
-the time for it is over.
+(actuators/control/holding.py), everybody measures at the same moments, and the ranks go on as soon as the result is
+there, or the time for it is over.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from actuators.holding import HoldProcedure
-from actuators.roll_call import RollCall
-from actuators.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
+from actuators.control.holding import HoldProcedure
+from actuators.control.roll_call import RollCall
+from actuators.control.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
 from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
 from pacehound.model.events.control import CommandResult, JudgedRanks
 from pacehound.model.evidence.phrases import ranks_words

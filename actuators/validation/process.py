@@ -53,9 +53,10 @@ def beside_a_rank(folder: Path) -> None:
     if measured is not None:
         import msgspec
 
-        from actuators.validation.outcome import RankMeasured, as_json, outcome_of
+        from actuators.validation.outcome import RankMeasured, judged_of, outcome_of
 
-        _write(folder / "judged.json", as_json(outcome_of(msgspec.convert(measured, list[RankMeasured]))))
+        judged = judged_of(outcome_of(msgspec.convert(measured, list[RankMeasured])))
+        _write(folder / "judged.json", msgspec.to_builtins(judged))
 
 
 def _measured(when_ready: Any) -> list[Any] | None:

@@ -217,6 +217,11 @@ class Holder:
             why=_WHY.get(why, ""),
         )
 
+    def block_of(self, process: RankProcess) -> ControlBlock | str:
+        """The control block of a process, or why there is none."""
+        found = self._open(process)
+        return found if isinstance(found, str) else found.block
+
     def _open(self, process: RankProcess) -> _Held | str:
         known = self._known.get(process.pid)
         if known is not None and known.process.start_ticks == process.start_ticks:

@@ -13,11 +13,14 @@ from collector.agent.background import TaskRunner, ThreadTaskRunner
 from collector.agent.run_folder import Job
 from collector.host.evidence import pyspy
 from collector.host.evidence.collect import EvidenceCollector
-from collector.host.evidence.stall import Stall, StallWatch
+from collector.host.evidence.stall import MAX_STACKS, Stall, StallWatch
 from collector.host.kernel_log import KernelLog
 from collector.host.rank_process import RankProcess
 from collector.host.vitals.look import VitalsReader
 from pacehound.model.events import HostEvidence, HostVitals, Progress
+
+CLOSELY_EVERY_NS = 1_000_000_000
+"""While somebody has ordered a closer look."""
 
 VITALS_EVERY_NS = 5_000_000_000
 """A slow link or a hot GPU stays so for minutes. A look takes about ten milliseconds of CPU with 8 ranks and 450
@@ -62,6 +65,25 @@ class HostWatch:
         self._clock_ns = clock_ns
         self._next_vitals_ns = 0
         self._looked_at: frozenset[RankProcess] = frozenset()
+        self._closely_until_ns = 0
+        self._wanted: Stall | None = None
+
+    def look_closely(self, attempt: int, ranks: Sequence[int], why: str, until_ns: int) -> None:
+        """Look each second for a while, and once at what these ranks do.
+
+        Parameters
+        ----------
+        attempt, ranks
+            Whose stacks are wanted.
+        why
+            Told with them.
+        until_ns
+            Monotonic time; one that is over ends it.
+
+        """
+        self._closely_until_ns, self._next_vitals_ns = until_ns, 0
+        in_call: frozenset[int] = frozenset()
+        self._wanted = Stall(attempt=attempt, reason=why, ranks=tuple(ranks[:MAX_STACKS]), in_call=in_call)
 
     def consider(self, progress: Sequence[Progress], alive: Sequence[RankProcess], now_ns: int, unix_ns: int) -> None:
         """Look where it is time to; never waits.
@@ -85,12 +107,15 @@ class HostWatch:
         ranks = [process for process in alive if process.attempt == attempt]
         is_time = now_ns >= self._next_vitals_ns or not self._looked_at.issuperset(ranks)
         if is_time and self._vitals_tasks.is_idle():
-            self._next_vitals_ns = now_ns + VITALS_EVERY_NS
+            is_close = now_ns < self._closely_until_ns
+            self._next_vitals_ns = now_ns + (CLOSELY_EVERY_NS if is_close else VITALS_EVERY_NS)
             self._looked_at = frozenset(ranks)
             self._vitals_tasks.run(lambda: self._read_vitals(attempt, ranks, self._clock_ns()))
         if not self._evidence_tasks.is_idle():
             return
         stall = self._stall.look(progress, {(process.attempt, process.rank) for process in alive}, unix_ns)
+        if stall is None and now_ns < self._closely_until_ns:
+            stall, self._wanted = self._wanted, None
         if stall is not None:
             processes = list(alive)
             self._evidence_tasks.run(lambda: self._collect_evidence(stall, processes, self._clock_ns()))

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -40,9 +41,11 @@ class MeasuringNow:
     failed: str = ""
 
 
-class _Answer(msgspec.Struct):
-    ranks: list[JudgedRanks]
-    links: list[JudgedRanks]
+class _Beside(NamedTuple):
+    """A process, and the files that take members of its rank's groups."""
+
+    process: subprocess.Popen[bytes]
+    groups: tuple[Path, ...]
 
 
 class Measuring:
@@ -64,7 +67,7 @@ class Measuring:
 
     def __init__(self, folder: Path, host: str) -> None:
         self._folder, self._host = folder, host
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, _Beside] = {}
         self._ready: tuple[int, ...] = ()
         self.trap = 0
 
@@ -93,9 +96,13 @@ class Measuring:
         return ""
 
     def go(self, trap: int) -> str:
-        """Open the gate."""
+        """Open the gate: from now on each is one of its rank's group, and has no more of a processor than the rank."""
         if not self.trap or trap != self.trap:
             return "there is no such validation here"
+        for beside in self._processes.values():
+            for members in beside.groups:
+                with contextlib.suppress(OSError):
+                    members.write_text(str(beside.process.pid))
         (self._folder / "gate").touch()
         return ""
 
@@ -103,7 +110,8 @@ class Measuring:
         """What is new, else nothing."""
         if not self.trap:
             return None
-        ended = [(rank, one.poll()) for rank, one in self._processes.items() if one.poll() not in (None, 0)]
+        statuses = {rank: beside.process.poll() for rank, beside in self._processes.items()}
+        ended = [(rank, status) for rank, status in statuses.items() if status not in (None, 0)]
         if ended:
             rank, status = ended[0]
             said = self._last_words(rank)
@@ -113,11 +121,11 @@ class Measuring:
         answer = self._folder / "judged.json"
         if answer.exists():
             try:
-                found = msgspec.json.decode(answer.read_bytes(), type=_Answer)
+                found = msgspec.json.decode(answer.read_bytes(), type=tuple[JudgedRanks, ...])
             except (OSError, *UNREADABLE_JSON) as error:
                 return MeasuringNow(failed=f"what was measured cannot be read: {error}")
             self.dismiss()
-            return MeasuringNow(judged=(*found.ranks, *found.links))
+            return MeasuringNow(judged=found)
         if ready != self._ready:
             self._ready = ready
             return MeasuringNow(ready=ready)
@@ -125,11 +133,11 @@ class Measuring:
 
     def dismiss(self) -> None:
         """End all of them."""
-        for process in self._processes.values():
+        for beside in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
-        for process in self._processes.values():
-            process.wait()
+                beside.process.kill()
+        for beside in self._processes.values():
+            beside.process.wait()
         self._processes, self._ready, self.trap = {}, (), 0
         self._clear()
 
@@ -143,12 +151,10 @@ class Measuring:
                 stdout=log,
                 stderr=log,
             )
-        self._processes[rank.rank] = process
+        # To load its libraries in the group would take from the rank what little it may have.
+        self._processes[rank.rank] = _Beside(process, tuple(_groups_of(rank.pid)))
         with contextlib.suppress(OSError):
             os.sched_setaffinity(process.pid, os.sched_getaffinity(rank.pid))
-        for members in _groups_of(rank.pid):
-            with contextlib.suppress(OSError):
-                members.write_text(str(process.pid))
 
     def _last_words(self, rank: int) -> str:
         try:
@@ -170,9 +176,7 @@ def _environment(pid: int) -> dict[str, str]:
         theirs = []
     for entry in theirs:
         key, _, value = entry.decode(errors="surrogateescape").partition("=")
-        if key.startswith(("CUDA_VISIBLE", "NCCL_", "GLOO_", "LD_LIBRARY_PATH")) and not key.startswith(
-            "NCCL_PROFILER"
-        ):
+        if key.startswith(_RANKS_OWN) and not key.startswith("NCCL_PROFILER"):
             environ[key] = value
     environ.pop("LD_PRELOAD", None)
     return environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT)}

@@ -25,6 +25,7 @@ from collector.agent.obedience import Obedience, ObeyedOrders, Trusted
 from collector.agent.orders import HostNow, OrderBook
 from collector.agent.outbox import Kind, Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
+from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
 from collector.agent.seen import Seen
 from collector.agent.unplaced_calls import UnnamedCalls
@@ -156,11 +157,13 @@ class Agent:
         self._poll: CommandPoll | None = None
         self._orders: OrderBook | None = None
         self._answers: list[CommandResult] = []
+        self._measured: list[HostEvidence] = []
         if commands is not None:
             self._poll, trusted, address = commands
             obedience = Obedience(trusted, self._job.job, self._job.host, state.obeyed)
             holder, measuring = Holder(folder.control), Measuring(folder.path / "measuring", self._job.host)
-            self._orders = OrderBook(obedience, holder, measuring, self._job.job, self._job.host, address)
+            profiling = Profiling(holder.block_of, host_watch.look_closely if host_watch is not None else None)
+            self._orders = OrderBook(obedience, holder, measuring, profiling, self._job.job, self._job.host, address)
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
         self._unnamed = UnnamedCalls(folder.control, state.unnamed_calls)
         self._frames = FrameSet(folder.frames)
@@ -266,9 +269,22 @@ class Agent:
                 now_ns=now_ns,
                 unix_ns=time.time_ns(),
             )
-            self._answers += [*self._orders.take(commands, host), *self._orders.step(host)]
+            answers = [*self._orders.take(commands, host), *self._orders.step(host)]
+            self._answers += answers
+            self._measured += [self._evidence_of(one, now_ns) for one in answers if one.judged]
             self._note_holds(self._orders.holder)
         return bool(self._answers)
+
+    def _evidence_of(self, result: CommandResult, now_ns: int) -> HostEvidence:
+        """What was measured, for who judges the slowdown that it was measured in."""
+        return HostEvidence(
+            job=self._job.job,
+            attempt=result.attempt,
+            time_ns=self._job.clock.to_unix_ns(now_ns),
+            host=self._job.host,
+            reason="the ranks were measured by a validation",
+            judged=result.judged,
+        )
 
     def _note_holds(self, holder: Holder) -> None:
         """A rank that is held is not slow, and hangs nowhere."""
@@ -350,7 +366,8 @@ class Agent:
         messages = [_outgoing(event) for event in settled]
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
-        seen = [*self._seen(), *map(_outgoing, operations)]
+        measured, self._measured = self._measured, []
+        seen = [*self._seen(), *map(_outgoing, measured), *map(_outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
         for communicator, lost in self._outbox.make_room(coming_bytes).items():
             self.assembler.note_dropped(communicator, lost.calls, lost.reported)

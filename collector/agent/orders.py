@@ -12,9 +12,10 @@ import msgspec
 from collector.agent.holding import Holder
 from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, Refusal
+from collector.agent.profiling import Profiling
 from collector.host.rank_process import RankProcess
 from pacehound.model.events.control import Command, CommandResult, RankAnswer, Refused
-from pacehound.model.orders import ANY_ATTEMPT, Dismiss, Hold, Keep, Locate, Measure, Order, Prepare, Release
+from pacehound.model.orders import ANY_ATTEMPT, Dismiss, Hold, Keep, Locate, Measure, Order, Prepare, Profile, Release
 
 logger = logging.getLogger("pacehound.agent")
 
@@ -51,6 +52,7 @@ class OrderBook:
         obedience: Obedience,
         holder: Holder,
         measuring: Measuring,
+        profiling: Profiling,
         job: str,
         host: str,
         address: str = "127.0.0.1",
@@ -58,6 +60,7 @@ class OrderBook:
         self.obedience = obedience
         self.holder = holder
         self.measuring = measuring
+        self.profiling = profiling
         self._address = address
         self._preparing: Order | None = None
         self._job, self._host = job, host
@@ -142,6 +145,9 @@ class OrderBook:
             case Dismiss():
                 reason = ""
                 self.measuring.dismiss()
+            case Profile() as what:
+                self.profiling.begin(what, host.unix_ns, processes, order.why, host.now_ns)
+                return "", self.holder.locate(processes, host.now_ns)
         return reason, self.holder.answers(host.now_ns)
 
     def _refused(self, host: HostNow, command: Command, refusal: Refusal) -> CommandResult:

@@ -33,6 +33,7 @@ COMMANDS = (
     "incidents",
     "pause",
     "plan",
+    "profile",
     "replay",
     "resume",
     "run",

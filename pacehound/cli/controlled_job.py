@@ -4,72 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pacehound.errors import InvalidInput, PacehoundError
-from pacehound.model.orders import ANY_ATTEMPT, LONGEST_LIFE_NS, What, new_order
+from pacehound.errors import InvalidInput, PacehoundError, Unavailable
+from pacehound.model.orders import What
 
 if TYPE_CHECKING:
-    from pacehound.bus.signing import Signer
-    from pacehound.model.events import Command, CommandResult
+    from actuators.control.controlled_job import ControlledJob
+    from pacehound.model.events import CommandResult
     from pacehound.settings import Settings
 
 STEP_S = 0.1
 """As often as agents ask."""
 
-LIVES_NS = 10_000_000_000
-"""What an agent has not been told within ten seconds is not what is wanted any more."""
-assert LIVES_NS <= LONGEST_LIFE_NS
-
-
-class Wire(Protocol):
-    """The way to a job's agents: `runtime.head.client.HeadClient`, `bus.kafka_commands.KafkaControl`."""
-
-    def command(self, command: Command) -> None:
-        """Hand a signed order over."""
-        ...
-
-    def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
-        """What agents have answered since the last time, and the number to ask for next."""
-        ...
-
-
-class ControlledJob:
-    """One job; which attempt of it runs its agents say."""
-
-    def __init__(self, wire: Wire, signer: Signer, job: str, why: str) -> None:
-        self.job = job
-        self._wire, self._signer, self._why = wire, signer, why
-        self._attempt = ANY_ATTEMPT
-        self._issuer, self._number = secrets.token_hex(8), 0
-        _, self._after = wire.results(job, 0)
-
-    def order(self, what: What) -> str:
-        """Give an order to all agents of the job; its id."""
-        self._number += 1
-        order = new_order(
-            what,
-            job=self.job,
-            attempt=self._attempt,
-            issuer=self._issuer,
-            number=self._number,
-            now_ns=time.time_ns(),
-            lives_ns=LIVES_NS,
-            why=self._why,
-        )
-        self._wire.command(self._signer.signed(order))
-        return order.id
-
-    def results(self) -> list[CommandResult]:
-        """What agents of the latest attempt have answered since the last time."""
-        found, self._after = self._wire.results(self.job, self._after)
-        self._attempt = max([self._attempt, *(one.attempt for one in found if not one.refused)])
-        return [one for one in found if one.attempt == self._attempt or one.refused]
+ANSWERED_WITHIN_S = 5.0
+"""An agent asks once a second, and its answer waits for what it sends before."""
 
 
 def controlled_job(store: Path, settings: Settings, job: str | None, why: str) -> ControlledJob:
@@ -85,6 +38,7 @@ def controlled_job(store: Path, settings: Settings, job: str | None, why: str) -
         Kafka is away.
 
     """
+    from actuators.control.controlled_job import ControlledJob
     from pacehound.bus.signing import signer_of
 
     if settings.kafka.servers:
@@ -111,13 +65,32 @@ def controlled_job(store: Path, settings: Settings, job: str | None, why: str) -
     return ControlledJob(client, signer_of(store), job or watched[0], why)
 
 
+def answers_to(controlled: ControlledJob, what: What) -> list[CommandResult]:
+    """Give an order, and wait for the first agents that answer it.
+
+    Raises
+    ------
+    Unavailable
+        None of them has.
+
+    """
+    order = controlled.order(what, time.time_ns())
+    deadline_s = time.monotonic() + ANSWERED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        answers = [one for one in controlled.results() if one.order == order]
+        if answers:
+            return answers
+        time.sleep(STEP_S)
+    raise Unavailable(f"no agent of job {controlled.job} has answered within {ANSWERED_WITHIN_S:g} s")
+
+
 def by_hand(command: str) -> str:
     """Why something is ordered, as it is told and stored."""
     return f"pacehound {command} of {os.environ.get('USER', 'somebody')}"
 
 
 class Procedure(Protocol):
-    """What is driven: `actuators.holding.HoldProcedure`, `actuators.validation.procedure.ValidationProcedure`."""
+    """What is driven: a `HoldProcedure` of `actuators.control.holding`, a validation."""
 
     reason: str
 
@@ -144,7 +117,7 @@ def driven(controlled: ControlledJob, procedure: Procedure) -> Iterator[None]:
         with Progress() as progress:
             while not procedure.is_over:
                 for what in procedure.step(controlled.results(), time.monotonic_ns()):
-                    controlled.order(what)
+                    controlled.order(what, time.time_ns())
                 if procedure.reason != said:
                     said = procedure.reason
                     progress.stage(said)
@@ -161,4 +134,4 @@ def driven(controlled: ControlledJob, procedure: Procedure) -> Iterator[None]:
 
 def _end(controlled: ControlledJob, procedure: Procedure, reason: str) -> None:
     for what in procedure.end(reason, time.monotonic_ns()):
-        controlled.order(what)
+        controlled.order(what, time.time_ns())

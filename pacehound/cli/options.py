@@ -56,6 +56,29 @@ def seconds(option: str, duration: str) -> int:
     return int(found[1]) * _UNITS_S[found[2]]
 
 
+class Lasting(click.ParamType):
+    """So many seconds, as a number or with a unit: 10, 0.5, 60s, 2m.
+
+    >>> Lasting(1.0, 600.0).convert("2m", None, None)
+    120.0
+    """
+
+    name = "duration"
+
+    def __init__(self, least_s: float, most_s: float) -> None:
+        self._least_s, self._most_s = least_s, most_s
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([sm]?)", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no duration; write seconds or minutes, as in 10, 60s, 2m", param, ctx)
+        seconds_s = float(found[1]) * _UNITS_S.get(found[2], 1)
+        if not self._least_s <= seconds_s <= self._most_s:
+            self.fail(f"{value} is not between {self._least_s:g} and {self._most_s:g} seconds", param, ctx)
+        return seconds_s
+
+
 def default_store() -> Path:
     """A folder of the user's XDG data home."""
     data_home = os.environ.get("XDG_DATA_HOME", "")

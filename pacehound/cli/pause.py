@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pacehound.cli.options import say, set_option, store_option
+from pacehound.cli.options import Lasting, say, set_option, store_option
 from pacehound.errors import Unavailable
 from pacehound.settings import Settings
 
@@ -18,10 +18,10 @@ from pacehound.settings import Settings
 @click.option(
     "--for",
     "hold_s",
-    type=click.FloatRange(0.1, 100.0),
-    default=10.0,
+    type=Lasting(0.1, 100.0),
+    default="10s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="So long at most; and at most a quarter of the smallest timeout of the job's process groups.",
 )
 @store_option
@@ -31,7 +31,7 @@ def pause(job: str | None, hold_s: float, store: Path, overrides: tuple[str, ...
 
     All of them stop, or none does. They go on by themselves within two seconds where this command is killed.
     """
-    from actuators.holding import HoldProcedure
+    from actuators.control.holding import HoldProcedure
     from pacehound.cli.controlled_job import by_hand, controlled_job, driven
 
     controlled = controlled_job(store, Settings.load(os.environ, overrides), job, by_hand("pause"))

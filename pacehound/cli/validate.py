@@ -33,6 +33,7 @@ _LAST_LINES = 8
     help="For starting and measuring.",
 )
 @click.option("--job", help="Measure the ranks of a job that runs, instead of those that a COMMAND would start.")
+@click.option("--check", is_flag=True, help="Exit with 1 where something is slow, so that a script can stop there.")
 @store_option
 @set_option
 @json_option
@@ -40,6 +41,7 @@ _LAST_LINES = 8
 def validate(
     timeout_s: float,
     job: str | None,
+    check: bool,
     store: Path,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -48,8 +50,7 @@ def validate(
     """Measure the ranks, hosts and links of a job, or of one that COMMAND would start, and say which of them is slow.
 
     COMMAND is torchrun as the job is started with it, on each of its hosts; its script is not run. Each rank measures
-    matrix products, memory and its links at the same moments as all others, and is judged against them. The exit status
-    is 1 where something is slow.
+    matrix products, memory and its links at the same moments as all others, and is judged against them.
 
     Of a job that is watched (--job NAME; without COMMAND the one that is) processes beside its ranks measure, while all
     ranks are held for some seconds. Its script is not changed, and its ranks go on by themselves where this command is
@@ -62,18 +63,17 @@ def validate(
         say("measured; the host of rank 0 says what was found")
         return
     if as_json:
-        print_json(judged)
+        print_json({"schema": 1, **judged})
     else:
         for line in lines(judged):
             say(line)
-    if judged["culprits"]:
+    if check and judged["culprits"]:
         sys.exit(1)
 
 
 def _before(command: tuple[str, ...], timeout_s: float) -> dict[str, Any] | None:
     """A preflight's outcome; `None` on the other hosts than that of rank 0."""
-    from actuators.validation.outcome import as_json as plain
-    from actuators.validation.outcome import outcome_of, read_measured
+    from actuators.validation.outcome import answer_of, judged_of, outcome_of, read_measured
     from actuators.validation.preflight import environment_of_measuring, measuring_command
     from pacehound.cli.progress import Progress
 
@@ -88,12 +88,15 @@ def _before(command: tuple[str, ...], timeout_s: float) -> dict[str, Any] | None
                 "the ranks could not be measured: " + "\n  ".join([f"torchrun ended with {status}", *said])
             )
         measured = read_measured(result.read_bytes()) if result.exists() else None
-    return None if measured is None else plain(outcome_of(measured))
+    if measured is None:
+        return None
+    outcome = outcome_of(measured)
+    return answer_of(judged_of(outcome), measured_s=outcome.measured_s, cut_short=outcome.cut_short)
 
 
 def _beside(store: Path, overrides: tuple[str, ...], job: str | None, timeout_s: float) -> dict[str, Any]:
     """The outcome of measuring beside the ranks of a job that runs."""
-    from actuators.validation.outcome import judged_json
+    from actuators.validation.outcome import answer_of
     from actuators.validation.procedure import ValidationProcedure
     from pacehound.cli.controlled_job import by_hand, controlled_job, driven
 
@@ -105,15 +108,15 @@ def _beside(store: Path, overrides: tuple[str, ...], job: str | None, timeout_s:
             raise Unavailable(f"job {controlled.job} was not measured within {timeout_s:g} s: {validation.reason}")
     if validation.judged is None:
         raise Unavailable(f"job {controlled.job} was not measured: {validation.reason}")
-    return judged_json(validation.judged, held_s=validation.held_ns / 1e9)
+    return answer_of(validation.judged, held_s=validation.held_ns / 1e9)
 
 
 def lines(outcome: dict[str, Any]) -> list[str]:
     """For people: who is slow, what could not be told, how many are well."""
-    said = [f"slow: {_name(one)}, {one['measured']}: {one['reason']}" for one in outcome["culprits"]]
+    said = [f"slow: {_name(one)}, {one['test']}: {one['reason']}" for one in outcome["culprits"]]
     everybody = [*outcome["ranks"], *outcome["links"]]
     said += [
-        f"cannot be told: {_name(one)}, {one['measured']}: {one['reason']}"
+        f"cannot be told: {_name(one)}, {one['test']}: {one['reason']}"
         for one in everybody
         if one["verdict"] == "unclear"
     ]
@@ -128,10 +131,10 @@ def lines(outcome: dict[str, Any]) -> list[str]:
 
 
 def _name(found: dict[str, Any]) -> str:
-    ranks, hosts = found["ranks"], found["hosts"]
-    if len(ranks) == 1:
-        return f"rank {ranks[0]} on {hosts[0]}"
-    return f"link {ranks[0]} -> {ranks[1]} ({hosts[0]} to {hosts[1]})"
+    if "rank" in found:
+        return f"rank {found['rank']} on {found['host']}"
+    (here, there), (sender, receiver) = found["pair"], found["hosts"]
+    return f"link {here} -> {there} ({sender} to {receiver})"
 
 
 def _run(command: list[str], environ: dict[str, str], log: Path, timeout_s: float) -> int:

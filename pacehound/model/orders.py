@@ -24,6 +24,9 @@ MOST_SKEW_NS = 5_000_000_000
 LONGEST_LEASE_MS = 2_000
 """Whoever holds ranks says so again within this time, or they go on."""
 
+LONGEST_PROFILE_MS = 600_000
+"""What is on for longer is no closer look but the way in which a job is watched."""
+
 ANY_ATTEMPT = -1
 """Whichever attempt of a job runs: of who only asks, and of who lets go."""
 
@@ -106,8 +109,21 @@ class Dismiss(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     trap: int
 
 
-What = Locate | Hold | Keep | Release | Prepare | Measure | Dismiss
-WhatName = Literal["locate", "hold", "keep", "release", "prepare", "measure", "dismiss"]
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="profile"):
+    """Look closer for a while: at the machine each second, at what each rank does, and at the times of its calls.
+
+    Attributes
+    ----------
+    for_ms
+        It ends by itself after so long; 0: what goes on ends now.
+
+    """
+
+    for_ms: int
+
+
+What = Locate | Hold | Keep | Release | Prepare | Measure | Dismiss | Profile
+WhatName = Literal["locate", "hold", "keep", "release", "prepare", "measure", "dismiss", "profile"]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -220,7 +236,7 @@ def _wrong(order: Order) -> str:
     what = order.what
     if len(order.id) != 32 or not set(order.id) <= set("0123456789abcdef"):
         return f"its id {order.id[:40]!r} is not 32 hexadecimal digits"
-    lowest = ANY_ATTEMPT if isinstance(what, Locate | Release) else 0
+    lowest = ANY_ATTEMPT if isinstance(what, Locate | Release | Profile) else 0
     if order.number < 1 or order.attempt < lowest:
         return f"number {order.number} of attempt {order.attempt}"
     if not 0 < order.expires_ns - order.issued_ns <= LONGEST_LIFE_NS:
@@ -228,7 +244,9 @@ def _wrong(order: Order) -> str:
     if len(order.ranks) > MOST_RANKS or len(order.hosts) > MOST_RANKS or len(order.why) + len(order.issuer) > MOST_TEXT:
         return f"{len(order.ranks)} ranks, {len(order.hosts)} hosts, a reason of {len(order.why)} characters"
     least = ANY_TRAP if isinstance(what, Release) else 1
-    if not isinstance(what, Locate) and not least <= what.trap < 1 << 63:
+    if isinstance(what, Profile) and not 0 <= what.for_ms <= LONGEST_PROFILE_MS:
+        return f"{what.for_ms} ms of profiling; at most {LONGEST_PROFILE_MS}"
+    if not isinstance(what, Locate | Profile) and not least <= what.trap < 1 << 63:
         return f"trap {what.trap}"
     if isinstance(what, Hold | Keep) and not 0 < what.lease_ms <= LONGEST_LEASE_MS:
         return f"a lease of {what.lease_ms} ms; more than 0 and at most {LONGEST_LEASE_MS}"

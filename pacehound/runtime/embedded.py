@@ -1,22 +1,24 @@
 """Where all packages meet: the real parts of a head.
 
-This module, `pacehound.history` and the commands are the only ones that may import the siblings, and they do so where
+This module and the commands are the only ones that may import the siblings, and they do so where
 they need them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pacehound.bus.control import ControlWire
 from pacehound.bus.recording import RecordingWriter
 from pacehound.bus.signing import signer_of
 from pacehound.clock import Clock, SystemClock
@@ -33,7 +35,10 @@ from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts, Tracer
 from pacehound.runtime.head.serve import Beside, Listeners, serve
 from pacehound.runtime.telemetry import Telemetry
-from pacehound.settings import Settings, TraceSettings
+from pacehound.settings import Mode, Settings, TraceSettings
+
+if TYPE_CHECKING:
+    from actuators.attendant import Attendant
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +121,7 @@ def open_parts(
             pipeline=Pipeline(settings),
             store=store,
             writer=store.worker(clock),
-            actuators=ActuatorWorker(lambda partition: decided),
+            actuators=lambda wire: ActuatorWorker(lambda _: decided, _attendant(settings, folder, clock, wire)),
             alerts=alerts,
             traces=_traces(settings.traces, clock, telemetry),
         )
@@ -132,6 +137,15 @@ def _traces(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Trac
     from pacehound.runtime.job_traces import worker_of
 
     return worker_of(settings, clock, telemetry)
+
+
+def _attendant(settings: Settings, folder: Path, clock: Clock, wire: ControlWire) -> Attendant | None:
+    """Who gives orders by itself; nobody, in mode `observe`."""
+    if settings.actuators.mode is Mode.OBSERVE:
+        return None
+    from actuators.attendant import Attendant
+
+    return Attendant(signer_of(folder), clock, lambda job: contextlib.nullcontext(wire))
 
 
 def _alerts(

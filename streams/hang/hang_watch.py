@@ -123,7 +123,8 @@ class HangWatch(Watch):
             case HostVitals():
                 self.host_reports.on_vitals(event)
             case HostEvidence():
-                self.host_reports.on_evidence(event)
+                time_ns = event.time_ns
+                self.host_reports.on_evidence(event, lambda rank: self._has_moved_since(rank, time_ns))
             case SignatureMismatch():
                 self._on_mismatch(event)
             case Markers():
@@ -170,6 +171,7 @@ class HangWatch(Watch):
             self._reserve(max(moved))
             self._counters[moved] += 1
             self._advanced_ns[moved] = progress.time_ns
+            self.host_reports.forget_stacks(moved)
         hang = self._hang
         if hang is None or progress.closed or not moved:
             return []
@@ -177,12 +179,15 @@ class HangWatch(Watch):
         if not went_on:
             return []
         self._hang = None
-        self.host_reports.forget_stacks()
+        self.host_reports.forget_all_stacks()
         relief = Instant(step=step, time_ns=progress.time_ns)
         lasted_s = (progress.time_ns - hang.finding.onset.time_ns) / 1e9 if hang.finding.onset else 0.0
         if hang.finding.verdict == "unknown":
             self._survived_s = max(self._survived_s, lasted_s)
         return [hang.finding.next_version(MovedOn(ranks=went_on, after_s=lasted_s), relief=relief)]
+
+    def _has_moved_since(self, rank: int, time_ns: int) -> bool:
+        return rank < len(self._advanced_ns) and int(self._advanced_ns[rank]) > time_ns
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """Look at the open calls.

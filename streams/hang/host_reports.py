@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pacehound.model.events import GpuReading, HostEvidence, HostSample, HostVitals, ProcessState, RankStack
@@ -46,14 +47,21 @@ class HostReports:
         for gpu in vitals.gpus:
             self._first_ecc.setdefault(gpu.uuid, gpu.ecc_uncorrected)
 
-    def on_evidence(self, evidence: HostEvidence) -> None:
-        """What a host's agent found when it looked closer."""
+    def on_evidence(self, evidence: HostEvidence, has_moved: Callable[[int], bool]) -> None:
+        """What a host's agent found when it looked closer; of who has moved since then it says nothing any more."""
         for stack in evidence.stacks:
-            self.stacks[stack.rank] = stack
+            if not has_moved(stack.rank):
+                self.stacks[stack.rank] = stack
         if evidence.kernel_log:
             self.kernel_log[evidence.host] = evidence.kernel_log
 
-    def forget_stacks(self) -> None:
+    def forget_stacks(self, ranks: Iterable[int]) -> None:
+        """They have moved: what they did before says nothing about where they stand now."""
+        if self.stacks:
+            for rank in self.stacks.keys() & set(ranks):
+                del self.stacks[rank]
+
+    def forget_all_stacks(self) -> None:
         """What ranks did in an earlier stall says nothing about the next one."""
         self.stacks.clear()
 

@@ -29,6 +29,7 @@ from pacehound.settings import Settings
 from streams.job.hosts import JobHosts
 from streams.job.incidents import IncidentTracker
 from streams.job.iterations import JobIterations
+from streams.job.measurements import Measurements
 from streams.job.repeats import Repeats
 from streams.job.thresholds import CLOCK_JUMP_TICKS
 from streams.job.watches import Watches
@@ -71,6 +72,7 @@ class JobOperator:
         self._was_hung = False
         self._watches = Watches(job, attempt, settings)
         self._incidents = IncidentTracker(job, attempt, settings.incidents)
+        self._measurements = Measurements(settings.slow.min_change)
         self.ended = False
 
     @property
@@ -219,10 +221,21 @@ class JobOperator:
                 event = self._watches.shared_name.of_the_first(event)
             case Markers():
                 self._hosts.on_markers(event)
+            case HostEvidence() if event.judged:
+                return self._on_judged(event)
             case _:
                 pass
         step = self._iterations.step
         return [said for watch in self._watches for said in self._note(watch, watch.hear(event, step), event.time_ns)]
+
+    def _on_judged(self, event: HostEvidence) -> list[StageTwoEvent]:
+        events: list[StageTwoEvent] = []
+        cost_s = self._ongoing_s(event.time_ns)
+        known = range(self._world_size)
+        judged = tuple(one for one in event.judged if one.ranks and all(rank in known for rank in one.ranks[:2]))
+        for finding in self._measurements.on_judged(judged, event.time_ns):
+            events += [finding, *self._incidents.on_finding(finding, event.time_ns, cost_s.get(finding.id, 0.0))]
+        return events
 
     def _on_sample(self, sample: IterationSample) -> list[StageTwoEvent]:
         events: list[StageTwoEvent] = []
@@ -249,7 +262,7 @@ class JobOperator:
                 events += [one, *self._incidents.on_price(one)]
             elif isinstance(one, Finding):
                 finding = self._watches.hang.with_notes(one, now_ns) if one.kind in ("slow", "exit") else one
-                finding = self._incidents.with_spells(finding)
+                finding = self._measurements.weighed(self._incidents.with_spells(finding))
                 events += [finding, *self._incidents.on_finding(finding, now_ns, watch.excess_s(finding, now_ns))]
             else:
                 events.append(one)

@@ -25,6 +25,7 @@ from streams.hang.wait_graph import StuckCall
 from streams.job.hosts import JobHosts
 from streams.job.incidents import IncidentTracker, _Open
 from streams.job.iterations import JobIterations
+from streams.job.measurements import Measurements
 from streams.job.operator import JobOperator
 from streams.job.repeats import Repeats
 from streams.job.short_slowdowns import ShortSlowdowns, _Short
@@ -67,7 +68,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
@@ -92,8 +93,9 @@ _PLAIN: dict[type, str] = {
     StageTwo: "job _settings attempts _ended late",
     JobOperator: (
         "job attempt _tick_ns _lateness_ns _merge _repeats _operation_ids _done_ns _world _world_size _communicators "
-        "_clocks _hosts _iterations _was_hung _watches _incidents ended"
+        "_clocks _hosts _iterations _was_hung _watches _incidents _measurements ended"
     ),
+    Measurements: "_min_change _lasting _judged _more",
     JobHosts: "_lateness_ns host_of ranks_of closed _last_report_ns _patience _dropped _skipped _paused",
     JobIterations: (
         "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
@@ -161,8 +163,9 @@ _MADE: tuple[type, ...] = (
     events.Topology, events.Markers, events.Progress, events.RankProgress, events.OpenCall, events.PairProgress,
     events.ChannelTransfers, events.Tick, events.HostSample, events.ProcessState, events.HostVitals, events.GpuReading,
     events.NicReading, events.SocketReading, events.RankProcessors, events.HostProcessors, events.AgentCost,
-    events.HostEvidence, events.RankStack, events.EarlierRun, events.LevelChange, events.SignatureMismatch,
-    events.CallSignature, events.IterationSample, events.Finding, events.Incident, events.Cost, events.WhatIfPrice,
+    events.HostEvidence, events.RankStack, events.JudgedRanks, events.EarlierRun, events.LevelChange,
+    events.SignatureMismatch, events.CallSignature, events.IterationSample, events.Finding, events.Incident,
+    events.Cost, events.WhatIfPrice,
     events.FixPrice, events.Instant, Rounds, Sees,
     # What operators note
     _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,

@@ -81,7 +81,7 @@ def parts(store=None, alerts=None):
         pipeline=stand_in("streams/pipeline.py").Pipeline(),
         store=store,
         writer=store,
-        actuators=stand_in("actuators/worker.py").ActuatorWorker(lambda partition: ()),
+        actuators=lambda wire: stand_in("actuators/worker.py").ActuatorWorker(lambda partition: ()),
         alerts=alerts,
     )
 

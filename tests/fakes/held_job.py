@@ -6,11 +6,12 @@ import random
 from collections import deque
 from pathlib import Path
 
-from actuators.holding import HoldProcedure
+from actuators.control.holding import HoldProcedure
 from collector.agent.holding import Holder
 from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience
 from collector.agent.orders import HostNow, OrderBook
+from collector.agent.profiling import Profiling
 from pacehound.bus.signing import Keys, Signer
 from pacehound.model.events import Command, CommandResult
 from pacehound.model.orders import new_order
@@ -34,10 +35,12 @@ class Host:
 
     def start(self) -> None:
         """An agent begins; it knows nothing of holds."""
+        holder = Holder(self._folder)
         self.orders = OrderBook(
             Obedience(Keys([self._key]), JOB, self.name),
-            Holder(self._folder),
+            holder,
             Measuring(self._folder / "measuring", self.name),
+            Profiling(holder.block_of, None),
             JOB,
             self.name,
         )

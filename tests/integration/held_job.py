@@ -1,9 +1,13 @@
-"""A job for test_hold.py: DDP on gloo, seeded; writes each rank's parameters at its end. Knows nothing of Pacehound."""
+"""A job that is commanded: DDP on gloo, seeded; writes each rank's parameters at its end. Knows nothing of Pacehound.
+
+A step may take so much of a processor and so much waiting besides, like a job whose ranks have a processor each.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -11,7 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def main(folder: str, steps: int) -> None:
+def main(folder: str, steps: int, busy_s: float = 0.0, pause_s: float = 0.0) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -22,6 +26,10 @@ def main(folder: str, steps: int) -> None:
     with open(f"{folder}/{rank}.pid", "w") as file:
         file.write(str(os.getpid()))
     for _ in range(steps):
+        until_s = time.thread_time() + busy_s
+        while time.thread_time() < until_s:
+            pass
+        time.sleep(pause_s)
         loss = model(torch.randn(16, 32, generator=data)).square().mean()
         loss.backward()
         optimizer.step()
@@ -31,4 +39,4 @@ def main(folder: str, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *map(float, sys.argv[3:]))

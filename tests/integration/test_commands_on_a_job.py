@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from pacehound.errors import InvalidInput, Unavailable
 from pacehound.instrument import hold, shim
+from pacehound.runtime.head.client import live_owner
 from tests.integration.test_validate import quota
 
 pytestmark = [
@@ -26,14 +29,19 @@ pytestmark = [
 JOB = Path(__file__).with_name("held_job.py")
 RANKS = 3
 ENDLESS = 10_000_000
+STEP_S = ("0.008", "0.012")
 WITHIN_S = 120
 PROVED = 20
 
 
 class WatchedJob:
-    """A job that runs, and the commands that are given to it."""
+    """A job that runs, and the commands that are given to it.
 
-    def __init__(self, folder: Path) -> None:
+    Each of its steps takes 8 ms of a processor and waits for 12: three ranks leave a processor of two free, so that
+    what they lack was taken from them on purpose.
+    """
+
+    def __init__(self, folder: Path, *settings: str) -> None:
         self.folder = folder
         self.store = folder / "store"
         out = folder / "out"
@@ -41,7 +49,15 @@ class WatchedJob:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(
-                [*self.command("run"), "--", *torchrun, str(JOB), str(out), str(ENDLESS)],
+                [
+                    *self.command("run", *(word for one in settings for word in ("--set", one))),
+                    "--",
+                    *torchrun,
+                    str(JOB),
+                    str(out),
+                    str(ENDLESS),
+                    *STEP_S,
+                ],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 stdout=log,
                 stderr=log,
@@ -52,7 +68,7 @@ class WatchedJob:
         paths = [self.folder / "out" / f"{rank}.pid" for rank in range(RANKS)]
         self.until(lambda: all(path.exists() and path.read_text() for path in paths), "it begins")
         self.pids = [int(path.read_text()) for path in paths]
-        self.until(lambda: self.rounds() > 100, "its calls are seen")
+        self.until(lambda: self.rounds() > 40, "its calls are seen")
 
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "pacehound", words[0], "--store", str(self.store), *words[1:]]
@@ -67,11 +83,12 @@ class WatchedJob:
         return answer
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        done = self.say("sql", "--json", sql)
-        if done.returncode != 0:
+        """Asked of its head from here: a command a second would take the processors that the ranks need."""
+        owner = live_owner(self.store)
+        try:
+            return [] if owner is None else owner[1].rows(sql)
+        except (Unavailable, InvalidInput):
             return []
-        answer = json.loads(done.stdout)
-        return [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
 
     def rounds(self) -> int:
         """Iterations that the store has heard of."""
@@ -83,7 +100,7 @@ class WatchedJob:
         while not done():
             assert time.monotonic() < deadline_s, f"{what}: not within {WITHIN_S} s"
             assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def goes_on(self) -> None:
         """New iterations reach the store."""
@@ -116,11 +133,10 @@ def test_a_job_is_paused_as_a_whole_and_no_incident_comes_of_it(job: WatchedJob)
     job.goes_on()
     held = job.rows("SELECT max(step_time_s) AS longest_s FROM iterations WHERE planned = 'hold'")
     assert held[0]["longest_s"] > 2.5
-    # Three ranks on two processors are slower for a moment when a command starts beside them; that is no pause.
+    # A command that starts beside the ranks may slow them down for a moment; that is no pause.
     assert job.rows("SELECT kinds, excess_s FROM incidents WHERE excess_s > 1 OR has(kinds, 'hang')") == []
-    (row,) = job.rows("SELECT count() AS n, any(why) AS why FROM commands WHERE what = 'hold'")
+    (row,) = job.rows("SELECT count() AS n FROM commands WHERE what = 'hold' AND why LIKE 'pacehound pause of %'")
     assert row["n"] >= 1
-    assert row["why"].startswith("pacehound pause of ")
 
 
 def test_a_pause_that_is_killed_holds_nobody(job: WatchedJob) -> None:
@@ -142,23 +158,32 @@ def test_somebody_else_lets_the_ranks_go(job: WatchedJob) -> None:
     job.goes_on()
 
 
+@contextlib.contextmanager
+def throttled(pid: int) -> Iterator[None]:
+    """A process that gets a tenth of a processor, a quarter of what it needs."""
+    with quota(0.1) as members:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        home = next(line.split(":", 2)[2] for line in lines if line.split(":", 2)[1] in ("", "cpu"))
+        members.write_text(str(pid))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                (members.parent.parent / home.lstrip("/") / "cgroup.procs").write_text(str(pid))
+
+
 def assert_the_slow_rank_is_named(job: WatchedJob, rank: int) -> None:
-    with quota(0.3) as members:
-        home = next(
-            line.split(":", 2)[2]
-            for line in Path(f"/proc/{job.pids[rank]}/cgroup").read_text().splitlines()
-            if line.split(":", 2)[1] in ("", "cpu")
-        )
-        members.write_text(str(job.pids[rank]))
+    with throttled(job.pids[rank]):
         answer = job.validated()
-        (members.parent.parent / home.lstrip("/") / "cgroup.procs").write_text(str(job.pids[rank]))
-    assert [one["ranks"] for one in answer["culprits"]] == [[rank]], answer
+    assert [one["rank"] for one in answer["culprits"]] == [rank], answer
     assert 0 < answer["held_s"] < 30
 
 
 def test_the_rank_that_gets_too_little_of_a_processor_is_proven_slow_while_the_job_runs(job: WatchedJob) -> None:
     assert_the_slow_rank_is_named(job, 1)
-    (row,) = job.rows("SELECT ranks, measured, ratio FROM validations WHERE verdict = 'culprit'")
+    proven = "SELECT ranks, measured, ratio FROM validations WHERE verdict = 'culprit'"
+    job.until(lambda: job.rows(proven), "it is stored")
+    (row,) = job.rows(proven)
     assert row["ranks"] == [1]
     assert row["ratio"] > 1.25
     job.goes_on()

@@ -18,8 +18,10 @@ from bench.rig.realjob import until
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_state import kafka_state
 from pacehound.bus.kafka_topics import ensure_topics
+from pacehound.bus.signing import Keys, public_key_of
 from pacehound.model import codec, topics
-from pacehound.model.events import DeadLetter, Decision, Incident, Notification
+from pacehound.model.events import Command, DeadLetter, Decision, Incident, Notification
+from pacehound.model.orders import Profile, read_order
 from pacehound.settings import KafkaSettings
 
 pytestmark = [
@@ -208,3 +210,20 @@ def test_a_process_that_is_started_before_its_broker_says_so_and_ends_in_order(t
         until("it answers", lambda: ours.get("/health")[0], WITHIN_S, 0.1)
         until("it complains", lambda: "waits for Kafka" in ours.text(), WITHIN_S, 0.1)
         assert ours.stop() == 0
+
+
+def test_in_mode_auto_a_slow_job_s_agents_are_told_to_look_closer_by_a_signed_order(
+    kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    publish(kafka, incident(id="slow", job="j1"))
+    environ = {"PACEHOUND_ACTUATORS_MODE": "auto"}
+    with Ours("actuators", kafka, tmp_path / "log", environ, arguments=("--store", str(tmp_path / "keys"))):
+        until("it is ordered", lambda: messages_on(kafka, topics.COMMANDS), WITHIN_S, 0.2)
+        until("it is recorded", lambda: len(messages_on(kafka, topics.DECISIONS)) >= 2, WITHIN_S, 0.2)
+    (command,) = events_on(kafka, topics.COMMANDS)
+    assert isinstance(command, Command)
+    assert Keys([public_key_of(tmp_path / "keys")]).have_signed(command)
+    order = read_order(command.order)
+    assert (order.job, order.incident, type(order.what)) == ("j1", "slow", Profile)
+    decided = {(one.action, one.taken) for one in events_on(kafka, topics.DECISIONS) if isinstance(one, Decision)}
+    assert decided == {("ignore", False), ("profile", True)}

@@ -70,9 +70,9 @@ def quota(share: float) -> Iterator[Path]:
 def validated(ranks: int, folder: Path | None = None) -> tuple[int, dict[str, Any]]:
     """Exit status and answer, of a preflight of so many ranks on this host."""
     environ = {**os.environ, **({"PYTHONPATH": str(folder)} if folder is not None else {})}
-    command = [sys.executable, "-m", "pacehound", "validate", "--json", "--", "torchrun", "--standalone"]
+    command = [sys.executable, "-m", "pacehound", "validate", "--json", "--check", "--", "torchrun"]
     done = subprocess.run(
-        [*command, "--nproc-per-node", str(ranks), "train.py"],
+        [*command, "--standalone", "--nproc-per-node", str(ranks), "train.py"],
         env=environ,
         capture_output=True,
         text=True,
@@ -95,7 +95,7 @@ def assert_it_finds_a_rank_with_a_quota(folder: Path, ranks: int, rank: int) -> 
         status, answer = validated(
             ranks, with_fault(folder, f"open({str(members)!r}, 'w').write(str(os.getpid()))", rank)
         )
-    assert [one["ranks"] for one in answer["culprits"]] == [[rank]], answer
+    assert [one["rank"] for one in answer["culprits"]] == [rank], answer
     assert status == 1
 
 
@@ -113,7 +113,7 @@ def test_twenty_times_of_eight_ranks_the_one_with_a_quota_is_found(tmp_path: Pat
 def test_twenty_times_of_eight_ranks_the_one_with_a_busy_neighbour_is_found(tmp_path: Path) -> None:
     for run in range(PROVED):
         status, answer = validated(8, with_fault(tmp_path / str(run), NEIGHBOURS, run % 8))
-        assert [one["ranks"] for one in answer["culprits"]] == [[run % 8]], answer
+        assert [one["rank"] for one in answer["culprits"]] == [run % 8], answer
         assert status == 1
 
 
@@ -168,4 +168,4 @@ def test_twenty_times_a_slow_link_between_hosts_is_found_and_of_healthy_ones_non
             subprocess.run([*tc, "add", "dev", hosts[slow].interface, "root", *limit], check=True)
             found = links_of(hosts, folder)
             subprocess.run([*tc, "del", "dev", hosts[slow].interface, "root"], check=True)
-            assert [one["ranks"] for one in found["culprits"]] == [[slow, (slow + 1) % 4]], found
+            assert [one["pair"] for one in found["culprits"]] == [[slow, (slow + 1) % 4]], found

@@ -64,15 +64,16 @@ ROOMS = {
     "simulator.operations": set(),
     "simulator.suites": {"simulator.operations"},
     "actuators.mitigation": set(),
-    "actuators.validation": set(),
+    "actuators.control": set(),
+    "actuators.validation": {"actuators.control"},
     "web.answers": set(),
 }
 """`pacehound.cli` and `pacehound.runtime.embedded` meet everything; see FRONT_DOORS."""
 BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
+    "actuators": set(),
     "streams": {"native_loops", "pipeline"},
-    "actuators": {"holding", "roll_call", "thresholds"},
     "simulator": None,
     "web": {"source"},
 }

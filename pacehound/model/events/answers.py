@@ -83,6 +83,11 @@ class Decision:
     is_last: bool = False
 
     def identity(self) -> str:
-        """Names (incident, action, whom it is aimed at); of a last one also which end of the incident it is of."""
-        end = ("last", self.incident_version) if self.is_last else ()
-        return event_id("decision", self.incident, self.action, *self.aimed_at, *end)
+        """Names (incident, action, whom it is aimed at), of what is only recorded.
+
+        What was done may be done again about the same incident, so its version counts too; and of a last one it says
+        which end of the incident it is of.
+        """
+        which = "last" if self.is_last else "taken" if self.taken else ""
+        version = (which, self.incident_version) if which else ()
+        return event_id("decision", self.incident, self.action, *self.aimed_at, *version)

@@ -76,6 +76,8 @@ class JudgedRanks:
         What decided: `gemm float32` ….
     ratio
         Of its time to its peers'; `None` where it was not measured.
+    time_s, peers_s
+        Those two.
 
     """
 
@@ -85,6 +87,8 @@ class JudgedRanks:
     measured: str
     ratio: float | None
     reason: str
+    time_s: float | None = None
+    peers_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pacehound.model.events.control import JudgedRanks
 from pacehound.model.identity import event_id
 
 RunState = Literal["running", "stopped", "exited", "unknown"]
@@ -274,6 +275,8 @@ class HostEvidence:
         Of its ranks, those that wait and one that does not.
     kernel_log
         Lines of the kernel's log since the job began that name a GPU error (XID), a lack of memory or a link.
+    judged
+        What a validation has measured, said by the host of rank 0.
 
     """
 
@@ -284,6 +287,7 @@ class HostEvidence:
     reason: str
     stacks: tuple[RankStack, ...] = ()
     kernel_log: tuple[str, ...] = ()
+    judged: tuple[JudgedRanks, ...] = ()
 
     def identity(self) -> str:
         """Names (job, attempt, host, time)."""

@@ -135,6 +135,39 @@ class Where(Piece, frozen=True, kw_only=True, tag="where"):
         return f"rank {self.rank}: {', '.join(parts)}"
 
 
+class Measured(Piece, frozen=True, kw_only=True, tag="measured"):
+    """What a validation has measured of a rank, or of the link between two, while the job was held.
+
+    `ratio` is its time to that of its peers for what says most of it; `None` where that cannot be told.
+    """
+
+    ranks: tuple[int, ...]
+    verdict: Literal["culprit", "cleared", "unclear"]
+    measured: str
+    ratio: float | None
+
+    ABOUT: ClassVar = ("ranks",)
+
+    def _sentence(self) -> str:
+        who = f"{'rank' if len(self.ranks) == 1 else 'the link'} {' -> '.join(map(str, self.ranks))}"
+        if self.verdict == "cleared" or self.ratio is None:
+            return f"measured while the job was held, {who} is as fast as its peers"
+        return f"measured while the job was held, {who} takes {self.ratio:.2f} times its peers' time ({self.measured})"
+
+
+class NobodySlow(Piece, frozen=True, kw_only=True, tag="nobody_slow"):
+    """A validation measured so many ranks and links, and has proven nothing slow."""
+
+    n_measured: int
+    n_cleared: int
+
+    def _sentence(self) -> str:
+        return (
+            f"{self.n_measured} ranks and links were measured while the job was held: none is proven slow, and "
+            f"{self.n_cleared} ranks are as fast as their peers"
+        )
+
+
 ShownAs = Literal["outside", "busy", "named", "healthy"]
 
 

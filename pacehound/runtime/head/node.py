@@ -124,7 +124,8 @@ class Head:
         on_rounds = parts.traces.on_rounds if parts.traces is not None else None
         pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds)
         self._pipeline = self._loop("pipeline", (topics.CALLS, topics.HOSTS, topics.OPS), pipeline, recording=recording)
-        self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators)
+        self.mailbox = Mailbox(self._clock.now_ns())
+        self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self))
         self._alerts = self._loop("alerts", (topics.INCIDENTS,), parts.alerts) if parts.alerts is not None else None
         self._traces = (
             self._loop("traces", (topics.INCIDENTS, topics.DECISIONS), parts.traces)
@@ -139,7 +140,6 @@ class Head:
         self.is_quiet = True
         """Nobody's question goes on after `stop`, in a function that the engine cannot break off."""
         self._ingest_lock = threading.Lock()
-        self.mailbox = Mailbox(self._clock.now_ns())
         self._attempts = Attempts()
         self._attempts_lock = threading.Lock()
         self._attempts_file = attempts_file
@@ -250,8 +250,8 @@ class Head:
         with self._ingest_lock:
             self._reject(payload, error, n_records)
 
-    def command(self, body: bytes) -> None:
-        """Take a signed order in, for the agents of its job.
+    def take_command(self, body: bytes) -> None:
+        """Take a signed order in as it was sent, for the agents of its job.
 
         Raises
         ------
@@ -267,10 +267,21 @@ class Head:
             raise InvalidInput(f"this is no command: {error}") from error
         if not isinstance(event, Command):
             raise InvalidInput(f"a {type(event).__name__} is no command")
+        self.command(event)
+
+    def command(self, command: Command) -> None:
+        """Hand a signed order to the agents of its job.
+
+        Raises
+        ------
+        BusFull
+            Come back later.
+
+        """
         with self._ingest_lock:
-            self._make_sure_of_room(len(body))
-            self._publish(event)
-        self.mailbox.put(event, self._clock.now_ns())
+            self._make_sure_of_room(len(command.order))
+            self._publish(command)
+        self.mailbox.put(command, self._clock.now_ns())
 
     def commands(self, job: str, after: int) -> tuple[bytes, int]:
         """Those that wait for the agents of a job, as one message, and the number to ask for next."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from pacehound.bus.control import ControlWire
 from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
@@ -81,8 +82,10 @@ class Parts:
         Calls and what hosts say in, findings and incidents out.
     store, writer
         Where history is asked for, and the worker that writes it.
-    actuators, alerts
-        The workers that read incidents; `alerts` is `None` where nobody is to be told.
+    actuators
+        Makes the worker that decides about incidents, and acts, from the way to the agents.
+    alerts
+        Reads incidents, too; `None` where nobody is to be told.
     traces
         `None` where nobody takes them.
 
@@ -91,6 +94,6 @@ class Parts:
     pipeline: Pipeline
     store: Store
     writer: Worker
-    actuators: Worker
+    actuators: Callable[[ControlWire], Worker]
     alerts: Worker | None = None
     traces: Tracer | None = None

@@ -60,7 +60,7 @@ class Answers(Protocol):
         """Which attempt of its job a run is that begins now."""
         ...
 
-    def command(self, body: bytes) -> None:
+    def take_command(self, body: bytes) -> None:
         """Take a signed order in, for the agents of its job."""
         ...
 
@@ -165,7 +165,7 @@ def make_desk(
         return _json({"attempt": await aside(head.attempt_for, question, on=attempts)})
 
     async def command(request: web.Request) -> web.Response:
-        await aside(head.command, await request.read())
+        await aside(head.take_command, await request.read())
         return _json({"taken": True})
 
     async def results(request: web.Request) -> web.Response:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actuators.holding import HoldProcedure
-from actuators.thresholds import LEASE_MS, LOCATE_WITHIN_NS
+from actuators.control.holding import HoldProcedure
+from actuators.control.thresholds import LEASE_MS, LOCATE_WITHIN_NS
 from pacehound.model.events import CommandResult, RankAnswer
 from pacehound.model.orders import Hold, Keep, Locate, Release
 from tests.fakes.held_job import MS, STEP_NS, HeldJob

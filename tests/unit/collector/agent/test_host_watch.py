@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from collector.agent.host_watch import VITALS_EVERY_NS, HostWatch
+from collector.agent.host_watch import CLOSELY_EVERY_NS, VITALS_EVERY_NS, HostWatch
 from collector.agent.outbox import Lost, Outbox, Outgoing
 from collector.host.evidence.stall import Stall
 from collector.host.rank_process import RankProcess
@@ -185,3 +185,28 @@ def test_vitals_tell_what_the_agent_and_the_shim_take(tmp_path: Path) -> None:
     assert last.resident_bytes > 10 << 20
     assert (last.flush_s, last.dropped_calls) == (1.0, 0)
     assert last.shim_ns_per_call == 36
+
+
+def test_by_order_it_looks_each_second_and_once_at_what_ranks_do_and_then_as_before(tmp_path: Path) -> None:
+    run = WatchedRun(tmp_path)
+    run.joined(0)
+    run.flush()
+    run.vitals.finish()
+    watch = run.agent._host_watch
+    assert watch is not None
+    begun_ns = run.now_ns
+    watch.look_closely(0, [0], "a slowdown", until_ns=run.now_ns + 4 * CLOSELY_EVERY_NS)
+    looked, stalls = [], 0
+    while run.now_ns < begun_ns + 3 * VITALS_EVERY_NS:
+        run.step(100)
+        if run.vitals.waiting:
+            looked.append(run.now_ns - begun_ns)
+            run.vitals.finish()
+        stalls += len(run.evidence.waiting)
+        run.evidence.finish()
+    run.flush()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(looked)]
+    assert gaps[:3] == [CLOSELY_EVERY_NS] * 3
+    assert set(gaps[4:]) == {VITALS_EVERY_NS}
+    assert stalls == 1
+    assert [told.reason for told in run.receiver.of(HostEvidence)] == ["a slowdown"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pacehound.model.events import Finding, OpenCall, Progress, RankProgress
+from pacehound.model.events import Finding, HostEvidence, OpenCall, Progress, RankProgress, RankStack
 from pacehound.settings import HangSettings
 from streams.hang.hang_watch import HangWatch
 from streams.watching.moment import Moment
@@ -62,3 +62,27 @@ def test_before_the_first_iteration_the_limit_goes_by_what_recurs(recurring_s: f
     made = watch()
     made.hear(progress(42 * S // 10), None)
     assert bool(made.on_tick(Moment(now_ns=5 * S, recurring_s=recurring_s))) is is_hung
+
+
+def looked_at(time_ns: int) -> HostEvidence:
+    """Rank 0 computes."""
+    stack = RankStack(rank=0, pid=1, taken_by="proc", frames=("f",), doing="computing")
+    return HostEvidence(job="j", attempt=0, time_ns=time_ns, host="h", reason="a closer look", stacks=(stack,))
+
+
+def completed(seq: int, time_ns: int) -> Progress:
+    ranks = tuple(RankProgress(rank=rank, last_launched=seq, last_completed=seq, open=()) for rank in range(2))
+    return Progress(job="j", attempt=0, time_ns=time_ns, host="h", communicator="world", ranks=ranks)
+
+
+def test_what_a_rank_did_before_it_moved_on_accuses_it_of_nothing() -> None:
+    """Ranks are looked at while a job goes on, too; only who stands still since then is found outside of its calls."""
+    made = HangWatch("j", 0, HangSettings(suspect_after_s=2.0))
+    made.hear(topology(), None)
+    made.hear(completed(5, S), 10)
+    made.hear(looked_at(S // 2), 10)
+    assert made.host_reports.outside_of_calls(0) is None, "it came late, and the rank has moved since"
+    made.hear(looked_at(2 * S), 10)
+    assert made.host_reports.outside_of_calls(0) is not None
+    made.hear(completed(6, 3 * S), 10)
+    assert made.host_reports.outside_of_calls(0) is None

@@ -124,7 +124,7 @@ def process(stage: Stage, rank: int, state: str, **more) -> None:
 def stack(stage: Stage, rank: int, doing: str, libraries: tuple[str, ...] = ()) -> None:
     found = RankStack(rank=rank, pid=1, taken_by="proc", frames=("f",), doing=doing, libraries=libraries)
     stage.host_reports.on_evidence(
-        HostEvidence(job="j", attempt=0, time_ns=0, host=f"h{rank}", reason="test", stacks=(found,))
+        HostEvidence(job="j", attempt=0, time_ns=0, host=f"h{rank}", reason="test", stacks=(found,)), lambda _: False
     )
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from actuators.roll_call import RollCall
-from actuators.thresholds import (
+from actuators.control.roll_call import RollCall
+from actuators.control.thresholds import (
     AHEAD_S,
     ARM_WITHIN_NS,
     GATHER_WITHIN_NS,

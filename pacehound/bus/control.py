@@ -1,0 +1,20 @@
+"""The way from a controller to the agents of a job: what carries signed orders there, and answers back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pacehound.model.events import Command, CommandResult
+
+
+class ControlWire(Protocol):
+    """Of a head's process, of a head's socket, or of Kafka (`KafkaControl`)."""
+
+    def command(self, command: Command) -> None:
+        """Hand a signed order over; `Unavailable` where nothing takes it."""
+        ...
+
+    def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
+        """What agents have answered since the last time, and the number to ask for next."""
+        ...
