@@ -165,3 +165,18 @@ def test_too_short_a_past_moves_nothing():
 def test_what_makes_no_sense_is_refused(prices, rates, trust, said):
     with pytest.raises(ValueError, match=said):
         switches(prices, rates, None, trust)
+
+
+@pytest.mark.prove
+def test_no_duration_and_no_rates_break_the_stated_bound():
+    """A hundred thousand chains of actions, each tried where it hurts most and at random."""
+    rng = np.random.default_rng(3)
+    for _ in range(100_000):
+        k = int(rng.integers(1, 5))
+        prices = sorted(float(p) for p in rng.lognormal(4.0, 2.0, k))
+        rates = sorted((float(r) for r in rng.uniform(0.0, 1.0, k + 1)), reverse=True)
+        trust = float(rng.choice([0.2, TRUST_IN_THE_PAST, 0.5, 1.0]))
+        losses = tuple(np.maximum.accumulate([p * trust ** rng.uniform(-1, 1) for p in prices]).tolist())
+        bound = worst_ratio(prices, losses)
+        for one in (float(rng.lognormal(5.0, 3.0)), *around_the_switches(prices, rates, losses)):
+            assert paid_s(one, prices, rates, losses)[0] <= bound * optimum_s(one, prices, rates) * CLOSE
