@@ -1,7 +1,8 @@
 """What holds for all tests.
 
-The same Hypothesis examples in every run: a failure is reproducible, and a green run does not depend on luck. And what
-their runs could not send is none of the state of whoever runs them.
+The same Hypothesis examples in every run: a failure is reproducible, and a green run does not depend on luck. With
+HYPOTHESIS_PROFILE=deep there are many more, drawn anew. And what their runs could not send is none of the state of
+whoever runs them.
 """
 
 import atexit
@@ -13,8 +14,9 @@ import tempfile
 import pytest
 from hypothesis import settings
 
-settings.register_profile("seeded", derandomize=True, deadline=None)
-settings.load_profile("seeded")
+settings.register_profile("seeded", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("deep", deadline=None, max_examples=1_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "seeded"))
 
 
 def pytest_collection_finish() -> None:

@@ -19,22 +19,20 @@ needs_processors = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="
 pytestmark = [pytest.mark.integration, pytest.mark.timed, pytest.mark.timeout(300), needs_torch, needs_processors]
 
 JOB = Path(__file__).with_name("computing_job.py")
-RUNS = [
-    pytest.param(1, id="short"),
-    pytest.param(10, id="long", marks=[pytest.mark.prove, pytest.mark.timeout(1800)]),
-]
+RUNS = 10
 QUIET_ITERATIONS = 400
 """At 30 ms each: long enough for two readings of the processors, one every five seconds."""
 
 
-@pytest.mark.parametrize("runs", RUNS)
-def test_a_rank_whose_processor_is_taken_by_other_work_is_named_with_the_reason(tmp_path: Path, runs: int) -> None:
+@pytest.mark.prove
+@pytest.mark.timeout(1800)
+def test_a_rank_whose_processor_is_taken_by_other_work_is_named_with_the_reason(tmp_path: Path) -> None:
     def once(number: int) -> str:
         folder = tmp_path / str(number)
         folder.mkdir()
         return crowded(folder)
 
-    realjob.measure(runs, once)
+    realjob.measure(RUNS, once)
 
 
 def crowded(folder: Path) -> str:

@@ -57,7 +57,7 @@ class Seen:
         return found
 
 
-@pytest.fixture(scope="module", params=["python", "native"])
+@pytest.fixture(scope="module", params=[pytest.param("python", marks=[pytest.mark.prove]), "native"])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     if request.param == "native" and build.find() is None:
         if build.reason_unavailable() is not None:

@@ -15,7 +15,7 @@ from collector.importers.kineto_operations import KinetoJob, read_kineto
 from pacehound.model.operations import OPTYPES
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
-pytestmark = [pytest.mark.integration, pytest.mark.timed, needs_torch]
+pytestmark = [pytest.mark.integration, pytest.mark.prove, needs_torch]
 
 JOB = Path(__file__).with_name("profiled_pipeline_job.py")
 MICRO_BATCHES, STEPS = 4, 8

@@ -66,13 +66,8 @@ def test_one_job_over_two_hosts_has_the_right_ranks_hosts_and_verdict(tmp_path: 
         calls_are_complete(made, 240)
 
 
-AWAY = [
-    pytest.param(12, id="short"),
-    pytest.param(60, id="long", marks=[pytest.mark.prove]),
-]
-
-
-@pytest.mark.parametrize("away_s", AWAY)
+@pytest.mark.prove
+@pytest.mark.parametrize("away_s", [12, 60])
 def test_a_head_node_that_is_away_costs_neither_training_nor_calls(tmp_path: Path, away_s: int) -> None:
     neighbours = realjob.Neighbours()
     with cluster(tmp_path) as made:

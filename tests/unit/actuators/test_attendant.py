@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
 
 from actuators.attendant import Attendant
-from actuators.thresholds import MOST_JOBS, MOST_VALIDATIONS_PER_HOUR
+from actuators.thresholds import MOST_VALIDATIONS_PER_HOUR
 from actuators.worker import ActuatorWorker
 from pacehound.bus import Message
 from pacehound.bus.signing import Keys, Signer
@@ -121,11 +124,12 @@ def test_whose_agents_cannot_be_reached_is_given_up_with_the_reason() -> None:
     assert fleet.open_ways == 0
 
 
-def test_jobs_that_have_gone_do_not_stay_in_memory() -> None:
+def test_jobs_that_have_gone_do_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actuators.attendant.MOST_JOBS", 20)
     fleet = Fleet()
-    for number in range(MOST_JOBS + 50):
-        fleet.attendant.on_incident(incident(id=f"i{number}", job=f"j{number}"))
-    assert len(fleet.attendant._jobs) == MOST_JOBS
+    for number in range(50):
+        fleet.attendant.on_incident(replace(incident(id=f"i{number}", job=f"j{number}"), state="closed"))
+    assert list(fleet.attendant._jobs) == [f"j{number}" for number in range(30, 50)]
 
 
 def test_what_it_decides_is_told_by_the_worker_beside_what_would_be_done() -> None:

@@ -17,7 +17,7 @@ from streams import native_loops
 
 pytest.importorskip("setuptools", minversion="80")
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 FILES = ["pyproject.toml", "setup.py", "README.md"]
 PACKAGES = ["pacehound", "collector", "streams", "storage", "alerts", "actuators", "simulator", "web"]
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
