@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actuators.mitigation.microbatches import distribute, gradient_weights
@@ -45,7 +45,6 @@ def cases(draw, most_replicas=4, most_each=4):
     return times, draw(st.integers(n, max(n, min(sum(caps), most_each * n)))), caps
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases())
 def test_no_distribution_has_a_smaller_bottleneck(case):
     times, total, caps = case
@@ -56,7 +55,6 @@ def test_no_distribution_has_a_smaller_bottleneck(case):
     assert plan.bottleneck_s == best_of_all(times, total, caps)
 
 
-@settings(max_examples=100, deadline=None)
 @given(cases(most_replicas=40, most_each=30), st.booleans())
 def test_it_is_what_giving_them_away_one_by_one_comes_to(case, is_coarse):
     """With times that are equal among many replicas too."""

@@ -6,7 +6,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actuators.mitigation.sequences import Work, balanced, micro_batches, partition
@@ -18,7 +18,6 @@ def most_work(parts, lengths, work):
     return max(sum(work.of(lengths[i]) for i in part) for part in parts)
 
 
-@settings(max_examples=100, deadline=None)
 @given(LENGTHS, st.integers(1, 3))
 def test_the_slowest_rank_has_at_most_four_thirds_of_the_least_that_can_be(lengths, n_ranks):
     """Graham's bound for the longest first, against every division there is."""
@@ -44,7 +43,6 @@ def test_long_tailed_lengths_come_out_nearly_even():
     assert most_work(as_they_come, lengths, work) >= 1.5 * mean
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 500), max_size=40), st.integers(1, 5))
 def test_micro_batches_have_even_tokens(lengths, n):
     batches = micro_batches(range(len(lengths)), lengths, n)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actuators.mitigation.ski_rental import optimum_s, paid_s, stated_bound, switches, worst_ratio
@@ -49,7 +49,6 @@ def mean_paid(durations: np.ndarray, prices: list[float], rates: list[float], lo
     return float(np.mean([paid_s(float(d), prices, rates, losses)[0] for d in durations]))
 
 
-@settings(max_examples=150, deadline=None)
 @given(price=st.floats(0.1, 5000.0), rate=st.floats(0.01, 1.0), duration=st.floats(0.0, 1e6), left=st.floats(0.0, 1.0))
 def test_with_one_action_and_no_past_at_most_twice_the_optimum_is_paid(price, rate, duration, left):
     found = switches([price], [rate, rate * left])
@@ -59,7 +58,6 @@ def test_with_one_action_and_no_past_at_most_twice_the_optimum_is_paid(price, ra
         assert total <= 2 * optimum_s(one, [price], [rate, rate * left]) * CLOSE + 1e-9
 
 
-@settings(max_examples=150, deadline=None)
 @given(prices=CHAINS, removes=SHARES, rate=st.floats(0.01, 1.0), duration=st.floats(0.0, 1e6))
 def test_with_several_actions_and_no_past_twice_and_what_earlier_ones_cost(prices, removes, rate, duration):
     rates = rates_of(prices, rate, removes)
@@ -75,7 +73,6 @@ def test_the_actions_of_a_slowdown_cost_at_most_2_08_times_the_optimum():
     assert round(stated_bound([5.0, 60.0, 1200.0], 1.0), 2) == 2.08
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     prices=CHAINS,
     removes=SHARES,

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actuators.mitigation.thresholds import LIGHT_TRAFFIC_SHARE
@@ -44,7 +44,6 @@ def cases(draw):
     return layout, stragglers, [(a * layout.tp, b * layout.tp) for a, b in links]
 
 
-@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_it_is_a_permutation_that_makes_nothing_worse(case):
     layout, stragglers, links = case
@@ -62,7 +61,6 @@ def test_it_is_a_permutation_that_makes_nothing_worse(case):
         assert len({plan.rank_at[place] // layout.tp for place in group}) == 1
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 6), st.data())
 def test_stragglers_share_the_fewest_stages_by_the_fewest_moves(dp, pp, data):
     layout = Layout(dp=dp, pp=pp)
@@ -87,7 +85,6 @@ def test_stragglers_share_the_fewest_stages_by_the_fewest_moves(dp, pp, data):
     assert len(held & outer) == least_outer
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 5), st.data())
 def test_or_the_fewest_replicas(dp, pp, data):
     layout = Layout(dp=dp, pp=pp)
