@@ -94,7 +94,7 @@ class TrainerDoor:
                     else:
                         self._hear_hello(guest, word, known)
                         came.append(guest)
-            except (ConnectionError, ValueError, TypeError, KeyError) as error:
+            except (ConnectionError, ValueError, TypeError, KeyError, OverflowError) as error:
                 if self._let_go(guest, error):
                     left.append(guest)
         if self._door.fileno() in ready:

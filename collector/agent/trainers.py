@@ -211,7 +211,9 @@ class Trainers:
 
     def _hear(self, trainer: Trainer, word: dict[str, Any]) -> None:
         said, ticket, step = word.get("say"), word.get("ticket"), word.get("step")
-        if not isinstance(step, int) or not -1 <= step < 1 << 62 or not isinstance(ticket, int) or said not in _SAID:
+        if not (isinstance(said, str) and said in _SAID and isinstance(ticket, int) and isinstance(step, int)):
+            return
+        if not (0 < ticket < 1 << 63 and -1 <= step < 1 << 62):
             return
         if ticket != self.ticket or trainer.attempt != self._attempt:
             if said in ("applied", "kept") and ticket != self.told_of and len(self.late) < MOST_ENDED:

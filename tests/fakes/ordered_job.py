@@ -1,4 +1,4 @@
-"""A job whose scripts take orders, in simulated time: real sockets and tokens, a network that loses, doubles and reorders."""
+"""A job whose scripts take orders, in simulated time: real sockets and tokens, a network that loses and reorders."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ class Host:
         self.start()
 
     def start(self) -> None:
-        """The pid of a rank is 100 and its number: the kernel would say that all are this process."""
+        """An agent begins; it knows of no offer. The kernel would say that all ranks are this process."""
         self.trainers = Trainers(TrainerDoor(self.folder, self._who))
 
     def _who(self, connection: socket.socket) -> Peer:
         return Peer(0, credentials(connection).uid)
 
     def die(self) -> None:
-        """As kill -9 does: the kernel hangs up, and nothing is said."""
+        """What kill -9 does: the kernel hangs up, and nothing is said."""
         if self.trainers is not None:
             self.trainers.door.close()
             self.trainers = None

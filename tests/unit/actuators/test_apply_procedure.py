@@ -18,7 +18,7 @@ def job_of(folder: Path, seed: int, **changed: object) -> OrderedJob:
 
 
 def assert_all_or_none(job: OrderedJob, said: str) -> bool:
-    """Of each order: the live ranks that have come so far applied it at one step, or none has. Whether one was applied."""
+    """Of each order: the live ranks that have come so far applied it at one step, or none has; whether any was."""
     applied = {ticket: step for rank in job.ranks for ticket, step in rank.applied.items()}
     for ticket, at_step in applied.items():
         steps = {rank.applied.get(ticket) for rank in job.ranks if rank.is_alive and rank.step > at_step}
