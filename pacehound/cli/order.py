@@ -53,7 +53,7 @@ def order(
     from pacehound.cli.controlled_job import by_hand, controlled_job, driven
 
     check(kind, payload)
-    controlled = controlled_job(store, Settings.load(os.environ, overrides), job, by_hand("order"))
+    controlled = controlled_job(store, Settings.load(os.environ, overrides), job, by_hand("order"), makes_calls=False)
     applying = ApplyProcedure(time.time_ns(), kind, payload, round(within_s * 1e9), time.monotonic_ns())
     for _ in driven(controlled, applying):
         pass

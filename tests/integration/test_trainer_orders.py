@@ -1,0 +1,146 @@
+"""Three plain Python processes and the real agent: orders reach the script, and whoever is killed, they never differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacehound.runtime.head.client import live_owner
+
+pytestmark = pytest.mark.integration
+SCRIPT = Path(__file__).with_name("ordered_script.py")
+RANKS = 3
+WITHIN_S = 60
+JOB = "plain"
+
+
+class Run:
+    """`pacehound run` of the script."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.out = folder / "store", folder / "out"
+        self.out.mkdir()
+        self.log = folder / "log"
+        script = [sys.executable, str(SCRIPT), str(self.out), str(RANKS)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                self.command("run", "--job", JOB, "--", *script), stdout=log, stderr=log, env=dict(os.environ)
+            )
+        self.until(lambda: all(self.step(rank) > 5 for rank in range(RANKS)), "the ranks begin")
+        self.pids = [int((self.out / f"{rank}.pid").read_text()) for rank in range(RANKS)]
+        environ = Path(f"/proc/{self.pids[0]}/environ").read_bytes().split(b"\0")
+        self.run_dir = Path(
+            next(one for one in environ if one.startswith(b"PACEHOUND_RUN_DIR=")).partition(b"=")[2].decode()
+        )
+        self.until(lambda: (self.run_dir / "trainer/agent.sock").exists(), "the agent listens")
+        self.until(lambda: live_owner(self.store) is not None, "the head listens")
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "pacehound", words[0], "--store", str(self.store), *words[1:]]
+
+    def ordering(self, kind: str, *words: str) -> subprocess.Popen[str]:
+        command = self.command("order", "--job", JOB, "--json", *words, kind)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def order(self, kind: str, *words: str) -> tuple[dict[str, Any], str]:
+        out, err = self.ordering(kind, *words).communicate(timeout=WITHIN_S)
+        assert out, err
+        answer: dict[str, Any] = json.loads(out)
+        return answer, err
+
+    def step(self, rank: int) -> int:
+        try:
+            return int((self.out / f"{rank}.step").read_text() or -1)
+        except FileNotFoundError:
+            return -1
+
+    def applied(self, rank: int) -> list[str]:
+        return (self.out / f"{rank}.applied").read_text().splitlines()
+
+    def agent_pid(self) -> int:
+        return int((self.run_dir / "agent.lock").read_text())
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        deadline_s = time.monotonic() + WITHIN_S
+        while not done():
+            assert time.monotonic() < deadline_s, f"{what}: not within {WITHIN_S} s"
+            assert self.process.poll() is None, self.log.read_text()[-2000:]
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        for rank in range(RANKS):
+            try:
+                os.kill(int((self.out / f"{rank}.pid").read_text()), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError, ValueError):
+                continue
+        self.process.terminate()
+        self.process.wait(WITHIN_S)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    running = Run(tmp_path)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def test_an_order_is_applied_by_all_ranks_at_one_step_and_a_refusal_says_why(run: Run) -> None:
+    answer, _ = run.order("microbatches", "--payload", "[3, 5, 4]")
+    assert (answer["outcome"], [one["state"] for one in answer["ranks"]]) == ("applied", ["applied"] * RANKS)
+    assert [run.applied(rank) for rank in range(RANKS)] == [[f"{answer['step']} microbatches {n}"] for n in (3, 5, 4)]
+    unknown, told = run.order("collect")
+    assert unknown["outcome"] == "kept"
+    assert "nobody has applied it: rank" in told
+    assert "its script takes no 'collect', only: microbatches" in told
+    wrong, _ = run.order("microbatches", "--payload", "[3]")
+    assert "not a number for each rank" in wrong["reason"]
+    sql = run.command("sql", "--json", "SELECT what, why FROM commands WHERE what = 'confirm'")
+    rows = json.loads(subprocess.run(sql, capture_output=True, text=True, timeout=WITHIN_S, check=True).stdout)["rows"]
+    assert [(what, why.startswith("pacehound order of ")) for what, why in rows] == [("confirm", True)]
+
+
+VICTIMS = ("command", "agent", "rank")
+
+
+def beside_a_kill(run: Run, victim: str, after_s: float) -> str:
+    """What became of it."""
+    ordering = run.ordering("microbatches", "--payload", "[1, 2, 3]")
+    time.sleep(after_s)  # the moment is what is drawn
+    live = list(range(RANKS))
+    if victim == "command":
+        ordering.kill()
+    elif victim == "agent":
+        os.kill(run.agent_pid(), signal.SIGKILL)
+    else:
+        os.kill(run.pids[live.pop()], signal.SIGKILL)
+    out, _ = ordering.communicate(timeout=WITHIN_S)
+    # Further than any step that could have been chosen: `actuators.thresholds.APPLY_AHEAD_S`, twice doubled.
+    enough = max(run.step(rank) for rank in live) + (50 if out and victim != "command" else 600)
+    run.until(lambda: all(run.step(rank) > enough for rank in live), "it goes on")
+    found = {tuple(line.split()[0] for line in run.applied(rank)) for rank in live}
+    assert len(found) == 1, f"{victim} after {after_s:.2f} s: {[run.applied(rank) for rank in live]}"
+    return str(found.pop())
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_whoever_is_killed_the_others_apply_it_together_or_not_at_all(run: Run, victim: str) -> None:
+    beside_a_kill(run, victim, random.Random(victim).uniform(2, 9))
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("number", range(33))
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_a_hundred_kills(run: Run, victim: str, number: int) -> None:
+    print(victim, number, beside_a_kill(run, victim, random.Random(number).uniform(0.5, 12)))
