@@ -30,8 +30,8 @@ def controlled_job(
 ) -> ControlledJob:
     """The job of that name, or the only one that is watched; by way of Kafka where that is set.
 
-    What is ordered is signed with the key in the store's folder. Of a job that makes no calls (`makes_calls` is not needed)
-    a head has heard nothing: whether there is one of that name its agents say.
+    What is ordered is signed with the key in the store's folder. Of a job that makes no calls a head has heard nothing:
+    where none are needed (`makes_calls`), its agents say whether there is one of that name.
 
     Raises
     ------

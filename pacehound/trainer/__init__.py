@@ -14,8 +14,9 @@ is named for.
 Where nobody listens nothing happens: no error of ours reaches the script, and nothing waits.
 """
 
+from pacehound.trainer.agreeing import smallest_over_ranks
 from pacehound.trainer.connecting import connect
 from pacehound.trainer.control import Control
 from pacehound.trainer.order import Order
 
-__all__ = ["Control", "Order", "connect"]
+__all__ = ["Control", "Order", "connect", "smallest_over_ranks"]

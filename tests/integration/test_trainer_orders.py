@@ -1,4 +1,4 @@
-"""Three plain Python processes and the real agent: orders reach the script, and whoever is killed, they never differ."""
+"""Three plain Python processes and the real agent: orders reach the script; whoever is killed, ranks never differ."""
 
 from __future__ import annotations
 

@@ -87,7 +87,13 @@ def is_front_door(path):
 
 # Heavy or optional libraries, and the only places that may name them; nobody imports them when a package is imported.
 CONFINED = {
-    "torch": ("pacehound/instrument/", "pacehound/cli/doctor_checks.py", "actuators/validation/", "bench/"),
+    "torch": (
+        "pacehound/instrument/",
+        "pacehound/trainer/agreeing.py",
+        "pacehound/cli/doctor_checks.py",
+        "actuators/validation/",
+        "bench/",
+    ),
     "cvxpy": ("actuators/",),
     "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
