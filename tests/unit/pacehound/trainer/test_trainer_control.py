@@ -199,6 +199,18 @@ def test_an_agent_that_dies_leaves_the_decision_to_the_token(told: Told, run_dir
     assert said[-1]["say"] == ("applied" if is_confirmed else "kept")
 
 
+def test_while_nothing_is_due_a_step_does_nothing(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No system call: two numbers are compared."""
+    told.steps()
+    looked: list[int] = []
+    monkeypatch.setattr(told.control, "_before", lambda step, may_apply: looked.append(step) or 0)
+    told.steps(100)
+    assert looked == []
+    told.tell(say="unheard")
+    told.steps()
+    assert looked == [101]
+
+
 def test_an_agent_that_dies_before_the_step_is_told_is_forgotten(told: Told) -> None:
     told.offer()
     told.lines.close()
