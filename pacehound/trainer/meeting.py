@@ -133,6 +133,13 @@ class Lines:
         with contextlib.suppress(OSError):
             self.socket.close()
 
+    def __del__(self) -> None:
+        """Without a warning of a socket that was left open: a script need not say that it ends."""
+        try:
+            self.socket.close()
+        except Exception:  # the interpreter ends
+            pass
+
 
 def _word(line: bytes) -> dict[str, Any]:
     try:

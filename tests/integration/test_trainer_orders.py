@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.store, self.out = folder / "store", folder / "out"
         self.out.mkdir()
+        self.is_killed = False
         self.log = folder / "log"
         script = [sys.executable, str(SCRIPT), str(self.out), str(RANKS)]
         with self.log.open("w") as log:
@@ -74,7 +76,7 @@ class Run:
         deadline_s = time.monotonic() + WITHIN_S
         while not done():
             assert time.monotonic() < deadline_s, f"{what}: not within {WITHIN_S} s"
-            assert self.process.poll() is None, self.log.read_text()[-2000:]
+            assert self.is_killed or self.process.poll() is None, self.log.read_text()[-2000:]
             time.sleep(0.05)
 
     def end(self) -> None:
@@ -111,7 +113,38 @@ def test_an_order_is_applied_by_all_ranks_at_one_step_and_a_refusal_says_why(run
     assert [(what, why.startswith("pacehound order of ")) for what, why in rows] == [("confirm", True)]
 
 
-VICTIMS = ("command", "agent", "rank")
+@pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch")
+def test_ranks_of_torch_agree_by_themselves_and_are_those_that_their_rings_say(tmp_path: Path) -> None:
+    out, store = tmp_path / "out", tmp_path / "store"
+    out.mkdir()
+    pacehound = [sys.executable, "-m", "pacehound"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = str(Path(__file__).with_name("ordered_ddp_job.py"))
+    with (tmp_path / "log").open("w") as log:
+        running = subprocess.Popen(
+            [*pacehound, "run", "--store", str(store), "--", *torchrun, script, str(out)],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        answer: dict[str, Any] = {}
+        deadline_s = time.monotonic() + 2 * WITHIN_S
+        while answer.get("outcome") != "applied":  # the job is not watched before its first calls were seen
+            assert time.monotonic() < deadline_s, (answer, (tmp_path / "log").read_text()[-2000:])
+            ordering = [*pacehound, "order", "--store", str(store), "--json", "collect"]
+            done = subprocess.run(ordering, capture_output=True, text=True, timeout=2 * WITHIN_S)
+            answer = json.loads(done.stdout) if done.stdout else {"stderr": done.stderr}
+            time.sleep(0.2)
+        assert answer["step"] % 4 == 0
+        assert [one["step"] for one in answer["ranks"]] == [answer["step"]] * 2
+        assert {(out / f"{rank}.applied").read_text() for rank in range(2)} == {f"{answer['step']}\n"}
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.wait(WITHIN_S)
+
+
+VICTIMS = ("command", "agent", "rank", "head")
 
 
 def beside_a_kill(run: Run, victim: str, after_s: float) -> str:
@@ -123,11 +156,14 @@ def beside_a_kill(run: Run, victim: str, after_s: float) -> str:
         ordering.kill()
     elif victim == "agent":
         os.kill(run.agent_pid(), signal.SIGKILL)
+    elif victim == "head":
+        run.is_killed = True
+        run.process.kill()
     else:
         os.kill(run.pids[live.pop()], signal.SIGKILL)
     out, _ = ordering.communicate(timeout=WITHIN_S)
-    # Further than any step that could have been chosen: `actuators.thresholds.APPLY_AHEAD_S`, twice doubled.
-    enough = max(run.step(rank) for rank in live) + (50 if out and victim != "command" else 600)
+    # Further than the step that may have been chosen (`actuators.thresholds.APPLY_AHEAD_S`), where nobody says which.
+    enough = max(run.step(rank) for rank in live) + (50 if out and victim in ("agent", "rank") else 600)
     run.until(lambda: all(run.step(rank) > enough for rank in live), "it goes on")
     found = {tuple(line.split()[0] for line in run.applied(rank)) for rank in live}
     assert len(found) == 1, f"{victim} after {after_s:.2f} s: {[run.applied(rank) for rank in live]}"

@@ -116,6 +116,21 @@ def test_it_loads_the_standard_library_alone() -> None:
     assert "pacehound" in loaded
 
 
+def test_a_script_ends_without_a_word_of_ours_while_an_agent_listens(run_dir: Path) -> None:
+    listener = Listener(run_dir)
+    code = (
+        "from pacehound import trainer\n"
+        "control = trainer.connect('collect', rank=0, world_size=1)\n"
+        "assert control._lines is not None\n"
+        "print(control.at_step(0))"
+    )
+    environ = {**os.environ, "PACEHOUND_RUN_DIR": str(run_dir), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", code]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "None\n", "")
+    assert listener.taken().take()[0]["rank"] == 0
+
+
 @pytest.mark.parametrize("run_dir", ["", "/nowhere/at/all", "/proc/self/cwd\0", "/dev/null"])
 def test_where_nobody_listens_nothing_happens(monkeypatch: pytest.MonkeyPatch, run_dir: str) -> None:
     if "\0" not in run_dir:
