@@ -87,7 +87,6 @@ class TrainerDoor:
         # Whoever has left makes room for its successor first.
         for guest in [self._guests[number] for number in ready if number in self._guests]:
             try:
-                guest.lines.flush()
                 for word in guest.lines.take():
                     if guest.rank >= 0:
                         guest.said.append(word)
@@ -99,12 +98,22 @@ class TrainerDoor:
                     left.append(guest)
         if self._door.fileno() in ready:
             self._take_in()
+        for trainer in self.trainers.values():
+            if trainer.lines.has_unsent:
+                self.say(trainer)
+                self.ring()
         return came, left
 
     def say(self, trainer: Trainer, **word: Any) -> None:
-        """Tell one of them; where it cannot be told it is found to have hung up at the next look."""
-        with contextlib.suppress(ConnectionError):
-            trainer.lines.say(**word)
+        """Tell one of them, and what waits from before; who has hung up or reads nothing is found at the next look."""
+        try:
+            if word:
+                trainer.lines.say(**word)
+            else:
+                trainer.lines.flush()
+        except ConnectionError:
+            with contextlib.suppress(OSError):
+                trainer.lines.socket.shutdown(socket.SHUT_RDWR)
 
     def ring(self) -> None:
         """Have all of them look."""

@@ -93,9 +93,6 @@ class Trainers:
     def look(self, processes: Iterable[RankProcess]) -> bool:
         """Read what scripts say; whether there is news for the controller."""
         came, left = self.door.look(processes)
-        for trainer in came:
-            if self._offer is not None and trainer.attempt == self._attempt and not self.is_confirmed:
-                self._ask(trainer)
         for trainer in self.door.trainers.values():
             said, trainer.said = trainer.said, []
             for word in said:
@@ -105,6 +102,9 @@ class Trainers:
                 self._hear(trainer, word)
             if trainer.attempt == self._attempt:
                 self._note(trainer.rank, "absent", why=f"the script of rank {trainer.rank} has ended or hung up")
+        for trainer in came:
+            if self._offer is not None and trainer.attempt == self._attempt and not self.is_confirmed:
+                self._ask(trainer)
         return self._has_news or bool(self.late)
 
     def offer(self, what: Offer, why: str, attempt: int, processes: Iterable[RankProcess], now_ns: int) -> str:

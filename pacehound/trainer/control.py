@@ -111,13 +111,17 @@ class Control:
         return self._after(step, is_decided=may_apply, is_agreed=may_apply and self._all_have(ticket))
 
     def close(self) -> None:
-        """Take no more orders; what was armed is taken back, where no rank has applied it."""
+        """Take no more orders; what was armed is taken back, where no rank here has applied it.
+
+        Where ranks agree, `at_step` goes on to call their all-reduce: the others count on it.
+        """
         with contextlib.suppress(Exception):
             self._leave("its script takes no more orders")
 
     def _all_have(self, ticket: int) -> bool:
         """Whether all ranks have the same order to be applied now, by the script's own all-reduce."""
-        assert self._agree is not None
+        if self._agree is None:  # a forked process
+            return False
         found = self._agree([ticket, -ticket])  # the only call that may raise: it is the script's
         try:
             return ticket != 0 and [int(one) for one in found] == [ticket, -ticket]

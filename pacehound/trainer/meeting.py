@@ -98,6 +98,11 @@ class Lines:
         self._unsent += json.dumps(word, separators=(",", ":")).encode() + b"\n"
         self.flush()
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits for the other end to read."""
+        return bool(self._unsent)
+
     def flush(self) -> None:
         """Send what waits, as far as it goes."""
         while self._unsent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,50 +37,53 @@ def assert_all_or_none(job: OrderedJob, said: str) -> bool:
 @pytest.mark.parametrize("agrees", [False, True])
 @pytest.mark.parametrize("hosts", [1, 3])
 def test_all_ranks_apply_an_order_at_one_step(tmp_path: Path, hosts: int, agrees: bool) -> None:
-    job = job_of(tmp_path, hosts, hosts=hosts, agrees=agrees)
-    job.run(2)
-    order = job.order()
-    while not order.is_over:
-        job.step()
+    with closing(job_of(tmp_path, hosts, hosts=hosts, agrees=agrees)) as job:
+        job.run(2)
+        order = job.order()
+        while not order.is_over:
+            job.step()
     assert (order.outcome, order.reason) == ("applied", f"it came to step {order.at_step}")
     assert {rank.applied[order.ticket] for rank in job.ranks} == {order.at_step}
     assert {at.answer.step for at in order.ranks.values()} == {order.at_step}
     if agrees:
         assert order.at_step % AGREE_EVERY == 0
-    job.close()
 
 
 def adversity(folder: Path, seed: int, *, hosts: int, agrees: bool, loss: float, deaths: int) -> bool:
     """An order, and what goes wrong at moments drawn by chance; whether it was applied all the same."""
-    job = job_of(folder, seed, hosts=hosts, agrees=agrees, loss=loss, per_s=random.Random(seed).choice([1.5, 8, 18]))
-    chance = job.chance
-    job.run(1)
-    job.order()
-    said = [f"seed {seed}"]
-    for _ in range(deaths):
-        job.run(chance.uniform(0, 14))
-        victim = chance.choice(["controller", "agent", "agent that comes back", "rank", "network", "a second order"])
-        if victim in ("a second order", "network") and deaths == 1 and hosts > 1 and not agrees:
-            victim = "agent"  # what docs/trainer.md does not promise
-        said.append(victim)
-        host = chance.choice(job.hosts)
-        if victim == "controller":
-            job.controller = None
-        elif victim == "rank":
-            chance.choice(job.ranks).die()
-        elif victim == "network":
-            job.network_is_up = False
-        elif victim == "a second order":
-            job.order(chance.randrange(1_000, 10_000))
-        else:
-            host.die()
-            if victim == "agent that comes back":
-                job.run(chance.uniform(0, 1))
-                host.start()
-    job.run(SETTLED_S)
-    was_applied = assert_all_or_none(job, ", ".join(said))
-    job.close()
-    return was_applied
+    per_s = random.Random(seed).choice([1.5, 8, 18])
+    with closing(job_of(folder, seed, hosts=hosts, agrees=agrees, loss=loss, per_s=per_s)) as job:
+        job.run(1)
+        job.order()
+        said = [f"seed {seed}"]
+        for _ in range(deaths):
+            job.run(job.chance.uniform(0, 14))
+            said.append(something_fails(job, is_alone=deaths == 1 and hosts > 1 and not agrees))
+        job.run(SETTLED_S)
+        return assert_all_or_none(job, ", ".join(said))
+
+
+def something_fails(job: OrderedJob, *, is_alone: bool) -> str:
+    """What it was."""
+    victims = ["controller", "agent", "agent that comes back", "rank"]
+    if not is_alone:  # what is not promised of hosts that do not agree
+        victims += ["network", "a second order"]
+    victim = job.chance.choice(victims)
+    host = job.chance.choice(job.hosts)
+    if victim == "controller":
+        job.controller = None
+    elif victim == "rank":
+        job.chance.choice(job.ranks).die()
+    elif victim == "network":
+        job.network_is_up = False
+    elif victim == "a second order":
+        job.order(job.chance.randrange(1_000, 10_000))
+    else:
+        host.die()
+        if victim == "agent that comes back":
+            job.run(job.chance.uniform(0, 1))
+            host.start()
+    return victim
 
 
 def seeds(few: int, many: int) -> list[object]:

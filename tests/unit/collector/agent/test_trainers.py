@@ -6,7 +6,9 @@ import os
 import random
 import socket
 import tempfile
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from collector.agent.trainer_door import TrainerDoor
 from collector.agent.trainers import LEASE_NS, Trainers
 from collector.host.rank_process import RankProcess
-from pacehound.model.orders import Apply, Confirm, Offer, What, Withdraw
+from pacehound.model.orders import Apply, Confirm, Offer, Withdraw
 from pacehound.trainer import Control
 from pacehound.trainer.meeting import MAX_LINE_BYTES, Peer, credentials
 from tests.fakes.ordered_job import KIND, MS, OrderedJob
@@ -50,39 +52,39 @@ def test_ranks_of_a_host_never_differ_whoever_orders_whatever(
 ) -> None:
     """No matter what the controller does: in any order, with steps that are too near, while agents come and go."""
     folder = Path(tempfile.mkdtemp())
-    job = OrderedJob(folder, random.Random(1), hosts=1, ranks=3, agrees=False, loss=0, per_s=20)
+    with closing(OrderedJob(folder, random.Random(1), hosts=1, ranks=3, agrees=False, loss=0, per_s=20)) as job:
+        for _ in range(2):
+            job.hosts[0].look([], job.clock.now_ns)  # they say hello
+        for what, upon in [*begin, *acts, *[("rank", rank) for _ in range(16) for rank in (0, 1, 2)]]:
+            job.clock.now_ns += 210 * MS
+            act(job, what, upon)
+        for ticket in (1, 2):
+            at_steps = {rank.applied.get(ticket) for rank in job.ranks if rank.is_alive}
+            assert len(at_steps) == 1, [rank.applied for rank in job.ranks]
+        assert not (job.hosts[0].folder / "notes").exists()
+
+
+def act(job: OrderedJob, what: str, upon: Any) -> None:
     host = job.hosts[0]
-    for _ in range(2):
-        host.look([], job.clock.now_ns)  # they say hello
-    for what, upon in [*begin, *acts, *[("rank", rank) for _ in range(16) for rank in (0, 1, 2)]]:
-        job.clock.now_ns += 210 * MS
-        orders: list[What] = []
-        if what == "rank" and job.ranks[upon].is_alive:  # type: ignore[index]
-            job.ranks[upon].arrive(agrees=False)  # type: ignore[index]
-        elif what == "unseen":
-            rank, order = upon  # type: ignore[misc]
-            job.ranks[rank].arrive(agrees=False)
-            if host.trainers is not None and isinstance(order, Confirm):
-                host.trainers.confirm(order)
-            elif host.trainers is not None:
-                host.trainers.withdraw(order)
-            job.ranks[1 - rank].arrive(agrees=False)
-        elif what == "order":
-            orders = [upon]  # type: ignore[list-item]
-        elif what == "agent dies":
-            host.die()
-        elif what == "agent begins" and host.trainers is None:
-            host.start()
-        elif what == "time passes":
-            job.clock.now_ns += LEASE_NS
-        elif what == "rank dies":
-            job.ranks[2].die()
-        host.look(orders, job.clock.now_ns)
-    for ticket in (1, 2):
-        at_steps = {rank.applied.get(ticket) for rank in job.ranks if rank.is_alive}
-        assert len(at_steps) == 1, [rank.applied for rank in job.ranks]
-    assert not (host.folder / "notes").exists()
-    job.close()
+    if what == "rank" and job.ranks[upon].is_alive:
+        job.ranks[upon].arrive(agrees=False)
+    elif what == "unseen":
+        rank, order = upon
+        job.ranks[rank].arrive(agrees=False)
+        if host.trainers is not None and isinstance(order, Confirm):
+            host.trainers.confirm(order)
+        elif host.trainers is not None:
+            host.trainers.withdraw(order)
+        job.ranks[1 - rank].arrive(agrees=False)
+    elif what == "agent dies":
+        host.die()
+    elif what == "agent begins" and host.trainers is None:
+        host.start()
+    elif what == "time passes":
+        job.clock.now_ns += LEASE_NS
+    elif what == "rank dies":
+        job.ranks[2].die()
+    host.look([upon] if what == "order" else [], job.clock.now_ns)
 
 
 class Agent:
@@ -246,6 +248,32 @@ def test_a_newer_offer_ends_one_that_is_not_confirmed_and_waits_for_one_that_is(
     assert trainers.withdraw(Withdraw(ticket=3)) == "a rank has come to its step, and applies it"
     trainers.step(agent.now_ns)
     assert agent.offer(4) == ""
+
+
+def test_what_a_rank_in_a_long_step_has_not_read_comes_in_order_when_it_does(agent: Agent) -> None:
+    control = agent.rank(0, KIND)
+    trainer = agent.trainers.door.trainers[0, 0]
+    payload = f'"{"x" * 8_000}"'
+    for ticket in range(1, 40):
+        agent.offer(ticket, payload=payload)
+    assert trainer.lines.has_unsent
+    for step in range(10):
+        control.at_step(step)
+        agent.look()
+    assert not trainer.lines.has_unsent
+    assert control._open is not None
+    assert control._open.order.ticket == 39
+    assert agent.trainers.door.trainers == {(0, 0): trainer}
+
+
+def test_a_rank_that_never_reads_is_hung_up_on(agent: Agent) -> None:
+    control = agent.rank(0, KIND)
+    for ticket in range(1, 200):
+        agent.offer(ticket, payload=f'"{"x" * 8_000}"')
+    agent.look()
+    assert agent.trainers.door.trainers == {}
+    assert agent.states() == {0: "absent"}
+    assert control.at_step(1) is None
 
 
 def test_an_offer_that_nobody_renews_ends(agent: Agent) -> None:
