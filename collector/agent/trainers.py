@@ -217,7 +217,8 @@ class Trainers:
             return
         if ticket != self.ticket or trainer.attempt != self._attempt:
             if said in ("applied", "kept") and ticket != self.told_of and len(self.late) < MOST_ENDED:
-                self.late.append((ticket, TrainerAnswer(rank=trainer.rank, state=_SAID[said], step=step)))
+                why = str(word.get("why", ""))[:MOST_WHY]
+                self.late.append((ticket, TrainerAnswer(rank=trainer.rank, state=_SAID[said], step=step, why=why)))
             return
         if said in ("able", "armed"):
             per_s = word.get("per_s")

@@ -72,6 +72,9 @@ class Control:
         self._run_dir, self._folder = run_dir, os.path.join(run_dir, FOLDER)
         self._pid = os.getpid()
         self._open: _Open | None = None
+        self._decided: dict[str, Any] | None = (
+            None  # said again to an agent that comes after one that may not have read it
+        )
         self._lines: Lines | None = None
         self._words, self._heard = _NOBODY, 0
         self._point = 0 if agree else _NEVER  # the next step at which all ranks agree; 0: not known yet
@@ -153,10 +156,11 @@ class Control:
                 self._open = None
                 if is_agreed:
                     found = order
-                    self._say(say="applied", ticket=order.ticket, step=step)
+                    self._decided = {"say": "applied", "ticket": order.ticket, "step": step}
                 else:
                     why = "not all ranks had it when they came to its step"
-                    self._say(say="kept", ticket=order.ticket, step=step, why=why)
+                    self._decided = {"say": "kept", "ticket": order.ticket, "step": step, "why": why}
+                self._say(**self._decided)
         except Exception as error:
             self._fail(error)
         self._due = 0 if self._open is not None else self._point
@@ -255,6 +259,8 @@ class Control:
             if credentials(connection).uid != os.geteuid():
                 raise ConnectionError("it is another user's")
             lines.say(say="hello", **self._hello)
+            if self._decided is not None:
+                lines.say(**self._decided)
         except OSError:  # nobody listens; or not now: whoever begins to rings the bell
             lines.close()
             return

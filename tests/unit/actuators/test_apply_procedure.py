@@ -270,3 +270,21 @@ def test_where_some_applied_it_and_others_did_not_that_is_said() -> None:
     assert by_hand.order.state == "withdrawing"
     by_hand.hear("applied", "kept", step=143)
     assert (by_hand.order.is_over, by_hand.order.outcome) == (True, "differs")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_agent_that_dies_after_the_confirmation_costs_no_more_than_the_answer_being_late(
+    tmp_path: Path, seed: int
+) -> None:
+    with closing(job_of(tmp_path, seed)) as job:
+        job.run(1)
+        order = job.order()
+        while order.state != "waiting":
+            job.step()
+        job.hosts[0].die()
+        while min(rank.step for rank in job.ranks) <= order.at_step:
+            job.step()
+        assert not order.is_over
+        job.hosts[0].start()
+        job.run(3)
+    assert (order.is_over, order.outcome) == (True, "applied")

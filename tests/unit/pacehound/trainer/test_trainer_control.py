@@ -226,6 +226,17 @@ def test_while_nothing_is_due_a_step_does_nothing(told: Told, monkeypatch: pytes
     assert looked == [101]
 
 
+def test_what_was_decided_while_no_agent_listened_is_said_to_the_next(told: Told, run_dir: Path) -> None:
+    told.offer()
+    told.arm(4).confirm()
+    told.lines.close()
+    assert [one.step for one in told.steps(3)] == [4]
+    told.listener.close()
+    successor = Listener(run_dir)
+    told.steps()
+    assert successor.taken().take()[1:] == [{"say": "applied", "ticket": 7, "step": 4}]
+
+
 def test_an_agent_that_dies_before_the_step_is_told_is_forgotten(told: Told) -> None:
     told.offer()
     told.lines.close()
