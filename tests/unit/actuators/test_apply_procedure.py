@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from actuators.applying import ApplyProcedure
-from actuators.thresholds import APPLY_AHEAD_S, APPLY_AHEAD_STEPS
+from actuators.control.applying import ApplyProcedure
+from actuators.control.thresholds import APPLY_AHEAD_S, APPLY_AHEAD_STEPS
 from pacehound.model.events import CommandResult, TrainerAnswer
 from pacehound.model.orders import Apply, Confirm, Offer, Withdraw
 from tests.fakes.ordered_job import AGREE_EVERY, KIND, MS, OrderedJob

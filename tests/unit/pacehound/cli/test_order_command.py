@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from actuators.applying import ApplyProcedure, At
+from actuators.control.applying import ApplyProcedure, At
 from pacehound import cli
 from pacehound.cli.order import lines, outcome
 from pacehound.model.events import TrainerAnswer
