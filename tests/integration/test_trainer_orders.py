@@ -162,7 +162,7 @@ def beside_a_kill(run: Run, victim: str, after_s: float) -> str:
     else:
         os.kill(run.pids[live.pop()], signal.SIGKILL)
     out, _ = ordering.communicate(timeout=WITHIN_S)
-    # Further than the step that may have been chosen (`actuators.control.thresholds.APPLY_AHEAD_S`), where nobody says which.
+    # Further than the step that may have been chosen (APPLY_AHEAD_S in actuators/control), where nobody says which.
     enough = max(run.step(rank) for rank in live) + (50 if out and victim in ("agent", "rank") else 600)
     run.until(lambda: all(run.step(rank) > enough for rank in live), "it goes on")
     found = {tuple(line.split()[0] for line in run.applied(rank)) for rank in live}
