@@ -21,6 +21,7 @@ BENCHMARKS = (
     "pipeline",
     "head",
     "hooks",
+    "trainer",
     "native",
     "period",
     "detector",

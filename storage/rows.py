@@ -132,9 +132,10 @@ def _command_result(event: CommandResult) -> Row:
         "incident": event.incident,
         "refused": event.refused,
         "reason": event.reason,
-        "ranks": [one.rank for one in event.ranks],
-        "states": [one.state for one in event.ranks],
-        "rounds": [one.launched for one in event.ranks],
+        "ranks": [one.rank for one in event.ranks or event.trainers],
+        "states": [one.state for one in event.ranks or event.trainers],
+        # Of an offer to scripts: steps of the training.
+        "rounds": [one.launched for one in event.ranks] or [one.step for one in event.trainers],
         "time_ns": event.time_ns,
     }
 

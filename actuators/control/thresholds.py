@@ -37,3 +37,26 @@ SILENT_AFTER_NS = 8 * SECOND_NS
 """An agent that holds says so twice a second, and its word waits until what it sent before is stored: on a host whose
 processors were all taken that took more than three seconds. Ranks of an agent that has died go on by themselves after
 two; so long the others wait for them."""
+
+RENEW_OFFER_EVERY_NS = 2 * SECOND_NS
+"""A quarter of the time after which an agent forgets an offer (collector/agent/trainers.py): three may be lost."""
+
+APPLY_AHEAD_S = 8.0
+"""A step that lies so far ahead of the furthest rank: two ways to the agents and back of at most a second each, and
+`CONFIRM_AHEAD_S`. Doubled where that was too little."""
+
+APPLY_AHEAD_STEPS = 3
+"""And so many at least: a rank hears at its next step, and must be told one step before it applies."""
+
+CONFIRM_WITHIN_NS = 2 * SECOND_NS
+"""An agent asks ten times a second by then; one that has not confirmed within this time has died, or is cut off."""
+
+CONFIRM_AHEAD_S = 4.0
+"""Nearer than that to its step an order is not confirmed any more: it could not be taken back."""
+assert CONFIRM_AHEAD_S * SECOND_NS >= CONFIRM_WITHIN_NS + 2 * SECOND_NS, "with a way to the agents"
+
+WITHDRAW_WITHIN_NS = 5 * SECOND_NS
+"""So long it is waited for what the ranks say of an order that was taken back."""
+
+APPLY_SLACK_NS = 60 * SECOND_NS
+"""Over twice the time that the ranks need to the step at their pace: an evaluation or a checkpoint lies between."""

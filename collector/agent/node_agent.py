@@ -28,6 +28,8 @@ from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
 from collector.agent.seen import Seen
+from collector.agent.trainer_door import TrainerDoor
+from collector.agent.trainers import Trainers
 from collector.agent.unplaced_calls import UnnamedCalls
 from collector.calls import rings
 from collector.calls.assembler import AssemblerState, CallAssembler
@@ -163,7 +165,16 @@ class Agent:
             obedience = Obedience(trusted, self._job.job, self._job.host, state.obeyed)
             holder, measuring = Holder(folder.control), Measuring(folder.path / "measuring", self._job.host)
             profiling = Profiling(holder.block_of, host_watch.look_closely if host_watch is not None else None)
-            self._orders = OrderBook(obedience, holder, measuring, profiling, self._job.job, self._job.host, address)
+            self._orders = OrderBook(
+                obedience,
+                holder,
+                measuring,
+                profiling,
+                Trainers(TrainerDoor(folder.path)),
+                self._job.job,
+                self._job.host,
+                address,
+            )
         self._rings = RingSet(folder.rings, state.positions, set(state.finished_rings))
         self._unnamed = UnnamedCalls(folder.control, state.unnamed_calls)
         self._frames = FrameSet(folder.frames)
@@ -261,7 +272,8 @@ class Agent:
         if self._poll is None or self._orders is None:
             return False
         commands = self._poll.step(now_ns, is_busy=self._orders.is_busy)
-        if commands or self._orders.is_busy:
+        has_word = self._orders.trainers.look(self.processes.alive())
+        if commands or self._orders.is_busy or has_word:
             host = HostNow(
                 processes=tuple(self.processes.alive()),
                 timeouts_ms=self._groups.timeouts_ms,

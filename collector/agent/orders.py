@@ -13,9 +13,25 @@ from collector.agent.holding import Holder
 from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, Refusal
 from collector.agent.profiling import Profiling
+from collector.agent.trainers import Trainers
 from collector.host.rank_process import RankProcess
-from pacehound.model.events.control import Command, CommandResult, RankAnswer, Refused
-from pacehound.model.orders import ANY_ATTEMPT, Dismiss, Hold, Keep, Locate, Measure, Order, Prepare, Profile, Release
+from pacehound.model.events.control import Command, CommandResult, RankAnswer, Refused, TrainerAnswer
+from pacehound.model.orders import (
+    ANY_ATTEMPT,
+    Apply,
+    Confirm,
+    Dismiss,
+    Hold,
+    Keep,
+    Locate,
+    Measure,
+    Offer,
+    Order,
+    Prepare,
+    Profile,
+    Release,
+    Withdraw,
+)
 
 logger = logging.getLogger("pacehound.agent")
 
@@ -53,6 +69,7 @@ class OrderBook:
         holder: Holder,
         measuring: Measuring,
         profiling: Profiling,
+        trainers: Trainers,
         job: str,
         host: str,
         address: str = "127.0.0.1",
@@ -61,24 +78,26 @@ class OrderBook:
         self.holder = holder
         self.measuring = measuring
         self.profiling = profiling
+        self.trainers = trainers
         self._address = address
         self._preparing: Order | None = None
         self._job, self._host = job, host
         self._number = 0
         self._holding: Order | None = None
+        self._offered: Order | None = None
 
     def take(self, commands: Iterable[Command], host: HostNow) -> list[CommandResult]:
         """Carry them out, in order."""
         return [result for command in commands if (result := self._take(command, host)) is not None]
 
     def step(self, host: HostNow) -> list[CommandResult]:
-        """What is to be said of a hold that goes on, or has ended, and of what was measured."""
-        return [*self._step_hold(host), *self._step_measuring(host)]
+        """What is to be said of a hold that goes on, or has ended, of what was measured, and of what scripts answer."""
+        return [*self._step_hold(host), *self._step_measuring(host), *self._step_trainers(host)]
 
     @property
     def is_busy(self) -> bool:
         """Whether something goes on that has to be looked after."""
-        return self.holder.is_holding or self.measuring.trap != 0
+        return self.holder.is_holding or self.measuring.trap != 0 or self.trainers.is_busy
 
     def _step_measuring(self, host: HostNow) -> list[CommandResult]:
         news, order = self.measuring.look(), self._preparing
@@ -86,6 +105,17 @@ class OrderBook:
             return []
         result = self._result(host, order)
         return [replace(result, ready=news.ready, judged=news.judged, failed=news.failed)]
+
+    def _step_trainers(self, host: HostNow) -> list[CommandResult]:
+        answers, order = self.trainers.step(host.now_ns), self._offered
+        results = []
+        if answers and order is not None:
+            results.append(self._result(host, order, ticket=self.trainers.told_of, trainers=answers))
+        late, self.trainers.late = self.trainers.late, []
+        for ticket, answer in late:
+            attempt = max(self.trainers.attempts, default=0)
+            results.append(self._result(host, None, attempt=attempt, ticket=ticket, trainers=(answer,)))
+        return results
 
     def _step_hold(self, host: HostNow) -> list[CommandResult]:
         order, trap = self._holding, self.holder.trap
@@ -100,9 +130,10 @@ class OrderBook:
         """The agent leaves."""
         self.measuring.dismiss()
         self.holder.close()
+        self.trainers.close()
 
     def _take(self, command: Command, host: HostNow) -> CommandResult | None:
-        attempts = frozenset(process.attempt for process in host.processes)
+        attempts = frozenset(process.attempt for process in host.processes) | self.trainers.attempts
         found = self.obedience.admit(command, attempts, host.unix_ns)
         if isinstance(found, Order) and found.attempt == ANY_ATTEMPT:
             found = msgspec.structs.replace(found, attempt=max(attempts))
@@ -111,9 +142,11 @@ class OrderBook:
         reason, ranks = self._carry_out(found, host)
         if reason:
             return self._refused(host, command, Refusal(refused="cannot", reason=reason, order=found))
-        if isinstance(found.what, Keep):
-            return None  # where the ranks are is said twice a second
+        if isinstance(found.what, (Keep, Offer, Apply, Confirm)):
+            return None  # where the ranks are is said twice a second, and when it changes
         logger.info("order %s: %s of %s, for: %s", found.id, found.what_name, command.key[:8], found.why)
+        if isinstance(found.what, Withdraw):
+            return self._result(host, found, ticket=found.what.ticket, trainers=self.trainers.answers())
         result = self._result(host, found, ranks=ranks, trap=getattr(found.what, "trap", None))
         if isinstance(found.what, Locate):
             result = replace(result, rendezvous=f"{self._address}:{free_port()}")
@@ -148,15 +181,27 @@ class OrderBook:
             case Profile() as what:
                 self.profiling.begin(what, host.unix_ns, processes, order.why, host.now_ns)
                 return "", self.holder.locate(processes, host.now_ns)
+            case Offer() as what:
+                reason = self.trainers.offer(what, order.why, order.attempt, processes, host.now_ns)
+                self._offered = self._offered if reason else order
+            case Apply() as what:
+                reason = self.trainers.apply(what, host.now_ns)
+                self._offered = self._offered if reason else order
+            case Confirm() as what:
+                reason = self.trainers.confirm(what)
+            case Withdraw() as what:
+                reason = self.trainers.withdraw(what)
         return reason, self.holder.answers(host.now_ns)
 
     def _refused(self, host: HostNow, command: Command, refusal: Refusal) -> CommandResult:
         order = refusal.order
         what = f"{order.what_name} {order.id}" if order is not None else "a command"
         logger.warning("%s of key %s is refused (%s): %s", what, command.key[:8], refusal.refused, refusal.reason)
-        trap = getattr(order.what, "trap", 0) if order is not None else 0
+        trap, ticket = (getattr(order.what, name, 0) if order is not None else 0 for name in ("trap", "ticket"))
         refused, reason = refusal.refused, refusal.reason
-        return self._result(host, order, refused=refused, reason=reason, attempt=command.attempt, trap=trap)
+        return self._result(
+            host, order, refused=refused, reason=reason, attempt=command.attempt, trap=trap, ticket=ticket
+        )
 
     def _result(
         self,
@@ -168,6 +213,8 @@ class OrderBook:
         ranks: tuple[RankAnswer, ...] = (),
         attempt: int = 0,
         trap: int | None = None,
+        ticket: int = 0,
+        trainers: tuple[TrainerAnswer, ...] = (),
     ) -> CommandResult:
         self._number = max(self._number + 1, host.unix_ns)  # larger than those of an agent before
         attempt = order.attempt if order is not None else attempt
@@ -183,9 +230,11 @@ class OrderBook:
             incident=order.incident if order is not None else "",
             refused=refused or "",
             reason=reason,
-            world_size=host.world_sizes.get(attempt, 0),
+            world_size=max(host.world_sizes.get(attempt, 0), self.trainers.world_size(attempt)),
             trap=trap if trap is not None else self.holder.trap,
             ranks=ranks,
+            ticket=ticket,
+            trainers=trainers,
         )
 
 

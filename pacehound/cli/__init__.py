@@ -31,6 +31,7 @@ COMMANDS = (
     "fleet",
     "flush",
     "incidents",
+    "order",
     "pause",
     "plan",
     "profile",

@@ -25,10 +25,13 @@ ANSWERED_WITHIN_S = 5.0
 """An agent asks once a second, and its answer waits for what it sends before."""
 
 
-def controlled_job(store: Path, settings: Settings, job: str | None, why: str) -> ControlledJob:
+def controlled_job(
+    store: Path, settings: Settings, job: str | None, why: str, *, makes_calls: bool = True
+) -> ControlledJob:
     """The job of that name, or the only one that is watched; by way of Kafka where that is set.
 
-    What is ordered is signed with the key in the store's folder.
+    What is ordered is signed with the key in the store's folder. Of a job that makes no calls a head has heard nothing:
+    where none are needed (`makes_calls`), its agents say whether there is one of that name.
 
     Raises
     ------
@@ -56,6 +59,8 @@ def controlled_job(store: Path, settings: Settings, job: str | None, why: str) -
         raise InvalidInput(nobody)
     client = owner[1]
     watched = client.status()["jobs"]
+    if job is not None and not makes_calls:
+        return ControlledJob(client, signer_of(store), job, why)
     if not watched:
         raise InvalidInput(nobody)
     if job is None and len(watched) > 1:

@@ -33,8 +33,13 @@ ANY_ATTEMPT = -1
 ANY_TRAP = 0
 """Whichever hold is under way, in a release."""
 
+MOST_PAYLOAD_BYTES = 8_192
+"""Of an offer, as JSON within JSON: with the rest of its order, and a third more for base64, less than the longest
+string of an event (`pacehound.model.codec.MAX_TEXT_BYTES`)."""
+
 MOST_RANKS = 16_384
 MOST_TEXT = 1_000
+_KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _RENDEZVOUS = re.compile(r"[0-9A-Za-z.:\[\]-]{1,250}:[0-9]{1,5}")
 
 
@@ -122,8 +127,49 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     for_ms: int
 
 
-What = Locate | Hold | Keep | Release | Prepare | Measure | Dismiss | Profile
-WhatName = Literal["locate", "hold", "keep", "release", "prepare", "measure", "dismiss", "profile"]
+class Offer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="offer"):
+    """Say of each rank whether its script can do this (`pacehound.trainer`); nothing is done yet.
+
+    Attributes
+    ----------
+    ticket
+        Names it; never used before.
+    kind
+        Which of the script's own.
+    payload
+        JSON, for the script.
+
+    """
+
+    ticket: int
+    kind: str
+    payload: str = "null"
+
+
+class Apply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="apply"):
+    """All ranks can: each applies it at this step, if all have been told by then."""
+
+    ticket: int
+    step: int
+
+
+class Confirm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="confirm"):
+    """All ranks have been told: it stands."""
+
+    ticket: int
+
+
+class Withdraw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="withdraw"):
+    """It is not applied, where no rank of the host has come to its step."""
+
+    ticket: int
+
+
+What = Locate | Hold | Keep | Release | Prepare | Measure | Dismiss | Profile | Offer | Apply | Confirm | Withdraw
+WhatName = Literal[
+    "locate", "hold", "keep", "release", "prepare", "measure", "dismiss", "profile", "offer", "apply", "confirm",
+    "withdraw",
+]  # fmt: skip
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -236,7 +282,7 @@ def _wrong(order: Order) -> str:
     what = order.what
     if len(order.id) != 32 or not set(order.id) <= set("0123456789abcdef"):
         return f"its id {order.id[:40]!r} is not 32 hexadecimal digits"
-    lowest = ANY_ATTEMPT if isinstance(what, Locate | Release | Profile) else 0
+    lowest = ANY_ATTEMPT if isinstance(what, Locate | Release | Profile | Offer | Withdraw) else 0
     if order.number < 1 or order.attempt < lowest:
         return f"number {order.number} of attempt {order.attempt}"
     if not 0 < order.expires_ns - order.issued_ns <= LONGEST_LIFE_NS:
@@ -246,6 +292,8 @@ def _wrong(order: Order) -> str:
     least = ANY_TRAP if isinstance(what, Release) else 1
     if isinstance(what, Profile) and not 0 <= what.for_ms <= LONGEST_PROFILE_MS:
         return f"{what.for_ms} ms of profiling; at most {LONGEST_PROFILE_MS}"
+    if isinstance(what, Offer | Apply | Confirm | Withdraw):
+        return _wrong_with_a_ticket(what)
     if not isinstance(what, Locate | Profile) and not least <= what.trap < 1 << 63:
         return f"trap {what.trap}"
     if isinstance(what, Hold | Keep) and not 0 < what.lease_ms <= LONGEST_LEASE_MS:
@@ -254,4 +302,23 @@ def _wrong(order: Order) -> str:
         return f"{what.world_size} processes that meet at {what.rendezvous[:80]!r}"
     if isinstance(what, Hold) and not (0 < what.hold_ms < 1 << 31 and 0 <= what.round < 1 << 62):
         return f"a hold of {what.hold_ms} ms at round {what.round}"
+    return ""
+
+
+def _wrong_with_a_ticket(what: Offer | Apply | Confirm | Withdraw) -> str:
+    if not 1 <= what.ticket < 1 << 63:
+        return f"ticket {what.ticket}"
+    if isinstance(what, Apply) and not 0 <= what.step < 1 << 62:
+        return f"step {what.step}"
+    if not isinstance(what, Offer):
+        return ""
+    if _KIND.fullmatch(what.kind) is None:
+        return f"a kind {what.kind[:80]!r}; a small letter, then letters, digits, '_', '.' and '-', at most 64 in all"
+    n_bytes = len(msgspec.json.encode(what.payload))
+    if n_bytes > MOST_PAYLOAD_BYTES:
+        return f"a payload of {n_bytes} bytes; at most {MOST_PAYLOAD_BYTES}"
+    try:
+        msgspec.json.decode(what.payload)
+    except UNREADABLE_JSON as error:
+        return f"a payload that is no JSON: {error}"
     return ""

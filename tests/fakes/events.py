@@ -39,6 +39,7 @@ from pacehound.model.events import (
     SocketReading,
     Tick,
     Topology,
+    TrainerAnswer,
     Watermark,
     WhatIfPrice,
 )
@@ -261,6 +262,15 @@ def one_of_each():
                     ranks=(2,), hosts=("h",), verdict="culprit", measured="memory", ratio=1.5, reason="1.5 times"
                 ),
             ),
+        ),
+        CommandResult(
+            **same,
+            host="h",
+            number=2,
+            order="o2",
+            what="offer",
+            ticket=7,
+            trainers=(TrainerAnswer(rank=2, state="unable", step=5, per_s=0.5, why="no"),),
         ),
         DeadLetter(
             source_topic="calls",

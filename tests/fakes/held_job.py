@@ -12,6 +12,8 @@ from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience
 from collector.agent.orders import HostNow, OrderBook
 from collector.agent.profiling import Profiling
+from collector.agent.trainer_door import TrainerDoor
+from collector.agent.trainers import Trainers
 from pacehound.bus.signing import Keys, Signer
 from pacehound.model.events import Command, CommandResult
 from pacehound.model.orders import new_order
@@ -41,6 +43,7 @@ class Host:
             holder,
             Measuring(self._folder / "measuring", self.name),
             Profiling(holder.block_of, None),
+            Trainers(TrainerDoor(self._folder)),
             JOB,
             self.name,
         )

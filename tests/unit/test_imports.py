@@ -24,6 +24,7 @@ ROOMS = {
     "pacehound.model": set(),
     "pacehound.bus": {"pacehound.model"},
     "pacehound.instrument": {"pacehound.model"},
+    "pacehound.trainer": set(),  # a script imports it by name: the standard library alone
     "pacehound.pages": {"pacehound.model"},
     "pacehound.runtime": {"pacehound.model", "pacehound.bus"},
     "pacehound.launcher": {
@@ -87,7 +88,13 @@ def is_front_door(path):
 
 # Heavy or optional libraries, and the only places that may name them; nobody imports them when a package is imported.
 CONFINED = {
-    "torch": ("pacehound/instrument/", "pacehound/cli/doctor_checks.py", "actuators/validation/", "bench/"),
+    "torch": (
+        "pacehound/instrument/",
+        "pacehound/trainer/agreeing.py",
+        "pacehound/cli/doctor_checks.py",
+        "actuators/validation/",
+        "bench/",
+    ),
     "cvxpy": ("actuators/mitigation/quadratic.py",),
     "scipy": ("bench/",),
     "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
@@ -95,6 +102,8 @@ CONFINED = {
     "cryptography": ("pacehound/runtime/head/certificate.py", "pacehound/bus/signing.py"),
     "prometheus_client": ("pacehound/runtime/",),
     "pynvml": ("collector/",),
+    "lightning": ("pacehound/trainer/lightning.py", "bench/ordinary_jobs/"),
+    "transformers": ("pacehound/trainer/hugging_face.py", "bench/ordinary_jobs/"),
     "chdb": ("storage/",),
     "clickhouse_connect": ("storage/",),
     "matplotlib": (
@@ -234,11 +243,15 @@ def test_a_heavy_library_is_named_only_where_it_belongs(library):
     assert wrong == []
 
 
+ADAPTERS = {"lightning", "hugging_face"}
+
+
 def inside_training():
     """Modules that are loaded inside somebody's training process."""
     paths = [path for path, _ in sources("pacehound/instrument")]
-    trainer = ROOT / "pacehound/trainer.py"
-    return [*paths, *(["pacehound/trainer.py"] if trainer.exists() else [])]
+    # Each of the two adapters is imported by a script that has imported its framework.
+    trainer = [path for path, _ in sources("pacehound/trainer") if Path(path).stem not in ADAPTERS]
+    return [*paths, *trainer]
 
 
 def shared_words_within_reach():
@@ -273,7 +286,7 @@ def test_inside_a_training_process_is_the_standard_library_torch_and_pacehound_a
 def test_a_function_inside_a_training_process_imports_none_of_the_parts_either():
     wrong = [
         f"{path}:{line} imports {name}"
-        for path, tree in sources("pacehound/instrument")
+        for path, tree in (*sources("pacehound/instrument"), *sources("pacehound/trainer"))
         for name, line in imports(path, tree)
         if name.split(".")[0] in PARTS
     ]

@@ -29,7 +29,16 @@ from pacehound.model.events.calls_of_hosts import (
     TransferEdge,
     members_agree,
 )
-from pacehound.model.events.control import Command, CommandResult, JudgedRanks, RankAnswer, RankState, Refused
+from pacehound.model.events.control import (
+    Command,
+    CommandResult,
+    JudgedRanks,
+    RankAnswer,
+    RankState,
+    Refused,
+    TrainerAnswer,
+    TrainerState,
+)
 from pacehound.model.events.hosts import (
     AgentCost,
     GpuReading,
@@ -73,6 +82,7 @@ __all__ = [
     "HostSample", "HostVitals", "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory", "JudgedRanks",
     "LevelChange", "Markers", "NicReading", "Notification", "OpenCall", "PairProgress", "ProcessState", "Progress",
     "RankAnswer", "RankProcessors", "RankProgress", "RankStack", "RankState", "Refused", "RunState",
-    "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "TransferEdge", "VerdictWord",
+    "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "TrainerAnswer", "TrainerState",
+    "TransferEdge", "VerdictWord",
     "Watermark", "WhatIfPrice", "members_agree",
 ]  # fmt: skip

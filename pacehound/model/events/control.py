@@ -9,6 +9,8 @@ from pacehound.model.identity import event_id
 
 RankState = Literal["running", "armed", "held", "released", "refused", "absent"]
 
+TrainerState = Literal["asked", "able", "unable", "armed", "confirmed", "applied", "kept", "absent"]
+
 Refused = Literal["forged", "damaged", "foreign", "early", "expired", "replayed", "out of order", "cannot"]
 
 
@@ -65,6 +67,34 @@ class RankAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerAnswer:
+    """What the script of one rank says of an offer (`pacehound.trainer`), or its host's agent of it.
+
+    Attributes
+    ----------
+    state
+        `asked`, then `able` or `unable`; `armed` when it has been told the step, `confirmed` when all have; in the end
+        `applied`, or `kept`: left as it was. `absent`: nobody there takes orders.
+    step
+        How far it is; where it has applied it, at which step.
+    per_s
+        Steps a second just now; 0: not known.
+    agrees_every
+        So many steps lie between two at which the ranks agree by themselves; 0: they do not.
+    why
+        Of what is `unable`, `kept` or `absent`.
+
+    """
+
+    rank: int
+    state: TrainerState
+    step: int = -1
+    per_s: float = 0.0
+    agrees_every: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRanks:
     """What a validation says of one rank, or of the link from one to another.
 
@@ -113,6 +143,10 @@ class CommandResult:
         The hold that its ranks are in, or that was refused; 0: none.
     ranks
         The host's own, as they are now.
+    ticket
+        The offer that its scripts have answered, or that was refused; 0: none.
+    trainers
+        What they say.
     rendezvous
         Where processes on this host can be met, as ADDRESS:PORT.
     ready
@@ -137,6 +171,8 @@ class CommandResult:
     world_size: int = 0
     trap: int = 0
     ranks: tuple[RankAnswer, ...] = ()
+    ticket: int = 0
+    trainers: tuple[TrainerAnswer, ...] = ()
     rendezvous: str = ""
     ready: tuple[int, ...] = ()
     judged: tuple[JudgedRanks, ...] = ()

@@ -27,7 +27,7 @@ FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^|\n\n)((?: {4}[^\n]+(?:\n|\Z))+)")
 INLINE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-OURS = re.compile(r"(?<![\w./=-])pacehound +(?=[a-z-])([^`;&]*)")
+OURS = re.compile(r"(?<![\w./=-])(?<!from )pacehound +(?=[a-z-])([^`;&]*)")
 TOP_FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
 VARIABLES = {ENVIRONMENT_PREFIX + key.replace(".", "_").upper() for key in known_keys()}
 

@@ -17,9 +17,13 @@ from pacehound.model.events import Command
 from pacehound.model.orders import (
     ANY_ATTEMPT,
     LONGEST_LIFE_NS,
+    MOST_PAYLOAD_BYTES,
+    Apply,
+    Confirm,
     Hold,
     Keep,
     Locate,
+    Offer,
     Order,
     Release,
     What,
@@ -182,6 +186,13 @@ def test_ten_thousand_hostile_commands_are_refused_and_each_counted_with_its_rea
         ({"what": Hold(trap=1, round=-1, hold_ms=1, lease_ms=1)}, "at round -1"),
         ({"what": Keep(trap=1, lease_ms=60_000)}, "a lease of 60000 ms"),
         ({"what": Release(trap=-1)}, "trap -1"),
+        ({"what": Offer(ticket=0, kind="collect")}, "ticket 0"),
+        ({"what": Offer(ticket=1, kind="Collect it")}, "a kind 'Collect it'"),
+        ({"what": Offer(ticket=1, kind="collect", payload="{")}, "a payload that is no JSON"),
+        ({"what": Offer(ticket=1, kind="collect", payload="1" * MOST_PAYLOAD_BYTES)}, "a payload of 8194 bytes"),
+        ({"what": Apply(ticket=1, step=-1)}, "step -1"),
+        ({"what": Confirm(ticket=1 << 63)}, "ticket 9223372036854775808"),
+        ({"what": Confirm(ticket=1), "attempt": -1}, "attempt -1"),
     ],
 )
 def test_an_order_that_nobody_writes_is_not_read(changed: dict[str, object], why: str) -> None:

@@ -1,0 +1,323 @@
+"""One rank's side: what it says to an order, and when it hands it to the script.
+
+`at_step` compares two numbers and returns, unless the agent has rung the bell, or an order is open. There is no thread:
+nothing runs when the process forks, or ends. The agent may die and come back at any time; an order that was armed by
+then is decided by its token (`pacehound.trainer.token`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pacehound.trainer.meeting import FOLDER, Bell, Lines, address, credentials
+from pacehound.trainer.order import Agree, Can, Order, refusal
+from pacehound.trainer.token import Token
+
+SAY_EVERY_NS = 500_000_000
+"""While an order is open its rank says so often how far it is; the step to apply at is chosen by that."""
+
+_RATE_OVER_NS = 200_000_000
+"""How fast it goes is measured for so long, and for one step at least, before it says that it can."""
+
+_NEVER = sys.maxsize
+_NOBODY: Any = (0,)
+"""A bell that nobody rings."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """The order that is open."""
+
+    order: Order
+    state: Literal["asked", "able", "armed"]
+    since_ns: int
+    since_step: int
+    said_ns: int = 0
+
+
+class Control:
+    """What `pacehound.trainer.connect` gives; its parameters are explained there.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder; empty: nobody listens.
+    hello
+        What it says of itself: `rank`, `world_size`, `attempt`.
+
+    """
+
+    def __init__(
+        self,
+        run_dir: str,
+        kinds: Sequence[str] = (),
+        *,
+        can: Can | None = None,
+        agree: Agree | None = None,
+        agree_every: int = 1,
+        hello: dict[str, int] | None = None,
+    ) -> None:
+        self._kinds, self._can = tuple(kinds), can
+        self._agree, self._agree_every = agree, agree_every
+        self._hello = {"kinds": self._kinds, "agrees_every": agree_every if agree else 0, **(hello or {})}
+        self._run_dir, self._folder = run_dir, os.path.join(run_dir, FOLDER)
+        self._pid = os.getpid()
+        self._open: _Open | None = None
+        self._decided: dict[str, Any] | None = (
+            None  # said again to an agent that comes after one that may not have read it
+        )
+        self._lines: Lines | None = None
+        self._words, self._heard = _NOBODY, 0
+        self._point = 0 if agree else _NEVER  # the next step at which all ranks agree; 0: not known yet
+        self._due = self._point
+        if run_dir and os.path.isdir(run_dir):
+            try:
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)
+                self._words = Bell(self._folder).words
+                _leave_in_children(self)
+                self._connect()
+            except Exception as error:
+                self._fail(error)
+
+    def at_step(self, step: int) -> Order | None:
+        """The order that the script is to apply before it does this step; nearly always `None`.
+
+        Parameters
+        ----------
+        step
+            Grows with each step of the training, and is the same on all ranks. Calls with the same one are a step too.
+
+        """
+        try:
+            if step < self._due and self._words[0] == self._heard:
+                return None
+            step = int(step)
+        except Exception as error:
+            self._fail(error)
+            return None
+        if self._agree is None:
+            ticket = self._before(step, may_apply=True)
+            return self._after(step, is_decided=True, is_agreed=ticket != 0)
+        may_apply = 0 < self._point <= step
+        ticket = self._before(step, may_apply=may_apply)
+        if step >= self._point:
+            self._point = (step // self._agree_every + 1) * self._agree_every
+        return self._after(step, is_decided=may_apply, is_agreed=may_apply and self._all_have(ticket))
+
+    def close(self) -> None:
+        """Take no more orders; what was armed is taken back, where no rank here has applied it.
+
+        Where ranks agree, `at_step` goes on to call their all-reduce: the others count on it.
+        """
+        with contextlib.suppress(Exception):
+            self._leave("its script takes no more orders")
+
+    def _all_have(self, ticket: int) -> bool:
+        """Whether all ranks have the same order to be applied now, by the script's own all-reduce."""
+        if self._agree is None:  # a forked process
+            return False
+        found = self._agree([ticket, -ticket])  # the only call that may raise: it is the script's
+        try:
+            return ticket != 0 and [int(one) for one in found] == [ticket, -ticket]
+        except Exception as error:
+            self._fail(error)
+            return False
+
+    def _before(self, step: int, *, may_apply: bool) -> int:
+        """Hear the agent and answer; the ticket of the order that this host's ranks apply at this step, else 0."""
+        try:
+            if os.getpid() != self._pid:
+                self._forget()
+                return 0
+            if self._words[0] != self._heard:
+                self._heard = self._words[0]
+                self._listen(step)
+            self._say_where(step)
+            return self._ticket() if may_apply and self._is_due(step) else 0
+        except Exception as error:
+            self._fail(error)
+            return 0
+
+    def _after(self, step: int, *, is_decided: bool, is_agreed: bool) -> Order | None:
+        """The order, where it is applied at this step; where that was decided and it is not, it is said."""
+        found: Order | None = None
+        try:
+            if is_decided and self._open is not None and self._is_due(step):
+                order = replace(self._open.order, step=step)
+                self._open = None
+                if is_agreed:
+                    found = order
+                    self._decided = {"say": "applied", "ticket": order.ticket, "step": step}
+                else:
+                    why = "not all ranks had it when they came to its step"
+                    self._decided = {"say": "kept", "ticket": order.ticket, "step": step, "why": why}
+                self._say(**self._decided)
+        except Exception as error:
+            self._fail(error)
+        self._due = 0 if self._open is not None else self._point
+        return found
+
+    def _is_due(self, step: int) -> bool:
+        return self._open is not None and self._open.state == "armed" and step >= self._open.order.step
+
+    def _ticket(self) -> int:
+        """Of the open order, where the ranks of this host apply it."""
+        assert self._open is not None
+        ticket = self._open.order.ticket
+        return ticket if Token(self._folder, ticket).seal() else 0
+
+    def _listen(self, step: int) -> None:
+        if self._lines is not None:
+            try:
+                for word in self._lines.take():
+                    self._hear(word, step)
+                return
+            except ConnectionError:
+                self._hang_up()
+        self._connect()
+
+    def _hear(self, word: dict[str, Any], step: int) -> None:
+        said, ticket = word.get("say"), int(word.get("ticket", 0))
+        is_open = self._open is not None and self._open.order.ticket == ticket
+        if said == "offer":
+            self._consider(word, ticket, step)
+        elif said == "apply" and is_open:
+            self._arm(int(word["step"]), step)
+        elif said == "withdraw" and is_open:
+            assert self._open is not None
+            if self._open.state != "armed" or Token(self._folder, ticket).is_withdrawn:
+                self._open = None
+                self._say(say="kept", ticket=ticket, step=step, why=str(word.get("why", "")))
+
+    def _consider(self, word: dict[str, Any], ticket: int, step: int) -> None:
+        """An offer: refused at once, or answered when it is known how fast this rank goes."""
+        is_new = self._open is None or self._open.order.ticket != ticket
+        if is_new and self._open is not None and self._open.state == "armed":
+            why = f"it waits for step {self._open.order.step} to apply another order"
+        elif is_new:
+            order = Order(str(word["kind"]), json.loads(word["payload"]), str(word["why"]), -1, ticket)
+            why = refusal(order, self._kinds, self._can)
+            self._open = None if why else _Open(order, "asked", time.monotonic_ns(), step)
+        else:
+            return
+        if why:
+            self._say(say="unable", ticket=ticket, step=step, why=why)
+
+    def _arm(self, at_step: int, step: int) -> None:
+        assert self._open is not None
+        if self._open.state == "armed":
+            return
+        ticket = self._open.order.ticket
+        if at_step <= step:
+            # Its token decides for the other ranks here, and says no: this one has not come to the step with it.
+            Token(self._folder, ticket).withdraw()
+            self._open = None
+            self._say(say="kept", ticket=ticket, step=step, why=f"it had passed step {at_step} by the time it was told")
+            return
+        self._open.order = replace(self._open.order, step=at_step)
+        self._open.state = "armed"
+        self._open.said_ns = 0
+
+    def _say_where(self, step: int) -> None:
+        """That the order is open here, and how far and how fast the rank is, as often as the controller needs it."""
+        if self._open is None:
+            return
+        now_ns = time.monotonic_ns()
+        took_ns, steps = now_ns - self._open.since_ns, step - self._open.since_step
+        is_measured = took_ns >= _RATE_OVER_NS and steps > 0
+        if (self._open.state == "asked" and not is_measured) or now_ns - self._open.said_ns < SAY_EVERY_NS:
+            return
+        if self._open.state == "asked":
+            self._open.state = "able"
+        self._open.said_ns = now_ns
+        per_s = max(steps, 0) / (took_ns / 1e9)
+        self._say(say=self._open.state, ticket=self._open.order.ticket, step=step, per_s=per_s)
+
+    def _say(self, **word: Any) -> None:
+        if self._lines is not None:
+            try:
+                self._lines.say(**word)
+            except ConnectionError:
+                self._hang_up()
+
+    def _connect(self) -> None:
+        """Say hello to the agent, where there is one of this user."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        lines = Lines(connection)
+        try:
+            with address(self._folder) as where:
+                connection.connect(where)
+            if credentials(connection).uid != os.geteuid():
+                raise ConnectionError("it is another user's")
+            lines.say(say="hello", **self._hello)
+            if self._decided is not None:
+                lines.say(**self._decided)
+        except OSError:  # nobody listens; or not now: whoever begins to rings the bell
+            lines.close()
+            return
+        self._lines = lines
+
+    def _hang_up(self) -> None:
+        """The agent has gone: what was not armed is nobody's any more; what was, its token decides."""
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+        if self._open is not None and self._open.state != "armed":
+            self._open = None
+
+    def _leave(self, why: str) -> None:
+        if self._open is not None and self._open.state == "armed":
+            Token(self._folder, self._open.order.ticket).withdraw()
+        if self._open is not None:
+            self._say(say="kept", ticket=self._open.order.ticket, step=-1, why=why)
+        self._forget()
+
+    def _forget(self) -> None:
+        """From now on nobody listens. The other ranks still count on this one where they agree."""
+        self._open = None
+        self._hang_up()
+        self._words, self._heard = _NOBODY, 0
+        if os.getpid() != self._pid:
+            self._agree = None
+        self._point = self._point if self._agree else _NEVER
+        self._due = self._point
+
+    def _fail(self, error: BaseException) -> None:
+        """An error of ours, or of an argument: the script goes on without us, and it is noted for its user."""
+        try:
+            if os.getpid() != self._pid or not os.path.isdir(self._run_dir):
+                self._forget()
+                return
+            self._leave(f"{type(error).__name__}: {error}")
+            folder = os.path.join(self._run_dir, "notes")
+            os.makedirs(folder, exist_ok=True)
+            path = os.path.join(folder, f"trainer-{self._pid}.json")
+            rank, why = self._hello.get("rank"), f"{type(error).__name__}: {error}"
+            note = f"pacehound.trainer is switched off in rank {rank}: {why}"
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                json.dump({"pid": self._pid, "rank": rank, "notes": [note]}, file)
+            os.replace(f"{path}.new", path)
+        except Exception:  # there is no place left to complain
+            self._lines, self._words, self._heard, self._open, self._due = None, _NOBODY, 0, None, self._point
+
+
+def _leave_in_children(control: Control) -> None:
+    """A forked worker inherits everything, and must not speak for its rank."""
+    known = weakref.ref(control)
+
+    def after_fork() -> None:
+        found = known()
+        if found is not None:
+            with contextlib.suppress(Exception):
+                found._forget()
+
+    os.register_at_fork(after_in_child=after_fork)

@@ -1,0 +1,62 @@
+"""What a script is told to do, and what it can say to that beforehand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+"""What a kind of orders is called: by whoever writes the script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order.
+
+    Attributes
+    ----------
+    kind
+        Which: one of those that the script has named.
+    payload
+        What JSON can say; `None` where there is none.
+    why
+        A sentence for people.
+    step
+        At which it is applied; -1 while that is open.
+    ticket
+        Names it; the same on all ranks.
+
+    """
+
+    kind: str
+    payload: Any
+    why: str
+    step: int
+    ticket: int
+
+
+Can = Callable[[Order], bool | str]
+"""Whether the script can carry an order out; where it cannot, why."""
+
+Agree = Callable[[list[int]], list[int]]
+"""The smallest of each number over all ranks: an all-reduce of the script's own."""
+
+
+def refusal(order: Order, kinds: tuple[str, ...], can: Can | None) -> str:
+    """Why the script cannot carry it out, else nothing.
+
+    >>> refusal(Order("collect", None, "", -1, 1), ("microbatches",), None)
+    "its script takes no 'collect', only: microbatches"
+    """
+    if order.kind not in kinds:
+        named = f"only: {', '.join(kinds)}" if kinds else "and names no kinds in trainer.connect"
+        return f"its script takes no {order.kind!r}, {named}"
+    if can is None:
+        return ""
+    try:
+        found = can(order)
+    except Exception as error:
+        return f"its script cannot say: {type(error).__name__}: {error}"
+    return "" if found is True else (found if isinstance(found, str) and found else "its script says no")
