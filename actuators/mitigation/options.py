@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from actuators.mitigation.actions import IGNORE, RESUME_RANK, Action
+from actuators.mitigation.actions import AGAINST_PATTERNS, IGNORE, RESUME_RANK, Action
 from actuators.mitigation.history import PastIncident, like
 from actuators.mitigation.loss import candidates_for, due_at, gravest, loss_of, loss_rate, what_words, why_nothing
 from actuators.mitigation.option import Option
@@ -15,6 +15,7 @@ from actuators.mitigation.ski_rental import Switches, switches
 from actuators.mitigation.survival import kaplan_meier
 from actuators.mitigation.thresholds import HOPELESS_AFTER_S, LEAST_PAST
 from pacehound.model.events import Finding, Incident
+from pacehound.model.evidence.straggling import Mend, Straggles
 from pacehound.model.whatif_result import MOST_DISCREPANCY
 
 _HOUR_NS = 3_600_000_000_000
@@ -86,7 +87,8 @@ def options_for(
     rate = loss_rate(incident, finding)
     ahead_s = max(heard_ns - incident.time_ns, 0) / 1e9
     loss_s = loss_of(incident, finding) + ahead_s * (rate or 0.0)
-    priced = [(action, *price_of(action, known)) for action in candidates_for(finding) if action.name not in taken]
+    candidates = (*candidates_for(finding), *_against_pattern(finding))
+    priced = [(action, *price_of(action, known)) for action in candidates if action.name not in taken]
     priced.sort(key=lambda one: one[1])
     gains = {action.name: _gain(action, incident, finding, rate) for action, _, _ in priced}
     moments, timing = _moments(finding, [price for _, price, _ in priced], _left(priced, gains, rate), past, hosts)
@@ -115,7 +117,7 @@ def options_for(
                 uncertainty=give,
             )
         )
-    done = [action.name for action in candidates_for(finding) if action.name in taken]
+    done = [action.name for action in candidates if action.name in taken]
     chosen, why = _choose(options, finding, [action for action, _, _ in priced], done)
     return Options(
         options=tuple(options),
@@ -137,6 +139,10 @@ def _gain(action: Action, incident: Incident, finding: Finding, rate: float | No
         if plan_resume(finding) is None:
             return 0.0, 0.0, "no process of a culprit is known to be stopped"
         return 1.0, 0.0, "the process of a culprit is stopped"
+    if action in _against_pattern(finding):
+        mends = [piece.gain for piece in finding.evidence if isinstance(piece, Mend) and piece.gain]
+        source = "simulated" if mends else f"not simulated for this job; {action.removes_source}"
+        return max(mends, default=0.0), 0.0, source
     price = incident.cost.what_if
     if action.removes == 1.0 and finding.kind == "slow" and price and price.discrepancy <= MOST_DISCREPANCY:
         fixes = [f for f in price.fixes if f.what == "worker" and set(finding.culprits) & set(f.ranks)]
@@ -148,6 +154,12 @@ def _gain(action: Action, incident: Incident, finding: Finding, rate: float | No
         f"{100 * action.removes:.0f} % of the {100 * rate:.0f} % of its time that it loses ({action.removes_source})"
     )
     return rate * action.removes, rate * action.removes_give, words
+
+
+def _against_pattern(finding: Finding) -> tuple[Action, ...]:
+    """What helps against a pattern of many ranks, of which no rank is to blame."""
+    patterns = {piece.cause for piece in finding.evidence if isinstance(piece, Straggles)}
+    return tuple(action for pattern in sorted(patterns) for action in AGAINST_PATTERNS.get(pattern, ()))
 
 
 def _left(priced: Sequence[tuple[Action, float, str]], gains: dict[str, Gain], rate: float | None) -> list[float]:
@@ -190,7 +202,7 @@ def _choose(
     options: Sequence[Option], finding: Finding, actions: Sequence[Action], done: Sequence[str]
 ) -> tuple[str, str]:
     """The due one that leaves least loss, of equals the cheapest; those that would give nothing are passed over."""
-    if words := why_nothing(finding, actions):
+    if not actions and (words := why_nothing(finding, actions)):
         no_more = f"{', '.join(done)} was done about {what_words(finding)}, and nothing else is known to help"
         return IGNORE.name, no_more if done else words
     due = [one for one in options[1:] if one.due_in_s == 0.0 and one.expected_gain > 0]

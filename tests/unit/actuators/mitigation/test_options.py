@@ -13,6 +13,7 @@ from actuators.mitigation.prices import Measured, price_of
 from actuators.mitigation.survival import Past
 from pacehound.model.events import Cost, FixPrice, WhatIfPrice
 from pacehound.model.evidence.leaving import Process
+from pacehound.model.evidence.straggling import Mend, Straggles
 from tests.fakes.events import SECOND_NS, START_NS, finding, incident
 
 TWICE = {"magnitude": 1.0}
@@ -133,6 +134,20 @@ def test_where_nobody_is_named_or_nothing_is_open_there_is_nothing_to_choose():
     assert "nobody is named" in found.why
     assert options_for(with_loss(1.0, state="closed")) is None
     assert options_for(with_loss(1.0, finding(kind="blind"))) is None
+
+
+def test_what_no_rank_is_to_blame_for_has_options_too_with_the_simulated_gain():
+    straggles = Straggles(slowdown=1.2, first_step=0, last_step=9, n_windows=2, cause="garbage collection")
+    mend = Mend(what="collect at the same step", gain=0.1)
+
+    def plan(*evidence):
+        one = finding(verdict="unknown", cause=None, culprits=(), magnitude=0.2, evidence=evidence)
+        return options_for(with_loss(5.0, one))
+
+    found = plan(straggles, mend)
+    assert (found.chosen, by_action(found)["planned_collection"].expected_gain) == ("planned_collection", 0.1)
+    assert "not simulated" in by_action(plan(straggles))["planned_collection"].reason
+    assert list(by_action(plan(mend))) == ["ignore"]
 
 
 def test_of_a_loss_whose_rate_nobody_knows_no_moment_is_promised():
