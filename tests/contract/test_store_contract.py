@@ -144,7 +144,7 @@ def test_every_event_is_written_once_and_what_has_no_table_is_counted(store):
     result = write(store, [call_batch(), operations(), *one_of_each()])
     assert result.not_stored == 3  # progress, tick, watermark
     expected = dict.fromkeys(VIEWS.values(), 1) | {"calls": 20, "host_samples": 2, "markers": 2, "findings": 3}
-    expected |= {"host_vitals": 7, "host_evidence": 2, "operations": 3}
+    expected |= {"host_vitals": 7, "host_evidence": 2, "operations": 3, "command_results": 2}
     assert counts(store) == expected
     assert {VIEWS[t]: n for t, n in result.rows.items()} == {v: n for v, n in expected.items() if n}
 
