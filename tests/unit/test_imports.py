@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -414,3 +415,14 @@ def test_each_test_file_has_a_name_of_its_own():
     """`make prove` collects them all in one run, which two of one name would end."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_every_package_of_the_tree_is_in_the_wheel():
+    """They are listed one by one, and one that is forgotten is missed by who installs the wheel alone."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    made = {
+        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        for package in ("pacehound", *PARTS)
+        for path in (ROOT / package).rglob("__init__.py")
+    }
+    assert sorted(listed) == sorted(made)
