@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from bench.rig import realjob
 from pacehound.errors import InvalidInput, Unavailable
 from pacehound.instrument import hold, shim
 from pacehound.runtime.head.client import live_owner
@@ -126,6 +127,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedJob]:
 
 
 def test_a_job_is_paused_as_a_whole_and_no_incident_comes_of_it(job: WatchedJob) -> None:
+    neighbours = realjob.Neighbours()
     done = job.say("pause", "--for", "3")
     assert done.returncode == 0, done.stderr
     assert f"{RANKS} ranks are held" in done.stdout
@@ -133,10 +135,12 @@ def test_a_job_is_paused_as_a_whole_and_no_incident_comes_of_it(job: WatchedJob)
     job.goes_on()
     held = job.rows("SELECT max(step_time_s) AS longest_s FROM iterations WHERE planned = 'hold'")
     assert held[0]["longest_s"] > 2.5
-    # A command that starts beside the ranks may slow them down for a moment; that is no pause.
-    assert job.rows("SELECT kinds, excess_s FROM incidents WHERE excess_s > 1 OR has(kinds, 'hang')") == []
+    assert job.rows("SELECT kinds FROM incidents WHERE has(kinds, 'hang')") == []
     (row,) = job.rows("SELECT count() AS n FROM commands WHERE what = 'hold' AND why LIKE 'pacehound pause of %'")
     assert row["n"] >= 1
+    # Other work on the processors slows the ranks down, too. A command that starts beside them does, for a moment.
+    with realjob.unless_disturbed(neighbours.disturbance):
+        assert job.rows("SELECT kinds, excess_s FROM incidents WHERE excess_s > 1") == []
 
 
 def test_a_pause_that_is_killed_holds_nobody(job: WatchedJob) -> None:
