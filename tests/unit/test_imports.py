@@ -64,6 +64,9 @@ ROOMS = {
     "simulator.operations": set(),
     "simulator.suites": {"simulator.operations"},
     "web.answers": set(),
+    # What is done about an incident: each way of its own, and none needs another.
+    "actuators.recovery": set(),
+    "actuators.validation": set(),
 }
 """`pacehound.cli` and `pacehound.runtime.embedded` meet everything; see FRONT_DOORS."""
 BESIDE = {
@@ -72,6 +75,7 @@ BESIDE = {
     "streams": {"native_loops", "pipeline"},
     "simulator": None,
     "web": {"source"},
+    "actuators": set(),
 }
 """Modules that lie in no room and that rooms may import; all of them where it is None."""
 
@@ -85,6 +89,7 @@ def is_front_door(path):
 CONFINED = {
     "torch": ("pacehound/instrument/", "pacehound/cli/doctor_checks.py", "actuators/validation/", "bench/"),
     "cvxpy": ("actuators/",),
+    "scipy": ("actuators/recovery/restorer.py",),
     "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
     "cryptography": ("pacehound/runtime/head/certificate.py", "pacehound/bus/signing.py"),

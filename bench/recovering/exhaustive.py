@@ -1,0 +1,86 @@
+"""The best plan found by listing: all divisions of up to N nodes, all splits of the layers near an even one.
+
+Odyssey's algorithm 1 with the limits on DP taken away, and each pipeline timed by equation 11. The batch is divided one
+micro-batch at a time to whoever is done first, which for times that grow is as good as any division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import count, product
+
+from actuators.recovery.estimator import estimate, hop_s, pipeline_s, stage_bytes
+from actuators.recovery.profile import ClusterProfile, ModelProfile
+from actuators.recovery.state import Plan, State
+
+
+def divisions(n_nodes: int, longest: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write a number as a sum of lengths, the longest first.
+
+    >>> list(divisions(4, 3))
+    [(3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1)]
+    """
+    if n_nodes == 0:
+        yield ()
+    for first in range(min(n_nodes, longest), 0, -1):
+        for rest in divisions(n_nodes - first, first):
+            yield (first, *rest)
+
+
+def splits(model: ModelProfile, n_stages: int, memory_bytes: float, spread: int) -> Iterator[tuple[int, ...]]:
+    """All splits whose stages differ from an even one by `spread` layers at most, and that fit into memory."""
+    even = model.n_layers // n_stages
+    each = range(max(1, even - spread), even + spread + 2)
+    for head in product(each, repeat=n_stages - 1):
+        stages = (*head, model.n_layers - sum(head))
+        fits = all(
+            stage_bytes(model, n_stages, stage, layers, n_stages) <= memory_bytes for stage, layers in enumerate(stages)
+        )
+        if stages[-1] in each and fits:
+            yield stages
+
+
+def best_by_listing(
+    model: ModelProfile, cluster: ClusterProfile, *, n_nodes: int, n_micro_batches: int, spread: int, n_splits: int
+) -> tuple[Plan, float]:
+    """The plan of the highest throughput, and that. Of each length the `n_splits` fastest splits are tried."""
+    hop = hop_s(model, cluster)
+
+    @cache
+    def fastest(n_stages: int, likely: int) -> tuple[tuple[int, ...], ...]:
+        found = splits(model, n_stages, cluster.memory_bytes, spread)
+        return tuple(sorted(found, key=lambda one: pipeline_s(model, one, likely, hop))[:n_splits])
+
+    best: tuple[Plan | None, float] = None, 0.0
+    for used in range(1, n_nodes + 1):
+        for lengths in divisions(used, min(used, model.n_layers)):
+            if len(lengths) > n_micro_batches:
+                continue
+            kinds = sorted(set(lengths))
+            for chosen in product(*(fastest(one, max(1, n_micro_batches // len(lengths))) for one in kinds)):
+                split = dict(zip(kinds, chosen, strict=True))
+                stages = tuple(split[one] for one in lengths)
+                plan = Plan(
+                    kind="symmetric" if len(kinds) == 1 else "asymmetric",
+                    stages=stages,
+                    batches=_batches(model, stages, n_micro_batches, hop),
+                )
+                number = count()
+                state = State(plan=plan, holders=tuple(tuple(next(number) for _ in one) for one in stages))
+                throughput = estimate(state, model, cluster).throughput
+                if throughput > best[1]:
+                    best = plan, throughput
+    if best[0] is None:
+        raise ValueError(f"no plan for {n_nodes} nodes fits into memory")
+    return best[0], best[1]
+
+
+def _batches(
+    model: ModelProfile, stages: Sequence[tuple[int, ...]], n_micro_batches: int, hop: float
+) -> tuple[int, ...]:
+    batches = [1] * len(stages)
+    for _ in range(n_micro_batches - len(stages)):
+        done = [pipeline_s(model, one, batch + 1, hop) for one, batch in zip(stages, batches, strict=True)]
+        batches[done.index(min(done))] += 1
+    return tuple(batches)
