@@ -63,19 +63,18 @@ ROOMS = {
     "streams.scoring": set(),
     "simulator.operations": set(),
     "simulator.suites": {"simulator.operations"},
-    "web.answers": set(),
-    # What is done about an incident: each way of its own, and none needs another.
     "actuators.recovery": set(),
     "actuators.validation": set(),
+    "web.answers": set(),
 }
 """`pacehound.cli` and `pacehound.runtime.embedded` meet everything; see FRONT_DOORS."""
 BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
+    "actuators": {"holding", "roll_call", "thresholds"},
     "streams": {"native_loops", "pipeline"},
     "simulator": None,
     "web": {"source"},
-    "actuators": set(),
 }
 """Modules that lie in no room and that rooms may import; all of them where it is None."""
 
