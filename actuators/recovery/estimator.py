@@ -176,13 +176,15 @@ def rerouted_s(state: State, model: ModelProfile, hop_s: float, *, summed: bool 
     return longest_s
 
 
-def exchange_s(state: State, model: ModelProfile, cluster: ClusterProfile) -> float:
+def exchange_s(state: State, model: ModelProfile, cluster: ClusterProfile, *, in_rounds: bool = True) -> float:
     """The exchange of gradients: rounds of ring all-reduces, each as soon as its members are free.
 
-    A ring of d members that reduces b bytes takes 2 (d - 1) (b / d / bandwidth + latency).
+    A ring of d members that reduces b bytes takes 2 (d - 1) (b / d / bandwidth + latency). Without `in_rounds` they go
+    in the order in which a backward pass is done with the layers, so that each may wait for the one before.
     """
     free_s: dict[Place, float] = {}
-    for one in sorted(exchanges(state), key=lambda one: one.round):
+    found = exchanges(state)
+    for one in sorted(found, key=lambda one: one.round) if in_rounds else reversed(found):
         n_members = len(one.members)
         if n_members < 2:
             continue

@@ -32,7 +32,7 @@ from actuators.recovery.estimator import fill_and_cycle_s, hop_s
 from actuators.recovery.layers import split_layers
 from actuators.recovery.profile import ClusterProfile, ModelProfile
 from actuators.recovery.state import Plan, even_batches
-from actuators.recovery.thresholds import DP_SPREAD, PP_GROWTH, PP_SPREAD
+from actuators.recovery.thresholds import DP_SPREAD, PP_ALWAYS, PP_GROWTH, PP_SPREAD
 
 _NONE = -(2**30)
 _SLACK = 1e-9  # of a time that is compared with a sum of the same numbers in another order
@@ -66,7 +66,7 @@ def lengths_that_fit(
     memory = cluster.memory_bytes if memory_bytes is None else memory_bytes
     found: list[Length] = []
     for n_stages in range(1, min(n_nodes, model.n_layers) + 1):
-        if found and n_stages > max(PP_GROWTH * pp, found[0].n_stages + PP_SPREAD):
+        if found and n_stages > max(PP_GROWTH * pp, found[0].n_stages + PP_SPREAD, PP_ALWAYS):
             break
         stages = split_layers(model, n_stages, memory)
         if stages is not None:

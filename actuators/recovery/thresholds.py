@@ -12,6 +12,10 @@ memory. Where memory needs longer ones, the shortest that fit are tried, and `PP
 PP_SPREAD = 2
 """Stages beyond the shortest pipeline that fits into memory."""
 
+PP_ALWAYS = 8
+"""Stages that are tried whatever the job had: for seven nodes of DP 4 x PP 2 and a small batch one pipeline of seven is
+the best plan, by 4 % (found by listing, as `python -m bench recovery` does)."""
+
 LEAST_PRICED = 6
 """Plans that are priced whatever they promise, so that who reads the table sees what the choice was made from."""
 
@@ -42,3 +46,7 @@ OPTIMIZER_BYTES_PER_WEIGHT = 12
 ACTIVATION_BYTES_PER_VALUE = 34
 """Of each token and hidden value, in a layer whose attention is recomputed: Korthikanti et al., equation 3 without its
 second term."""
+
+ASSUMED_FAILURES = 419
+ASSUMED_DEVICE_HOURS = 54 * 24 * 16_384
+"""Interruptions in 54 days of 16,384 GPUs (Llama 3, 3.3.4): taken where no failures were watched, which is said then."""

@@ -29,32 +29,53 @@ def divisions(n_nodes: int, longest: int) -> Iterator[tuple[int, ...]]:
 
 
 def splits(model: ModelProfile, n_stages: int, memory_bytes: float, spread: int) -> Iterator[tuple[int, ...]]:
-    """All splits whose stages differ from an even one by `spread` layers at most, and that fit into memory."""
+    """All splits that fit into memory, each stage with `spread` layers less than an even one at least, and
+    `spread` + 1 more at most.
+
+    >>> from actuators.recovery.models import unit_model
+    >>> list(splits(unit_model(n_layers=7), 3, 9.0, 0))
+    [(2, 2, 3), (2, 3, 2), (3, 2, 2)]
+    """
     even = model.n_layers // n_stages
-    each = range(max(1, even - spread), even + spread + 2)
-    for head in product(each, repeat=n_stages - 1):
-        stages = (*head, model.n_layers - sum(head))
-        fits = all(
-            stage_bytes(model, n_stages, stage, layers, n_stages) <= memory_bytes for stage, layers in enumerate(stages)
-        )
-        if stages[-1] in each and fits:
-            yield stages
+    least, most = max(1, even - spread), even + spread + 1
+
+    def rest(stage: int, layers: int) -> Iterator[tuple[int, ...]]:
+        left = n_stages - stage - 1
+        for one in range(max(least, layers - left * most), min(most, layers - left * least) + 1):
+            if stage_bytes(model, n_stages, stage, one, n_stages) <= memory_bytes:
+                if left:
+                    yield from ((one, *others) for others in rest(stage + 1, layers - one))
+                else:
+                    yield (one,)
+
+    yield from rest(0, model.n_layers)
 
 
 def best_by_listing(
-    model: ModelProfile, cluster: ClusterProfile, *, n_nodes: int, n_micro_batches: int, spread: int, n_splits: int
+    model: ModelProfile,
+    cluster: ClusterProfile,
+    *,
+    n_nodes: int,
+    n_micro_batches: int,
+    longest: int,
+    n_splits: int,
+    spread: int = 1,
 ) -> tuple[Plan, float]:
-    """The plan of the highest throughput, and that. Of each length the `n_splits` fastest splits are tried."""
+    """The plan of the highest throughput, and that.
+
+    Pipelines have up to `longest` stages. Of each length the `n_splits` fastest splits are tried; beyond five stages
+    only those that are as even as can be are timed, for the others are too many.
+    """
     hop = hop_s(model, cluster)
 
     @cache
     def fastest(n_stages: int, likely: int) -> tuple[tuple[int, ...], ...]:
-        found = splits(model, n_stages, cluster.memory_bytes, spread)
+        found = splits(model, n_stages, cluster.memory_bytes, spread if n_stages <= 5 else 0)
         return tuple(sorted(found, key=lambda one: pipeline_s(model, one, likely, hop))[:n_splits])
 
     best: tuple[Plan | None, float] = None, 0.0
     for used in range(1, n_nodes + 1):
-        for lengths in divisions(used, min(used, model.n_layers)):
+        for lengths in divisions(used, min(used, longest, model.n_layers)):
             if len(lengths) > n_micro_batches:
                 continue
             kinds = sorted(set(lengths))

@@ -37,7 +37,7 @@ def samples_of(strategy: Strategy, job: Job, start: State, failed: Sequence[Fail
     """
     state: State | None = start
     done, at_s, n_nodes = 0.0, 0.0, len(start.survivors)
-    throughput, seen, down_s = job.throughput(start), list[float](), 0.0
+    throughput, seen, down_s = strategy.throughput(job, start), list[float](), 0.0
     for failed_at_s, node in [*failed, (for_s, -1)]:
         assert state is not None
         done += throughput * max(0.0, failed_at_s - at_s - down_s)
@@ -55,5 +55,5 @@ def samples_of(strategy: Strategy, job: Job, start: State, failed: Sequence[Fail
         half_a_step_s = start.plan.n_micro_batches * job.model.samples_per_micro_batch / throughput / 2
         state, at_s, down_s = went.state, failed_at_s, went.downtime_s
         done -= min(done, throughput * half_a_step_s)
-        throughput = job.throughput(state)
+        throughput = strategy.throughput(job, state)
     return done

@@ -11,7 +11,7 @@ import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from actuators.recovery.estimator import downtime_s, estimate, extra_loads
+from actuators.recovery.estimator import downtime_s, estimate, exchange_s, extra_loads
 from actuators.recovery.planner import Length, distribute_batch, lengths_that_fit
 from actuators.recovery.policy import FailureHistory, choose
 from actuators.recovery.profile import ClusterProfile, ModelProfile
@@ -49,6 +49,10 @@ class Strategy(abc.ABC):
     """One way to go on after a failure."""
 
     name: str
+
+    def throughput(self, job: Job, state: State) -> float:
+        """Samples a second."""
+        return job.throughput(state)
 
     @abc.abstractmethod
     def after(self, job: Job, state: State, history: FailureHistory, checkpoint_age_s: float) -> Went:
@@ -119,6 +123,18 @@ class Templates(Strategy):
         return Went(state=restoration.state, downtime_s=down_s) if down_s < float("inf") else Went(state=None)
 
 
+class TemplatesInOrder(Templates):
+    """The same with gradients exchanged as the backward pass is done with layers, not in rounds (Odyssey IV-B, figure 4)."""
+
+    name = "oobleck, no rounds"
+
+    def throughput(self, job: Job, state: State) -> float:
+        """With what the exchange takes more."""
+        step = estimate(state, job.model, job.cluster, summed=job.summed)
+        in_order_s = exchange_s(state, job.model, job.cluster, in_rounds=False)
+        return step.throughput * step.step_s / (step.compute_s + in_order_s)
+
+
 def _repaired(sizes: Sequence[int], shortest: int) -> list[int]:
     """Sizes of pipelines after borrowing and merging; none below the shortest."""
     found = sorted(sizes)
@@ -155,6 +171,35 @@ class Rerouting(Strategy):
         return Went(state=state, downtime_s=job.cluster.reroute_s)
 
 
+class ReroutingEvened(Rerouting):
+    """The same, but a stage that has lost two nodes more than another is given one of it, at the price of the copy.
+
+    More than Odyssey grants to data rerouting, and what ReCycle could do about failures that gather in one stage.
+    """
+
+    name = "recycle, evened"
+
+    def after(self, job: Job, state: State, history: FailureHistory, checkpoint_age_s: float) -> Went:
+        """Rerouted with losses evened out over the stages."""
+        rows = [list(row) for row in state.holders]
+        copied = 0
+        while len(set(map(len, rows))) == 1:
+            lost = [sum(row[stage] is None for row in rows) for stage in range(len(rows[0]))]
+            most, least = lost.index(max(lost)), lost.index(min(lost))
+            if lost[most] - lost[least] < 2:
+                break
+            giver = next(row for row in rows if row[least] is not None)
+            taker = next(row for row in rows if row[most] is None)
+            taker[most], giver[least] = giver[least], None
+            copied += 1
+        went = super().after(job, replace(state, holders=tuple(map(tuple, rows))), history, checkpoint_age_s)
+        if not copied or went.state is None or not went.state.lost:
+            return went
+        layers = max(went.state.plan.stages[0])
+        copy_s = layers * job.model.state_bytes / job.cluster.bandwidth_bytes_per_s
+        return replace(went, downtime_s=went.downtime_s + copied * copy_s)
+
+
 class Restart(Strategy):
     """Varuna-style: the best symmetric plan of the nodes that are left, from the last checkpoint."""
 
@@ -165,4 +210,11 @@ class Restart(Strategy):
         return self.restarted(job, state, checkpoint_age_s)
 
 
-STRATEGIES: tuple[Strategy, ...] = (Adaptive(), Templates(), Rerouting(), Restart())
+STRATEGIES: tuple[Strategy, ...] = (
+    Adaptive(),
+    Templates(),
+    TemplatesInOrder(),
+    Rerouting(),
+    ReroutingEvened(),
+    Restart(),
+)

@@ -32,6 +32,7 @@ COMMANDS = (
     "flush",
     "incidents",
     "pause",
+    "recover",
     "replay",
     "resume",
     "run",

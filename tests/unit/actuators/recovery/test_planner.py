@@ -45,10 +45,10 @@ def test_no_plan_that_listing_finds_is_three_per_cent_better(n_nodes: int, n_mic
     found = plans_for(one, cluster, n_nodes=n_nodes, dp=2, pp=3, n_micro_batches=n_micro_batches)
     if not found:
         with pytest.raises(ValueError, match="fits into memory"):
-            best_by_listing(one, cluster, n_nodes=n_nodes, n_micro_batches=n_micro_batches, spread=8, n_splits=5)
+            best_by_listing(one, cluster, n_nodes=n_nodes, n_micro_batches=n_micro_batches, longest=6, n_splits=5)
         return
     best = max(estimate(state_of(plan), one, cluster).throughput for plan in found)
-    _, listed = best_by_listing(one, cluster, n_nodes=n_nodes, n_micro_batches=n_micro_batches, spread=1, n_splits=5)
+    _, listed = best_by_listing(one, cluster, n_nodes=n_nodes, n_micro_batches=n_micro_batches, longest=6, n_splits=5)
     assert best >= 0.97 * listed
 
 
