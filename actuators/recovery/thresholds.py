@@ -49,4 +49,4 @@ second term."""
 
 ASSUMED_FAILURES = 419
 ASSUMED_DEVICE_HOURS = 54 * 24 * 16_384
-"""Interruptions in 54 days of 16,384 GPUs (Llama 3, 3.3.4): taken where no failures were watched, which is said then."""
+"""Interruptions in 54 days of 16,384 GPUs (Llama 3, 3.3.4): taken where nobody watched failures, which is said then."""

@@ -124,7 +124,7 @@ class Templates(Strategy):
 
 
 class TemplatesInOrder(Templates):
-    """The same with gradients exchanged as the backward pass is done with layers, not in rounds (Odyssey IV-B, figure 4)."""
+    """The same, gradients exchanged as the backward pass is done with layers, not in rounds (Odyssey, figure 4)."""
 
     name = "oobleck, no rounds"
 

@@ -181,7 +181,7 @@ def _before(
     if not found:
         shape = f"{n_nodes // given} x {given} stages" if given else f"{n_nodes} nodes"
         raise InvalidInput(
-            f"{model.name} on {shape} with {batch} micro-batches cannot be: each pipeline needs one, no stage is empty, "
+            f"{model.name} on {shape} with {batch} micro-batches cannot be: each pipeline needs one, no stage is empty "
             f"and each fits into {cluster.memory_bytes / 2**30:.0f} GiB (--memory-gib, --tp, --sequence)"
         )
     return max(found, key=lambda pair: pair[0])[1]
