@@ -29,7 +29,7 @@ BENCHMARKS = (
     "store",
     "whatif",
 )
-LONG = ("detection", "root_cause", "always", "stages", "engine", "ordinary", "page", "recovery")
+LONG = ("detection", "root_cause", "always", "stages", "engine", "ordinary", "page", "recovery", "recovery_job")
 """Minutes: run only when they are named."""
 
 

@@ -203,11 +203,13 @@ class Worker:
         for kind, number in one_f_one_b(self.stage, len(row), batches[self.pipeline]):
             self.may_die()
             if kind == "forward":
-                numbers, x, wanted = self.samples(first + number)
+                x = torch.empty(shape)
                 if before is not None:
-                    x = torch.empty(shape)
                     dist.recv(x, before, tag=2 * number)
                 begun_s = time.perf_counter()
+                if before is None or after is None:
+                    numbers, drawn, wanted = self.samples(first + number)
+                    x = drawn if before is None else x
                 y = x.requires_grad_(before is not None)
                 for index in self.span:
                     y = self.layers[index](y)
