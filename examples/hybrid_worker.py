@@ -64,6 +64,46 @@ def one_f_one_b(stage: int, n_stages: int, n_micro_batches: int) -> list[tuple[s
     return order
 
 
+class Kept:
+    """A tensor that a forward pass keeps for its backward pass, counted as long as it is kept."""
+
+    def __init__(self, counted: Counted, tensor: torch.Tensor) -> None:
+        self.counted, self.tensor, self.place = counted, tensor, tensor.untyped_storage().data_ptr()
+        counted.add(self.place, tensor.untyped_storage().nbytes())
+
+    def __del__(self) -> None:
+        self.counted.remove(self.place)
+
+
+class Counted:
+    """Bytes of activations that are kept at a time, each storage once; weights are none."""
+
+    def __init__(self, weights: set[int]) -> None:
+        self.weights, self.kept = weights, dict[int, list[int]]()
+        self.bytes = self.most_bytes = self.first_bytes = 0
+
+    def hooks(self) -> Any:
+        return torch.autograd.graph.saved_tensors_hooks(
+            self.pack, lambda one: one.tensor if isinstance(one, Kept) else one
+        )
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        return tensor if tensor.untyped_storage().data_ptr() in self.weights else Kept(self, tensor)
+
+    def add(self, place: int, n_bytes: int) -> None:
+        entry = self.kept.setdefault(place, [0, n_bytes])
+        entry[0] += 1
+        if entry[0] == 1:
+            self.bytes += n_bytes
+            self.most_bytes = max(self.most_bytes, self.bytes)
+
+    def remove(self, place: int) -> None:
+        entry = self.kept[place]
+        entry[0] -= 1
+        if entry[0] == 0:
+            self.bytes -= self.kept.pop(place)[1]
+
+
 class Lost(RuntimeError):
     """A node is gone: this plan is over."""
 
@@ -182,6 +222,13 @@ class Worker:
         self.store.set(f"loss/{self.applied}", json.dumps(loss / n))
         self.apply()
 
+    def static_bytes(self) -> int:
+        """Weights, moments and gradients."""
+        held = [
+            t for layer in self.layers.values() for t in (*layer.tensors(), *(one.grad for one in layer.parameters()))
+        ]
+        return sum(t.untyped_storage().nbytes() for t in held)
+
     def n_samples(self) -> int:
         return int(self.order["n_micro_batches"]) * int(self.options.micro_batch)
 
@@ -198,6 +245,9 @@ class Worker:
         first = sum(batches[: self.pipeline])
         before = self.rank[row[self.stage - 1]] if self.stage else None
         after = self.rank[row[self.stage + 1]] if self.stage + 1 < len(row) else None
+        self.counted = Counted(
+            {t.untyped_storage().data_ptr() for one in self.layers.values() for t in one.parameters()}
+        )
         said, ends, sent = torch.zeros(4, dtype=torch.float64), {}, []
         shape = (self.options.micro_batch, self.options.width)
         for kind, number in one_f_one_b(self.stage, len(row), batches[self.pipeline]):
@@ -211,11 +261,14 @@ class Worker:
                     numbers, drawn, wanted = self.samples(first + number)
                     x = drawn if before is None else x
                 y = x.requires_grad_(before is not None)
-                for index in self.span:
-                    y = self.layers[index](y)
-                    time.sleep(self.options.pace_s)
+                with self.counted.hooks():
+                    for index in self.span:
+                        y = self.layers[index](y)
+                        time.sleep(self.options.pace_s)
+                    if after is None:
+                        y = ((y - wanted) ** 2).mean(dim=1).sum()
+                self.counted.first_bytes = self.counted.first_bytes or self.counted.bytes
                 if after is None:
-                    y = ((y - wanted) ** 2).mean(dim=1).sum()
                     said += torch.tensor([y.item(), len(numbers), sum(numbers), sum(n * n for n in numbers)])
                     y = y / self.n_samples()
                 self.costs_s["forward"].append((time.perf_counter() - begun_s) / len(self.span))
@@ -270,8 +323,13 @@ class Worker:
                     begun_s = time.perf_counter()
                     self.step()
                     took = {"step_s": time.perf_counter() - begun_s, "latency_s": self.latency_s, "at_s": time.time()}
-                    took |= {f"{kind}_s": statistics.median(costs) for kind, costs in self.costs_s.items() if costs}
+                    if self.pipeline is not None:
+                        took |= {"peak_bytes": self.static_bytes() + self.counted.most_bytes}
+                        took |= {"activation_bytes": self.counted.first_bytes / len(self.span)}
+                    took |= {f"{kind}_s": statistics.fmean(costs) for kind, costs in self.costs_s.items() if costs}
                     self.store.set(f"took/{self.generation}/{self.applied - 1}/{self.node}", json.dumps(took))
+                    if self.applied == order["applied"] + 1:  # the first step of a plan warms up
+                        self.costs_s = {"forward": [], "backward": []}
                 dist.barrier()
                 break
             except RuntimeError as error:

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from actuators.recovery.estimator import estimate
+from actuators.recovery.estimator import estimate, stage_bytes
 from actuators.recovery.layers import split_layers
 from actuators.recovery.policy import FailureHistory, choose
 from actuators.recovery.profile import ClusterProfile, ModelProfile
@@ -39,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dp", type=int, default=4, help="pipelines")
     parser.add_argument("--pp", type=int, default=2, help="stages of each")
     parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--most-layers", type=int, default=6, help="that a node has the memory for")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=16, help="micro-batches of a step, over all pipelines")
     parser.add_argument("--micro-batch", type=int, default=2, help="samples of a micro-batch")
@@ -69,12 +70,16 @@ class Job:
             parameter_bytes=weights,
             optimizer_bytes=2 * weights,
             gradient_bytes=weights,
-            activation_bytes=4 * options.micro_batch * options.width * 8,
+            activation_bytes=0.0,  # next to nothing here; counted where memory is held against its estimate
             boundary_bytes=4 * options.micro_batch * options.width,
             samples_per_micro_batch=options.micro_batch,
         )
         self.cluster = ClusterProfile(
-            memory_bytes=1e12, bandwidth_bytes_per_s=1e9, latency_s=2e-4, restart_s=1.0, reroute_s=0.5
+            memory_bytes=1.01 * options.most_layers * self.model.static_bytes,
+            bandwidth_bytes_per_s=1e9,
+            latency_s=2e-4,
+            restart_s=1.0,
+            reroute_s=0.5,
         )
         stages = split_layers(self.model, options.pp, self.cluster.memory_bytes)
         if stages is None:
@@ -190,15 +195,27 @@ class Job:
                 told["seconds_to_next_step"] = max(one["at_s"] for one in took[0]) - self.recoveries[number - 1]["at_s"]
         if steady:
             cost = {
-                name: statistics.median(one[name] for row in steady for one in row)
+                name: statistics.fmean(one[name] for one in steady[-1] if name in one)
                 for name in ("forward_s", "backward_s", "latency_s")
             }
             model = replace(self.model, forward_s=cost["forward_s"], backward_s=cost["backward_s"])
             cluster = replace(self.cluster, latency_s=cost["latency_s"])
             told["estimated_s"] = estimate(state, model, cluster).step_s
-            told["measured_s"] = statistics.median(max(one["step_s"] for one in row) for row in steady)
+            told["measured_s"] = statistics.fmean(max(one["step_s"] for one in row) for row in steady)
             told["cost"] = cost
+            told["memory"] = self.memory(state, steady[-1])
         return told
+
+    def memory(self, state: State, took: list[dict[str, Any]]) -> dict[str, float]:
+        """Peaks that were counted against equation 14, which gets what one micro-batch keeps in one layer."""
+        measured = dict(zip(state.place_of.values(), took, strict=True))
+        kept = statistics.median(one["activation_bytes"] for one in took)
+        model = replace(self.model, activation_bytes=kept)
+        errors = []
+        for (pipeline, stage), one in measured.items():
+            stages, batch = state.plan.stages[pipeline], state.plan.batches[pipeline]
+            errors.append(stage_bytes(model, len(stages), stage, stages[stage], batch) / one["peak_bytes"] - 1)
+        return {"worst_error": max(errors, key=abs), "most_bytes": max(one["peak_bytes"] for one in took)}
 
 
 def main() -> None:
@@ -226,6 +243,7 @@ def main() -> None:
         if "measured_s" in plan:
             took, thought = 1e3 * plan["measured_s"], 1e3 * plan["estimated_s"]
             print(f"  a step takes {took:.1f} ms, estimated {thought:.1f} ms ({thought / took - 1:+.1%})")
+            print(f"  memory is estimated to {plan['memory']['worst_error']:+.1%} at worst")
     print("losses", " ".join(f"{loss:.6f}" for loss in found["losses"]))
 
 
