@@ -20,7 +20,7 @@ _ABOVE_0 = click.FloatRange(min=0.0, min_open=True)
 
 
 @click.command()
-@click.option("--nodes", "n_nodes", type=click.IntRange(1, 65_536), required=True, help="Nodes before the failure.")
+@click.option("--nodes", "n_nodes", type=click.IntRange(1, 4096), required=True, help="Nodes before the failure.")
 @click.option(
     "--failed", metavar="NODES", required=True, help="Those that are lost, as in 3,17 or 8-15; numbered from 0."
 )

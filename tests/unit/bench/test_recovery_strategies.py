@@ -1,4 +1,4 @@
-"""The strategies that a recovery is compared with are whole: they lose no layer, no micro-batch, and do what they can."""
+"""The strategies that a recovery is compared with lose no layer and no micro-batch, and do what they can."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner, Result
@@ -86,3 +87,10 @@ def test_what_cannot_be_is_refused_with_the_value_and_what_to_do(args: tuple[str
     refused = recover(*JOB, *args)
     assert refused.exit_code == 2
     assert said in refused.stderr
+
+
+def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    failed = recover(*JOB, "--sequence", "2048")
+    assert failed.exit_code == 1
+    assert "pip install 'pacehound[recovery]'" in failed.stderr
