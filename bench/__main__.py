@@ -31,7 +31,19 @@ BENCHMARKS = (
     "planning",
     "whatif",
 )
-LONG = ("detection", "root_cause", "always", "stages", "engine", "ordinary", "page", "mitigation", "ski_rental")
+LONG = (
+    "detection",
+    "root_cause",
+    "always",
+    "stages",
+    "engine",
+    "ordinary",
+    "page",
+    "mitigation",
+    "ski_rental",
+    "recovery",
+    "recovery_job",
+)
 """Minutes: run only when they are named."""
 
 

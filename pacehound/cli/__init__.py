@@ -35,6 +35,7 @@ COMMANDS = (
     "pause",
     "plan",
     "profile",
+    "recover",
     "replay",
     "resume",
     "run",

@@ -67,6 +67,7 @@ ROOMS = {
     "simulator.suites": {"simulator.operations"},
     "actuators.mitigation": set(),
     "actuators.control": set(),
+    "actuators.recovery": set(),
     "actuators.validation": {"actuators.control"},
     "web.answers": set(),
 }
@@ -97,7 +98,7 @@ CONFINED = {
         "bench/",
     ),
     "cvxpy": ("actuators/mitigation/quadratic.py",),
-    "scipy": ("bench/",),
+    "scipy": ("bench/", "actuators/recovery/restorer.py"),
     "faust": ("streams/kafka/app.py", "streams/kafka/client.py"),
     "confluent_kafka": ("pacehound/bus/", "bench/rig/broker.py"),
     "cryptography": ("pacehound/runtime/head/certificate.py", "pacehound/bus/signing.py"),

@@ -49,6 +49,7 @@ def test_every_command_that_answers_takes_json_and_those_with_settings_take_set(
         "replay",
         "analyze",
         "whatif",
+        "recover",
         "version",
         "status",
         *letters,

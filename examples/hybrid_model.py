@@ -1,0 +1,86 @@
+"""What a node of examples/train_hybrid.py computes: layers with their moments, the 1F1B order, counted activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    """A residual block that stands in for a transformer layer, with its Adam moments beside it."""
+
+    def __init__(self, index: int, width: int) -> None:
+        super().__init__()
+        torch.manual_seed(1000 + index)
+        self.block = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
+        self.first = [torch.zeros_like(one) for one in self.parameters()]
+        self.second = [torch.zeros_like(one) for one in self.parameters()]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 0.1 * self.block(x)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """All that moves: weights and both moments."""
+        return [*(one.data for one in self.parameters()), *self.first, *self.second]
+
+    def adam(self, step: int, rate: float = 1e-3) -> None:
+        for one, first, second in zip(self.parameters(), self.first, self.second, strict=True):
+            first.mul_(0.9).add_(one.grad, alpha=0.1)
+            second.mul_(0.99).addcmul_(one.grad, one.grad, value=0.01)
+            scale = (1 - 0.99**step) ** 0.5 / (1 - 0.9**step)
+            one.data.addcdiv_(first, second.sqrt().add_(1e-8), value=-rate * scale)
+
+
+def one_f_one_b(stage: int, n_stages: int, n_micro_batches: int) -> list[tuple[str, int]]:
+    """The order of one stage, as the estimator has it."""
+    warm = min(n_micro_batches, n_stages - stage - 1)
+    order = [("forward", number) for number in range(warm)]
+    for number in range(n_micro_batches):
+        if warm + number < n_micro_batches:
+            order.append(("forward", warm + number))
+        order.append(("backward", number))
+    return order
+
+
+class Kept:
+    """A tensor that a forward pass keeps for its backward pass, counted as long as it is kept."""
+
+    def __init__(self, counted: Counted, tensor: torch.Tensor) -> None:
+        self.counted, self.tensor, self.place = counted, tensor, tensor.untyped_storage().data_ptr()
+        counted.add(self.place, tensor.untyped_storage().nbytes())
+
+    def __del__(self) -> None:
+        self.counted.remove(self.place)
+
+
+class Counted:
+    """Bytes of activations that are kept at a time, each storage once; weights are none."""
+
+    def __init__(self, weights: set[int]) -> None:
+        self.weights, self.kept = weights, dict[int, list[int]]()
+        self.bytes = self.most_bytes = self.first_bytes = 0
+
+    def hooks(self) -> Any:
+        return torch.autograd.graph.saved_tensors_hooks(
+            self.pack, lambda one: one.tensor if isinstance(one, Kept) else one
+        )
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        return tensor if tensor.untyped_storage().data_ptr() in self.weights else Kept(self, tensor)
+
+    def add(self, place: int, n_bytes: int) -> None:
+        entry = self.kept.setdefault(place, [0, n_bytes])
+        entry[0] += 1
+        if entry[0] == 1:
+            self.bytes += n_bytes
+            self.most_bytes = max(self.most_bytes, self.bytes)
+
+    def remove(self, place: int) -> None:
+        entry = self.kept[place]
+        entry[0] -= 1
+        if entry[0] == 0:
+            self.bytes -= self.kept.pop(place)[1]

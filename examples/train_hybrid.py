@@ -1,0 +1,251 @@
+"""A pipeline- and data-parallel job over gloo that loses a node by kill -9 in mid-step and trains on without it.
+
+python examples/train_hybrid.py --dp 4 --pp 2 --steps 12 --die 3:5:4
+
+Node 3 kills itself in step 5 before its fourth operation. The others make their process groups anew for the plan that
+`actuators.recovery` chooses, fetch the layers that they lack from live replicas (weights and both Adam moments), and go
+on with the same step. `--pace-ms` is what a layer takes: a sleep stands in for a device, so that a machine of two cores
+can run eight of them, and the estimate of a step can be held against what it took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from actuators.recovery.estimator import estimate, stage_bytes
+from actuators.recovery.layers import split_layers
+from actuators.recovery.policy import FailureHistory, choose
+from actuators.recovery.profile import ClusterProfile, ModelProfile
+from actuators.recovery.restorer import Move, exchanges
+from actuators.recovery.state import State, megatron_state
+
+WORKER = Path(__file__).with_name("hybrid_worker.py")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dp", type=int, default=4, help="pipelines")
+    parser.add_argument("--pp", type=int, default=2, help="stages of each")
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--most-layers", type=int, default=6, help="that a node has the memory for")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=16, help="micro-batches of a step, over all pipelines")
+    parser.add_argument("--micro-batch", type=int, default=2, help="samples of a micro-batch")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument(
+        "--pace-ms", type=float, default=4.0, help="that the forward pass of a layer sleeps; backward twice"
+    )
+    parser.add_argument(
+        "--die", action="append", default=[], metavar="NODE:STEP:OPERATION", help="kill -9 there; may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="one object on stdout instead of lines")
+    return parser.parse_args()
+
+
+class Job:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.store = dist.TCPStore(
+            "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)
+        )
+        weights = 4 * (4 * options.width**2 + 5 * options.width)
+        pace_s = options.pace_ms / 1e3
+        self.model = ModelProfile(
+            name="blocks",
+            n_layers=options.layers,
+            forward_s=max(pace_s, 1e-4),
+            backward_s=max(2 * pace_s, 2e-4),
+            parameter_bytes=weights,
+            optimizer_bytes=2 * weights,
+            gradient_bytes=weights,
+            activation_bytes=0.0,  # next to nothing here; counted where memory is held against its estimate
+            boundary_bytes=4 * options.micro_batch * options.width,
+            samples_per_micro_batch=options.micro_batch,
+        )
+        self.cluster = ClusterProfile(
+            memory_bytes=1.01 * options.most_layers * self.model.static_bytes,
+            bandwidth_bytes_per_s=1e9,
+            latency_s=2e-4,
+            restart_s=1.0,
+            reroute_s=0.5,
+        )
+        stages = split_layers(self.model, options.pp, self.cluster.memory_bytes)
+        if stages is None:
+            raise SystemExit(f"{options.layers} layers do not fill {options.pp} stages")
+        self.state = megatron_state(dp=options.dp, stages=stages, n_micro_batches=options.batch)
+        self.generation, self.states, self.recoveries = -1, [self.state], list[dict[str, Any]]()
+        deaths = {int(node): (step, operation) for node, step, operation in (one.split(":") for one in options.die)}
+        self.processes = {
+            node: subprocess.Popen([
+                sys.executable, str(WORKER), f"--port={self.store.port}", f"--node={node}", f"--width={options.width}",
+                f"--micro-batch={options.micro_batch}", f"--steps={options.steps}", f"--pace-s={pace_s}",
+                f"--die-step={deaths.get(node, (-1, 0))[0]}", f"--die-operation={deaths.get(node, (0, 0))[1]}",
+            ])
+            for node in self.state.survivors
+        }  # fmt: skip
+
+    def order(self, moves: tuple[Move, ...], applied: int) -> None:
+        """Tell the nodes of the present state what they are."""
+        state = self.state
+        found = [
+            {"span": one.span, "round": one.round, "nodes": sorted(state.holders[p][s] or 0 for p, s in one.members)}
+            for one in exchanges(state)
+        ]
+        order = {
+            "nodes": state.survivors,
+            "holders": state.holders,
+            "stages": state.plan.stages,
+            "batches": state.plan.batches,
+            "n_micro_batches": state.plan.n_micro_batches,
+            "exchanges": found,
+            "moves": [{"layer": one.layer, "source": one.source, "target": one.target} for one in moves],
+            "applied": applied,
+        }
+        self.store.set(f"order/{self.generation}", json.dumps(order))
+
+    def reports(self, nodes: tuple[int, ...]) -> list[dict[str, Any]] | None:
+        """What all of them say; nothing where another one is lost before it has."""
+        self.generation += 1
+        self.store.set("generation", str(self.generation))
+        keys = [f"report/{self.generation}/{node}" for node in nodes]
+        while not self.store.check(keys):
+            if any(self.processes[node].poll() is not None for node in nodes):
+                return None
+            time.sleep(0.01)
+        return [json.loads(self.store.get(key)) for key in keys]
+
+    def lost(self) -> list[int]:
+        return [node for node in self.state.survivors if self.processes[node].poll() not in (None, 0)]
+
+    def recover(self) -> None:
+        """Choose among the new plans (rerouting is not carried out here), and say it."""
+        begun_s, gone = time.time(), list[int]()
+        while dead := self.lost():
+            gone += dead
+            self.state = self.state.without(dead)
+            reports = self.reports(self.state.survivors)
+        if reports is None:
+            raise SystemExit("a node went away without having failed")
+        history = FailureHistory(n_failures=1, node_s=3600.0 * len(self.state.survivors))
+        options = choose(self.state, self.model, self.cluster, history).options
+        best = next((one for one in options if one.restoration and not one.restoration.read_bytes), None)
+        if best is None or best.restoration is None:
+            raise SystemExit("no live replica of some layer is left: start again from a checkpoint")
+        self.state = best.state
+        self.states.append(best.state)
+        self.recoveries.append({
+            "lost": gone,
+            "applied": max(one["applied"] for one in reports),
+            "rolled_forward": sum(one["applied"] < max(r["applied"] for r in reports) for one in reports),
+            "moved_bytes": best.restoration.moved_bytes,
+            "at_s": begun_s,
+            "generation": self.generation,
+        })  # fmt: skip
+        self.order(best.restoration.moves, max(one["applied"] for one in reports))
+
+    def run(self) -> dict[str, Any]:
+        if self.reports(self.state.survivors) is None:
+            raise SystemExit("a node did not start")
+        self.order((), 0)
+        while not self.store.check([f"done/{node}" for node in self.state.survivors]):
+            time.sleep(0.01)
+            if self.lost():
+                self.recover()
+        for node in self.state.survivors:
+            self.processes[node].wait(30)
+        return self.found()
+
+    def found(self) -> dict[str, Any]:
+        sums: dict[str, set[float]] = {}
+        for node in self.state.place_of:
+            for layer, value in json.loads(self.store.get(f"done/{node}")).items():
+                sums.setdefault(layer, set()).add(value)
+        unequal = [layer for layer, values in sums.items() if len(values) > 1]
+        if unequal or len(sums) != self.options.layers:
+            raise SystemExit(f"replicas of layers {unequal} differ")
+        losses = [json.loads(self.store.get(f"loss/{step}")) for step in range(self.options.steps)]
+        return {"losses": losses, "plans": [self.plan(number) for number in range(len(self.states))]}
+
+    def plan(self, number: int) -> dict[str, Any]:
+        """What a plan was thought to take, with the costs that were measured in it, and what it took."""
+        state: State = self.states[number]
+        generation = self.recoveries[number - 1]["generation"] if number else 0
+        took = []
+        for step in range(self.options.steps):
+            keys = [f"took/{generation}/{step}/{node}" for node in state.place_of]
+            if self.store.check(keys):
+                took.append([json.loads(self.store.get(key)) for key in keys])
+        steady = took[1:]
+        told: dict[str, Any] = {"kind": state.plan.kind, "stages": state.plan.stages, "batches": state.plan.batches}
+        if number:
+            told["recovery"] = self.recoveries[number - 1]
+            if took:
+                told["seconds_to_next_step"] = max(one["at_s"] for one in took[0]) - self.recoveries[number - 1]["at_s"]
+        if steady:
+            cost = {
+                name: statistics.fmean(one[name] for one in steady[-1] if name in one)
+                for name in ("forward_s", "backward_s", "latency_s")
+            }
+            model = replace(self.model, forward_s=cost["forward_s"], backward_s=cost["backward_s"])
+            cluster = replace(self.cluster, latency_s=cost["latency_s"])
+            told["estimated_s"] = estimate(state, model, cluster).step_s
+            told["measured_s"] = statistics.fmean(max(one["step_s"] for one in row) for row in steady)
+            told["cost"] = cost
+            told["memory"] = self.memory(state, steady[-1])
+        return told
+
+    def memory(self, state: State, took: list[dict[str, Any]]) -> dict[str, float]:
+        """Peaks that were counted against equation 14, which gets what one micro-batch keeps in one layer."""
+        measured = dict(zip(state.place_of.values(), took, strict=True))
+        kept = statistics.median(one["activation_bytes"] for one in took)
+        model = replace(self.model, activation_bytes=kept)
+        errors = []
+        for (pipeline, stage), one in measured.items():
+            stages, batch = state.plan.stages[pipeline], state.plan.batches[pipeline]
+            errors.append(stage_bytes(model, len(stages), stage, stages[stage], batch) / one["peak_bytes"] - 1)
+        return {"worst_error": max(errors, key=abs), "most_bytes": max(one["peak_bytes"] for one in took)}
+
+
+def main() -> None:
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    job = Job(options)
+    try:
+        found = job.run()
+    finally:
+        for process in job.processes.values():
+            if process.poll() is None:
+                process.kill()
+    if options.json:
+        print(json.dumps(found))
+        return
+    for plan in found["plans"]:
+        lengths = [list(one) for one in plan["stages"]]
+        print(f"{plan['kind']}: layers {lengths}, micro-batches {list(plan['batches'])}")
+        if "recovery" in plan:
+            after = plan["recovery"]
+            print(
+                f"  lost {after['lost']} in step {after['applied']}; {after['moved_bytes'] / 1e3:.0f} kB moved", end=""
+            )
+            print(f"; the next step was done {plan.get('seconds_to_next_step', float('nan')):.2f} s later")
+        if "measured_s" in plan:
+            took, thought = 1e3 * plan["measured_s"], 1e3 * plan["estimated_s"]
+            print(f"  a step takes {took:.1f} ms, estimated {thought:.1f} ms ({thought / took - 1:+.1%})")
+            print(f"  memory is estimated to {plan['memory']['worst_error']:+.1%} at worst")
+    print("losses", " ".join(f"{loss:.6f}" for loss in found["losses"]))
+
+
+if __name__ == "__main__":
+    main()
