@@ -21,7 +21,7 @@ from pacehound.runtime.head.client import live_owner
 pytestmark = pytest.mark.integration
 SCRIPT = Path(__file__).with_name("ordered_script.py")
 RANKS = 3
-WITHIN_S = 60
+WITHIN_S = 120
 JOB = "plain"
 
 
@@ -38,6 +38,9 @@ class Run:
             self.process = subprocess.Popen(
                 self.command("run", "--job", JOB, "--", *script), stdout=log, stderr=log, env=dict(os.environ)
             )
+        self.pids: list[int] = []
+
+    def begin(self) -> None:
         self.until(lambda: all(self.step(rank) > 5 for rank in range(RANKS)), "the ranks begin")
         self.pids = [int((self.out / f"{rank}.pid").read_text()) for rank in range(RANKS)]
         environ = Path(f"/proc/{self.pids[0]}/environ").read_bytes().split(b"\0")
@@ -93,6 +96,7 @@ class Run:
 def run(tmp_path: Path) -> Iterator[Run]:
     running = Run(tmp_path)
     try:
+        running.begin()
         yield running
     finally:
         running.end()
