@@ -6,12 +6,16 @@ import json
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch"),
+]
 
 SCRIPT = Path(__file__).parents[2] / "examples/train_hybrid.py"
 
