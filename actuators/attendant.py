@@ -1,8 +1,9 @@
 """Attends to slowdowns by itself, in mode `auto`: incidents in; orders to agents, and decisions out.
 
-One incident of a job at a time, each suspicion once, and only so many validations an hour. It needs no memory of an
-attendant before it: whoever is held by one that has died goes on by itself, and an incident that is open is looked into
-again when it is next heard of.
+One incident of a job at a time: it is looked into, each suspicion once and with so many validations an hour; then
+micro-batches are moved away from its culprit, where scripts take orders for them. Whoever is held by an attendant that
+has died goes on by itself, and an incident that is open is looked into again when it is next heard of. What one has
+moved the next one gives back, by the decisions that it is told of.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 from actuators.control.controlled_job import ControlledJob, Signs
+from actuators.limits import Limits
+from actuators.mitigating import Mitigating, may_be_moved
+from actuators.mitigation.actions import ADJUST_MICROBATCHES, KEEP_MICROBATCHES, RESTORE_MICROBATCHES
 from actuators.mitigation.loss import aim_of
 from actuators.phases import Now, Phases, unmeasured
-from actuators.thresholds import MOST_JOBS, MOST_LOOKED_INTO, MOST_VALIDATIONS_PER_HOUR
+from actuators.thresholds import AGAIN_AFTER_NS, MOST_JOBS, MOST_LOOKED_INTO, MOST_VALIDATIONS_PER_HOUR
 from pacehound.bus.control import ControlWire
 from pacehound.clock import Clock
 from pacehound.errors import PacehoundError
@@ -35,13 +39,32 @@ _Suspicion = tuple[str, tuple[int, ...]]
 
 @dataclass(slots=True)
 class _Job:
-    """What is known of one job; `control` and `way` while one of its incidents is looked into."""
+    """What is known of one job; `control` and `way` while one of its incidents is looked into, or acted upon.
+
+    `acted_upon` are suspicions about which nothing more is done, `left` the incident about which micro-batches were
+    moved by somebody who has gone.
+    """
 
     phases: Phases | None = None
+    mitigating: Mitigating | None = None
     control: ControlledJob | None = None
     way: ExitStack = field(default_factory=ExitStack)
     looked_into: dict[_Suspicion, None] = field(default_factory=dict)
     validated_ns: deque[int] = field(default_factory=deque)
+    acted_upon: dict[_Suspicion, None] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    left: str = ""
+    again_ns: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is done about it."""
+        return self.phases is None and self.mitigating is None
+
+    def hang_up(self) -> None:
+        """Close the way to its agents."""
+        self.control = None
+        self.way.close()
 
 
 class Attendant:
@@ -71,13 +94,32 @@ class Attendant:
             if job.phases.incident.id == incident.id:
                 job.phases.on_incident(incident, now)
             return
+        if job.mitigating is not None:
+            if job.mitigating.incident.id == incident.id:
+                job.mitigating.on_incident(incident)
+            if job.mitigating.state != "waiting":
+                return
+        if job.left == incident.id:
+            job.left = ""
+            job.mitigating = Mitigating(incident, now.unix_ns, job.limits, was_left=True)
+            return
         finding = unmeasured(incident)
         if finding is None or not self._may_look(job, incident, finding, now):
+            _begin_to_act(job, incident, now)
             return
         job.looked_into[incident.id, aim_of(finding)] = None
         for oldest_one in list(job.looked_into)[:-MOST_LOOKED_INTO]:
             del job.looked_into[oldest_one]
-        job.phases = Phases(incident, now.unix_ns, now)
+        job.phases, job.mitigating = Phases(incident, now.unix_ns, now), None
+
+    def on_decided(self, decision: Decision) -> None:
+        """What an attendant before this one has decided, in its order."""
+        is_moved = decision.action in (ADJUST_MICROBATCHES.name, KEEP_MICROBATCHES.name)
+        if not decision.taken or not (is_moved or decision.action == RESTORE_MICROBATCHES.name):
+            return
+        job = self._jobs.setdefault(decision.job, _Job())
+        if job.is_idle and (is_moved or job.left == decision.incident):
+            job.left = decision.incident if is_moved else ""
 
     def step(self) -> list[Decision]:
         """What is due in every job."""
@@ -86,12 +128,16 @@ class Attendant:
 
     def forget(self) -> None:
         """Somebody else goes on; what is held here goes on by itself."""
-        for job in self._jobs.values():
-            job.way.close()
-        self._jobs.clear()
+        jobs, self._jobs = self._jobs, {}
+        for name, job in jobs.items():
+            job.hang_up()
+            if job.mitigating is not None and job.mitigating.has_moved:
+                self._jobs[name] = _Job(left=job.mitigating.incident.id)
+            elif job.left:
+                self._jobs[name] = _Job(left=job.left)
 
     def _forget_the_oldest(self) -> None:
-        idle = [name for name, job in self._jobs.items() if job.phases is None]
+        idle = [name for name, job in self._jobs.items() if job.is_idle]
         for name in idle[: max(len(self._jobs) - MOST_JOBS, 0)]:
             del self._jobs[name]
 
@@ -102,6 +148,8 @@ class Attendant:
         return is_new and len(job.validated_ns) < MOST_VALIDATIONS_PER_HOUR
 
     def _step(self, name: str, job: _Job, now: Now) -> list[Decision]:
+        if job.mitigating is not None:
+            return self._mitigate(name, job, job.mitigating, now)
         if job.phases is None:
             return []
         before = job.phases.phase
@@ -115,20 +163,68 @@ class Attendant:
         if job.phases.phase == "validation" and before != "validation":
             job.validated_ns.append(now.monotonic_ns)
         if job.phases.is_over:
-            job.phases = job.control = None
-            job.way.close()
+            incident, job.phases = job.phases.incident, None
+            job.hang_up()
+            _begin_to_act(job, incident, now)
         return decisions
 
     def _drive(self, name: str, job: _Job, phases: Phases, now: Now) -> list[Decision]:
-        if job.control is None:
-            why = f"incident {phases.incident.id[:12]}: a slowdown that has not been measured"
-            wire = job.way.enter_context(self._reach(name))
-            attempt, incident = phases.incident.attempt, phases.incident.id
-            job.control = ControlledJob(wire, self._signer, name, why, attempt=attempt, incident=incident)
-        orders, decisions = phases.step(job.control.results(), now)
+        control = self._reached(name, job, phases.incident, "a slowdown that has not been measured")
+        orders, decisions = phases.step(control.results(), now)
         for what in orders:
-            job.control.order(what, now.unix_ns)
+            control.order(what, now.unix_ns)
         return decisions
+
+    def _mitigate(self, name: str, job: _Job, mitigating: Mitigating, now: Now) -> list[Decision]:
+        """What is due; agents that cannot be reached are tried again, for what was moved has to be given back."""
+        if not mitigating.needs_agents:
+            _, decisions = mitigating.step([], now)
+        elif now.monotonic_ns < job.again_ns:
+            return []
+        else:
+            decisions = []
+            before = mitigating.state
+            try:
+                control = self._reached(name, job, mitigating.incident, "micro-batches for a slow rank")
+                orders, decisions = mitigating.step(control.results(), now)
+                for what in orders:
+                    control.order(what, now.unix_ns)
+            except PacehoundError as error:
+                logger.warning("job %s: its agents cannot be reached: %s", name, error)
+                job.again_ns = now.monotonic_ns + AGAIN_AFTER_NS
+                job.hang_up()
+            if mitigating.state != before:
+                logger.info("job %s: %s: %s", name, mitigating.state, mitigating.reason)
+        if mitigating.is_over:
+            if not mitigating.may_act_again:
+                job.acted_upon[mitigating.incident.id, mitigating.aim] = None
+                for oldest_one in list(job.acted_upon)[:-MOST_LOOKED_INTO]:
+                    del job.acted_upon[oldest_one]
+            job.mitigating = None
+            job.hang_up()
+        return decisions
+
+    def _reached(self, name: str, job: _Job, incident: Incident, why: str) -> ControlledJob:
+        if job.control is None:
+            wire = job.way.enter_context(self._reach(name))
+            job.control = ControlledJob(
+                wire,
+                self._signer,
+                name,
+                f"incident {incident.id[:12]}: {why}",
+                attempt=incident.attempt,
+                incident=incident.id,
+            )
+        return job.control
 
     def _now(self) -> Now:
         return Now(monotonic_ns=round(self._clock.monotonic_s() * 1e9), unix_ns=self._clock.now_ns())
+
+
+def _begin_to_act(job: _Job, incident: Incident, now: Now) -> None:
+    """Where the culprit is proven, and nothing was done about it before."""
+    against = may_be_moved(incident)
+    if against is None or not job.is_idle:
+        return
+    if (incident.id, aim_of(against.finding)) not in job.acted_upon:
+        job.mitigating = Mitigating(incident, now.unix_ns, job.limits)

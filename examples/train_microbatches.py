@@ -1,6 +1,6 @@
-"""A data-parallel training loop that accumulates gradients over micro-batches, and takes orders for their numbers.
+r"""A data-parallel training loop that accumulates gradients over micro-batches, and takes orders for their numbers.
 
-pacehound run --set actuators.mode=auto -- torchrun --nproc-per-node 4 examples/train_microbatches.py \\
+pacehound run --set actuators.mode=auto -- torchrun --nproc-per-node 4 examples/train_microbatches.py \
     --slow-rank 2 --slow-by 2 --slow-from 300
 
 Each step computes the same global batch, however its micro-batches are distributed over the ranks: which micro-batch is
@@ -48,8 +48,10 @@ def is_slow(options: argparse.Namespace, rank: int, step: int) -> bool:
     if rank != options.slow_rank:
         return False
     if options.slow_while is not None:
-        return bool(options.slow_while.exists())
-    return options.slow_from <= step < (options.steps if options.slow_until is None else options.slow_until)
+        slow: Path = options.slow_while
+        return slow.exists()
+    until: int = options.steps if options.slow_until is None else options.slow_until
+    return bool(options.slow_from <= step < until)
 
 
 def micro_batch(number: int) -> tuple[torch.Tensor, torch.Tensor]:

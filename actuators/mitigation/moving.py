@@ -56,5 +56,6 @@ def plan_moves(counts: Sequence[int], speeds: Speeds) -> Moved | str:
     before = max(time * n for time, n in zip(times, counts, strict=True))
     gain = 1.0 - plan.bottleneck_s / before
     if gain < LEAST_PROMISED_GAIN:
-        return f"it would make iterations {100 * gain:.0f} % shorter, and less than {100 * LEAST_PROMISED_GAIN:.0f} % is not tried"
+        least = f"less than {100 * LEAST_PROMISED_GAIN:.0f} % is not tried"
+        return f"it would make iterations {100 * gain:.0f} % shorter, and {least}"
     return Moved(before=tuple(counts), after=tuple(plan.counts.tolist()), gain=gain)

@@ -48,10 +48,10 @@ def speeds_of(finding: Finding) -> Speeds | None:
             if not finding.magnitude or finding.magnitude <= 0 or piece.iteration_s <= 0:
                 continue
             before_s = piece.iteration_s / finding.magnitude
-            grown_s = {rank: piece.own_s for rank in piece.ranks} | dict(piece.rank_s)
+            grown_s = dict.fromkeys(piece.ranks, piece.own_s) | dict(piece.rank_s)
             return _speeds({r: 1 + grown_s[r] / before_s for r in culprits if r in grown_s}, "its own time grew")
         if isinstance(piece, OwnTimeApart) and culprits & set(piece.ranks) and piece.peers_s > 0:
-            own_s = {rank: piece.own_s for rank in piece.ranks} | dict(piece.rank_s)
+            own_s = dict.fromkeys(piece.ranks, piece.own_s) | dict(piece.rank_s)
             return _speeds({r: own_s[r] / piece.peers_s for r in culprits if r in own_s}, "its own time, to its peers'")
     measured = {
         piece.ranks[0]: piece.ratio

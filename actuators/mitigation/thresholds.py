@@ -91,3 +91,15 @@ RESTORE_AGAIN_NS = 15 * 1_000_000_000
 
 HELD_FOR_NS = 3 * 1_000_000_000
 """Who has been heard to be held is held for so long: agents say it twice a second."""
+
+OWN_RELIEF_NS = 30 * 1_000_000_000
+"""A relief that is found so soon after the effect was measured is the effect: the streams need some ten iterations."""
+
+APPLY_WITHIN_NS = 3 * 60 * 1_000_000_000
+"""In which all ranks have to say that they can: a few iterations of half a minute."""
+
+MOST_FAILED_LOOKS = 7
+"""In a row, each after twice as long: after an hour the job is taken for gone."""
+
+MOST_RESTORES = 20
+"""Then somebody has to look: it is said."""
