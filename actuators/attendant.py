@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from actuators.control.controlled_job import ControlledJob, Signs
 from actuators.limits import Limits
+from actuators.looks import TRACK
 from actuators.mitigating import Mitigating, may_be_moved
 from actuators.mitigation.actions import ADJUST_MICROBATCHES, KEEP_MICROBATCHES, RESTORE_MICROBATCHES
 from actuators.mitigation.loss import aim_of
@@ -29,6 +30,9 @@ from pacehound.model.events import Decision, Finding, Incident
 logger = logging.getLogger(__name__)
 
 HOUR_NS = 3_600_000_000_000
+
+MOVING = (ADJUST_MICROBATCHES.name, KEEP_MICROBATCHES.name, RESTORE_MICROBATCHES.name)
+"""After these decisions ranks may have another distribution than their own, until the job is only followed again."""
 
 Reach = Callable[[str], AbstractContextManager[ControlWire]]
 """Opens the way to a job's agents; `Unavailable` where there is none."""
@@ -114,12 +118,10 @@ class Attendant:
 
     def on_decided(self, decision: Decision) -> None:
         """What an attendant before this one has decided, in its order."""
-        is_moved = decision.action in (ADJUST_MICROBATCHES.name, KEEP_MICROBATCHES.name)
-        if not decision.taken or not (is_moved or decision.action == RESTORE_MICROBATCHES.name):
-            return
-        job = self._jobs.setdefault(decision.job, _Job())
-        if job.is_idle and (is_moved or job.left == decision.incident):
-            job.left = decision.incident if is_moved else ""
+        if decision.taken and decision.action in MOVING:
+            self._jobs.setdefault(decision.job, _Job()).left = decision.incident
+        elif decision.action == TRACK.name and (job := self._jobs.get(decision.job)) is not None:
+            job.left = job.left if job.left != decision.incident else ""
 
     def step(self) -> list[Decision]:
         """What is due in every job."""

@@ -52,8 +52,11 @@ LEAST_PROMISED_GAIN = 0.05
 a healthy job differ by a percent or two."""
 
 PACE_STEPS = 30
-"""Iterations over which the effect of an action is measured, and looked at once more before it is undone: a checkpoint
-may lie in the first ones."""
+"""Iterations over which the effect of an action is measured: a fluctuation of a tenth from one to the next is two
+percent in their mean."""
+
+MOST_LOOKS = 2
+"""An effect is looked for once more before an action is undone: a checkpoint may lie in the first iterations."""
 
 PACE_WITHIN_NS = 15 * 60 * 1_000_000_000
 """Thirty iterations of half a minute."""
