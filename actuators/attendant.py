@@ -1,9 +1,10 @@
 """Attends to slowdowns by itself, in mode `auto`: incidents in; orders to agents, and decisions out.
 
-One incident of a job at a time: it is looked into, each suspicion once and with so many validations an hour; then
-micro-batches are moved away from its culprit, where scripts take orders for them. Whoever is held by an attendant that
-has died goes on by itself, and an incident that is open is looked into again when it is next heard of. What one has
-moved the next one gives back, by the decisions that it is told of.
+One incident of a job at a time: it is looked into, each suspicion once and with so many validations an hour; and as
+soon as its culprit is proven micro-batches are moved away from it, where scripts take orders for them. That costs less
+than a validation, so it is due before it. Whoever is held by an attendant that has died goes on by itself, and an
+incident that is open is looked into again when it is next heard of. What one has moved the next one gives back, by the
+decisions that it is told of.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pacehound.bus.control import ControlWire
 from pacehound.clock import Clock
 from pacehound.errors import PacehoundError
 from pacehound.model.events import Decision, Finding, Incident
+from pacehound.model.orders import What
 
 logger = logging.getLogger(__name__)
 
@@ -94,27 +96,20 @@ class Attendant:
         job = self._jobs[incident.job] = self._jobs.pop(incident.job) if incident.job in self._jobs else _Job()
         self._forget_the_oldest()
         now = self._now()
-        if job.phases is not None:
-            if job.phases.incident.id == incident.id:
-                job.phases.on_incident(incident, now)
-            return
-        if job.mitigating is not None:
-            if job.mitigating.incident.id == incident.id:
-                job.mitigating.on_incident(incident)
-            if job.mitigating.state != "waiting":
-                return
-        if job.left == incident.id:
+        if job.mitigating is not None and job.mitigating.incident.id == incident.id:
+            job.mitigating.on_incident(incident)
+        if job.phases is not None and job.phases.incident.id == incident.id:
+            job.phases.on_incident(incident, now)
+        if job.left == incident.id and job.mitigating is None:
             job.left = ""
             job.mitigating = Mitigating(incident, now.unix_ns, job.limits, was_left=True)
-            return
         finding = unmeasured(incident)
-        if finding is None or not self._may_look(job, incident, finding, now):
-            _begin_to_act(job, incident, now)
-            return
-        job.looked_into[incident.id, aim_of(finding)] = None
-        for oldest_one in list(job.looked_into)[:-MOST_LOOKED_INTO]:
-            del job.looked_into[oldest_one]
-        job.phases, job.mitigating = Phases(incident, now.unix_ns, now), None
+        if job.phases is None and finding is not None and self._may_look(job, incident, finding, now):
+            job.looked_into[incident.id, aim_of(finding)] = None
+            for oldest_one in list(job.looked_into)[:-MOST_LOOKED_INTO]:
+                del job.looked_into[oldest_one]
+            job.phases = Phases(incident, now.unix_ns, now)
+        _begin_to_act(job, incident, now)
 
     def on_decided(self, decision: Decision) -> None:
         """What an attendant before this one has decided, in its order."""
@@ -150,70 +145,74 @@ class Attendant:
         return is_new and len(job.validated_ns) < MOST_VALIDATIONS_PER_HOUR
 
     def _step(self, name: str, job: _Job, now: Now) -> list[Decision]:
-        if job.mitigating is not None:
-            return self._mitigate(name, job, job.mitigating, now)
-        if job.phases is None:
+        if job.is_idle or now.monotonic_ns < job.again_ns:
             return []
-        before = job.phases.phase
+        phases, mitigating = job.phases, job.mitigating
+        before = (phases.phase if phases else "", mitigating.state if mitigating else "")
+        decisions: list[Decision] = []
         try:
-            decisions = self._drive(name, job, job.phases, now)
+            self._drive(name, job, now, decisions)
         except PacehoundError as error:
-            # Nobody can be told anything: whoever is held goes on when the lease is over.
-            _, decisions = job.phases.end(f"its agents cannot be reached: {error}", now)
-        if job.phases.phase != before:
-            logger.info("job %s: %s: %s", name, job.phases.phase, job.phases.reason)
-        if job.phases.phase == "validation" and before != "validation":
-            job.validated_ns.append(now.monotonic_ns)
-        if job.phases.is_over:
-            incident, job.phases = job.phases.incident, None
+            logger.warning("job %s: its agents cannot be reached: %s", name, error)
+            if phases is not None:
+                # Nobody can be told anything: whoever is held goes on when the lease is over.
+                decisions += phases.end(f"its agents cannot be reached: {error}", now)[1]
+            # What was moved has to be given back, whenever they can be reached again.
+            job.again_ns = now.monotonic_ns + AGAIN_AFTER_NS if mitigating is not None else 0
             job.hang_up()
-            _begin_to_act(job, incident, now)
+        if phases is not None and phases.phase != before[0]:
+            logger.info("job %s: %s: %s", name, phases.phase, phases.reason)
+            if phases.phase == "validation":
+                job.validated_ns.append(now.monotonic_ns)
+        if mitigating is not None and mitigating.state != before[1]:
+            logger.info("job %s: micro-batches: %s: %s", name, mitigating.state, mitigating.reason)
+        self._tidy(job, now)
         return decisions
 
-    def _drive(self, name: str, job: _Job, phases: Phases, now: Now) -> list[Decision]:
-        control = self._reached(name, job, phases.incident, "a slowdown that has not been measured")
-        orders, decisions = phases.step(control.results(), now)
-        for what in orders:
-            control.order(what, now.unix_ns)
-        return decisions
+    def _drive(self, name: str, job: _Job, now: Now, decisions: list[Decision]) -> None:
+        """Never both: what is measured while ranks are held, or micro-batches move, says nothing."""
+        phases, mitigating = job.phases, job.mitigating
+        incident = phases.incident if phases is not None else None
+        if mitigating is not None and mitigating.needs_agents:
+            incident = mitigating.incident
+        control = None if incident is None else self._reached(name, job, incident)
+        results = [] if control is None else control.results()
+        orders: list[What] = []
+        if mitigating is not None and (phases is None or phases.phase != "validation"):
+            more, decided = mitigating.step(results, now)
+            orders += more
+            decisions += decided
+        if phases is not None and (mitigating is None or mitigating.is_calm):
+            more, decided = phases.step(results, now)
+            orders += more
+            decisions += decided
+        if control is not None:
+            for what in orders:
+                control.order(what, now.unix_ns)
 
-    def _mitigate(self, name: str, job: _Job, mitigating: Mitigating, now: Now) -> list[Decision]:
-        """What is due; agents that cannot be reached are tried again, for what was moved has to be given back."""
-        if not mitigating.needs_agents:
-            _, decisions = mitigating.step([], now)
-        elif now.monotonic_ns < job.again_ns:
-            return []
-        else:
-            decisions = []
-            before = mitigating.state
-            try:
-                control = self._reached(name, job, mitigating.incident, "micro-batches for a slow rank")
-                orders, decisions = mitigating.step(control.results(), now)
-                for what in orders:
-                    control.order(what, now.unix_ns)
-            except PacehoundError as error:
-                logger.warning("job %s: its agents cannot be reached: %s", name, error)
-                job.again_ns = now.monotonic_ns + AGAIN_AFTER_NS
-                job.hang_up()
-            if mitigating.state != before:
-                logger.info("job %s: %s: %s", name, mitigating.state, mitigating.reason)
-        if mitigating.is_over:
+    def _tidy(self, job: _Job, now: Now) -> None:
+        """Put away what is over."""
+        phases, mitigating = job.phases, job.mitigating
+        if mitigating is not None and mitigating.is_over:
+            job.mitigating = None
             if not mitigating.may_act_again:
                 job.acted_upon[mitigating.incident.id, mitigating.aim] = None
                 for oldest_one in list(job.acted_upon)[:-MOST_LOOKED_INTO]:
                     del job.acted_upon[oldest_one]
-            job.mitigating = None
+        if phases is not None and phases.is_over:
+            job.phases = None
+            _begin_to_act(job, phases.incident, now)
+        if job.is_idle:
             job.hang_up()
-        return decisions
 
-    def _reached(self, name: str, job: _Job, incident: Incident, why: str) -> ControlledJob:
+    def _reached(self, name: str, job: _Job, incident: Incident) -> ControlledJob:
         if job.control is None:
             wire = job.way.enter_context(self._reach(name))
             job.control = ControlledJob(
                 wire,
                 self._signer,
                 name,
-                f"incident {incident.id[:12]}: {why}",
+                f"incident {incident.id[:12]}: a slowdown",
                 attempt=incident.attempt,
                 incident=incident.id,
             )
@@ -226,7 +225,9 @@ class Attendant:
 def _begin_to_act(job: _Job, incident: Incident, now: Now) -> None:
     """Where the culprit is proven, and nothing was done about it before."""
     against = may_be_moved(incident)
-    if against is None or not job.is_idle:
+    if against is None or job.mitigating is not None:
+        return
+    if job.phases is not None and job.phases.incident.id != incident.id:
         return
     if (incident.id, aim_of(against.finding)) not in job.acted_upon:
         job.mitigating = Mitigating(incident, now.unix_ns, job.limits)

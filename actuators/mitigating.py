@@ -128,6 +128,11 @@ class Mitigating:
         return self.state not in ("waiting", "over")
 
     @property
+    def is_calm(self) -> bool:
+        """Whether it would not notice if ranks were held."""
+        return self.state in ("waiting", "helping", "over") and self._procedure is None
+
+    @property
     def has_moved(self) -> bool:
         """Whether ranks may have another distribution than their own."""
         return self.state in MOVES
@@ -164,7 +169,7 @@ class Mitigating:
     def _wait(self, now: Now) -> list[Decision]:
         against = may_be_moved(self.incident)
         if against is None:
-            self.state, self.reason = "over", "there is nothing to act against any more"
+            self._nothing_any_more()
             return []
         options = options_for(self.incident, heard_ns=now.unix_ns)
         mine = (
@@ -179,10 +184,17 @@ class Mitigating:
         return []
 
     def _ask(self, results: Iterable[CommandResult], now: Now) -> tuple[list[What], list[Decision]]:
+        if now.monotonic_ns < self._not_before_ns:
+            return [], []
         orders, asked = self._pace(results, now)
         if not asked.is_over:
             return orders, []
         self._procedure = None
+        if asked.pace is None and self._why == "left" and self._restores < MOST_RESTORES:
+            # An order of whoever has gone may wait for its step yet.
+            self._restores += 1
+            self._not_before_ns = now.monotonic_ns + RESTORE_AGAIN_NS
+            return orders, []
         if asked.pace is None:
             return orders, self._not_taken(asked.reason, now)
         counts = asked.pace.micro_batches
@@ -193,7 +205,7 @@ class Mitigating:
             return orders, self._give_back("left", self._why_words, now)
         against = may_be_moved(self.incident)
         if against is None:
-            self.state, self.reason = "over", "there is nothing to act against any more"
+            self._nothing_any_more()
             return orders, []
         plan = plan_moves(counts, against.speeds)
         if isinstance(plan, str):
@@ -353,6 +365,10 @@ class Mitigating:
         self._why, self._why_words, self._restores, self._not_before_ns = why, words, 0, 0
         self._go("restoring", words)
         return [self._decision(RESTORE_MICROBATCHES, words, now, seen_gain=seen_gain)]
+
+    def _nothing_any_more(self) -> None:
+        self.may_act_again = True
+        self._go("over", "there is nothing to act against any more")
 
     def _go(self, state: State, reason: str) -> None:
         self.state, self.reason = state, reason

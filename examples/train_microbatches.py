@@ -37,6 +37,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--slow-from", type=int, default=0, help="first slow step")
     parser.add_argument("--slow-until", type=int, default=None, help="first step that is fast again")
     parser.add_argument("--slow-while", type=Path, default=None, help="instead: slow as long as this file exists")
+    parser.add_argument("--worse", action="store_true", help="whoever gets other numbers than the first is slow, too")
     parser.add_argument("--stop", type=Path, default=None, help="all ranks leave after the same step once it exists")
     parser.add_argument("--parameters", type=Path, default=None, help="rank 0 saves them here in the end")
     # Not --log: torchrun takes the start of any option of its own for that option, even behind the script.
@@ -61,14 +62,10 @@ def micro_batch(number: int) -> tuple[torch.Tensor, torch.Tensor]:
     return features, features.sum(1, keepdim=True).sin()
 
 
-def compute(options: argparse.Namespace, *, slow: bool) -> None:
-    """What a real model would take for a micro-batch."""
-    fast_s, wait_s = options.compute_ms / 1e3, options.wait_ms / 1e3
-    busy_s = fast_s + ((options.slow_by - 1) * (fast_s + wait_s) if slow else 0.0)
+def spin(processor_s: float) -> None:
     began_s = time.thread_time()
-    while time.thread_time() - began_s < busy_s:
+    while time.thread_time() - began_s < processor_s:
         pass
-    time.sleep(wait_s)
 
 
 def refusal(counts: object, n_ranks: int, total: int) -> str:
@@ -84,6 +81,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, n_ranks, total = dist.get_rank(), dist.get_world_size(), options.micro_batches
     counts = [total // n_ranks + (one < total % n_ranks) for one in range(n_ranks)]
+    equal = counts
     control = trainer.connect(
         "microbatches",
         can=lambda order: refusal(order.payload, n_ranks, total) or True,
@@ -97,22 +95,30 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 
     rows = []
+    usual_s = (options.compute_ms + options.wait_ms) / 1e3  # of a micro-batch
     before_s = time.perf_counter()
     for step in range(options.steps):
         order = control.at_step(step)
         if order is not None:
             counts = order.payload
-        slow = is_slow(options, rank, step)
+        slow = is_slow(options, rank, step) or (options.worse and counts != equal)
         first = step * total + sum(counts[:rank])
         optimizer.zero_grad()
         for number in range(first, first + counts[rank]):
             is_last = number == first + counts[rank] - 1
+            began_s = time.perf_counter()
             with contextlib.nullcontext() if is_last else model.no_sync():
                 features, targets = micro_batch(number)
-                compute(options, slow=slow)
+                # What a real model would compute, and wait for its device.
+                spin(options.compute_ms / 1e3)
+                time.sleep(options.wait_ms / 1e3)
+                if slow:
+                    spin((options.slow_by - 1) * usual_s)
                 # DDP averages over ranks: times n_ranks it is their sum, over the total the mean of the global batch.
                 loss = nn.functional.mse_loss(model(features), targets) * n_ranks / total
                 loss.backward()
+            if not is_last and not slow:  # the last one waits for the other ranks
+                usual_s += 0.1 * (time.perf_counter() - began_s - usual_s)
         optimizer.step()
         now_s = time.perf_counter()
         rows.append((step, f"{now_s - before_s:.6f}", " ".join(map(str, counts))))

@@ -62,8 +62,12 @@ class MovedJob(OrderedJob):
 
     @property
     def counts(self) -> list[int]:
-        """That of all ranks that live and have come as far as the furthest."""
-        found = {tuple(rank.counts) for rank in self.ranks if rank.is_alive}
+        """Of all ranks that live, once the last of them has come to the step of the order."""
+        for _ in range(100):
+            found = {tuple(rank.counts) for rank in self.ranks if rank.is_alive}
+            if len(found) == 1:
+                break
+            self.step()
         assert len(found) == 1, found
         return list(found.pop())
 
