@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from actuators.control.roll_call import RollCall
-from actuators.control.thresholds import RENEW_OFFER_EVERY_NS, SILENT_AFTER_NS
+from actuators.control.thresholds import LOCATE_WITHIN_NS, RENEW_OFFER_EVERY_NS, SILENT_AFTER_NS
 from pacehound.model.events.control import CommandResult, TrainerAnswer
 from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.orders import Offer, What, Withdraw
@@ -63,6 +63,7 @@ class PaceProcedure:
         self.is_over = False
         self._ticket, self._least_steps = ticket, least_steps
         self._until_ns, self._next_ns = now_ns + within_ns, now_ns
+        self._answer_until_ns = now_ns + LOCATE_WITHIN_NS
         self._roll = RollCall()
         self._first_steps: dict[int, int] = {}
         self._answers: dict[int, TrainerAnswer] = {}
@@ -81,8 +82,8 @@ class PaceProcedure:
             return self.end(f"a step takes {1e3 / slowest:.3g} ms")
         if silent := [host for host, heard_ns in self._roll.hosts.items() if now_ns - heard_ns > SILENT_AFTER_NS]:
             return self.end(f"the agent on {', '.join(sorted(silent)[:3])} says nothing more")
-        if now_ns >= self._until_ns:
-            return self.end(self._missing())
+        if now_ns >= self._until_ns or (now_ns >= self._answer_until_ns and self._missing()):
+            return self.end(self._missing() or f"the ranks have not made {self._least_steps} steps in time")
         if now_ns < self._next_ns:
             return []
         self._next_ns = now_ns + RENEW_OFFER_EVERY_NS
@@ -117,8 +118,11 @@ class PaceProcedure:
         )
 
     def _missing(self) -> str:
+        """Who has not answered at all, in a sentence."""
+        if not self._roll.hosts:
+            return self._roll.missing()
+        if not self._roll.world_size:
+            return "no rank says how many there are (WORLD_SIZE)"
         missing = sorted(set(range(self._roll.world_size)) - set(self._answers))
-        if missing or not self._answers:
-            who = f"{ranks_words(missing)} of {self._roll.world_size}" if missing else "the ranks"
-            return f"{who} have no script that takes orders (pacehound.trainer)"
-        return f"the ranks have not made {self._least_steps} steps in time"
+        who = f"{ranks_words(missing)} of {self._roll.world_size}"
+        return f"{who} have no script that takes orders (pacehound.trainer)" if missing else ""
