@@ -30,10 +30,12 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--micro-batches", type=int, default=32, help="of each step, over all ranks")
-    parser.add_argument("--compute-ms", type=float, default=1.0, help="processor time of each micro-batch")
-    parser.add_argument("--wait-ms", type=float, default=5.0, help="what each one waits besides, as for a device")
+    parser.add_argument("--compute-ms", type=float, default=0.5, help="processor time of each micro-batch")
+    parser.add_argument("--wait-ms", type=float, default=7.0, help="what each one waits besides, as for a device")
     parser.add_argument("--slow-rank", type=int, default=-1, help="rank whose computation becomes slow; -1: none")
-    parser.add_argument("--slow-by", type=float, default=2.0, help="so many times as long, by more processor time")
+    parser.add_argument(
+        "--slow-by", type=float, default=2.0, help="so many times as long: the processor, and the device"
+    )
     parser.add_argument("--slow-from", type=int, default=0, help="first slow step")
     parser.add_argument("--slow-until", type=int, default=None, help="first step that is fast again")
     parser.add_argument("--slow-while", type=Path, default=None, help="instead: slow as long as this file exists")
@@ -95,7 +97,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 
     rows = []
-    usual_s = (options.compute_ms + options.wait_ms) / 1e3  # of a micro-batch
+    usual_s = (options.compute_ms + options.wait_ms) / 1e3  # of a micro-batch, while it is fast
     before_s = time.perf_counter()
     for step in range(options.steps):
         order = control.at_step(step)
@@ -113,7 +115,8 @@ def main() -> None:
                 spin(options.compute_ms / 1e3)
                 time.sleep(options.wait_ms / 1e3)
                 if slow:
-                    spin((options.slow_by - 1) * usual_s)
+                    spin((options.slow_by - 1) * options.compute_ms / 1e3)
+                    time.sleep((options.slow_by - 1) * (usual_s - options.compute_ms / 1e3))
                 # DDP averages over ranks: times n_ranks it is their sum, over the total the mean of the global batch.
                 loss = nn.functional.mse_loss(model(features), targets) * n_ranks / total
                 loss.backward()
