@@ -68,7 +68,7 @@ class Rank:
         if order is not None:
             assert order.ticket not in self.applied, "applied twice"
             self.applied[order.ticket] = self.step
-            self.counts = list(order.payload)
+            self.counts = order.payload or self.counts
         self.step += 1
 
     def die(self) -> None:
