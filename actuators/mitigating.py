@@ -30,6 +30,7 @@ from actuators.mitigation.thresholds import (
     LOOK_EVERY_NS,
     MOST_FAILED_LOOKS,
     MOST_LOOKS,
+    MOST_ORDERS,
     MOST_RESTORES,
     MOST_TRIAL_NS,
     NOTICEABLY_FASTER,
@@ -107,7 +108,7 @@ class Mitigating:
         self._finding = gravest(incident.findings, is_over=True)
         self._plan: Moved | None = None
         self._before_s = self._after_s = 0.0
-        self._looks = self._failed_looks = self._restores = self._number = 0
+        self._orders = self._looks = self._failed_looks = self._restores = self._number = 0
         self._not_before_ns = self._held_until_ns = 0
         self._trial_pause_ns, self._sign_pause_ns = TRIAL_AT_LEAST_NS, 0
         self._kept_at = Now(monotonic_ns=0, unix_ns=0)
@@ -196,6 +197,7 @@ class Mitigating:
             self._not_before_ns = now.monotonic_ns + RESTORE_AGAIN_NS
             return orders, []
         if asked.pace is None:
+            self.may_act_again = asked.is_unheard
             return orders, self._not_taken(asked.reason, now)
         counts = asked.pace.micro_batches
         if self._why == "left":
@@ -218,7 +220,7 @@ class Mitigating:
         assert self._plan is not None
         self._limits.acted(now.monotonic_ns)
         self._go("moving", "micro-batches are moved")
-        self._looks = 0
+        self._looks = self._orders = self._not_before_ns = 0
         words = in_words(self._plan.before, self._plan.after).replace("replica", "rank")
         promise = f"iterations of {self._before_s * 1e3:.0f} ms should become {100 * self._plan.gain:.0f} % shorter"
         reason = f"{because}; {words}; {promise}"
@@ -226,11 +228,17 @@ class Mitigating:
 
     def _move(self, results: Iterable[CommandResult], now: Now) -> tuple[list[What], list[Decision]]:
         assert self._plan is not None
+        if now.monotonic_ns < self._not_before_ns:
+            return [], []
         orders, applying = self._apply(self._plan.after, results, now)
         if applying is None or not applying.is_over:
             return orders, []
         self._procedure = None
         if applying.outcome == "kept":
+            self._orders += 1
+            if self._orders < MOST_ORDERS and may_be_moved(self.incident) is not None:
+                self._not_before_ns = now.monotonic_ns + RESTORE_AGAIN_NS
+                return orders, []
             return orders, self._end(f"nobody has applied it: {applying.reason}", now)
         if applying.outcome == "differs":
             words = f"some ranks have applied it and others have not: {applying.reason}"

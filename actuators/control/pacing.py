@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from actuators.control.roll_call import RollCall
-from actuators.control.thresholds import LOCATE_WITHIN_NS, RENEW_OFFER_EVERY_NS, SILENT_AFTER_NS
+from actuators.control.thresholds import PACE_ANSWER_WITHIN_NS, RENEW_OFFER_EVERY_NS
 from pacehound.model.events.control import CommandResult, TrainerAnswer
 from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.orders import Offer, What, Withdraw
@@ -54,16 +54,18 @@ class PaceProcedure:
         What was found; `None` as long as there is nothing, and where nothing could be found.
     reason
         What it waits for, or why it is over.
+    is_unheard
+        It is over because agents do not answer: another time they may.
 
     """
 
     def __init__(self, ticket: int, least_steps: int, within_ns: int, now_ns: int) -> None:
         self.pace: Pace | None = None
         self.reason = "asking the ranks how fast they go"
-        self.is_over = False
+        self.is_over = self.is_unheard = False
         self._ticket, self._least_steps = ticket, least_steps
         self._until_ns, self._next_ns = now_ns + within_ns, now_ns
-        self._answer_until_ns = now_ns + LOCATE_WITHIN_NS
+        self._answer_until_ns = now_ns + PACE_ANSWER_WITHIN_NS
         self._roll = RollCall()
         self._first_steps: dict[int, int] = {}
         self._answers: dict[int, TrainerAnswer] = {}
@@ -80,8 +82,11 @@ class PaceProcedure:
             counts = tuple(self._answers[rank].micro_batches for rank in sorted(self._answers))
             self.pace = Pace(step_time_s=1 / slowest, micro_batches=counts)
             return self.end(f"a step takes {1e3 / slowest:.3g} ms")
-        if silent := [host for host, heard_ns in self._roll.hosts.items() if now_ns - heard_ns > SILENT_AFTER_NS]:
-            return self.end(f"the agent on {', '.join(sorted(silent)[:3])} says nothing more")
+        heard_ns = self._roll.hosts
+        if silent := sorted(host for host in heard_ns if now_ns - heard_ns[host] > PACE_ANSWER_WITHIN_NS):
+            return self._give_up(f"the agent on {', '.join(silent[:3])} says nothing more")
+        if now_ns >= self._answer_until_ns and not self._roll.hosts:
+            return self._give_up(self._roll.missing())
         if now_ns >= self._until_ns or (now_ns >= self._answer_until_ns and self._missing()):
             return self.end(self._missing() or f"the ranks have not made {self._least_steps} steps in time")
         if now_ns < self._next_ns:
@@ -95,6 +100,10 @@ class PaceProcedure:
             return []
         self.is_over, self.reason = True, reason
         return [Withdraw(ticket=self._ticket)]
+
+    def _give_up(self, reason: str) -> list[What]:
+        self.is_unheard = True
+        return self.end(reason)
 
     def _hear(self, result: CommandResult, now_ns: int) -> str:
         """Remember it; why it is the end, else nothing."""
@@ -119,8 +128,6 @@ class PaceProcedure:
 
     def _missing(self) -> str:
         """Who has not answered at all, in a sentence."""
-        if not self._roll.hosts:
-            return self._roll.missing()
         if not self._roll.world_size:
             return "no rank says how many there are (WORLD_SIZE)"
         missing = sorted(set(range(self._roll.world_size)) - set(self._answers))

@@ -106,3 +106,6 @@ MOST_FAILED_LOOKS = 7
 
 MOST_RESTORES = 20
 """Then somebody has to look: it is said."""
+
+MOST_ORDERS = 3
+"""An order that nobody has applied, for an agent was slow to answer or a rank too fast, is given again so often."""

@@ -19,6 +19,7 @@ class Scripts(Agents):
     def __init__(self) -> None:
         super().__init__()
         self.ratio = 2.0
+        self.micro_batches = MICRO_BATCHES
         self.counts = [MICRO_BATCHES, MICRO_BATCHES]
         self.payloads: list[list[int]] = []
         self.step = 100
@@ -48,7 +49,7 @@ class Scripts(Agents):
         return found
 
     def _said(self, ticket: int, state: TrainerState, step: int) -> list[CommandResult]:
-        said = {"step": step, "per_s": self.per_s, "micro_batches": MICRO_BATCHES}
+        said = {"step": step, "per_s": self.per_s, "micro_batches": self.micro_batches}
         return [
             self.result(rank, "offer", ticket=ticket, trainers=(TrainerAnswer(rank=rank, state=state, **said),))  # type: ignore[arg-type]
             for rank in (0, 1)

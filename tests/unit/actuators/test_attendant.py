@@ -244,11 +244,20 @@ def test_what_was_given_back_is_not_given_back_again() -> None:
     assert len(scripts.payloads) == 2
 
 
-def test_scripts_that_take_no_orders_are_asked_once_per_suspicion() -> None:
+def test_agents_that_do_not_answer_are_asked_again_with_the_next_version() -> None:
     fleet = Fleet()
+    for _ in range(2):
+        fleet.attendant.on_incident(proven())
+        fleet.run(100)
+    assert [(one.taken, one.limit) for one in fleet.decisions] == [(False, "no agent of this job has answered")] * 2
+
+
+def test_scripts_that_take_no_orders_are_asked_once_per_suspicion() -> None:
+    fleet, scripts = scripted()
+    scripts.micro_batches = 0
     for _ in range(3):
         fleet.attendant.on_incident(proven())
         fleet.run(100)
     assert fleet.actions() == ["adjust_microbatches"]
     assert not fleet.decisions[0].taken
-    assert fleet.decisions[0].limit == "no agent of this job has answered"
+    assert "not all scripts say how many micro-batches they compute" in fleet.decisions[0].limit
