@@ -115,7 +115,7 @@ class Attendant:
         """What an attendant before this one has decided, in its order."""
         if decision.taken and decision.action in MOVING:
             self._jobs.setdefault(decision.job, _Job()).left = decision.incident
-        elif decision.action == TRACK.name and (job := self._jobs.get(decision.job)) is not None:
+        elif decision.action == TRACK.name and decision.number and (job := self._jobs.get(decision.job)) is not None:
             job.left = job.left if job.left != decision.incident else ""
 
     def step(self) -> list[Decision]:
@@ -182,7 +182,7 @@ class Attendant:
             more, decided = mitigating.step(results, now)
             orders += more
             decisions += decided
-        if phases is not None and (mitigating is None or mitigating.is_calm):
+        if phases is not None and (mitigating is None or mitigating.is_calm(now)):
             more, decided = phases.step(results, now)
             orders += more
             decisions += decided

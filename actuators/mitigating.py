@@ -128,10 +128,10 @@ class Mitigating:
         """Whether it has something to say to them, or to hear."""
         return self.state not in ("waiting", "over")
 
-    @property
-    def is_calm(self) -> bool:
-        """Whether it would not notice if ranks were held."""
-        return self.state in ("waiting", "helping", "over") and self._procedure is None
+    def is_calm(self, now: Now) -> bool:
+        """Whether ranks may be held: nothing is being asked, and what has helped has had the time to show."""
+        is_shown = self.state != "helping" or now.unix_ns - self._kept_at.unix_ns > OWN_RELIEF_NS
+        return self.state in ("waiting", "helping", "over") and self._procedure is None and is_shown
 
     @property
     def has_moved(self) -> bool:

@@ -42,7 +42,7 @@ def plan_moves(counts: Sequence[int], speeds: Speeds) -> Moved | str:
     --------
     >>> moved = plan_moves([8, 8, 8, 8], Speeds(ratios={2: 2.0}, source=""))
     >>> moved.after, round(moved.gain, 3)
-    ((9, 9, 5, 9), 0.375)
+    ((10, 9, 4, 9), 0.375)
     >>> plan_moves([0, 8], Speeds(ratios={1: 2.0}, source=""))
     'not all scripts say how many micro-batches they compute (micro_batches of pacehound.trainer.connect)'
 

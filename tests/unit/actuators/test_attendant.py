@@ -189,8 +189,24 @@ def test_it_costs_less_than_a_measurement_and_comes_before_it() -> None:
     assert fleet.actions() == ["profile", *MOVED]
     fleet.run(100)
     assert fleet.actions()[3:5] == ["validate", "track"], "the slowdown that is left is still worth a measurement"
+    assert (scripts.counts, scripts.state) == ([11, 5], "released")
+
+
+def test_what_is_relieved_by_it_is_not_measured() -> None:
+    fleet, scripts = scripted()
+    fleet.attendant.on_incident(proven(is_measured=False, excess_s=2.0))
+    fleet.run(16)
+    fleet.attendant.on_incident(relieved(proven(is_measured=False), fleet.clock.now_ns()))
+    fleet.run(100)
+    assert fleet.actions() == ["profile", *MOVED, "track"]
     assert scripts.counts == [11, 5]
-    assert scripts.state == "released"
+    decided = list(fleet.decisions)
+    fleet.attendant = Attendant(SIGNER, fleet.clock, fleet._reach)
+    for one in decided:
+        fleet.attendant.on_decided(one)
+    fleet.attendant.on_incident(relieved(proven(), fleet.clock.now_ns()))
+    fleet.run(60)
+    assert scripts.counts == [8, 8], "the end of the look is not the end of the action"
 
 
 def test_while_agents_cannot_be_reached_what_was_moved_is_not_forgotten() -> None:
