@@ -24,7 +24,6 @@ from actuators.mitigation.options import options_for
 from actuators.mitigation.speeds import Speeds, speeds_of
 from actuators.mitigation.thresholds import (
     APPLY_WITHIN_NS,
-    FIRST_TRIAL_NS,
     HELD_FOR_NS,
     KEPT_SHARE,
     LOOK_EVERY_NS,
@@ -32,15 +31,12 @@ from actuators.mitigation.thresholds import (
     MOST_LOOKS,
     MOST_ORDERS,
     MOST_RESTORES,
-    MOST_TRIAL_NS,
-    NOTICEABLY_FASTER,
-    OWN_RELIEF_NS,
     PACE_STEPS,
     PACE_WITHIN_NS,
     RESTORE_AGAIN_NS,
-    TRIAL_AT_LEAST_NS,
 )
 from actuators.phases import Now
+from actuators.trials import Trials
 from pacehound.model.events import Decision, Finding, Incident
 from pacehound.model.events.control import CommandResult
 from pacehound.model.orders import What
@@ -91,6 +87,8 @@ class Mitigating:
     ----------
     state, reason
         What it does, and what it waits for, or why it is over.
+    aim
+        Whom it is about.
     may_act_again
         It ended as it should, or a limit stopped it: the incident may be acted upon again.
 
@@ -106,17 +104,12 @@ class Mitigating:
         self._why_words = "somebody who has gone had moved micro-batches" if was_left else ""
         self._procedure: ApplyProcedure | PaceProcedure | None = None
         self._finding = gravest(incident.findings, is_over=True)
+        self.aim = () if self._finding is None else aim_of(self._finding)
         self._plan: Moved | None = None
-        self._before_s = self._after_s = 0.0
+        self._before_s = 0.0
+        self._trials = Trials()
         self._orders = self._looks = self._failed_looks = self._restores = self._number = 0
         self._not_before_ns = self._held_until_ns = 0
-        self._trial_pause_ns, self._sign_pause_ns = TRIAL_AT_LEAST_NS, 0
-        self._kept_at = Now(monotonic_ns=0, unix_ns=0)
-
-    @property
-    def aim(self) -> tuple[int, ...]:
-        """Whom it is about."""
-        return () if self._finding is None else aim_of(self._finding)
 
     @property
     def is_over(self) -> bool:
@@ -130,7 +123,7 @@ class Mitigating:
 
     def is_calm(self, now: Now) -> bool:
         """Whether ranks may be held: nothing is being asked, and what has helped has had the time to show."""
-        is_shown = self.state != "helping" or now.unix_ns - self._kept_at.unix_ns > OWN_RELIEF_NS
+        is_shown = self.state != "helping" or self._trials.is_shown(now)
         return self.state in ("waiting", "helping", "over") and self._procedure is None and is_shown
 
     @property
@@ -255,10 +248,10 @@ class Mitigating:
         self._looks += 1
         seen = None if watched.pace is None else 1.0 - watched.pace.step_time_s / self._before_s
         if watched.pace is not None and seen is not None and seen >= KEPT_SHARE * self._plan.gain:
-            self._after_s, self._kept_at = watched.pace.step_time_s, now
+            self._trials.begin(watched.pace.step_time_s, now)
             self._not_before_ns = now.monotonic_ns + LOOK_EVERY_NS
             self._go("helping", "micro-batches are moved as long as the fault lasts")
-            words = f"iterations take {self._after_s * 1e3:.0f} ms, {self._before_s * 1e3:.0f} ms before"
+            words = f"iterations take {watched.pace.step_time_s * 1e3:.0f} ms, {self._before_s * 1e3:.0f} ms before"
             return orders, [self._decision(KEEP_MICROBATCHES, words, now, seen_gain=seen)]
         if self._looks < MOST_LOOKS:
             return orders, []
@@ -268,13 +261,7 @@ class Mitigating:
         return orders, self._give_back("undo", words, now, seen)
 
     def _help(self, results: Iterable[CommandResult], now: Now) -> tuple[list[What], list[Decision]]:
-        since_ns = now.monotonic_ns - self._kept_at.monotonic_ns
-        words = ""
-        if since_ns >= self._trial_pause_ns:
-            words = "nobody knows whether the rank is still slow"
-        elif self._is_relieved() and since_ns >= self._sign_pause_ns:
-            words = "the incident is relieved"
-        if words:
+        if words := self._trials.reason(self.incident, now):
             return self._drop(), self._give_back("trial", words, now)
         if now.monotonic_ns < self._not_before_ns:
             return [], []
@@ -291,8 +278,8 @@ class Mitigating:
         takes = f"iterations take {looked.pace.step_time_s * 1e3:.0f} ms by now"
         if looked.pace.step_time_s > self._before_s:
             return orders, self._give_back("undo", f"{takes}, longer than before micro-batches were moved", now)
-        if looked.pace.step_time_s < (1 - NOTICEABLY_FASTER) * self._after_s and since_ns >= self._sign_pause_ns:
-            return orders, self._give_back("trial", f"{takes}, {self._after_s * 1e3:.0f} ms before", now)
+        if self._trials.is_faster(looked.pace.step_time_s, now):
+            return orders, self._give_back("trial", f"{takes}, {self._trials.pace_s * 1e3:.0f} ms before", now)
         return orders, []
 
     def _restore(self, results: Iterable[CommandResult], now: Now) -> tuple[list[What], list[Decision]]:
@@ -322,14 +309,13 @@ class Mitigating:
             return orders, []
         self._procedure = None
         was = f"every rank computes as many micro-batches as before, and {checked.reason}"
-        if checked.pace is None or checked.pace.step_time_s <= (self._before_s + self._after_s) / 2:
+        if checked.pace is None or checked.pace.step_time_s <= (self._before_s + self._trials.pace_s) / 2:
             self.may_act_again = True
             return orders, self._end(f"{was}: {self._why_words}", now)
         if limit := self._limits.reason_not_to_act(now.monotonic_ns):
             self.may_act_again = True
             return orders, self._end(f"{was}; that is as slow as it was, and stays so: {limit}", now, limit)
-        self._sign_pause_ns = min(max(2 * self._sign_pause_ns, FIRST_TRIAL_NS), MOST_TRIAL_NS)
-        self._trial_pause_ns = min(2 * self._trial_pause_ns, MOST_TRIAL_NS)
+        self._trials.failed()
         self._before_s = checked.pace.step_time_s
         return orders, self._act("without it the job is as slow as before", now)
 
@@ -337,12 +323,6 @@ class Mitigating:
         """Something was done, and no more will be."""
         self._go("over", reason)
         return [self._decision(TRACK, reason, now, limit=limit)]
-
-    def _is_relieved(self) -> bool:
-        """Whether the incident says so, of a moment at which that was not our own doing."""
-        reliefs_ns = [one.relief.time_ns for one in self.incident.findings if one.relief is not None]
-        is_ours = max(reliefs_ns, default=0) <= self._kept_at.unix_ns + OWN_RELIEF_NS
-        return self.incident.state != "open" and not is_ours
 
     def _pace(self, results: Iterable[CommandResult], now: Now) -> tuple[list[What], PaceProcedure]:
         if not isinstance(self._procedure, PaceProcedure):
@@ -415,7 +395,7 @@ class Mitigating:
             reason=f"{reason} (against {what_words(self._finding)})" if action is ADJUST_MICROBATCHES else reason,
             price_s=action.price_s,
             loss_s=loss_of(self.incident, self._finding),
-            aimed_at=aim_of(self._finding),
+            aimed_at=self.aim,
             taken=is_taken,
             number=self._number,
             alternatives=tuple(f"{one.action} at {one.cost_s:.3g} s" for one in others),

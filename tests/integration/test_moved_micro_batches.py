@@ -40,7 +40,7 @@ RANKS, EACH = 4, 8
 SLOW_RANK, SLOW_BY = 2, 2.0
 TOLERANCE = 1e-9
 OF_THE_OPTIMUM = 1.15
-FAST_STEPS = 150
+FAST_STEPS = 120
 WITHIN_S = 150
 PROVED = 10
 
@@ -148,7 +148,7 @@ def assert_it_is_moved_and_given_back(folder: Path) -> str:
         job.slow.touch()
         job.until(lambda: "keep_microbatches" in job.actions(), "micro-batches are moved, and it is kept")
         moved = job.actions()
-        job.goes_on(60)
+        job.goes_on(40)
         job.slow.unlink()
         job.until(lambda: job.actions()[-2:] == ["restore_microbatches", "track"], "they are given back")
         decisions = job.decisions()

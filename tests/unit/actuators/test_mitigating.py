@@ -112,7 +112,7 @@ def test_what_helps_is_kept_until_the_fault_is_over_and_then_given_back(tmp_path
         job.run(45)
         assert job.mitigating.state == "helping", "it is looked at, and nothing has changed"
         job.ratio = 1.0
-        job.mitigating._kept_at = replace(job.mitigating._kept_at, unix_ns=0)
+        job.run(30)
         job.mitigating.on_incident(over_at(job.now.unix_ns))
         job.until("over")
         assert job.counts == [8, 8]
@@ -138,13 +138,13 @@ def test_a_trial_that_finds_the_fault_still_there_brings_the_plan_back_and_is_re
 ) -> None:
     with closing(MovedJob(tmp_path, 3)) as job:
         job.until("helping")
-        job.mitigating._trial_pause_ns = 10 * SECOND_NS
+        job.mitigating._trials.pause_ns = 10 * SECOND_NS
         job.until("checking")
         assert job.counts == [8, 8]
         job.until("helping")
         assert job.counts == [11, 5]
         assert job.actions[2:] == ["restore_microbatches", "adjust_microbatches", "keep_microbatches"]
-        assert job.mitigating._trial_pause_ns == 20 * SECOND_NS
+        assert job.mitigating._trials.pause_ns == 20 * SECOND_NS
 
 
 def test_what_does_not_help_is_undone_at_once_and_nothing_tried_for_a_while(tmp_path: Path) -> None:
