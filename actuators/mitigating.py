@@ -215,7 +215,7 @@ class Mitigating:
         self._go("moving", "micro-batches are moved")
         self._looks = self._orders = self._not_before_ns = 0
         words = in_words(self._plan.before, self._plan.after).replace("replica", "rank")
-        promise = f"iterations of {self._before_s * 1e3:.0f} ms should become {100 * self._plan.gain:.0f} % shorter"
+        promise = f"iterations of {self._before_s * 1e3:.0f} ms should become {_shorter(self._plan.gain)}"
         reason = f"{because}; {words}; {promise}"
         return [self._decision(ADJUST_MICROBATCHES, reason, now)]
 
@@ -257,7 +257,7 @@ class Mitigating:
             return orders, []
         words = f"its effect could not be measured: {watched.reason}"
         if seen is not None:
-            words = f"iterations became {100 * seen:.0f} % shorter, and {100 * self._plan.gain:.0f} % were promised"
+            words = f"iterations became {_shorter(seen)}, and {_shorter(self._plan.gain)} was promised"
         return orders, self._give_back("undo", words, now, seen)
 
     def _help(self, results: Iterable[CommandResult], now: Now) -> tuple[list[What], list[Decision]]:
@@ -403,3 +403,7 @@ class Mitigating:
             promised_gain=None if self._plan is None or self._why == "left" else self._plan.gain,
             seen_gain=seen_gain,
         )
+
+
+def _shorter(gain: float) -> str:
+    return f"{100 * abs(gain):.0f} % {'shorter' if gain >= 0 else 'longer'}"

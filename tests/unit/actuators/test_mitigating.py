@@ -152,7 +152,7 @@ def test_what_does_not_help_is_undone_at_once_and_nothing_tried_for_a_while(tmp_
         job.is_futile = True
         job.until("over")
         assert job.actions == ["adjust_microbatches", "restore_microbatches", "track"]
-        assert "were promised" in job.decisions[1].reason
+        assert "was promised" in job.decisions[1].reason
         seen, promised = job.decisions[1].seen_gain, job.decisions[1].promised_gain
         assert seen is not None
         assert promised is not None
