@@ -19,8 +19,9 @@ from actuators.control.controlled_job import ControlledJob, Signs
 from actuators.limits import Limits
 from actuators.looks import TRACK
 from actuators.mitigating import Mitigating, may_be_moved
-from actuators.mitigation.actions import ADJUST_MICROBATCHES, KEEP_MICROBATCHES, RESTORE_MICROBATCHES
+from actuators.mitigation.actions import ADJUST_MICROBATCHES
 from actuators.mitigation.loss import aim_of
+from actuators.mitigation.moving import KEEP_MICROBATCHES, RESTORE_MICROBATCHES
 from actuators.phases import Now, Phases, unmeasured
 from actuators.thresholds import AGAIN_AFTER_NS, MOST_JOBS, MOST_LOOKED_INTO, MOST_VALIDATIONS_PER_HOUR
 from pacehound.bus.control import ControlWire

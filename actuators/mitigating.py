@@ -16,10 +16,10 @@ from actuators.control.applying import ApplyProcedure
 from actuators.control.pacing import PaceProcedure
 from actuators.limits import Limits
 from actuators.looks import TRACK
-from actuators.mitigation.actions import ADJUST_MICROBATCHES, KEEP_MICROBATCHES, RESTORE_MICROBATCHES, Action
+from actuators.mitigation.actions import ADJUST_MICROBATCHES, Action
 from actuators.mitigation.loss import aim_of, gravest, loss_of, what_words
 from actuators.mitigation.microbatches import in_words
-from actuators.mitigation.moving import Moved, plan_moves
+from actuators.mitigation.moving import KEEP_MICROBATCHES, RESTORE_MICROBATCHES, Moved, plan_moves
 from actuators.mitigation.options import options_for
 from actuators.mitigation.speeds import Speeds, speeds_of
 from actuators.mitigation.thresholds import (

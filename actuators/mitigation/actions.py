@@ -106,25 +106,6 @@ DRAIN_HOST = Action(
     needs_culprit=True,
 )
 
-KEEP_MICROBATCHES = Action(
-    name="keep_microbatches",
-    price_s=0.0,
-    effect="leaves micro-batches where they were moved to, for it has helped",
-    source="nothing is done",
-    removes=0.0,
-    removes_source="nothing is done",
-    reversible=True,
-)
-RESTORE_MICROBATCHES = Action(
-    name="restore_microbatches",
-    price_s=ADJUST_MICROBATCHES.price_s,
-    effect="gives each rank as many micro-batches as its script began with",
-    source=ADJUST_MICROBATCHES.source,
-    removes=0.0,
-    removes_source="it undoes what was done",
-    reversible=True,
-)
-
 # Falcon table 3: micro-batches have no effect on slow communication. S3 is both at once (CCL-D 4.2.2).
 # H2, calls that do not match, is a fault of the program: it comes back after any restart, so nothing is offered.
 HELPS: dict[Cause, tuple[Action, ...]] = {

@@ -5,9 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from actuators.mitigation.actions import ADJUST_MICROBATCHES, Action
 from actuators.mitigation.microbatches import distribute
 from actuators.mitigation.speeds import Speeds
 from actuators.mitigation.thresholds import LEAST_PROMISED_GAIN
+
+KEEP_MICROBATCHES = Action(
+    name="keep_microbatches",
+    price_s=0.0,
+    effect="leaves micro-batches where they were moved to, for it has helped",
+    source="nothing is done",
+    removes=0.0,
+    removes_source="nothing is done",
+    reversible=True,
+)
+RESTORE_MICROBATCHES = Action(
+    name="restore_microbatches",
+    price_s=ADJUST_MICROBATCHES.price_s,
+    effect="gives each rank as many micro-batches as its script began with",
+    source=ADJUST_MICROBATCHES.source,
+    removes=0.0,
+    removes_source="it undoes what was done",
+    reversible=True,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
