@@ -20,3 +20,6 @@ MOST_LOOKED_INTO = 1_000
 MOST_JOBS = 10_000
 """Chosen: jobs of one worker that are remembered; the one that was heard of least recently is forgotten first, and
 only means that a suspicion of it may be looked into again."""
+
+AGAIN_AFTER_NS = 15 * SECOND_NS
+"""Agents that could not be reached while something has to be undone are tried again."""

@@ -15,6 +15,7 @@ from actuators.decide import decide
 from pacehound.bus import Message, Place
 from pacehound.model.events import Decision, Incident
 from pacehound.model.routing import Event
+from pacehound.model.topics import INCIDENTS, partition_of
 from pacehound.runtime.event_loop import EventWorker
 
 if TYPE_CHECKING:
@@ -55,7 +56,12 @@ class ActuatorWorker(EventWorker):
         assert isinstance(event, Incident)
         partition = message.partition
         if partition not in self._said:
-            self._said[partition] = dict.fromkeys(decision.identity() for decision in self._decided(partition))
+            decided = list(self._decided(partition))
+            self._said[partition] = dict.fromkeys(decision.identity() for decision in decided)
+            if self._attendant is not None:
+                for decision in sorted(decided, key=lambda one: one.time_ns):
+                    if partition_of(decision.job.encode(), INCIDENTS.partitions) == partition:
+                        self._attendant.on_decided(decision)
         said = self._said[partition]
         new = [decision for decision in decide(event) if decision.identity() not in said]
         said |= dict.fromkeys(decision.identity() for decision in new)

@@ -120,7 +120,8 @@ class ActuatorSettings:
 
     mode: Mode = Mode.OBSERVE
     """`observe`: what would be done is recorded, and nothing is done. `auto`: slowdowns are looked at more closely,
-    and their ranks measured when the job has lost as much as that costs."""
+    and their ranks measured when the job has lost as much as that costs; micro-batches move away from a slow rank where
+    scripts take orders for them."""
 
     keys: str = ""
     """Public keys whose orders this host's agent obeys, 64 hexadecimal digits each, separated by commas; the head of a

@@ -55,6 +55,10 @@ CONFIRM_AHEAD_S = 4.0
 """Nearer than that to its step an order is not confirmed any more: it could not be taken back."""
 assert CONFIRM_AHEAD_S * SECOND_NS >= CONFIRM_WITHIN_NS + 2 * SECOND_NS, "with a way to the agents"
 
+PACE_ANSWER_WITHIN_NS = 60 * SECOND_NS
+"""Nobody waits for the answer to how fast ranks go: on a host whose processors were all taken a controller and an agent
+did not hear each other for seventeen seconds."""
+
 WITHDRAW_WITHIN_NS = 5 * SECOND_NS
 """So long it is waited for what the ranks say of an order that was taken back."""
 

@@ -46,3 +46,66 @@ GC_HEADROOM_SHARE = 0.5
 SAME_HOURS = 2
 """Hours of the day that differ by so much count as the same: jobs of others, which contend for the processors and the
 network, come and go with working hours (Falcon 3.2, case 1)."""
+
+LEAST_PROMISED_GAIN = 0.05
+"""By which iterations must become shorter: half of it is what has to be seen, and means over `PACE_STEPS` iterations of
+a healthy job differ by a percent or two."""
+
+PACE_STEPS = 30
+"""Iterations over which the effect of an action is measured: a fluctuation of a tenth from one to the next is two
+percent in their mean."""
+
+MOST_LOOKS = 2
+"""An effect is looked for once more before an action is undone: a checkpoint may lie in the first iterations."""
+
+PACE_WITHIN_NS = 15 * 60 * 1_000_000_000
+"""Thirty iterations of half a minute."""
+
+KEPT_SHARE = 0.5
+"""Of the promised gain that has to be seen: the promise rests on speeds that are known to within a few tenths, and half
+of it is still more than the action costs."""
+
+LOOK_EVERY_NS = 30 * 1_000_000_000
+"""Chosen: while micro-batches are moved the pace is asked for twice a minute, which costs a rank 1.2 us a step."""
+
+NOTICEABLY_FASTER = 0.05
+"""A pace that is faster by so much than the one which the plan has brought may mean that the fault is over."""
+
+FIRST_TRIAL_NS = 60 * 1_000_000_000
+"""After a trial that found the fault still there, doubled each time: to order the distribution of before takes some
+twenty seconds, in which the job loses what it had lost."""
+
+TRIAL_AT_LEAST_NS = 10 * 60 * 1_000_000_000
+"""Without any sign: the fault may be over and nothing show it, where the others have become the slowest. A trial of
+twenty seconds each ten minutes is a thirtieth of the slowdown; doubled each time."""
+
+MOST_TRIAL_NS = 2 * 3_600 * 1_000_000_000
+"""Chosen: the longest time between two trials."""
+
+MOST_ACTIONS_PER_HOUR = 6
+"""Plans of one job by itself, trials that were taken back included: what is known ten minutes after it began is not
+hunted after."""
+
+COOL_DOWN_NS = 30 * 60 * 1_000_000_000
+"""After an action that did not help: the next guess about the same job is probably no better."""
+
+RESTORE_AGAIN_NS = 15 * 1_000_000_000
+"""A distribution that is to be undone and was not taken is ordered again; it is not left alone before its job ends."""
+
+HELD_FOR_NS = 3 * 1_000_000_000
+"""Who has been heard to be held is held for so long: agents say it twice a second."""
+
+OWN_RELIEF_NS = 30 * 1_000_000_000
+"""A relief that is found so soon after the effect was measured is the effect: the streams need some ten iterations."""
+
+APPLY_WITHIN_NS = 3 * 60 * 1_000_000_000
+"""In which all ranks have to say that they can: a few iterations of half a minute."""
+
+MOST_FAILED_LOOKS = 7
+"""In a row, each after twice as long: after an hour the job is taken for gone."""
+
+MOST_RESTORES = 20
+"""Then somebody has to look: it is said."""
+
+MOST_ORDERS = 3
+"""An order that nobody has applied, for an agent was slow to answer or a rank too fast, is given again so often."""

@@ -25,6 +25,7 @@ MOST_PEERS = 1_024
 """Ranks of one host, and some that were refused: more connections than that are somebody's error."""
 
 _MOST_RANKS = 1 << 20
+_MOST_MICRO_BATCHES = 1 << 20
 _BACKLOG = 1_024
 
 
@@ -38,6 +39,7 @@ class Trainer:
     attempt: int = 0
     world_size: int = 0
     agrees_every: int = 0
+    micro_batches: int = 0
     said: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -178,6 +180,7 @@ class TrainerDoor:
             raise ValueError(f"another process is rank {rank} of attempt {attempt}")
         guest.rank, guest.attempt, guest.world_size = rank, attempt, max(world_size, 0)
         guest.agrees_every = max(int(word["agrees_every"]), 0)
+        guest.micro_batches = min(max(int(word.get("micro_batches", 0)), 0), _MOST_MICRO_BATCHES)
         self.trainers[attempt, rank] = guest
 
     def _let_go(self, guest: Trainer, error: Exception) -> bool:

@@ -203,7 +203,12 @@ class Trainers:
 
     def _ask(self, trainer: Trainer) -> None:
         assert self._offer is not None
-        self._answers[trainer.rank] = TrainerAnswer(rank=trainer.rank, state="asked", agrees_every=trainer.agrees_every)
+        self._answers[trainer.rank] = TrainerAnswer(
+            rank=trainer.rank,
+            state="asked",
+            agrees_every=trainer.agrees_every,
+            micro_batches=trainer.micro_batches,
+        )
         self._has_news = True
         offer = self._offer
         self.door.say(trainer, say="offer", ticket=offer.ticket, kind=offer.kind, payload=offer.payload, why=self._why)

@@ -50,6 +50,7 @@ def connect(
     can: Can | None = None,
     agree: Agree | None = None,
     agree_every: int = AGREE_EVERY,
+    micro_batches: int = 0,
     rank: int | None = None,
     world_size: int | None = None,
 ) -> Control:
@@ -66,13 +67,18 @@ def connect(
         same steps, whether anybody listens or not; what it raises is the script's own error, as of any all-reduce.
     agree_every
         So many steps lie between two such calls.
+    micro_batches
+        How many this rank computes in each step as long as no order says otherwise. With it the script promises that
+        it takes orders `microbatches` of a number per rank, that each rank is a replica of its own, and that gradients
+        are weighted: then Pacehound may move micro-batches by itself (docs/mitigation.md).
     rank, world_size
         Where the environment (RANK, WORLD_SIZE) does not say.
 
     Raises
     ------
     ValueError
-        A kind that cannot be one, or an interval of less than a step. Nothing else is raised, here or later.
+        A kind that cannot be one, an interval of less than a step, micro-batches of a script that takes no orders for
+        them. Nothing else is raised, here or later.
 
     Examples
     --------
@@ -85,6 +91,8 @@ def connect(
             raise ValueError(f"{kind!r} is no kind of orders: a small letter, then letters, digits, '_', '.' and '-'")
     if agree_every < 1:
         raise ValueError(f"agree_every is {agree_every}; at least 1 step")
+    if micro_batches and (micro_batches < 0 or "microbatches" not in kinds):
+        raise ValueError(f"micro_batches is {micro_batches}; at least 1, of a script that takes orders 'microbatches'")
     try:
         place = place_of(os.environ, rank, world_size)
     except Exception:  # a rank that is no number: nobody listens to it
@@ -95,7 +103,12 @@ def connect(
         can=can,
         agree=agree,
         agree_every=agree_every,
-        hello={"rank": place.rank, "world_size": place.world_size, "attempt": place.attempt},
+        hello={
+            "rank": place.rank,
+            "world_size": place.world_size,
+            "attempt": place.attempt,
+            "micro_batches": micro_batches,
+        },
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pacehound.trainer.meeting import FOLDER, Bell, Lines, address, credentials
-from pacehound.trainer.order import Agree, Can, Order, refusal
+from pacehound.trainer.order import PACE, Agree, Can, Order, refusal
 from pacehound.trainer.token import Token
 
 SAY_EVERY_NS = 500_000_000
@@ -52,7 +52,7 @@ class Control:
     run_dir
         The run folder; empty: nobody listens.
     hello
-        What it says of itself: `rank`, `world_size`, `attempt`.
+        What it says of itself: `rank`, `world_size`, `attempt`, `micro_batches`.
 
     """
 
@@ -214,7 +214,7 @@ class Control:
 
     def _arm(self, at_step: int, step: int) -> None:
         assert self._open is not None
-        if self._open.state == "armed":
+        if self._open.state == "armed" or self._open.order.kind == PACE:
             return
         ticket = self._open.order.ticket
         if at_step <= step:

@@ -10,6 +10,9 @@ from typing import Any
 KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 """What a kind of orders is called: by whoever writes the script."""
 
+PACE = "pacehound.pace"
+"""Asks how fast a rank goes, and is never applied; every script that takes orders answers it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -50,6 +53,8 @@ def refusal(order: Order, kinds: tuple[str, ...], can: Can | None) -> str:
     >>> refusal(Order("collect", None, "", -1, 1), ("microbatches",), None)
     "its script takes no 'collect', only: microbatches"
     """
+    if order.kind == PACE:
+        return ""
     if order.kind not in kinds:
         named = f"only: {', '.join(kinds)}" if kinds else "and names no kinds in trainer.connect"
         return f"its script takes no {order.kind!r}, {named}"

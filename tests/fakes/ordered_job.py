@@ -7,7 +7,7 @@ import shutil
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from unittest import mock
 
 from actuators.control.applying import ApplyProcedure
@@ -38,11 +38,12 @@ class Clock:
 class Rank:
     """A process that makes steps; its all-reduce is the job's (`OrderedJob.together`)."""
 
-    def __init__(self, folder: Path, rank: int, world_size: int, *, agrees: bool) -> None:
+    def __init__(self, folder: Path, rank: int, world_size: int, *, agrees: bool, micro_batches: int = 0) -> None:
         self.rank, self.is_alive, self.step = rank, True, 0
         self.applied: dict[int, int] = {}
         self.waits_with: int | None = None
-        hello = {"rank": rank, "world_size": world_size, "attempt": 0}
+        self.counts = [micro_batches] * world_size
+        hello = {"rank": rank, "world_size": world_size, "attempt": 0, "micro_batches": micro_batches}
         self.control = Control(
             str(folder), [KIND], agree=(lambda _: [0, 0]) if agrees else None, agree_every=AGREE_EVERY, hello=hello
         )
@@ -67,6 +68,7 @@ class Rank:
         if order is not None:
             assert order.ticket not in self.applied, "applied twice"
             self.applied[order.ticket] = self.step
+            self.counts = order.payload or self.counts
         self.step += 1
 
     def die(self) -> None:
@@ -137,6 +139,14 @@ class Host:
         )
 
 
+class Controller(Protocol):
+    """Who gives orders, and hears what agents answer."""
+
+    def step(self, results: list[CommandResult], now_ns: int) -> list[What]:
+        """What they are told now."""
+        ...
+
+
 class OrderedJob:
     """All of it; `step` lets 50 ms pass.
 
@@ -148,11 +158,22 @@ class OrderedJob:
         How many of the messages are lost, doubled, or delayed for long; without, they come within 0.6 s and in order.
     per_s
         Steps of the ranks, at most 20.
+    micro_batches
+        Of each rank, as long as no order says otherwise; 0: its script does not say.
 
     """
 
     def __init__(
-        self, folder: Path, chance: random.Random, *, hosts: int, ranks: int, agrees: bool, loss: float, per_s: float
+        self,
+        folder: Path,
+        chance: random.Random,
+        *,
+        hosts: int,
+        ranks: int,
+        agrees: bool,
+        loss: float,
+        per_s: float,
+        micro_batches: int = 0,
     ) -> None:
         self.clock = Clock()
         self._patched = mock.patch("pacehound.trainer.control.time", self.clock)
@@ -166,17 +187,17 @@ class OrderedJob:
         self.ranks: list[Rank] = []
         for rank in range(hosts * ranks):
             host = self.hosts[rank // ranks]
-            self.ranks.append(Rank(host.folder, rank, hosts * ranks, agrees=agrees))
+            self.ranks.append(Rank(host.folder, rank, hosts * ranks, agrees=agrees, micro_batches=micro_batches))
             host.ranks.append(self.ranks[-1])
-        self.controller: ApplyProcedure | None = None
+        self.controller: Controller | None = None
         self.network_is_up = True
         self._to_hosts: list[list[tuple[int, What]]] = [[] for _ in range(hosts)]
         self._to_controller: list[tuple[int, CommandResult]] = []
         self._last_ns: dict[object, int] = {}
 
     def order(self, ticket: int = 1) -> ApplyProcedure:
-        self.controller = ApplyProcedure(ticket, KIND, "[1,2]", 20_000 * MS, self.clock.now_ns)
-        return self.controller
+        self.controller = order = ApplyProcedure(ticket, KIND, "[1,2]", 20_000 * MS, self.clock.now_ns)
+        return order
 
     def step(self) -> None:
         self.clock.now_ns += STEP_NS

@@ -65,6 +65,14 @@ class Decision:
         False in observe mode, always.
     is_last
         The incident is over: what waiting has cost in all, and what had been due by then.
+    number
+        Counts what was done about the incident by one who acts by himself; 0: it is not counted.
+    alternatives
+        What else there would have been, with its price.
+    limit
+        What stopped it; empty where nothing did.
+    promised_gain, seen_gain
+        The shares by which iterations should have become shorter, and have; `None` where that is not known.
 
     """
 
@@ -81,6 +89,11 @@ class Decision:
     aimed_at: tuple[int, ...] = ()
     taken: bool = False
     is_last: bool = False
+    number: int = 0
+    alternatives: tuple[str, ...] = ()
+    limit: str = ""
+    promised_gain: float | None = None
+    seen_gain: float | None = None
 
     def identity(self) -> str:
         """Names (incident, action, whom it is aimed at), of what is only recorded.
@@ -90,4 +103,6 @@ class Decision:
         """
         which = "last" if self.is_last else "taken" if self.taken else ""
         version = (which, self.incident_version) if which else ()
+        if self.number:
+            version = (*version, self.number, self.time_ns)
         return event_id("decision", self.incident, self.action, *self.aimed_at, *version)

@@ -83,6 +83,8 @@ class TrainerAnswer:
         So many steps lie between two at which the ranks agree by themselves; 0: they do not.
     why
         Of what is `unable`, `kept` or `absent`.
+    micro_batches
+        How many the rank computes in each step unless it was ordered otherwise; 0: it does not say.
 
     """
 
@@ -92,6 +94,7 @@ class TrainerAnswer:
     per_s: float = 0.0
     agrees_every: int = 0
     why: str = ""
+    micro_batches: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

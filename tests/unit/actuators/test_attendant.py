@@ -15,9 +15,13 @@ from pacehound.bus import Message
 from pacehound.bus.signing import Keys, Signer
 from pacehound.clock import ManualClock
 from pacehound.errors import Unavailable
-from pacehound.model.events import Command, CommandResult, Cost, Decision, Incident
+from pacehound.model.events import Command, CommandResult, Cost, Decision, Incident, Instant
+from pacehound.model.evidence.computing import OwnTimeGrew
+from pacehound.model.evidence.machines import NobodySlow
 from pacehound.model.orders import read_order
+from pacehound.model.topics import INCIDENTS, partition_of
 from tests.fakes.answering_agents import Agents
+from tests.fakes.answering_scripts import Scripts
 from tests.fakes.events import START_NS, finding, incident
 
 SIGNER = Signer.drawn()
@@ -142,3 +146,134 @@ def test_what_it_decides_is_told_by_the_worker_beside_what_would_be_done() -> No
     worker.on_revoked([("incidents", 0)])
     assert worker.on_turn() == []
     assert fleet.open_ways == 0
+
+
+GREW = OwnTimeGrew(ranks=(1,), own_s=0.4, peers_s=0.0, iteration_s=0.4)
+MOVED = ["adjust_microbatches", "keep_microbatches"]
+GIVEN_BACK = ["restore_microbatches", "track"]
+
+
+def proven(name: str = "i1", *, job: str = "j", is_measured: bool = True, excess_s: float = 8.0) -> Incident:
+    measured = (NobodySlow(n_measured=2, n_cleared=2),) if is_measured else ()
+    one = finding(cause="S1", culprits=(1,), candidates=(), victims=(), magnitude=1.0, evidence=(GREW, *measured))
+    return incident(id=name, job=job, findings=(one,), cost=Cost(excess_s=excess_s, ranks=2), time_ns=START_NS)
+
+
+def relieved(one: Incident, at_ns: int) -> Incident:
+    findings = tuple(replace(each, relief=Instant(step=1, time_ns=at_ns)) for each in one.findings)
+    return replace(one, state="relieved", findings=findings, version=one.version + 1)
+
+
+def scripted() -> tuple[Fleet, Scripts]:
+    fleet, scripts = Fleet(), Scripts()
+    fleet.agents["j"] = scripts
+    return fleet, scripts
+
+
+def test_micro_batches_of_a_culprit_are_moved_and_given_back_when_it_is_over() -> None:
+    fleet, scripts = scripted()
+    fleet.attendant.on_incident(proven())
+    fleet.run(60)
+    assert (fleet.actions(), scripts.counts) == (MOVED, [11, 5])
+    scripts.ratio = 1.0
+    fleet.attendant.on_incident(relieved(proven(), fleet.clock.now_ns()))
+    fleet.run(40)
+    assert (fleet.actions(), scripts.counts) == ([*MOVED, *GIVEN_BACK], [8, 8])
+    assert fleet.open_ways == 0
+
+
+def test_it_costs_less_than_a_measurement_and_comes_before_it() -> None:
+    fleet, scripts = scripted()
+    fleet.attendant.on_incident(proven(is_measured=False, excess_s=2.0))
+    fleet.run(16)
+    assert fleet.actions() == ["profile", *MOVED]
+    fleet.run(100)
+    assert fleet.actions()[3:5] == ["validate", "track"], "the slowdown that is left is still worth a measurement"
+    assert (scripts.counts, scripts.state) == ([11, 5], "released")
+
+
+def test_what_is_relieved_by_it_is_not_measured() -> None:
+    fleet, scripts = scripted()
+    fleet.attendant.on_incident(proven(is_measured=False, excess_s=2.0))
+    fleet.run(16)
+    fleet.attendant.on_incident(relieved(proven(is_measured=False), fleet.clock.now_ns()))
+    fleet.run(100)
+    assert fleet.actions() == ["profile", *MOVED, "track"]
+    assert scripts.counts == [11, 5]
+    decided = list(fleet.decisions)
+    fleet.attendant = Attendant(SIGNER, fleet.clock, fleet._reach)
+    for one in decided:
+        fleet.attendant.on_decided(one)
+    fleet.attendant.on_incident(relieved(proven(), fleet.clock.now_ns()))
+    fleet.run(60)
+    assert scripts.counts == [8, 8], "the end of the look is not the end of the action"
+
+
+def test_while_agents_cannot_be_reached_what_was_moved_is_not_forgotten() -> None:
+    fleet, scripts = scripted()
+    fleet.attendant.on_incident(proven())
+    fleet.run(60)
+    scripts.ratio = 1.0
+    fleet.is_away = True
+    fleet.run(120)
+    assert scripts.counts == [11, 5]
+    fleet.is_away = False
+    fleet.attendant.on_incident(relieved(proven(), fleet.clock.now_ns()))
+    fleet.run(60)
+    assert scripts.counts == [8, 8]
+    assert fleet.open_ways == 0
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["another process goes on", "another one had its partition"])
+def test_what_one_has_moved_the_next_one_gives_back(dies: bool) -> None:
+    fleet, scripts = scripted()
+    fleet.attendant.on_incident(proven())
+    fleet.run(60)
+    decided = list(fleet.decisions)
+    if dies:
+        fleet.attendant = Attendant(SIGNER, fleet.clock, fleet._reach)
+    else:
+        fleet.attendant.forget()
+    worker = ActuatorWorker(lambda _: decided, fleet.attendant)
+    at = {"topic": "incidents", "key": "j", "offset": 0, "value": b""}
+    partition = partition_of(b"j", INCIDENTS.partitions)
+    worker.on_event(relieved(proven(), fleet.clock.now_ns()), Message(**at, partition=partition))
+    fleet.run(60)
+    assert scripts.payloads == [[11, 5], [8, 8]]
+    assert fleet.actions() == [*MOVED, *GIVEN_BACK]
+
+
+def test_what_was_given_back_is_not_given_back_again() -> None:
+    fleet, scripts = scripted()
+    fleet.attendant.on_incident(proven())
+    fleet.run(60)
+    scripts.ratio = 1.0
+    over = relieved(proven(), fleet.clock.now_ns())
+    fleet.attendant.on_incident(over)
+    fleet.run(40)
+    decided = list(fleet.decisions)
+    fleet.attendant = Attendant(SIGNER, fleet.clock, fleet._reach)
+    for one in decided:
+        fleet.attendant.on_decided(one)
+    fleet.attendant.on_incident(over)
+    fleet.run(60)
+    assert len(scripts.payloads) == 2
+
+
+def test_agents_that_do_not_answer_are_asked_again_with_the_next_version() -> None:
+    fleet = Fleet()
+    for _ in range(2):
+        fleet.attendant.on_incident(proven())
+        fleet.run(100)
+    assert [(one.taken, one.limit) for one in fleet.decisions] == [(False, "no agent of this job has answered")] * 2
+
+
+def test_scripts_that_take_no_orders_are_asked_once_per_suspicion() -> None:
+    fleet, scripts = scripted()
+    scripts.micro_batches = 0
+    for _ in range(3):
+        fleet.attendant.on_incident(proven())
+        fleet.run(100)
+    assert fleet.actions() == ["adjust_microbatches"]
+    assert not fleet.decisions[0].taken
+    assert "not all scripts say how many micro-batches they compute" in fleet.decisions[0].limit

@@ -446,3 +446,22 @@ def test_a_control_that_is_closed_takes_back_what_was_armed(told: Told) -> None:
     told.control.close()
     assert token.is_withdrawn
     assert told.steps(20) == []
+
+
+def test_every_script_says_how_fast_it_goes_whatever_it_takes_and_applies_nothing(run_dir: Path, clock: Clock) -> None:
+    told = Told(run_dir, clock, "collect", can=lambda order: "not now")
+    (able,) = told.offer("pacehound.pace", "null")
+    assert (able["say"], able["ticket"]) == ("able", 7)
+    assert able["per_s"] == pytest.approx(1 / 0.3)
+    told.arm(told.step + 2)
+    assert told.steps(5) == []
+    assert {word["say"] for word in told.said()} == {"able"}
+
+
+def test_micro_batches_are_said_of_a_script_that_takes_orders_for_them_alone() -> None:
+    assert trainer.connect("microbatches", micro_batches=8)._hello["micro_batches"] == 8
+    assert trainer.connect("microbatches")._hello["micro_batches"] == 0
+    with pytest.raises(ValueError, match="takes orders 'microbatches'"):
+        trainer.connect("collect", micro_batches=8)
+    with pytest.raises(ValueError, match="at least 1"):
+        trainer.connect("microbatches", micro_batches=-1)
