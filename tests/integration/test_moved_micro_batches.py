@@ -183,11 +183,6 @@ def assert_it_is_moved_and_given_back(folder: Path) -> str:
     return line
 
 
-def test_micro_batches_leave_a_rank_that_becomes_slow_and_come_back_when_it_is_fast_again(tmp_path: Path) -> None:
-    hold.build()
-    print(assert_it_is_moved_and_given_back(tmp_path))
-
-
 def test_a_wrong_weight_would_be_seen(tmp_path: Path) -> None:
     """One micro-batch more or less in a single step changes parameters a million times more than the tolerance."""
     import torch
