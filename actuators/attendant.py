@@ -10,13 +10,12 @@ decisions that it is told of.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 from actuators.control.controlled_job import ControlledJob, Signs
-from actuators.limits import Limits
+from actuators.limits import Hourly, Limits
 from actuators.looks import TRACK
 from actuators.mitigating import Mitigating, may_be_moved
 from actuators.mitigation.actions import ADJUST_MICROBATCHES
@@ -31,8 +30,6 @@ from pacehound.model.events import Decision, Finding, Incident
 from pacehound.model.orders import What
 
 logger = logging.getLogger(__name__)
-
-HOUR_NS = 3_600_000_000_000
 
 MOVING = (ADJUST_MICROBATCHES.name, KEEP_MICROBATCHES.name, RESTORE_MICROBATCHES.name)
 """After these decisions ranks may have another distribution than their own, until the job is only followed again."""
@@ -57,7 +54,7 @@ class _Job:
     control: ControlledJob | None = None
     way: ExitStack = field(default_factory=ExitStack)
     looked_into: dict[_Suspicion, None] = field(default_factory=dict)
-    validated_ns: deque[int] = field(default_factory=deque)
+    validations: Hourly = field(default_factory=lambda: Hourly(MOST_VALIDATIONS_PER_HOUR))
     acted_upon: dict[_Suspicion, None] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     left: str = ""
@@ -140,10 +137,8 @@ class Attendant:
             del self._jobs[name]
 
     def _may_look(self, job: _Job, incident: Incident, finding: Finding, now: Now) -> bool:
-        while job.validated_ns and now.monotonic_ns - job.validated_ns[0] >= HOUR_NS:
-            job.validated_ns.popleft()
         is_new = (incident.id, aim_of(finding)) not in job.looked_into
-        return is_new and len(job.validated_ns) < MOST_VALIDATIONS_PER_HOUR
+        return is_new and not job.validations.is_reached(now.monotonic_ns)
 
     def _step(self, name: str, job: _Job, now: Now) -> list[Decision]:
         if job.is_idle or now.monotonic_ns < job.again_ns:
@@ -164,7 +159,7 @@ class Attendant:
         if phases is not None and phases.phase != before[0]:
             logger.info("job %s: %s: %s", name, phases.phase, phases.reason)
             if phases.phase == "validation":
-                job.validated_ns.append(now.monotonic_ns)
+                job.validations.note(now.monotonic_ns)
         if mitigating is not None and mitigating.state != before[1]:
             logger.info("job %s: micro-batches: %s: %s", name, mitigating.state, mitigating.reason)
         self._tidy(job, now)

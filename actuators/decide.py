@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from actuators.decision import decision_about
 from actuators.mitigation.actions import IGNORE, Action
 from actuators.mitigation.loss import aim_of, candidates_for, due_at, gravest, loss_of, what_words, why_nothing
 from pacehound.model.events import Decision, Finding, Incident
@@ -73,16 +74,12 @@ def _last_word(incident: Incident, mode: Mode) -> list[Decision]:
 
 
 def _decision(incident: Incident, finding: Finding, mode: Mode, action: Action, reason: str, loss_s: float) -> Decision:
-    return Decision(
-        job=incident.job,
-        attempt=incident.attempt,
-        time_ns=incident.time_ns,
-        incident=incident.id,
-        incident_version=incident.version,
+    return decision_about(
+        incident,
+        action,
+        reason,
         mode=mode,
-        action=action.name,
-        reason=reason,
-        price_s=action.price_s,
+        time_ns=incident.time_ns,
         loss_s=loss_s,
         aimed_at=aim_of(finding),
         taken=False,

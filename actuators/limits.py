@@ -9,6 +9,29 @@ from actuators.mitigation.thresholds import COOL_DOWN_NS, MOST_ACTIONS_PER_HOUR
 HOUR_NS = 3_600_000_000_000
 
 
+class Hourly:
+    """So many times an hour at the most, in monotonic time.
+
+    >>> twice = Hourly(2)
+    >>> twice.note(0)
+    >>> twice.note(5)
+    >>> twice.is_reached(10), twice.is_reached(HOUR_NS)
+    (True, False)
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._times_ns: deque[int] = deque(maxlen=most)
+
+    def note(self, now_ns: int) -> None:
+        """Once more."""
+        self._times_ns.append(now_ns)
+
+    def is_reached(self, now_ns: int) -> bool:
+        """Whether it would be too often."""
+        return len(self._times_ns) == self.most and now_ns - self._times_ns[0] < HOUR_NS
+
+
 class Limits:
     """Of one job, in monotonic time.
 
@@ -24,7 +47,7 @@ class Limits:
     """
 
     def __init__(self) -> None:
-        self._acted_ns: deque[int] = deque(maxlen=MOST_ACTIONS_PER_HOUR)
+        self._actions = Hourly(MOST_ACTIONS_PER_HOUR)
         self._undone_ns: int | None = None
 
     def reason_not_to_act(self, now_ns: int) -> str:
@@ -36,13 +59,13 @@ class Limits:
                 f"an action about this job did not help and was undone {ago_s:.0f} s ago; "
                 f"nothing is tried for {wait_s:.0f} s"
             )
-        if len(self._acted_ns) == MOST_ACTIONS_PER_HOUR and now_ns - self._acted_ns[0] < HOUR_NS:
-            return f"this job was acted upon {MOST_ACTIONS_PER_HOUR} times within an hour, and no more is allowed"
+        if self._actions.is_reached(now_ns):
+            return f"this job was acted upon {self._actions.most} times within an hour, and no more is allowed"
         return ""
 
     def acted(self, now_ns: int) -> None:
         """An action was ordered."""
-        self._acted_ns.append(now_ns)
+        self._actions.note(now_ns)
 
     def undone(self, now_ns: int) -> None:
         """It did not help."""

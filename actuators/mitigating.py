@@ -14,6 +14,7 @@ from typing import Literal
 
 from actuators.control.applying import ApplyProcedure
 from actuators.control.pacing import PaceProcedure
+from actuators.decision import decision_about
 from actuators.limits import Limits
 from actuators.looks import TRACK
 from actuators.mitigation.actions import ADJUST_MICROBATCHES, Action
@@ -384,16 +385,12 @@ class Mitigating:
         self._number += 1
         options = options_for(self.incident, heard_ns=now.unix_ns)
         others = [one for one in options.options if one.action not in (action.name, "ignore")] if options else []
-        return Decision(
-            job=self.incident.job,
-            attempt=self.incident.attempt,
-            time_ns=now.unix_ns,
-            incident=self.incident.id,
-            incident_version=self.incident.version,
+        return decision_about(
+            self.incident,
+            action,
+            f"{reason} (against {what_words(self._finding)})" if action is ADJUST_MICROBATCHES else reason,
             mode="auto",
-            action=action.name,
-            reason=f"{reason} (against {what_words(self._finding)})" if action is ADJUST_MICROBATCHES else reason,
-            price_s=action.price_s,
+            time_ns=now.unix_ns,
             loss_s=loss_of(self.incident, self._finding),
             aimed_at=self.aim,
             taken=is_taken,

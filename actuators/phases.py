@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from actuators.decision import decision_about
 from actuators.looks import PROFILE, TRACK, VALIDATE
 from actuators.mitigation.actions import Action
 from actuators.mitigation.loss import aim_of, gravest, loss_of
@@ -156,16 +157,12 @@ class Phases:
     def _decision(self, action: Action, reason: str, now: Now) -> Decision:
         finding = gravest(self.incident.findings, is_over=True)
         assert finding is not None, "only incidents with a slowdown are looked into"
-        return Decision(
-            job=self.incident.job,
-            attempt=self.incident.attempt,
-            time_ns=now.unix_ns,
-            incident=self.incident.id,
-            incident_version=self.incident.version,
+        return decision_about(
+            self.incident,
+            action,
+            reason,
             mode="auto",
-            action=action.name,
-            reason=reason,
-            price_s=action.price_s,
+            time_ns=now.unix_ns,
             loss_s=self._loss_s(finding, now),
             aimed_at=aim_of(finding),
             taken=True,
