@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 
 from bench.rig import realjob
-from pacehound.errors import InvalidInput, Unavailable
 from pacehound.instrument import hold, shim
-from pacehound.runtime.head.client import live_owner
+from tests.integration.asked_job import AskedJob
 from tests.integration.test_validate import quota
 
 pytestmark = [
@@ -35,7 +34,7 @@ WITHIN_S = 120
 PROVED = 20
 
 
-class WatchedJob:
+class WatchedJob(AskedJob):
     """A job that runs, and the commands that are given to it.
 
     Each of its steps takes 8 ms of a processor and waits for 12: three ranks leave a processor of two free, so that
@@ -69,7 +68,7 @@ class WatchedJob:
         paths = [self.folder / "out" / f"{rank}.pid" for rank in range(RANKS)]
         self.until(lambda: all(path.exists() and path.read_text() for path in paths), "it begins")
         self.pids = [int(path.read_text()) for path in paths]
-        self.until(lambda: self.rounds() > 40, "its calls are seen")
+        self.until(lambda: self.steps() > 40, "its calls are seen")
 
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "pacehound", words[0], "--store", str(self.store), *words[1:]]
@@ -83,19 +82,6 @@ class WatchedJob:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
-    def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Asked of its head from here: a command a second would take the processors that the ranks need."""
-        owner = live_owner(self.store)
-        try:
-            return [] if owner is None else owner[1].rows(sql)
-        except (Unavailable, InvalidInput):
-            return []
-
-    def rounds(self) -> int:
-        """Iterations that the store has heard of."""
-        found = self.rows("SELECT max(step) AS step FROM iterations")
-        return int(found[0]["step"] or 0) if found else 0
-
     def until(self, done: Any, what: str) -> None:
         deadline_s = time.monotonic() + WITHIN_S
         while not done():
@@ -105,8 +91,8 @@ class WatchedJob:
 
     def goes_on(self) -> None:
         """New iterations reach the store."""
-        before = self.rounds()
-        self.until(lambda: self.rounds() > before + 20, "it goes on")
+        before = self.steps()
+        self.until(lambda: self.steps() > before + 20, "it goes on")
 
     def end(self) -> None:
         for pid in self.pids:

@@ -25,9 +25,8 @@ from typing import Any
 import pytest
 
 from actuators.mitigation.microbatches import distribute
-from pacehound.errors import InvalidInput, Unavailable
 from pacehound.instrument import hold, shim
-from pacehound.runtime.head.client import live_owner
+from tests.integration.asked_job import AskedJob
 
 pytestmark = [
     pytest.mark.integration,
@@ -45,7 +44,7 @@ WITHIN_S = 150
 PROVED = 10
 
 
-class MovedJob:
+class MovedJob(AskedJob):
     """The example, watched; what it does is read from its store."""
 
     def __init__(self, folder: Path, *words: str, mode: str = "auto") -> None:
@@ -60,17 +59,6 @@ class MovedJob:
         watched += ["--set", f"actuators.mode={mode}", "--", *torchrun, str(SCRIPT), *options]
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(watched, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=log, stderr=log)
-
-    def rows(self, sql: str) -> list[dict[str, Any]]:
-        owner = live_owner(self.store)
-        try:
-            return [] if owner is None else owner[1].rows(sql)
-        except (Unavailable, InvalidInput):
-            return []
-
-    def steps(self) -> int:
-        found = self.rows("SELECT max(step) AS step FROM iterations")
-        return int(found[0]["step"] or 0) if found else 0
 
     def decisions(self) -> list[dict[str, Any]]:
         """What was done, in its order."""
