@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.client import Store
+from tests.fakes.month_store import write_month
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +24,11 @@ def store(empty_store: Path, tmp_path: Path) -> Iterator[Store]:
     shutil.copytree(empty_store, tmp_path / "store", symlinks=True)  # its links are relative
     with Store.open(tmp_path / "store") as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def month_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a month of 200 jobs, for who asks and writes nothing."""
+    folder = tmp_path_factory.mktemp("month") / "store"
+    write_month(folder)
+    return folder

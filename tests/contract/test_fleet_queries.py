@@ -16,22 +16,15 @@ from simulator.suites.month import HOUR_NS, MonthIncident, MonthJob
 from storage.client import Store
 from storage.named_queries import named_query, query_about, query_names
 from storage.read import ask
-from tests.fakes.month_store import MONTH, write_month
+from tests.fakes.month_store import MONTH
 
 Row = dict[str, Any]
 CASES = [(job, one) for job in MONTH.jobs for one in job.incidents]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("month") / "store"
-    write_month(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def month(folder: Path) -> Iterator[Store]:
-    with Store.open(folder) as store:
+def month(month_folder: Path) -> Iterator[Store]:
+    with Store.open(month_folder) as store:
         yield store
 
 

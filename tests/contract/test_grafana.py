@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -19,7 +20,7 @@ from simulator.suites.month import MonthIncident, MonthJob
 from storage.client import Store
 from storage.named_queries import query_names
 from storage.read import ask
-from tests.fakes.month_store import MONTH, write_month
+from tests.fakes.month_store import MONTH
 
 ROOT = Path(__file__).resolve().parents[2]
 SPAN = {"since_ns": MONTH.start_ns, "until_ns": MONTH.end_ns}
@@ -30,11 +31,15 @@ Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    folder = tmp_path_factory.mktemp("month") / "store"
-    write_month(folder)
-    with Store.open(folder) as store:
+def month(month_folder: Path) -> Iterator[Store]:
+    with Store.open(month_folder) as store:
         yield store
+
+
+@pytest.fixture(scope="module")
+def answers(month: Store) -> list[pa.Table]:
+    """Of every question about a fleet."""
+    return [ask(month, name, **SPAN) for name in query_names("fleet")]
 
 
 def dashboard(name: str) -> dict[str, Any]:
@@ -79,13 +84,14 @@ def test_the_committed_json_is_that_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("panel", sorted(panels("fleet")))
-def test_a_panel_of_the_fleet_answers_as_its_query_which_the_truth_confirms(month: Store, panel: str) -> None:
+def test_a_panel_of_the_fleet_answers_as_its_query_which_the_truth_confirms(
+    month: Store, answers: list[pa.Table], panel: str
+) -> None:
     """The queries themselves are held against the month in test_fleet_queries."""
     found = month.query(filled_in(panels("fleet")[panel]))
     if panel == "Incidents":
         assert {row["id"] for row in found.to_pylist()} == {one.id for _, one in CASES}
         return
-    answers = [ask(month, name, **SPAN) for name in query_names("fleet")]
     (same,) = [one for one in answers if one.column_names == found.column_names]
     assert found.num_rows == same.num_rows > 0
     moments = [name for name in found.column_names if found.schema.field(name).type != same.schema.field(name).type]

@@ -173,7 +173,7 @@ def test_messages_of_which_nothing_is_stored_are_committed_without_a_trace(store
     assert number(store, schemas.CUTS) == 0
 
 
-@pytest.mark.parametrize("seed", seeds(4, in_suite=2))
+@pytest.mark.parametrize("seed", seeds(4, in_suite=1))
 def test_every_row_is_there_once_whatever_fails_and_however_often_writers_follow_each_other(store, log, clock, seed):
     """The store fails before or after taking a block, writers end there, commits are refused, messages trickle in."""
     rng = random.Random(seed)
@@ -239,7 +239,7 @@ def test_the_rest_of_a_block_that_another_writer_has_cut_is_read_however_full_th
 
 def test_partitions_that_move_between_writers_lose_and_double_nothing(store, log, clock):
     rng = random.Random(7)
-    batches = [call_batch(ordinal=i, n_calls=2, communicator=f"c{i % 2}") for i in range(60)]
+    batches = [call_batch(ordinal=i, n_calls=2, communicator=f"c{i % 2}") for i in range(36)]
     places = [("calls", 0), ("calls", 1)]
     writers = [Writing(store, log, clock, places=[place]) for place in places]
     for number_, batch in enumerate(batches):
