@@ -169,6 +169,7 @@ def assert_the_slow_rank_is_named(job: WatchedJob, rank: int) -> None:
     assert 0 < answer["held_s"] < 30
 
 
+@pytest.mark.prove  # in the suite, tests/integration/test_attended_job.py measures one
 def test_the_rank_that_gets_too_little_of_a_processor_is_proven_slow_while_the_job_runs(job: WatchedJob) -> None:
     assert_the_slow_rank_is_named(job, 1)
     proven = "SELECT ranks, measured, ratio FROM validations WHERE verdict = 'culprit'"

@@ -27,10 +27,10 @@ def test_one_fault_of_each_kind_and_a_third_worker_lose_nothing_and_double_nothi
     """Killed: a worker, the writer, the broker; stopped for twelve seconds: the agent. Then three workers, and one."""
     neighbours = realjob.Neighbours()
     run.start()
-    assert len(list(run.inject_faults(4, between_s=(1.0, 3.0)))) == 4
+    assert len(list(run.inject_faults(4, between_s=(0.5, 2.0)))) == 4
     for n in (3, 1):
         run.workers_become(n)
-        run.pass_time(6)
+        run.pass_time(4)
     outcome = run.end()
     assert outcome.jobs_as_embedded >= 1
     with realjob.unless_disturbed(neighbours.disturbance):

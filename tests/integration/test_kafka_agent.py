@@ -171,6 +171,7 @@ def test_an_agent_killed_in_the_middle_sends_the_same_again(
     check_calls(job, list(read_to_end(job.settings, CALLS)), may_repeat=True)
 
 
+@pytest.mark.prove  # in the suite, tests/integration/test_fault_run.py kills it beside a job
 def test_a_broker_killed_for_ten_seconds_costs_the_job_nothing_and_loses_nothing(
     tmp_path: Path, start_job: Callable[[Path, Broker], Job]
 ) -> None:

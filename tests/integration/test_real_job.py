@@ -92,7 +92,7 @@ def says_who_is_slow(made: SlowRun) -> str:
 
 @pytest.fixture(scope="module")
 def short_slow_run(tmp_path_factory: pytest.TempPathFactory) -> SlowRun:
-    return slow_run(tmp_path_factory.mktemp("slow"), range(130, 210), 260)
+    return slow_run(tmp_path_factory.mktemp("slow"), range(110, 170), 215)
 
 
 def test_the_slow_rank_is_named_within_30_iterations(short_slow_run: SlowRun) -> None:
@@ -144,8 +144,8 @@ def test_a_clean_job_has_no_incident(tmp_path: Path) -> None:
     realjob.measure(10, lambda number: clean(new_folder(tmp_path, number), 1_000))
 
 
-KILLS = (100, 220)
-AFTER_KILL = 60
+KILLS = (70, 150)
+AFTER_KILL = 40
 """Steps within which what a kill costs is seen."""
 
 
@@ -194,7 +194,7 @@ def killed_agent(folder: Path, iterations: int) -> str:
 
 
 def test_a_clean_job_has_no_incident_and_killing_its_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
-    print(killed_agent(tmp_path, 340))
+    print(killed_agent(tmp_path, 230))
 
 
 def stopped_rank(folder: Path, rank: int) -> str:
