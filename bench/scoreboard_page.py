@@ -32,7 +32,7 @@ The same figures are in the JSON that the command writes. Nothing here depends o
 *found* counts faults, *false* alarms about nothing, *repeat* further alarms inside a fault, *excused* alarms about a
 weak fault or about a change that was planned and that nothing in the log explains. *delay* is in iterations after the
 first affected one, *relief* in iterations after the last (negative: called over while it lasted). *slow covered* is the
-share of the slow steps inside a finding, *quiet slow* that of the quiet steps, *noted* counts the intermittent spells
+share of the slow steps inside a finding, *quiet slow* that of the quiet steps, *noted* counts the intermittent episodes
 and speed-ups that were reported as what they are. *series right*: nothing missed, no false alarm.
 """
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from collector.agent.trainer_door import TrainerDoor
+from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
 from pacehound.model.orders import Offer
 from pacehound.trainer import Control
@@ -28,7 +28,7 @@ def run() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         alone = Control("", ["collect"], hello=hello)
         rows = [_row("nobody listens", alone.at_step)]
-        trainers = Trainers(TrainerDoor(Path(folder)))
+        trainers = Trainers(TrainerListener(Path(folder)))
         control = Control(folder, ["collect"], hello=hello)
         _look(trainers)
         rows.append(_row("an agent listens", control.at_step))

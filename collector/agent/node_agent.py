@@ -28,7 +28,7 @@ from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
 from collector.agent.seen import Seen
-from collector.agent.trainer_door import TrainerDoor
+from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
 from collector.agent.unplaced_calls import UnnamedCalls
 from collector.calls import rings
@@ -170,7 +170,7 @@ class Agent:
                 holder,
                 measuring,
                 profiling,
-                Trainers(TrainerDoor(folder.path)),
+                Trainers(TrainerListener(folder.path)),
                 self._job.job,
                 self._job.host,
                 address,

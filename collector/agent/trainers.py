@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from collector.agent.trainer_door import Trainer, TrainerDoor
+from collector.agent.trainer_listener import Trainer, TrainerListener
 from collector.host.rank_process import RankProcess
 from pacehound.model.events.control import TrainerAnswer, TrainerState
 from pacehound.model.orders import Apply, Confirm, Offer, Withdraw
@@ -60,8 +60,8 @@ class Trainers:
 
     """
 
-    def __init__(self, door: TrainerDoor) -> None:
-        self.door = door
+    def __init__(self, listener: TrainerListener) -> None:
+        self.listener = listener
         self.ticket = 0
         self.told_of = 0
         self.is_confirmed = False
@@ -84,16 +84,16 @@ class Trainers:
     @property
     def attempts(self) -> frozenset[int]:
         """Of scripts that are here."""
-        return frozenset(attempt for attempt, _ in self.door.trainers)
+        return frozenset(attempt for attempt, _ in self.listener.trainers)
 
     def world_size(self, attempt: int) -> int:
         """How many ranks the job has, as its scripts say; 0: not known here."""
-        return max((one.world_size for one in self.door.trainers.values() if one.attempt == attempt), default=0)
+        return max((one.world_size for one in self.listener.trainers.values() if one.attempt == attempt), default=0)
 
     def look(self, processes: Iterable[RankProcess]) -> bool:
         """Read what scripts say; whether there is news for the controller."""
-        came, left = self.door.look(processes)
-        for trainer in self.door.trainers.values():
+        came, left = self.listener.look(processes)
+        for trainer in self.listener.trainers.values():
             said, trainer.said = trainer.said, []
             for word in said:
                 self._hear(trainer, word)
@@ -128,7 +128,7 @@ class Trainers:
                     state="absent",
                     why=f"the script of rank {process.rank} takes no orders (pacehound.trainer)",
                 )
-        for trainer in list(self.door.trainers.values()):
+        for trainer in list(self.listener.trainers.values()):
             if trainer.attempt == attempt:
                 self._ask(trainer)
         return ""
@@ -140,17 +140,17 @@ class Trainers:
         self._heard_ns = now_ns
         if self.is_confirmed:
             return ""
-        token = Token(os.fspath(self.door.folder), what.ticket)
+        token = Token(os.fspath(self.listener.folder), what.ticket)
         if what.ticket not in self._tokens:
             if not token.make():
                 return "it was taken back here"
             self._tokens.append(what.ticket)
             if len(self._tokens) > MOST_ENDED:
-                Token(os.fspath(self.door.folder), self._tokens.popleft()).remove()
+                Token(os.fspath(self.listener.folder), self._tokens.popleft()).remove()
         for rank, answer in self._answers.items():
-            if answer.state == "able" and (trainer := self.door.trainers.get((self._attempt, rank))) is not None:
-                self.door.say(trainer, say="apply", ticket=what.ticket, step=what.step)
-        self.door.ring()
+            if answer.state == "able" and (trainer := self.listener.trainers.get((self._attempt, rank))) is not None:
+                self.listener.say(trainer, say="apply", ticket=what.ticket, step=what.step)
+        self.listener.ring()
         return ""
 
     def confirm(self, what: Confirm) -> str:
@@ -160,7 +160,7 @@ class Trainers:
         if self.is_confirmed:
             return ""
         waiting = [rank for rank, answer in self._answers.items() if answer.state != "armed"]
-        if waiting or not Token(os.fspath(self.door.folder), what.ticket).confirm():
+        if waiting or not Token(os.fspath(self.listener.folder), what.ticket).confirm():
             self._end("it could not be confirmed")
             return f"rank {waiting[0]} is not armed" if waiting else "a rank had come to the step before"
         self.is_confirmed = True
@@ -173,7 +173,7 @@ class Trainers:
         """Take it back; why that cannot be, else nothing."""
         if what.ticket != self.ticket:
             return "there is no such offer here"
-        if not Token(os.fspath(self.door.folder), what.ticket).withdraw():
+        if not Token(os.fspath(self.listener.folder), what.ticket).withdraw():
             return "a rank has come to its step, and applies it"
         self._end("it was withdrawn")
         return ""
@@ -199,7 +199,7 @@ class Trainers:
         """The agent leaves: what is not confirmed is not applied, what is stands."""
         if not self.is_confirmed:
             self._end(_SILENT)
-        self.door.close()
+        self.listener.close()
 
     def _ask(self, trainer: Trainer) -> None:
         assert self._offer is not None
@@ -211,8 +211,10 @@ class Trainers:
         )
         self._has_news = True
         offer = self._offer
-        self.door.say(trainer, say="offer", ticket=offer.ticket, kind=offer.kind, payload=offer.payload, why=self._why)
-        self.door.ring()
+        self.listener.say(
+            trainer, say="offer", ticket=offer.ticket, kind=offer.kind, payload=offer.payload, why=self._why
+        )
+        self.listener.ring()
 
     def _hear(self, trainer: Trainer, word: dict[str, Any]) -> None:
         said, ticket, step = word.get("say"), word.get("ticket"), word.get("step")
@@ -250,12 +252,12 @@ class Trainers:
         if not self.ticket:
             return
         if self.ticket in self._tokens:
-            Token(os.fspath(self.door.folder), self.ticket).withdraw()
+            Token(os.fspath(self.listener.folder), self.ticket).withdraw()
         logger.info("order %d is taken back: %s", self.ticket, why)
-        for trainer in self.door.trainers.values():
+        for trainer in self.listener.trainers.values():
             if trainer.attempt == self._attempt:
-                self.door.say(trainer, say="withdraw", ticket=self.ticket, why=why)
-        self.door.ring()
+                self.listener.say(trainer, say="withdraw", ticket=self.ticket, why=why)
+        self.listener.ring()
         for rank in self._answers:
             self._note(rank, "kept", why=why)
         self._forget()

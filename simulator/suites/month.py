@@ -80,7 +80,7 @@ class MonthIncident:
         In the words of Falcon's table 1.
     culprits, links
         World ranks; the host of a culprit is `hosts[rank // RANKS_PER_HOST]` of its job.
-    spells
+    episodes
         From when to when, the last one without an end where it goes on when the month is over.
     is_over
         It ended by itself, and not with its job.
@@ -96,7 +96,7 @@ class MonthIncident:
     culprits: tuple[int, ...]
     links: tuple[tuple[int, int], ...]
     magnitude: float | None
-    spells: tuple[tuple[int, int | None], ...]
+    episodes: tuple[tuple[int, int | None], ...]
     is_over: bool
     detected_ns: int
     opened_ns: int
@@ -107,16 +107,16 @@ class MonthIncident:
     @property
     def onset_ns(self) -> int:
         """When it began."""
-        return self.spells[0][0]
+        return self.episodes[0][0]
 
     @property
     def end_ns(self) -> int | None:
         """When it was over."""
-        return self.spells[-1][1]
+        return self.episodes[-1][1]
 
     def slowdown(self, time_ns: int) -> float:
         """By how much, relatively, the job is slower then."""
-        inside = any(onset <= time_ns and (end is None or time_ns < end) for onset, end in self.spells)
+        inside = any(onset <= time_ns and (end is None or time_ns < end) for onset, end in self.episodes)
         if not inside or self.magnitude is None:
             return 0.0
         return self.action.magnitude if self.action and time_ns >= self.action.acted_ns else self.magnitude
@@ -192,8 +192,8 @@ class MonthJob:
         return Instant(step=self._step(time_ns), time_ns=time_ns)
 
     def _life(self, one: MonthIncident) -> Iterator[Event]:
-        first, *more = (self._finding(one, number, is_over=False) for number in range(len(one.spells)))
-        last = tuple(self._finding(one, number, is_over=True) for number in range(len(one.spells)))
+        first, *more = (self._finding(one, number, is_over=False) for number in range(len(one.episodes)))
+        last = tuple(self._finding(one, number, is_over=True) for number in range(len(one.episodes)))
         yield first
         yield self._incident(one, 0, (first,), one.opened_ns)
         if one.told_ns:
@@ -213,8 +213,8 @@ class MonthJob:
             yield from self._vitals(one)
 
     def _finding(self, one: MonthIncident, number: int, *, is_over: bool) -> Finding:
-        onset_ns, end_ns = one.spells[number]
-        has_relief = is_over and end_ns is not None and (one.is_over or number + 1 < len(one.spells))
+        onset_ns, end_ns = one.episodes[number]
+        has_relief = is_over and end_ns is not None and (one.is_over or number + 1 < len(one.episodes))
         return Finding(
             id=event_id("finding", one.id, number),
             job=self.job,
@@ -359,21 +359,21 @@ def _incidents(
         relief_ns = onset_ns + length_ns
         if opened_ns >= last_ns - MINUTE_NS:
             return
-        spells: list[tuple[int, int | None]] = [(onset_ns, relief_ns)]
+        episodes: list[tuple[int, int | None]] = [(onset_ns, relief_ns)]
         if kind == "slow" and cause and rng.random() < 0.2:
             again_ns = relief_ns + 10 * MINUTE_NS
-            spells.append((again_ns, again_ns + length_ns))
-        spells = [(begun, end) for begun, end in spells if begun < last_ns - MINUTE_NS]
-        until_ns = spells[-1][1] or 0
+            episodes.append((again_ns, again_ns + length_ns))
+        episodes = [(begun, end) for begun, end in episodes if begun < last_ns - MINUTE_NS]
+        until_ns = episodes[-1][1] or 0
         is_over = until_ns < last_ns and not (is_running and rng.random() < 0.5)
         if not is_over:
-            spells[-1] = (spells[-1][0], None if is_running else last_ns)
+            episodes[-1] = (episodes[-1][0], None if is_running else last_ns)
         magnitude = None if kind == "hang" else float(rng.uniform(0.15, 1.2))
         action = None
         if magnitude is not None and cause is not None and length_ns > 12 * MINUTE_NS and rng.random() < 0.5:
             action = MonthAction(
                 name="adjust_microbatches" if cause == "S1" else "adjust_topology",
-                # In the middle between two samples, and while the first spell lasts.
+                # In the middle between two samples, and while the first episode lasts.
                 acted_ns=onset_ns + 5 * AROUND_NS + AROUND_NS // 2,
                 magnitude=magnitude * float(rng.uniform(0.1, 0.9)),
             )
@@ -386,12 +386,12 @@ def _incidents(
             culprits=(rank,) if cause in ("S1", "H1") else (),
             links=((rank, other),) if cause in ("S2", "H3") else (),
             magnitude=magnitude,
-            spells=tuple(spells),
+            episodes=tuple(episodes),
             is_over=is_over,
             detected_ns=onset_ns + noticed_ns,
             opened_ns=opened_ns,
             told_ns=opened_ns + int(rng.uniform(1, 5) * SECOND_NS) if rng.random() < 0.8 else 0,
-            lost_s=_lost_s(spells, last_ns, magnitude, action),
+            lost_s=_lost_s(episodes, last_ns, magnitude, action),
             action=action,
         )
         at_ns = until_ns + HOUR_NS
@@ -400,11 +400,11 @@ def _incidents(
 
 
 def _lost_s(
-    spells: list[tuple[int, int | None]], last_ns: int, magnitude: float | None, action: MonthAction | None
+    episodes: list[tuple[int, int | None]], last_ns: int, magnitude: float | None, action: MonthAction | None
 ) -> float:
     """Excess time: all of it in a hang; while the job is slower by m, m of every 1 + m seconds."""
     lost_s = 0.0
-    for onset_ns, relief_ns in spells:
+    for onset_ns, relief_ns in episodes:
         until_ns = last_ns if relief_ns is None else relief_ns
         acted_ns = min(max(action.acted_ns, onset_ns), until_ns) if action else until_ns
         for length_ns, slowdown in (

@@ -44,7 +44,7 @@ LARGE_HANG_S = 20.0
 
 STEPS_BEFORE_HANG = (18, 26)
 STEPS_BEFORE = (34, 40)
-"""A job is quiet for so many steps; slowness then lasts for `STEPS_SLOW`: so many make a level, not a spell."""
+"""A job is quiet for so many steps; slowness then lasts for `STEPS_SLOW`: so many make a level, not an episode."""
 STEPS_SLOW = 36
 OFFSET_MS = 50.0
 DROPPED = 0.05

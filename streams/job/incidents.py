@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from pacehound.model.events import Cost, Finding, Incident, IncidentState, Instant, WhatIfPrice
 from pacehound.model.evidence import merged
-from pacehound.model.evidence.life import Spell
+from pacehound.model.evidence.life import Episode
 from pacehound.model.identity import event_id
 from pacehound.settings import IncidentSettings
 from streams.job.short_slowdowns import IsCrowded, ShortSlowdowns
 from streams.job.thresholds import (
     COST_UPDATE_FACTOR,
     COST_UPDATE_FROM_S,
-    MAX_SPELLS_TOLD,
+    MAX_EPISODES_TOLD,
     QUIET_NS,
     REPEAT_NS,
 )
@@ -32,7 +32,7 @@ class _Open:
     relieved_ns: int | None
     excess_s: dict[str, float]  # by finding
     price: WhatIfPrice | None = None  # of the last window of recorded steps since it opened
-    n_before: dict[str, int] = field(default_factory=dict)  # of each spell of one cause, how many came before it
+    n_before: dict[str, int] = field(default_factory=dict)  # of each episode of one cause, how many came before it
     n_spells: int = 0
 
     @property
@@ -186,7 +186,7 @@ class IncidentTracker:
         return None
 
     def with_spells(self, finding: Finding) -> Finding:
-        """The finding, which says so where it is not the first spell of its incident."""
+        """The finding, which says so where it is not the first episode of its incident."""
         entry = self._of(finding)
         if entry is None:
             return finding
@@ -194,8 +194,8 @@ class IncidentTracker:
         if not before:
             return finding
         earlier_s = sum(excess_s for id_, excess_s in entry.excess_s.items() if id_ != finding.id)
-        spell = Spell(number=before + 1, lost_before_s=earlier_s)
-        return replace(finding, evidence=merged(finding.evidence, (spell,)))
+        episode = Episode(number=before + 1, lost_before_s=earlier_s)
+        return replace(finding, evidence=merged(finding.evidence, (episode,)))
 
     def _next(self, entry: _Open, now_ns: int, state: IncidentState, findings: tuple[Finding, ...]) -> Incident:
         entry.incident = replace(
@@ -250,7 +250,7 @@ def _count_spell(entry: _Open, finding: Finding) -> _Open:
 
 def _without_middle(entry: _Open, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The first and the latest, where they are many; what the others have cost stays in the cost."""
-    if len(findings) <= MAX_SPELLS_TOLD or findings[1].relief is None:
+    if len(findings) <= MAX_EPISODES_TOLD or findings[1].relief is None:
         return findings
     left_out = findings[1]
     entry.n_before.pop(left_out.id, None)

@@ -46,8 +46,8 @@ REPEAT_NS = 600_000_000_000
 """A slowdown of the same ranks or links for the same cause so soon after the last one is the same incident (chosen: as
 long as short slowdowns are looked at together)."""
 
-MAX_SPELLS_TOLD = 16
-"""Findings that one incident holds; of more spells the first and the latest are told, and the cost of all (chosen)."""
+MAX_EPISODES_TOLD = 16
+"""Findings that one incident holds; of more episodes the first and latest are told, and the cost of all (chosen)."""
 
 RECURRED_OFTEN = 100
 """Before recurring calls count as iterations, limits go by their period once it has recurred so often (chosen: more

@@ -153,7 +153,7 @@ class StepWatch:
         for period in self._bursts.recurrent[:1]:
             if len(offsets) and period % len(offsets) == 0:
                 continue
-            learnt.append(self._note("spells", period, Recurring(period=period)))
+            learnt.append(self._note("bursts", period, Recurring(period=period)))
         return (*learnt, *self._expected.values())
 
     def update(self, row: StepTime) -> list[Finding]:

@@ -17,7 +17,7 @@ from streams.slow.thresholds import EVEN_SHARE, MAX_SPELL_GAP, MIN_SPELLS
 
 
 def rhythm(rank: int, slow: Sequence[IterationRecord]) -> WorkForAll | None:
-    """How often the slow spells of a rank come, where they come evenly."""
+    """How often the slow episodes of a rank come, where they come evenly."""
     first = list(slow[:1])
     first += [b for a, b in itertools.pairwise(slow) if b.step - a.step > MAX_SPELL_GAP + 1]
     if len(first) < MIN_SPELLS:

@@ -264,8 +264,8 @@ class SlowWatch(Watch):
 
     def _pace_before(self, onset_step: int) -> Pace | None:
         """The pace before a slowdown; slow steps now and then that came before it and lead up to it do not count."""
-        spells = self._watch.intermittent_since
-        first = onset_step if spells is None else min(onset_step, spells)
+        since = self._watch.intermittent_since
+        first = onset_step if since is None else min(onset_step, since)
         return Pace.of([r.step_time_s for r in self._records if r.step < first][-BASELINE_ITERATIONS:])
 
     def _since(self, step: int) -> list[IterationRecord]:

@@ -91,7 +91,7 @@ USUAL_SHARE = 0.9
 """A pace that one of ten stretches of before has reached is usual (chosen: such a job is uneven by itself)."""
 
 MAX_SPELL_GAP = 3
-"""Slow iterations with no more quiet ones between them are one spell (chosen, as in `level/bursts.py`)."""
+"""Slow iterations with no more quiet ones between them are one episode (chosen, as in `level/bursts.py`)."""
 
 MIN_SPELLS = 5
 """From so many on a rhythm is no chance (chosen: four equal gaps)."""

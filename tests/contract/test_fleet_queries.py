@@ -85,7 +85,7 @@ def test_the_month_has_all_that_the_queries_are_about() -> None:
         "network congestion", "CPU contention", "GPU degradation", "not named", "hang"
     }  # fmt: skip
     assert any(one.end_ns is None for _, one in CASES)
-    assert any(len(one.spells) > 1 for _, one in CASES)
+    assert any(len(one.episodes) > 1 for _, one in CASES)
     assert any(not one.is_over and one.end_ns for _, one in CASES)
     assert max(Counter(job.host(rank) for job, one in CASES for rank in one.culprits).values()) > 2
 
@@ -174,9 +174,9 @@ def test_falcons_figure_1_by_how_much_jobs_were_delayed(month: Store) -> None:
 def test_hosts_that_come_back(month: Store) -> None:
     named, ends = Counter[str](), Counter[str]()
     for job, one in CASES:
-        named.update(job.host(rank) for rank in one.culprits for _ in one.spells)
+        named.update(job.host(rank) for rank in one.culprits for _ in one.episodes)
         # Both ends of a link may be on one host: it is one finding even so.
-        ends.update(host for link in one.links for host in {job.host(rank) for rank in link} for _ in one.spells)
+        ends.update(host for link in one.links for host in {job.host(rank) for rank in link} for _ in one.episodes)
     rows = answered(month, "fleet/hosts")
     assert {row["host"]: (row["findings"], row["as_link_end"]) for row in rows} == {
         host: (named[host], ends[host]) for host in named | ends
@@ -185,7 +185,9 @@ def test_hosts_that_come_back(month: Store) -> None:
 
 
 def test_cards_that_come_back(month: Store) -> None:
-    truth = Counter(job.gpu(rank) for job, one in CASES if job.is_on_gpus for rank in one.culprits for _ in one.spells)
+    truth = Counter(
+        job.gpu(rank) for job, one in CASES if job.is_on_gpus for rank in one.culprits for _ in one.episodes
+    )
     rows = answered(month, "fleet/gpus")
     assert {row["gpu"]: row["findings"] for row in rows} == truth
     assert rows[0]["findings"] == max(truth.values()) > 2
@@ -236,7 +238,7 @@ def test_what_actions_did_to_the_iteration_time(month: Store) -> None:
         until_ns = one.end_ns
         relieved_after_s = None if until_ns is None else pytest.approx((until_ns - action.acted_ns) / 1e9)
         assert row["relieved_after_s"] == relieved_after_s
-        if one.spells[0][1] is None or one.spells[0][1] - action.acted_ns >= HOUR_NS // 2:
+        if one.episodes[0][1] is None or one.episodes[0][1] - action.acted_ns >= HOUR_NS // 2:
             assert row["after_s"] == pytest.approx(job.step_time_s * (1 + action.magnitude), rel=0.02)
 
 

@@ -12,7 +12,7 @@ from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience
 from collector.agent.orders import HostNow, OrderBook
 from collector.agent.profiling import Profiling
-from collector.agent.trainer_door import TrainerDoor
+from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
 from pacehound.bus.signing import Keys, Signer
 from pacehound.model.events import Command, CommandResult
@@ -43,7 +43,7 @@ class Host:
             holder,
             Measuring(self._folder / "measuring", self.name),
             Profiling(holder.block_of, None),
-            Trainers(TrainerDoor(self._folder)),
+            Trainers(TrainerListener(self._folder)),
             JOB,
             self.name,
         )

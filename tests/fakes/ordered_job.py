@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from unittest import mock
 
 from actuators.control.applying import ApplyProcedure
-from collector.agent.trainer_door import TrainerDoor
+from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
 from collector.host.rank_process import RankProcess
 from pacehound.model.events import CommandResult
@@ -90,7 +90,7 @@ class Host:
 
     def start(self) -> None:
         """An agent begins; it knows of no offer. The kernel would say that all ranks are this process."""
-        self.trainers = Trainers(TrainerDoor(self.folder, self._who))
+        self.trainers = Trainers(TrainerListener(self.folder, self._who))
 
     def _who(self, connection: socket.socket) -> Peer:
         return Peer(0, credentials(connection).uid)
@@ -98,7 +98,7 @@ class Host:
     def die(self) -> None:
         """What kill -9 does: the kernel hangs up, and nothing is said."""
         if self.trainers is not None:
-            self.trainers.door.close()
+            self.trainers.listener.close()
             self.trainers = None
 
     def look(self, orders: list[What], now_ns: int) -> list[CommandResult]:

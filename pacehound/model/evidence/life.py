@@ -40,13 +40,12 @@ class GivenUp(Piece, frozen=True, kw_only=True, tag="given_up"):
         return f"{self.host} is given up: {self.why}"
 
 
-class Spell(Piece, frozen=True, kw_only=True, tag="spell"):
+class Episode(Piece, frozen=True, kw_only=True, tag="episode"):
     """The finding is not the first of its incident."""
 
     number: int
     lost_before_s: float
 
     def _sentence(self) -> str:
-        return (
-            f"the same again: spell {self.number} of one incident, {self.lost_before_s:.1f} s were lost in those before"
-        )
+        before = f"{self.lost_before_s:.1f} s were lost in those before"
+        return f"the same again: episode {self.number} of one incident, {before}"

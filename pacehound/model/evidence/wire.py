@@ -39,9 +39,9 @@ _Read = TypeVar("_Read")
 def read_json(content: bytes | str, kind: type[_Read]) -> _Read:
     """An event out of its JSON; errors are msgspec's.
 
-    >>> read = read_json('["as it was said", {"kind": "spell", "number": 2, "lost_before_s": 3}]', tuple[Evidence, ...])
+    >>> read = read_json('["so it was", {"kind": "episode", "number": 2, "lost_before_s": 3}]', tuple[Evidence, ...])
     >>> [type(piece).__name__ for piece in read]
-    ['Said', 'Spell']
+    ['Said', 'Episode']
     """
     return msgspec.json.decode(content, type=kind, dec_hook=_piece)
 

@@ -196,10 +196,10 @@ def test_no_order_begins_while_ranks_are_held(tmp_path: Path) -> None:
 
 def test_scripts_that_do_not_say_their_micro_batches_are_let_be_and_it_is_said(tmp_path: Path) -> None:
     with closing(MovedJob(tmp_path, 8)) as job:
-        for trainer in job.hosts[0].trainers.door.trainers.values():  # type: ignore[union-attr]
+        for trainer in job.hosts[0].trainers.listener.trainers.values():  # type: ignore[union-attr]
             trainer.micro_batches = 0
         job.run(0.2)
-        for trainer in job.hosts[0].trainers.door.trainers.values():  # type: ignore[union-attr]
+        for trainer in job.hosts[0].trainers.listener.trainers.values():  # type: ignore[union-attr]
             trainer.micro_batches = 0
         job.until("over")
         (decision,) = job.decisions

@@ -25,8 +25,8 @@ def test_what_was_meant_wakes_nobody(kind: str) -> None:
 def test_slowness_is_told_when_it_says_that_it_would_wake_somebody() -> None:
     not_yet = incident(findings=(finding(pages=False, verdict="unknown", culprits=()),))
     assert severity(not_yet, Importance(), 0).reason == "wakes nobody"
-    spells = finding(kind="intermittent", verdict="unknown", culprits=(), pages=False)
-    assert level(incident(findings=(spells,))) == "none"
+    episodes = finding(kind="intermittent", verdict="unknown", culprits=(), pages=False)
+    assert level(incident(findings=(episodes,))) == "none"
     assert level(incident(findings=(finding(kind="hang", pages=False),))) == "halt"
 
 

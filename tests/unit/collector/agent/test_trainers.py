@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.agent.trainer_door import TrainerDoor
+from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import LEASE_NS, Trainers
 from collector.host.rank_process import RankProcess
 from pacehound.model.orders import Apply, Confirm, Offer, Withdraw
@@ -93,7 +93,7 @@ class Agent:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pid = os.getpid()
-        self.trainers = Trainers(TrainerDoor(folder, self.who))
+        self.trainers = Trainers(TrainerListener(folder, self.who))
         self.now_ns = SECOND
         self.processes: list[RankProcess] = []
 
@@ -130,7 +130,7 @@ def agent(tmp_path: Path) -> Agent:
 def knock(agent: Agent, *lines: bytes) -> socket.socket:
     """Somebody who connects and says something."""
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(str(agent.trainers.door.folder / "agent.sock"))
+    connection.connect(str(agent.trainers.listener.folder / "agent.sock"))
     for line in lines:
         connection.send(line)
     agent.look()
@@ -154,26 +154,26 @@ def test_a_process_is_the_rank_of_its_ring_whatever_it_says(agent: Agent) -> Non
     agent.processes = [RankProcess(attempt=2, rank=5, pid=100, start_ticks=1)]
     agent.pid = 100
     agent.rank(4, KIND)
-    assert (set(agent.trainers.door.trainers), agent.trainers.door.refused) == (set(), 1)
+    assert (set(agent.trainers.listener.trainers), agent.trainers.listener.refused) == (set(), 1)
     agent.rank(-1, KIND)
-    assert set(agent.trainers.door.trainers) == {(2, 5)}
+    assert set(agent.trainers.listener.trainers) == {(2, 5)}
 
 
 def test_nobody_is_a_rank_that_another_process_is(agent: Agent) -> None:
     first = agent.rank(0, KIND)
     agent.rank(0, KIND)
-    assert agent.trainers.door.refused == 1
+    assert agent.trainers.listener.refused == 1
     agent.processes = [RankProcess(attempt=0, rank=1, pid=999, start_ticks=1)]
     agent.rank(1, KIND)
-    assert agent.trainers.door.refused == 2
+    assert agent.trainers.listener.refused == 2
     first.close()
     agent.look()
     agent.rank(0, KIND)
-    assert set(agent.trainers.door.trainers) == {(0, 0)}
+    assert set(agent.trainers.listener.trainers) == {(0, 0)}
 
 
 def test_another_users_process_is_not_heard(tmp_path: Path) -> None:
-    door = TrainerDoor(tmp_path, lambda connection: Peer(7, os.geteuid() + 1))
+    door = TrainerListener(tmp_path, lambda connection: Peer(7, os.geteuid() + 1))
     Control(str(tmp_path), [KIND], hello={"rank": 0, "world_size": 1, "attempt": 0})
     for _ in range(3):
         door.look([])
@@ -196,11 +196,11 @@ def test_another_users_process_is_not_heard(tmp_path: Path) -> None:
 )
 def test_who_says_what_cannot_be_read_is_hung_up_on_and_counted(agent: Agent, said: bytes) -> None:
     connection = knock(agent, said)
-    assert agent.trainers.door.refused == 1
+    assert agent.trainers.listener.refused == 1
     connection.settimeout(1)
     assert connection.recv(1) == b""
     agent.rank(0, KIND)
-    assert set(agent.trainers.door.trainers) == {(0, 0)}
+    assert set(agent.trainers.listener.trainers) == {(0, 0)}
 
 
 def test_what_a_script_makes_up_about_itself_does_no_harm(agent: Agent) -> None:
@@ -252,7 +252,7 @@ def test_a_newer_offer_ends_one_that_is_not_confirmed_and_waits_for_one_that_is(
 
 def test_what_a_rank_in_a_long_step_has_not_read_comes_in_order_when_it_does(agent: Agent) -> None:
     control = agent.rank(0, KIND)
-    trainer = agent.trainers.door.trainers[0, 0]
+    trainer = agent.trainers.listener.trainers[0, 0]
     payload = f'"{"x" * 8_000}"'
     for ticket in range(1, 40):
         agent.offer(ticket, payload=payload)
@@ -263,7 +263,7 @@ def test_what_a_rank_in_a_long_step_has_not_read_comes_in_order_when_it_does(age
     assert not trainer.lines.has_unsent
     assert control._open is not None
     assert control._open.order.ticket == 39
-    assert agent.trainers.door.trainers == {(0, 0): trainer}
+    assert agent.trainers.listener.trainers == {(0, 0): trainer}
 
 
 def test_a_rank_that_never_reads_is_hung_up_on(agent: Agent) -> None:
@@ -271,7 +271,7 @@ def test_a_rank_that_never_reads_is_hung_up_on(agent: Agent) -> None:
     for ticket in range(1, 200):
         agent.offer(ticket, payload=f'"{"x" * 8_000}"')
     agent.look()
-    assert agent.trainers.door.trainers == {}
+    assert agent.trainers.listener.trainers == {}
     assert agent.states() == {0: "absent"}
     assert control.at_step(1) is None
 

@@ -31,20 +31,20 @@ class Listener:
     def __init__(self, run_dir: Path) -> None:
         self.folder = run_dir / FOLDER
         self.folder.mkdir(exist_ok=True)
-        self.door = socket.socket(socket.AF_UNIX)
+        self.listener = socket.socket(socket.AF_UNIX)
         (self.folder / "agent.sock").unlink(missing_ok=True)
         with address(str(self.folder)) as where:
-            self.door.bind(where)
-        self.door.listen()
+            self.listener.bind(where)
+        self.listener.listen()
         self.bell = Bell(str(self.folder))
         self.bell.ring()
 
     def taken(self) -> Lines:
-        connection, _ = self.door.accept()
+        connection, _ = self.listener.accept()
         return Lines(connection)
 
     def close(self) -> None:
-        self.door.close()
+        self.listener.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from collector.agent.trainer_door import TrainerDoor
+from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
 from pacehound.model.orders import Apply, Confirm, Offer
 from pacehound.trainer import Order, smallest_over_ranks
@@ -26,13 +26,13 @@ class Beside:
     """An agent whose work is done in the training's own thread, so that nothing depends on how fast that is."""
 
     def __init__(self, run_dir: Path, clock: Clock) -> None:
-        self.trainers, self.clock = Trainers(TrainerDoor(run_dir)), clock
+        self.trainers, self.clock = Trainers(TrainerListener(run_dir)), clock
 
     def step(self, *_: object) -> None:
         self.clock.now_ns += 300 * MS
         self.trainers.look([])
         states = {one.state for one in self.trainers.answers()}
-        if self.trainers.door.trainers and not self.trainers.told_of:
+        if self.trainers.listener.trainers and not self.trainers.told_of:
             self.trainers.offer(Offer(ticket=1, kind="collect", payload='{"generation": 2}'), "planned", 0, [], 1)
         elif states == {"able"}:
             self.trainers.apply(Apply(ticket=1, step=AT_STEP), 1)
@@ -47,14 +47,14 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     monkeypatch.setenv("PACEHOUND_RUN_DIR", str(tmp_path))
     agent = Beside(tmp_path, clock)
     yield agent
-    agent.trainers.door.close()
+    agent.trainers.listener.close()
 
 
 def assert_carried_out(done: list[tuple[int, Any, int]], beside: Beside) -> None:
     assert done == [(AT_STEP, {"generation": 2}, AT_STEP)]
     beside.trainers.look([])
     assert [(one.rank, one.state, one.step) for one in beside.trainers.answers()] == [(0, "applied", AT_STEP)]
-    assert beside.trainers.door.trainers == {}, "it hangs up when the training is over"
+    assert beside.trainers.listener.trainers == {}, "it hangs up when the training is over"
 
 
 @pytest.mark.parametrize("accumulated", [1, 3])

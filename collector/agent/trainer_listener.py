@@ -43,7 +43,7 @@ class Trainer:
     said: list[dict[str, Any]] = field(default_factory=list)
 
 
-class TrainerDoor:
+class TrainerListener:
     """Listens, and reads what scripts say.
 
     Parameters
@@ -71,7 +71,7 @@ class TrainerDoor:
         self._who = who
         self._guests: dict[int, Trainer] = {}
         self._bell: Bell | None = None
-        self._door: socket.socket | None = None
+        self._listening: socket.socket | None = None
         self._poll = select.epoll()
         try:
             self._open()
@@ -82,7 +82,7 @@ class TrainerDoor:
         """Take in who comes, and read; who has said hello now, and who has hung up."""
         came: list[Trainer] = []
         left: list[Trainer] = []
-        if self._door is None:
+        if self._listening is None:
             return came, left
         known = {process.pid: process for process in processes}
         ready = {number for number, _ in self._poll.poll(0)}
@@ -98,7 +98,7 @@ class TrainerDoor:
             except (ConnectionError, ValueError, TypeError, KeyError, OverflowError) as error:
                 if self._let_go(guest, error):
                     left.append(guest)
-        if self._door.fileno() in ready:
+        if self._listening.fileno() in ready:
             self._take_in()
         for trainer in self.trainers.values():
             if trainer.lines.has_unsent:
@@ -126,32 +126,32 @@ class TrainerDoor:
         """The agent leaves; orders that are armed stay so. The socket's file is left to the next agent."""
         for guest in list(self._guests.values()):
             self._hang_up(guest)
-        if self._door is not None:
-            self._door.close()
-            self._door = None
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
         self._poll.close()
 
     def _open(self) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         bell = Bell(os.fspath(self.folder))
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         try:
             (self.folder / SOCKET).unlink(missing_ok=True)  # of an agent before; there is one at a time
             with address(os.fspath(self.folder)) as where:
-                door.bind(where)
-            door.listen(_BACKLOG)
+                listening.bind(where)
+            listening.listen(_BACKLOG)
         except BaseException:
-            door.close()
+            listening.close()
             raise
-        self._bell, self._door = bell, door
-        self._poll.register(door.fileno(), select.EPOLLIN)
+        self._bell, self._listening = bell, listening
+        self._poll.register(listening.fileno(), select.EPOLLIN)
         self.ring()
 
     def _take_in(self) -> None:
-        assert self._door is not None
+        assert self._listening is not None
         while True:
             try:
-                connection, _ = self._door.accept()
+                connection, _ = self._listening.accept()
             except OSError:  # nobody more, or gone again; of files there are none left
                 break
             peer = self._who(connection)
