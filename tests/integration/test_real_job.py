@@ -64,7 +64,7 @@ def slow_run(folder: Path, slow: range, iterations: int) -> SlowRun:
     csv = folder / "steps.csv"
     fault = ("--slow-rank", 2, "--slow-from", slow.start, "--slow-until", slow.stop, "--slow-by", 0.4)
     with realjob.recording_head(folder) as recording:
-        run = realjob.start(folder, realjob.torchrun("--iterations", iterations, *fault, "--csv", csv))
+        run = realjob.start(folder, realjob.forked("--iterations", iterations, *fault, "--csv", csv))
         assert run.wait(180) == 0, run.text()
     return SlowRun(run, realjob.script_steps(csv), recording, slow)
 
