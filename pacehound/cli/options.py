@@ -68,6 +68,33 @@ class Lasting(click.ParamType):
         return lasting_s
 
 
+_MOST_RANKS = 16_384
+"""`pacehound.model.orders.MOST_RANKS`."""
+
+
+class Ranks(click.ParamType):
+    """Numbers of ranks, one by one or from one to another: 3,8-11.
+
+    >>> Ranks().convert("3,8-11", None, None)
+    (3, 8, 9, 10, 11)
+    """
+
+    name = "ranks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Each once, in order."""
+        found: set[int] = set()
+        for part in str(value).split(","):
+            ends = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part.strip())
+            first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+            if first > last:
+                self.fail(f"{part!r} names no ranks; write numbers, as in 3,8-11", param, ctx)
+            if last - first >= _MOST_RANKS:
+                self.fail(f"{part} are more than {_MOST_RANKS} ranks", param, ctx)
+            found.update(range(first, last + 1))
+        return tuple(sorted(found))
+
+
 LONGEST_S = 9_999 * 86_400.0
 """Of what is looked back on, or kept silent: nobody means more than 27 years."""
 

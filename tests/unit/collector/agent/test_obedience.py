@@ -20,11 +20,15 @@ from pacehound.model.orders import (
     MOST_PAYLOAD_BYTES,
     Apply,
     Confirm,
+    Dismiss,
     Hold,
     Keep,
     Locate,
+    Measure,
     Offer,
     Order,
+    Prepare,
+    Profile,
     Release,
     What,
     new_order,
@@ -84,6 +88,18 @@ def test_who_only_asks_need_not_know_the_attempt() -> None:
     assert nobody.refused == "foreign"
     holding = Hold(trap=1, round=1, hold_ms=1, lease_ms=1)
     assert admit(agent, OURS.signed(order(3, attempt=ANY_ATTEMPT, what=holding))) == "damaged"
+
+
+def test_on_a_host_without_ranks_only_measuring_is_obeyed() -> None:
+    agent, idle = obedience(), frozenset[int]()
+    seats = {"rendezvous": "h:1", "world_size": 2, "hosts": ("a", "b"), "per_host": 1}
+    for number, what in enumerate((Locate(idle=True), Prepare(trap=1, **seats), Measure(trap=1), Dismiss(trap=1)), 1):
+        given = order(number, what=what, attempt=ANY_ATTEMPT)
+        assert agent.admit(OURS.signed(given), idle, NOW_NS) == given
+    for number, what in enumerate((Locate(), Hold(trap=1, round=1, hold_ms=1, lease_ms=1), Profile(for_ms=1)), 10):
+        found = agent.admit(OURS.signed(order(number, what=what)), idle, NOW_NS)
+        assert isinstance(found, Refusal)
+        assert (found.refused, found.reason) == ("foreign", f"no rank of attempt 0 is on {HOST}")
 
 
 def test_two_who_sign_with_one_key_do_not_stand_in_each_others_way() -> None:
@@ -193,6 +209,10 @@ def test_ten_thousand_hostile_commands_are_refused_and_each_counted_with_its_rea
         ({"what": Apply(ticket=1, step=-1)}, "step -1"),
         ({"what": Confirm(ticket=1 << 63)}, "ticket 9223372036854775808"),
         ({"what": Confirm(ticket=1), "attempt": -1}, "attempt -1"),
+        ({"what": Prepare(trap=1, rendezvous="h:1", world_size=2, ranks=(3, 1))}, r"beside the ranks \(3, 1\)"),
+        ({"what": Prepare(trap=1, rendezvous="h:1", world_size=1, ranks=(1 << 20,))}, "the ranks 1048576 to"),
+        ({"what": Prepare(trap=1, rendezvous="h:1", world_size=3, hosts=("a", "b"), per_host=1)}, "1 on each of 2"),
+        ({"what": Prepare(trap=1, rendezvous="h:1", world_size=2, hosts=("a", "a"), per_host=1)}, "each of 2 hosts"),
     ],
 )
 def test_an_order_that_nobody_writes_is_not_read(changed: dict[str, object], why: str) -> None:
