@@ -6,11 +6,19 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
+from collector.agent.holding import Holder
+from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, ObeyedOrders, Refusal
+from collector.agent.orders import HostNow, OrderBook
+from collector.agent.profiling import Profiling
+from collector.agent.trainers import Trainers
+from collector.host.rank_process import RankProcess
 from pacehound.bus.signing import Keys, Signer
 from pacehound.errors import InvalidSetting, MalformedMessage
 from pacehound.model.events import Command
@@ -34,6 +42,7 @@ from pacehound.model.orders import (
     new_order,
     read_order,
 )
+from storage.rows import rows_of
 
 JOB, HOST = "j", "node7"
 NOW_NS = 1_800_000_000_000_000_000
@@ -165,29 +174,55 @@ def signed_bytes(body: bytes) -> Command:
     return replace(OURS.signed(order()), order=body, signature=OURS._private.sign(body))
 
 
-def test_ten_thousand_hostile_commands_are_refused_and_each_counted_with_its_reason() -> None:
+REFUSED = {
+    "of a stranger's key": "forged",
+    "under our name": "forged",
+    "another order under a good signature": "forged",
+    "a bit of the order turned": "forged",
+    "a bit of the signature turned": "forged",
+    "cut short": "forged",
+    "no signature": "forged",
+    "signed garbage": "damaged",
+    "that lives for ever": "damaged",
+    "for another job": "foreign",
+    "for another attempt": "foreign",
+    "for another host": "foreign",
+    "of the future": "early",
+    "of the past": "expired",
+    "once more": "replayed",
+    "of before": "out of order",
+}
+
+
+def test_ten_thousand_hostile_commands_are_refused_and_each_leaves_a_line_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collector.agent.orders.logger.disabled", True)
     n_commands = 10_000
     chance = random.Random(n_commands)
-    agent = obedience()
+    agent, holder, profiling = obedience(), Holder(tmp_path), Mock(spec=Profiling)
+    measuring, trainers = Mock(spec=Measuring), Mock(spec=Trainers, attempts=frozenset())
+    trainers.world_size.return_value = 0
+    book = OrderBook(agent, holder, measuring, profiling, trainers, JOB, HOST)
+    rank = RankProcess(attempt=0, rank=0, pid=1 << 30, start_ticks=1)
+    host = HostNow(processes=(rank,), timeouts_ms={}, world_sizes={}, now_ns=1, unix_ns=NOW_NS)
     good = OURS.signed(order(3))
-    assert isinstance(admit(agent, good), Order)
-    said = Counter()
-    by_kind: dict[str, set[object]] = {kind: set() for kind in HOSTILE}
-    for _ in range(n_commands):
-        kind = chance.choice(list(HOSTILE))
-        found = admit(agent, HOSTILE[kind](chance, good))
-        assert isinstance(found, str), f"obeyed: {kind}"
-        said[found] += 1
-        by_kind[kind].add(found)
-    assert said == agent.refused
-    assert said.total() == n_commands
-    assert by_kind["once more"] == {"replayed"}
-    assert by_kind["of before"] == {"out of order"}
-    assert by_kind["of the past"] == {"expired"}
-    assert by_kind["of the future"] == {"early"}
-    assert by_kind["for another job"] == by_kind["for another host"] == by_kind["for another attempt"] == {"foreign"}
-    assert by_kind["signed garbage"] == by_kind["that lives for ever"] == {"damaged"}
-    assert by_kind["a bit of the order turned"] == by_kind["under our name"] == by_kind["cut short"] == {"forged"}
+    assert [one.refused for one in book.take([good], host)] == [""]
+    kinds = [chance.choice(list(HOSTILE)) for _ in range(n_commands)]
+    commands = [HOSTILE[kind](chance, good) for kind in kinds]
+    results = book.take(commands, host)
+    assert [one.refused for one in results] == [REFUSED[kind] for kind in kinds]
+    assert all(one.reason for one in results)
+    assert agent.refused == Counter(one.refused for one in results)
+    assert set(agent.refused) == set(REFUSED.values())
+    # Two lines of each: what was asked, and what came of it. A second one with the same bytes is the same event.
+    answered = [row for one in results for _, row in rows_of(one)]
+    assert len({row["event_id"] for row in answered}) == n_commands
+    assert all(row["refused"] and row["reason"] for row in answered)
+    asked = {row["event_id"] for one in commands for _, row in rows_of(one)}
+    assert len(asked) == len({(one.key, one.order, one.signature) for one in commands})
+    assert (measuring.mock_calls, profiling.mock_calls, holder.is_holding) == ([], [], False)
+    assert not [call for call in trainers.mock_calls if call[0] != "world_size"], "nobody was told anything"
     assert isinstance(admit(agent, OURS.signed(order(9))), Order), "and a good one is still obeyed"
 
 
