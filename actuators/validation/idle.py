@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from actuators.control.roll_call import RollCall
+from actuators.control.roll_call import RollCall, is_final
 from actuators.control.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
 from actuators.validation.thresholds import BUDGET_S, RENEW_EVERY_NS, RESULT_WITHIN_NS, START_WITHIN_NS
 from pacehound.model.events.control import CommandResult, JudgedRanks
@@ -58,7 +58,7 @@ class IdleValidation:
             return []
         for result in results:
             self._roll.hear(result, now_ns)
-            if result.refused and result.what in ("locate", "prepare", "measure"):
+            if is_final(result) and result.what in ("locate", "prepare", "measure"):
                 return self.end(f"{result.host} has refused the order to {result.what}: {result.reason}")
             if result.trap != self._trap:
                 continue

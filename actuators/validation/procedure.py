@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from actuators.control.holding import HoldProcedure
-from actuators.control.roll_call import RollCall
+from actuators.control.roll_call import RollCall, is_final
 from actuators.control.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
 from actuators.validation.peers import with_peers
 from actuators.validation.thresholds import BUDGET_S, RENEW_EVERY_NS, START_WITHIN_NS
@@ -76,7 +76,7 @@ class ValidationProcedure:
             self._roll.hear(result, now_ns)
             if result.what == "locate" and not result.refused:
                 self._roll.note_ranks(result)
-            if result.refused and result.what in ("prepare", "measure"):
+            if is_final(result) and result.what in ("prepare", "measure"):
                 return self.end(f"{result.host} has refused the order to {result.what}: {result.reason}", now_ns)
             if result.trap != self._trap:
                 continue
