@@ -40,6 +40,8 @@ class Loopback:
 
     def start_head(self) -> None:
         """`pacehound up`; returns when it answers."""
+        if self._head is not None:  # killed
+            self._head.wait(30)
         up = [*realjob.PACEHOUND, "up", "--listen", f"127.0.0.1:{self._port}", "--page", "127.0.0.1:0"]
         with (self.folder / "head.log").open("ab") as log:
             self._head = subprocess.Popen(
@@ -51,11 +53,10 @@ class Loopback:
             )
         realjob.until("the head", self._is_up, 60, 0.1, say=lambda: (self.folder / "head.log").read_text()[-2000:])
 
-    def kill_head(self) -> None:
-        """With -9."""
-        assert self._head is not None
-        self._head.kill()
-        self._head.wait(30)
+    @property
+    def head_pid(self) -> int:
+        """Its process."""
+        return self._head.pid if self._head is not None else 0
 
     def start(
         self, host: str, command: Sequence[str], *, env: Mapping[str, str] = {}, settings: Sequence[str] = ()
