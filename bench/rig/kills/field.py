@@ -50,7 +50,7 @@ class Field:
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]
-            where = {"FORKED_WORLD": str(RANKS), "FORKED_PORT": str(port)}
+            where = {"FORKED_WORLD": str(RANKS), "FORKED_MEET": f"127.0.0.1:{port}"}
             for host, first, n in (("a", 0, 2), ("b", 2, 1)):
                 words = realjob.forked(self.out, "together", ranks=n, script=SCRIPT)
                 self.hosts.start(host, words, env={**where, "FORKED_FIRST": str(first)})
