@@ -72,7 +72,7 @@ ALL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Watched:
     """What one run ended with."""
 
     job: Job
@@ -88,7 +88,7 @@ class Said:
         return sorted({rank for finding in findings for rank in finding["culprits"]})
 
 
-def watched(job: Job, kind: str, folder: Path, *, records: bool = False) -> Said:
+def watched(job: Job, kind: str, folder: Path, *, records: bool = False) -> Watched:
     """Run a job beside a kind of noise, as a user does, and read what was said of it.
 
     With `records` its events are kept in `run.rec` of the folder, for `pacehound replay`.
@@ -101,7 +101,7 @@ def watched(job: Job, kind: str, folder: Path, *, records: bool = False) -> Said
     return _watched(job, kind, folder, own)
 
 
-def _watched(job: Job, kind: str, folder: Path, own: Path) -> Said:
+def _watched(job: Job, kind: str, folder: Path, own: Path) -> Watched:
     with noise.beside(kind):
         run = realjob.start(folder, job.command(own), "--job", job.path.stem)
         try:
@@ -110,7 +110,7 @@ def _watched(job: Job, kind: str, folder: Path, own: Path) -> Said:
         finally:
             run.stop()
     (seen,) = run.sql("SELECT count() AS n FROM iterations")
-    return Said(job, kind, os.getloadavg()[0], seen["n"], run.incidents())
+    return Watched(job, kind, os.getloadavg()[0], seen["n"], run.incidents())
 
 
 def plan(runs: int, only: str | None = None) -> Iterator[tuple[Job, str]]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from actuators.control.roll_call import RollCall
+from actuators.control.roll_call import RollCall, is_final
 from actuators.control.thresholds import (
     APPLY_AHEAD_S,
     APPLY_AHEAD_STEPS,
@@ -151,7 +151,7 @@ class ApplyProcedure:
         is_open = self.state in ("asking", "arming", "confirming")
         if result.refused:
             self._roll.hear(result, now_ns)
-            is_ours = result.ticket == self.ticket and is_open
+            is_ours = result.ticket == self.ticket and is_open and is_final(result)
             return f"{result.host} has refused to {result.what} it: {result.reason}" if is_ours else ""
         if result.ticket != self.ticket:
             return ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from actuators.control.roll_call import RollCall
+from actuators.control.roll_call import RollCall, is_final
 from actuators.control.thresholds import (
     AHEAD_S,
     ARM_WITHIN_NS,
@@ -111,7 +111,8 @@ class HoldProcedure:
         self.roll.hear(result, now_ns)
         if result.refused:
             is_ours = result.what == "locate" or (result.what in ("hold", "keep") and result.trap == self.trap)
-            return f"{result.host} has refused the order to {result.what}: {result.reason}" if is_ours else ""
+            words = f"{result.host} has refused the order to {result.what}: {result.reason}"
+            return words if is_ours and is_final(result) else ""
         if result.what == "release" and self.state != "locating" and result.trap in (ANY_TRAP, self.trap):
             return "somebody has let the ranks go"
         if self.state != "locating" and result.trap != self.trap:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from actuators.control.roll_call import RollCall
+from actuators.control.roll_call import RollCall, is_final
 from actuators.control.thresholds import PACE_ANSWER_WITHIN_NS, RENEW_OFFER_EVERY_NS
 from pacehound.model.events.control import CommandResult, TrainerAnswer
 from pacehound.model.evidence.phrases import ranks_words
@@ -110,7 +110,7 @@ class PaceProcedure:
         if result.ticket != self._ticket:
             return ""
         if result.refused:
-            return f"{result.host} has refused to {result.what} it: {result.reason}"
+            return f"{result.host} has refused to {result.what} it: {result.reason}" if is_final(result) else ""
         self._roll.hear(result, now_ns)
         for answer in result.trainers:
             self._answers[answer.rank] = answer

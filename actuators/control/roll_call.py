@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from pacehound.model.events.control import CommandResult, RankAnswer
 from pacehound.model.evidence.phrases import ranks_words
 
+_TOO_LATE = frozenset({"replayed", "expired", "out of order"})
+
+
+def is_final(result: CommandResult) -> bool:
+    """Whether a refusal says that it cannot be: what came too late, or once more, is said again while it is wanted.
+
+    An agent that was killed hears from its successor's mouth what it had carried out, one without a processor for ten
+    seconds what is over by then; whoever waits for its answer has a time limit.
+    """
+    return bool(result.refused) and result.refused not in _TOO_LATE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:

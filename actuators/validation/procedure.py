@@ -7,13 +7,15 @@ there, or the time for it is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from actuators.control.holding import HoldProcedure
-from actuators.control.roll_call import RollCall
+from actuators.control.roll_call import RollCall, is_final
 from actuators.control.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
-from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
+from actuators.validation.peers import with_peers
+from actuators.validation.thresholds import BUDGET_S, RENEW_EVERY_NS, START_WITHIN_NS
+from pacehound.errors import InvalidInput
 from pacehound.model.events.control import CommandResult, JudgedRanks
 from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.orders import Dismiss, Locate, Measure, Prepare, What
@@ -30,6 +32,10 @@ class ValidationProcedure:
         Names the hold; never used before.
     now_ns
         Monotonic time.
+    only
+        Who is to be judged: these ranks and their peers are measured; empty: all. Held are all in any case.
+    groups
+        Members of the job's communicators, as far as they are known: they tell who is whose peer.
 
     Attributes
     ----------
@@ -42,13 +48,16 @@ class ValidationProcedure:
 
     """
 
-    def __init__(self, trap: int, now_ns: int) -> None:
+    def __init__(
+        self, trap: int, now_ns: int, *, only: Sequence[int] = (), groups: Sequence[Sequence[int]] = ()
+    ) -> None:
         self.state: State = "locating"
         self.reason = "looking for the ranks"
         self.judged: tuple[JudgedRanks, ...] | None = None
         self.held_ns = 0
-        self._trap = trap
+        self._trap, self._only, self._groups = trap, only, groups
         self._roll = RollCall()
+        self._prepare: Prepare | None = None
         self._hold: HoldProcedure | None = None
         self._ready: set[int] = set()
         self._since_ns = self._next_ns = now_ns
@@ -65,11 +74,13 @@ class ValidationProcedure:
         heard = list(results)
         for result in heard:
             self._roll.hear(result, now_ns)
-            self._ready.update(result.ready)
             if result.what == "locate" and not result.refused:
                 self._roll.note_ranks(result)
-            if result.refused and result.what in ("prepare", "measure"):
+            if is_final(result) and result.what in ("prepare", "measure"):
                 return self.end(f"{result.host} has refused the order to {result.what}: {result.reason}", now_ns)
+            if result.trap != self._trap:
+                continue
+            self._ready.update(result.ready)
             if result.failed:
                 return self.end(f"{result.host}: {result.failed}", now_ns)
             if result.judged:
@@ -77,9 +88,10 @@ class ValidationProcedure:
                 return self.end("measured", now_ns)
         if self.state == "locating":
             return self._locate(now_ns)
+        orders = self._renew(now_ns)
         if self.state == "starting":
-            return self._start(now_ns)
-        return self._measure(heard, now_ns)
+            return [*orders, *self._start(now_ns)]
+        return [*orders, *self._measure(heard, now_ns)]
 
     def end(self, reason: str, now_ns: int) -> list[What]:
         """Let everybody go."""
@@ -95,12 +107,7 @@ class ValidationProcedure:
 
     def _locate(self, now_ns: int) -> list[What]:
         if self._roll.is_complete:
-            first = self._roll.rendezvous.get(self._roll.ranks[0].host, "") if 0 in self._roll.ranks else ""
-            if not first:
-                return self.end("the host of rank 0 does not say where it can be reached", now_ns)
-            self.state, self.reason = "starting", "starting a process beside each rank"
-            self._since_ns = now_ns
-            return [Prepare(trap=self._trap, rendezvous=first, world_size=self._roll.world_size)]
+            return self._begin(now_ns)
         self.reason = self._roll.missing()
         if now_ns - self._since_ns > LOCATE_WITHIN_NS:
             return self.end(self.reason, now_ns)
@@ -109,8 +116,34 @@ class ValidationProcedure:
         self._next_ns = now_ns + LOCATE_EVERY_NS
         return [Locate()]
 
+    def _begin(self, now_ns: int) -> list[What]:
+        world_size = self._roll.world_size
+        try:
+            ranks = with_peers(self._only, self._groups, world_size) if self._only else ()
+        except InvalidInput as error:
+            return self.end(str(error), now_ns)
+        first = ranks[0] if ranks else 0
+        rendezvous = self._roll.rendezvous.get(self._roll.ranks[first].host, "") if first in self._roll.ranks else ""
+        if not rendezvous:
+            return self.end(f"the host of rank {first} does not say where it can be reached", now_ns)
+        self.state, self.reason = "starting", "starting a process beside each rank"
+        self._since_ns, self._next_ns = now_ns, now_ns + RENEW_EVERY_NS
+        self._prepare = Prepare(
+            trap=self._trap, rendezvous=rendezvous, world_size=len(ranks) or world_size, ranks=ranks
+        )
+        return [self._prepare]
+
+    def _renew(self, now_ns: int) -> list[What]:
+        """The processes are still wanted."""
+        if self._prepare is None or now_ns < self._next_ns:
+            return []
+        self._next_ns = now_ns + RENEW_EVERY_NS
+        return [self._prepare]
+
     def _start(self, now_ns: int) -> list[What]:
-        waiting = sorted(set(range(self._roll.world_size)) - self._ready)
+        assert self._prepare is not None
+        expected = self._prepare.ranks or range(self._prepare.world_size)
+        waiting = sorted(set(expected) - self._ready)
         if waiting and now_ns - self._since_ns > START_WITHIN_NS:
             within_s = START_WITHIN_NS / 1e9
             return self.end(f"beside {ranks_words(waiting)} nothing was ready within {within_s:g} s", now_ns)

@@ -27,6 +27,8 @@ REPETITIONS = 8
 HOST_VARIABLE = "PACEHOUND_HOST_NAME"
 """The setting `host.name`."""
 
+RANK_VARIABLE = "PACEHOUND_RANK"
+
 _LOOK_EVERY_S = 0.02
 
 
@@ -38,11 +40,11 @@ def under_torchrun(result: Path) -> None:
 
 
 def beside_a_rank(folder: Path) -> None:
-    """Measure when the gate opens; rank 0 writes what was judged."""
+    """Measure when the gate opens; the first one writes what was judged."""
     threading.Thread(target=_end_with_the_agent, daemon=True).start()
 
     def wait_at_the_gate() -> None:
-        (folder / f"{os.environ['RANK']}.ready").touch()
+        (folder / f"{_own_rank()}.ready").touch()
         until_s = time.monotonic() + START_WITHIN_NS / 1e9
         while not (folder / "gate").exists():
             if time.monotonic() >= until_s:
@@ -75,25 +77,29 @@ def _measured(when_ready: Any) -> list[Any] | None:
     dist.init_process_group("nccl" if is_gpu else "gloo", timeout=within)
     host = os.environ.get(HOST_VARIABLE) or socket.gethostname()
     places: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(places, (host, os.cpu_count() or 1))
+    dist.all_gather_object(places, (host, os.cpu_count() or 1, _own_rank()))
+    ranks = [rank for *_, rank in places]
     when_ready()
     ready_s = time.monotonic()
     measurement = Measurement(
         dist,
         device,
-        hosts=[name for name, _ in places],
-        processors=dict(places),
+        hosts=[name for name, *_ in places],
+        processors={name: processors for name, processors, _ in places},
         repetitions=REPETITIONS,
         deadline_s=ready_s + BUDGET_S,
     )
-    found: dict[str, Any] = {"rank": dist.get_rank(), "host": host, "cut_short": True}
+    found: dict[str, Any] = {"rank": _own_rank(), "host": host, "cut_short": True}
     found["device"] = torch.cuda.get_device_name(local_rank) if is_gpu else "cpu"
     with contextlib.suppress(Deadline):
         measurement.computations()
         measurement.transfers(ring_passes(dist.get_world_size()))
         found["cut_short"] = False
     found["ranks"] = measurement.ranks
-    found["links"] = {what: [[*link, times] for link, times in one.items()] for what, one in measurement.links.items()}
+    found["links"] = {
+        what: [[ranks[here], ranks[there], times] for (here, there), times in one.items()]
+        for what, one in measurement.links.items()
+    }
     found["measured_s"] = time.monotonic() - ready_s
     found["started_s"] = ready_s - began_s
     everybodys: list[Any] = [None] * dist.get_world_size()
@@ -101,6 +107,11 @@ def _measured(when_ready: Any) -> list[Any] | None:
     is_first = dist.get_rank() == 0
     dist.destroy_process_group()
     return everybodys if is_first else None
+
+
+def _own_rank() -> int:
+    """By which number it goes: that of the rank beside which it measures, where not all of them are measured."""
+    return int(os.environ.get(RANK_VARIABLE) or os.environ["RANK"])
 
 
 def _write(path: Path, content: Any) -> None:

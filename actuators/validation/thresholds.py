@@ -23,6 +23,10 @@ and all of it must be by a quarter."""
 LEAST_PEERS = 2
 """A rank of two that differ: nobody can tell which is right."""
 
+PEERS_EACH_SIDE = 4
+"""Of a rank that is measured without its whole job, in each of its communicators: a median of eight is that of healthy
+ones also where two more are slow."""
+
 MOST_TURNS = 8
 """Of the ranks of one host in a repetition: more would take longer than the budget."""
 
@@ -36,6 +40,12 @@ CPU_WINDOW_S = 0.04
 START_WITHIN_NS = 120_000_000_000
 """Processes beside the ranks load torch and meet each other while the job goes on: seconds, a minute on a host whose
 processors the job takes."""
+
+RENEW_EVERY_NS = 2_000_000_000
+"""Agents end processes for which nobody has asked for 15 s (collector/agent/measuring.py): six words may be lost."""
+
+RESULT_WITHIN_NS = 10_000_000_000
+"""After the budget: what is under way ends, and is judged and told."""
 
 BUDGET_S = 20.0
 """For all measurements of one validation (DESIGN.md 7): ranks may stand still for them."""

@@ -2,7 +2,9 @@
 
     python forked_ranks.py 4 script.py ARGUMENTS
 
-It does what torchrun does for one host: the environment of each rank, and an end for all of them when one fails. Tests
+It does what torchrun does for one host: the environment of each rank, and an end for all of them when one fails. Where
+others are on another host FORKED_FIRST says the first one here, FORKED_WORLD how many there are, and FORKED_MEET where
+they meet, as ADDRESS:PORT. Tests
 whose claim is about the launcher, or about processes that are looked for by their environment, use torchrun itself.
 """
 
@@ -22,14 +24,16 @@ def fork_ranks(n: int) -> dict[int, int]:
     """The ranks' pids; in a rank itself none, and its environment is set."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    os.environ |= {"WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(n)}
+        meet = f"127.0.0.1:{free.getsockname()[1]}"
+    first, world = int(os.environ.get("FORKED_FIRST", 0)), os.environ.get("FORKED_WORLD", str(n))
+    address, _, port = os.environ.get("FORKED_MEET", meet).partition(":")
+    os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": port}
+    os.environ |= {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": str(n)}
     pids = {}
     for rank in range(n):
         pid = os.fork()
         if pid == 0:
-            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            os.environ |= {"RANK": str(first + rank), "LOCAL_RANK": str(rank)}
             return {}
         pids[pid] = rank
     return pids

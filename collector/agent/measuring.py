@@ -31,14 +31,27 @@ _RANKS_OWN = ("CUDA_VISIBLE", "NCCL_", "GLOO_", "LD_LIBRARY_PATH")
 _LAST_LINES = 3
 _MOST_LOG_BYTES = 4_096
 
+LEASE_NS = 15_000_000_000
+"""The controller says every two seconds that it lives; processes that nobody waits for end, and make room. Nobody is
+held by it (collector/agent/holding.py), so that it may be longer than a host needs whose processors are all taken."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringNow:
-    """What changed since the last look."""
+    """What changed since the last look; of which validation."""
 
+    trap: int
     ready: tuple[int, ...] = ()
     judged: tuple[JudgedRanks, ...] = ()
     failed: str = ""
+
+
+class _Seat(NamedTuple):
+    """Who is measured: by which number it goes and in which place it measures; `pid` where it is a rank's."""
+
+    rank: int
+    place: int
+    pid: int | None = None
 
 
 class _Beside(NamedTuple):
@@ -69,26 +82,31 @@ class Measuring:
         self._folder, self._host = folder, host
         self._processes: dict[int, _Beside] = {}
         self._ready: tuple[int, ...] = ()
+        self._heard_ns = 0
         self.trap = 0
 
-    def prepare(self, what: Prepare, processes: Iterable[RankProcess]) -> str:
-        """Start them; why it cannot be, else nothing."""
-        if self.trap:
+    def prepare(self, what: Prepare, processes: Iterable[RankProcess], now_ns: int) -> str:
+        """Start them, or hear that they are still wanted; why it cannot be, else nothing."""
+        if self.trap not in (0, what.trap):
             return "another validation is under way here"
+        self._heard_ns = now_ns
+        if self.trap:
+            return ""
         self._clear()
         try:
             self._folder.mkdir(mode=0o700)
             address, _, port = what.rendezvous.rpartition(":")
-            for local_rank, process in enumerate(sorted(processes, key=lambda one: one.rank)):
-                environ = _environment(process.pid) | {
-                    "RANK": str(process.rank),
+            for local_rank, seat in enumerate(self._seats(what, processes)):
+                environ = _environment(seat.pid) | {
+                    "RANK": str(seat.place),
                     "LOCAL_RANK": str(local_rank),
                     "WORLD_SIZE": str(what.world_size),
                     "MASTER_ADDR": address.strip("[]"),
                     "MASTER_PORT": port,
                     "PACEHOUND_HOST_NAME": self._host,
+                    "PACEHOUND_RANK": str(seat.rank),
                 }
-                self._start(process, environ)
+                self._start(seat, environ)
         except OSError as error:
             self.dismiss()
             return f"no process can be started beside the ranks: {error}"
@@ -106,29 +124,34 @@ class Measuring:
         (self._folder / "gate").touch()
         return ""
 
-    def look(self) -> MeasuringNow | None:
+    def look(self, now_ns: int) -> MeasuringNow | None:
         """What is new, else nothing."""
-        if not self.trap:
+        trap = self.trap
+        if not trap:
             return None
+        if now_ns - self._heard_ns > LEASE_NS:
+            self.dismiss()
+            return MeasuringNow(trap=trap, failed="the controller says nothing more")
         statuses = {rank: beside.process.poll() for rank, beside in self._processes.items()}
         ended = [(rank, status) for rank, status in statuses.items() if status not in (None, 0)]
         if ended:
             rank, status = ended[0]
             said = self._last_words(rank)
             self.dismiss()
-            return MeasuringNow(failed=f"the process beside rank {rank} ended with {status}: {said}")
+            return MeasuringNow(trap=trap, failed=f"the process beside rank {rank} ended with {status}: {said}")
         ready = tuple(rank for rank in self._processes if (self._folder / f"{rank}.ready").exists())
         answer = self._folder / "judged.json"
         if answer.exists():
             try:
                 found = msgspec.json.decode(answer.read_bytes(), type=tuple[JudgedRanks, ...])
             except (OSError, *UNREADABLE_JSON) as error:
-                return MeasuringNow(failed=f"what was measured cannot be read: {error}")
+                self.dismiss()
+                return MeasuringNow(trap=trap, failed=f"what was measured cannot be read: {error}")
             self.dismiss()
-            return MeasuringNow(judged=found)
+            return MeasuringNow(trap=trap, judged=found)
         if ready != self._ready:
             self._ready = ready
-            return MeasuringNow(ready=ready)
+            return MeasuringNow(trap=trap, ready=ready)
         return None
 
     def dismiss(self) -> None:
@@ -141,8 +164,20 @@ class Measuring:
         self._processes, self._ready, self.trap = {}, (), 0
         self._clear()
 
-    def _start(self, rank: RankProcess, environ: dict[str, str]) -> None:
-        with (self._folder / f"{rank.rank}.log").open("wb") as log:
+    def _seats(self, what: Prepare, processes: Iterable[RankProcess]) -> list[_Seat]:
+        """Of this host."""
+        if what.hosts:
+            first = what.hosts.index(self._host) * what.per_host if self._host in what.hosts else what.world_size
+            return [_Seat(place, place) for place in range(first, min(first + what.per_host, what.world_size))]
+        places = {rank: place for place, rank in enumerate(what.ranks)}
+        return [
+            _Seat(one.rank, places.get(one.rank, one.rank), one.pid)
+            for one in sorted(processes, key=lambda one: one.rank)
+            if not places or one.rank in places
+        ]
+
+    def _start(self, seat: _Seat, environ: dict[str, str]) -> None:
+        with (self._folder / f"{seat.rank}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", PROGRAM, "--beside", str(self._folder)],
                 env=environ,
@@ -152,9 +187,10 @@ class Measuring:
                 stderr=log,
             )
         # To load its libraries in the group would take from the rank what little it may have.
-        self._processes[rank.rank] = _Beside(process, tuple(_groups_of(rank.pid)))
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(process.pid, os.sched_getaffinity(rank.pid))
+        self._processes[seat.rank] = _Beside(process, tuple(_groups_of(seat.pid)) if seat.pid is not None else ())
+        if seat.pid is not None:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(process.pid, os.sched_getaffinity(seat.pid))
 
     def _last_words(self, rank: int) -> str:
         try:
@@ -167,11 +203,11 @@ class Measuring:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _environment(pid: int) -> dict[str, str]:
+def _environment(pid: int | None) -> dict[str, str]:
     """The agent's own, with what says which devices and network the rank has."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("PACEHOUND_")}
     try:
-        theirs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        theirs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if pid is not None else []
     except OSError:
         theirs = []
     for entry in theirs:

@@ -14,7 +14,18 @@ import msgspec
 
 from pacehound.errors import MalformedMessage
 from pacehound.model.events.control import Command, Refused
-from pacehound.model.orders import ANY_ATTEMPT, LONGEST_LIFE_NS, MOST_SKEW_NS, Order, read_order
+from pacehound.model.orders import (
+    ANY_ATTEMPT,
+    LONGEST_LIFE_NS,
+    MOST_SKEW_NS,
+    Dismiss,
+    Locate,
+    Measure,
+    Order,
+    Prepare,
+    What,
+    read_order,
+)
 
 MOST_REMEMBERED = 10_000
 """Orders that still live; a controller sends three a second."""
@@ -111,9 +122,10 @@ class Obedience:
             return Refusal(refused="damaged", reason=str(error))
         if order.job != self._job or not order.is_for(self._host):
             return Refusal(refused="foreign", reason=f"it is for job {order.job}, this is {self._job}", order=order)
-        if order.attempt not in attempts and not (attempts and order.attempt == ANY_ATTEMPT):
-            which = "no attempt" if order.attempt == ANY_ATTEMPT else f"attempt {order.attempt}"
-            return Refusal(refused="foreign", reason=f"{which} has a rank on {self._host}", order=order)
+        is_idle = not attempts and _is_for_idle_hosts(order.what)
+        if order.attempt not in attempts and not is_idle and not (attempts and order.attempt == ANY_ATTEMPT):
+            which = "" if order.attempt == ANY_ATTEMPT else f" of attempt {order.attempt}"
+            return Refusal(refused="foreign", reason=f"no rank{which} is on {self._host}", order=order)
         if order.issued_ns > now_ns + MOST_SKEW_NS:
             ahead_s = (order.issued_ns - now_ns) / 1e9
             return Refusal(refused="early", reason=f"issued {ahead_s:.1f} s ahead: are the clocks right?", order=order)
@@ -141,6 +153,14 @@ class Obedience:
         for known, (_, issued_ns) in list(state.numbers.items()):
             if issued_ns <= state.forgotten_ns:
                 del state.numbers[known]
+
+
+def _is_for_idle_hosts(what: What) -> bool:
+    """What may be done where no rank is: measuring, which holds nobody."""
+    match what:
+        case Locate(idle=True) | Prepare(hosts=(_, *_)) | Measure() | Dismiss():
+            return True
+    return False
 
 
 def _issuer(command: Command, order: Order) -> str:

@@ -100,10 +100,10 @@ class OrderBook:
         return self.holder.is_holding or self.measuring.trap != 0 or self.trainers.is_busy
 
     def _step_measuring(self, host: HostNow) -> list[CommandResult]:
-        news, order = self.measuring.look(), self._preparing
+        news, order = self.measuring.look(host.now_ns), self._preparing
         if news is None or order is None:
             return []
-        result = self._result(host, order)
+        result = self._result(host, order, trap=news.trap)
         return [replace(result, ready=news.ready, judged=news.judged, failed=news.failed)]
 
     def _step_trainers(self, host: HostNow) -> list[CommandResult]:
@@ -136,13 +136,13 @@ class OrderBook:
         attempts = frozenset(process.attempt for process in host.processes) | self.trainers.attempts
         found = self.obedience.admit(command, attempts, host.unix_ns)
         if isinstance(found, Order) and found.attempt == ANY_ATTEMPT:
-            found = msgspec.structs.replace(found, attempt=max(attempts))
+            found = msgspec.structs.replace(found, attempt=max(attempts, default=0))
         if isinstance(found, Refusal):
             return self._refused(host, command, found)
         reason, ranks = self._carry_out(found, host)
         if reason:
             return self._refused(host, command, Refusal(refused="cannot", reason=reason, order=found))
-        if isinstance(found.what, (Keep, Offer, Apply, Confirm)):
+        if isinstance(found.what, (Keep, Prepare, Offer, Apply, Confirm)):
             return None  # where the ranks are is said twice a second, and when it changes
         logger.info("order %s: %s of %s, for: %s", found.id, found.what_name, command.key[:8], found.why)
         if isinstance(found.what, Withdraw):
@@ -159,6 +159,8 @@ class OrderBook:
             if process.attempt == order.attempt and (not order.ranks or process.rank in order.ranks)
         ]
         match order.what:
+            case Locate(idle=True) | Prepare(hosts=(_, *_)) if host.processes:
+                return "a job runs here", ()
             case Locate():
                 return "", self.holder.locate(processes, host.now_ns)
             case Hold() as what:
@@ -171,8 +173,8 @@ class OrderBook:
             case Release() as what:
                 reason = self.holder.release(what, host.now_ns)
             case Prepare() as what:
-                reason = self.measuring.prepare(what, processes)
-                self._preparing = order
+                reason = self.measuring.prepare(what, processes, host.now_ns)
+                self._preparing = self._preparing if reason else order
             case Measure() as what:
                 reason = self.measuring.go(what.trap)
             case Dismiss():

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from pacehound.cli.options import json_option, log_to_stderr, print_json, say, seconds, set_option
+from pacehound.cli.options import LONGEST_S, Lasting, json_option, log_to_stderr, print_json, say, set_option
 from pacehound.errors import InvalidInput
 from pacehound.settings import Settings
 
@@ -58,19 +58,27 @@ def test(before: tuple[str, ...], sink: str | None, overrides: tuple[str, ...], 
 
 @alerts.command()
 @click.option("--job", required=True, help="The job's name, or a pattern such as 'pretrain-*'.")
-@click.option("--for", "duration", required=True, help="How long from now on: 30m, 2h, 1d.")
+@click.option(
+    "--for",
+    "silent_s",
+    type=Lasting(60.0, LONGEST_S),
+    required=True,
+    metavar="DURATION",
+    help="How long from now on: 30m, 2h, 1d.",
+)
 @click.option("--why", required=True, help="For whoever wonders.")
 @set_option
 @click.pass_obj
-def silence(before: tuple[str, ...], job: str, duration: str, why: str, overrides: tuple[str, ...]) -> None:
+def silence(before: tuple[str, ...], job: str, silent_s: float, why: str, overrides: tuple[str, ...]) -> None:
     """Tell nobody of a job for a while. What still goes on then is told then."""
     from alerts.orders import Silence, append
     from pacehound.clock import SystemClock
+    from pacehound.pages.incidents import seconds_words
 
     now_ns = SystemClock().now_ns()
-    order = Silence(job=job, from_ns=now_ns, until_ns=now_ns + seconds("--for", duration) * 10**9, why=why, by=_user())
+    order = Silence(job=job, from_ns=now_ns, until_ns=now_ns + round(silent_s * 1e9), why=why, by=_user())
     append(_settings(before, overrides).alerts.orders_file, order)
-    say(f"nobody is told of {job} for {duration}")
+    say(f"nobody is told of {job} for {seconds_words(silent_s)}")
 
 
 @alerts.command()

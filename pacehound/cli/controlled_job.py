@@ -70,6 +70,23 @@ def controlled_job(
     return ControlledJob(client, signer_of(store), job or watched[0], why)
 
 
+def groups_of(store: Path, settings: Settings, job: str) -> tuple[tuple[int, ...], ...]:
+    """Members of the job's communicators, as its head has heard of them; none by way of Kafka, where no head is."""
+    from pacehound.cli.history import OwnedHistory
+    from pacehound.cli.known_jobs import known_jobs
+    from pacehound.runtime.head.client import live_owner
+
+    owner = live_owner(store) if not settings.kafka.servers else None
+    if owner is None:
+        return ()
+    answers = OwnedHistory(owner[1])
+    return tuple(
+        tuple(row["members"])
+        for known in known_jobs(answers, job)[:1]
+        for row in answers.ask("page/places", {"job": job, "attempt": known.attempt}).to_pylist()
+    )
+
+
 def answers_to(controlled: ControlledJob, what: What) -> list[CommandResult]:
     """Give an order, and wait for the first agents that answer it.
 

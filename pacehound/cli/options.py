@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from pacehound.cli.own_packages import SIBLINGS
-from pacehound.errors import InvalidInput
 from pacehound.model.plain import plain
 
 set_option = click.option(
@@ -41,23 +40,12 @@ page_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object on stdout.")
 
 
-_UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
-
-
-def seconds(option: str, duration: str) -> int:
-    """A duration as people write it.
-
-    >>> seconds("--for", "2h")
-    7200
-    """
-    found = re.fullmatch(r"([0-9]{1,4})([mhd])", duration)
-    if found is None or int(found[1]) == 0:
-        raise InvalidInput(f"{option} {duration!r} is no duration; write a number and m, h or d, as in 30m, 2h, 1d")
-    return int(found[1]) * _UNITS_S[found[2]]
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_WRITE_IT = "write a number and s, m, h or d, as in 60s, 2m, 1d"
 
 
 class Lasting(click.ParamType):
-    """So many seconds, as a number or with a unit: 10, 0.5, 60s, 2m.
+    """So many seconds, as a number or with a unit: 10, 0.5, 60s, 2m, 1d.
 
     >>> Lasting(1.0, 600.0).convert("2m", None, None)
     120.0
@@ -70,13 +58,45 @@ class Lasting(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds."""
-        found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([sm]?)", str(value))
+        found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd]?)", str(value))
         if found is None:
-            self.fail(f"{value!r} is no duration; write seconds or minutes, as in 10, 60s, 2m", param, ctx)
-        seconds_s = float(found[1]) * _UNITS_S.get(found[2], 1)
-        if not self._least_s <= seconds_s <= self._most_s:
-            self.fail(f"{value} is not between {self._least_s:g} and {self._most_s:g} seconds", param, ctx)
-        return seconds_s
+            self.fail(f"{value!r} is no duration; {_WRITE_IT}", param, ctx)
+        lasting_s = float(found[1]) * _UNITS_S[found[2] or "s"]
+        if not self._least_s <= lasting_s <= self._most_s:
+            between = f"between {self._least_s:g} and {self._most_s:g} seconds"
+            self.fail(f"{value} is not {between}; {_WRITE_IT}", param, ctx)
+        return lasting_s
+
+
+_MOST_RANKS = 16_384
+"""`pacehound.model.orders.MOST_RANKS`."""
+
+
+class Ranks(click.ParamType):
+    """Numbers of ranks, one by one or from one to another: 3,8-11.
+
+    >>> Ranks().convert("3,8-11", None, None)
+    (3, 8, 9, 10, 11)
+    """
+
+    name = "ranks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Each once, in order."""
+        found: set[int] = set()
+        for part in str(value).split(","):
+            ends = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part.strip())
+            first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+            if first > last:
+                self.fail(f"{part!r} names no ranks; write numbers, as in 3,8-11", param, ctx)
+            if last - first >= _MOST_RANKS:
+                self.fail(f"{part} are more than {_MOST_RANKS} ranks", param, ctx)
+            found.update(range(first, last + 1))
+        return tuple(sorted(found))
+
+
+LONGEST_S = 9_999 * 86_400.0
+"""Of what is looked back on, or kept silent: nobody means more than 27 years."""
 
 
 def default_store() -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from pacehound.cli.options import json_option, print_json, say, set_option, store_option
+from pacehound.cli.options import Ranks, json_option, print_json, say, set_option, store_option
 from pacehound.errors import InvalidInput, Unavailable
 from pacehound.settings import Settings
 
@@ -33,6 +33,21 @@ _LAST_LINES = 8
     help="For starting and measuring.",
 )
 @click.option("--job", help="Measure the ranks of a job that runs, instead of those that a COMMAND would start.")
+@click.option("--ranks", type=Ranks(), metavar="LIST", help="Of that job only these, as in 3,8-11, and their peers.")
+@click.option(
+    "--idle",
+    type=click.IntRange(2, 16_384),
+    metavar="HOSTS",
+    help="Measure so many hosts on which no rank runs; they are watched under the name --job.",
+)
+@click.option(
+    "--per-host",
+    type=click.IntRange(1, 1_024),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes on each idle host: as many as it has devices.",
+)
 @click.option("--check", is_flag=True, help="Exit with 1 where something is slow, so that a script can stop there.")
 @store_option
 @set_option
@@ -41,6 +56,9 @@ _LAST_LINES = 8
 def validate(
     timeout_s: float,
     job: str | None,
+    ranks: tuple[int, ...],
+    idle: int | None,
+    per_host: int,
     check: bool,
     store: Path,
     overrides: tuple[str, ...],
@@ -54,11 +72,16 @@ def validate(
 
     Of a job that is watched (--job NAME; without COMMAND the one that is) processes beside its ranks measure, while all
     ranks are held for some seconds. Its script is not changed, and its ranks go on by themselves where this command is
-    killed.
+    killed. With --idle hosts are measured on which nothing runs but an agent that is given orders.
     """
-    if command and job is not None:
-        raise InvalidInput(f"--job {job} and a command exclude each other")
-    judged = _before(command, timeout_s) if command else _beside(store, overrides, job, timeout_s)
+    if command and (job is not None or ranks or idle):
+        raise InvalidInput("a command and --job, --ranks or --idle exclude each other")
+    if idle and (job is None or ranks):
+        raise InvalidInput("--idle needs --job, the name under which the hosts are watched, and takes no --ranks")
+    if command:
+        judged = _before(command, timeout_s)
+    else:
+        judged = _beside(store, overrides, job, timeout_s, ranks=ranks, idle=(idle, per_host) if idle else None)
     if judged is None:
         say("measured; the host of rank 0 says what was found")
         return
@@ -94,21 +117,38 @@ def _before(command: tuple[str, ...], timeout_s: float) -> dict[str, Any] | None
     return answer_of(judged_of(outcome), measured_s=outcome.measured_s, cut_short=outcome.cut_short)
 
 
-def _beside(store: Path, overrides: tuple[str, ...], job: str | None, timeout_s: float) -> dict[str, Any]:
-    """The outcome of measuring beside the ranks of a job that runs."""
+def _beside(
+    store: Path,
+    overrides: tuple[str, ...],
+    job: str | None,
+    timeout_s: float,
+    *,
+    ranks: tuple[int, ...],
+    idle: tuple[int, int] | None,
+) -> dict[str, Any]:
+    """The outcome of measuring beside the ranks of a job that runs, or on hosts where none does."""
+    from actuators.validation.idle import IdleValidation
     from actuators.validation.outcome import answer_of
     from actuators.validation.procedure import ValidationProcedure
-    from pacehound.cli.controlled_job import by_hand, controlled_job, driven
+    from pacehound.cli.controlled_job import by_hand, controlled_job, driven, groups_of
 
-    controlled = controlled_job(store, Settings.load(os.environ, overrides), job, by_hand("validate"))
-    validation = ValidationProcedure(time.time_ns(), time.monotonic_ns())
+    settings, why = Settings.load(os.environ, overrides), by_hand("validate")
+    controlled = controlled_job(store, settings, job, why, makes_calls=idle is None)
+    trap, now_ns = time.time_ns(), time.monotonic_ns()
+    validation: ValidationProcedure | IdleValidation
+    if idle is not None:
+        validation = IdleValidation(trap, *idle, now_ns)
+    else:
+        groups = groups_of(store, settings, controlled.job) if ranks else ()
+        validation = ValidationProcedure(trap, now_ns, only=ranks, groups=groups)
     deadline_s = time.monotonic() + timeout_s
     for _ in driven(controlled, validation):
         if time.monotonic() >= deadline_s:
             raise Unavailable(f"job {controlled.job} was not measured within {timeout_s:g} s: {validation.reason}")
     if validation.judged is None:
         raise Unavailable(f"job {controlled.job} was not measured: {validation.reason}")
-    return answer_of(validation.judged, held_s=validation.held_ns / 1e9)
+    held_s = validation.held_ns / 1e9 if isinstance(validation, ValidationProcedure) else None
+    return answer_of(validation.judged, held_s=held_s)
 
 
 def lines(outcome: dict[str, Any]) -> list[str]:

@@ -38,13 +38,23 @@ MOST_PAYLOAD_BYTES = 8_192
 string of an event (`pacehound.model.codec.MAX_TEXT_BYTES`)."""
 
 MOST_RANKS = 16_384
+MOST_WORLD = 1 << 20
 MOST_TEXT = 1_000
 _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _RENDEZVOUS = re.compile(r"[0-9A-Za-z.:\[\]-]{1,250}:[0-9]{1,5}")
 
 
-class Locate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="locate"):
-    """Say how far each rank is; nothing is done to it."""
+class Locate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag="locate"):
+    """Say how far each rank is; nothing is done to it.
+
+    Attributes
+    ----------
+    idle
+        Asks hosts on which no rank is: whether they could be measured.
+
+    """
+
+    idle: bool = False
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="hold"):
@@ -83,8 +93,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     trap: int
 
 
-class Prepare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="prepare"):
-    """Start a process beside each rank that will measure; the ranks go on meanwhile.
+class Prepare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag="prepare"):
+    """Start a process beside each rank that will measure; the ranks go on meanwhile. Said again, the controller lives.
 
     Attributes
     ----------
@@ -94,12 +104,19 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Where the processes meet: ADDRESS:PORT on the host of rank 0.
     world_size
         How many they are.
+    ranks
+        Beside which, in order; empty: beside all.
+    hosts, per_host
+        On hosts where nothing runs: so many on each of these, in order.
 
     """
 
     trap: int
     rendezvous: str
     world_size: int
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    per_host: int = 0
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="measure"):
@@ -282,7 +299,7 @@ def _wrong(order: Order) -> str:
     what = order.what
     if len(order.id) != 32 or not set(order.id) <= set("0123456789abcdef"):
         return f"its id {order.id[:40]!r} is not 32 hexadecimal digits"
-    lowest = ANY_ATTEMPT if isinstance(what, Locate | Release | Profile | Offer | Withdraw) else 0
+    lowest = 0 if isinstance(what, Hold | Keep | Apply | Confirm) else ANY_ATTEMPT
     if order.number < 1 or order.attempt < lowest:
         return f"number {order.number} of attempt {order.attempt}"
     if not 0 < order.expires_ns - order.issued_ns <= LONGEST_LIFE_NS:
@@ -298,10 +315,23 @@ def _wrong(order: Order) -> str:
         return f"trap {what.trap}"
     if isinstance(what, Hold | Keep) and not 0 < what.lease_ms <= LONGEST_LEASE_MS:
         return f"a lease of {what.lease_ms} ms; more than 0 and at most {LONGEST_LEASE_MS}"
-    if isinstance(what, Prepare) and not (_RENDEZVOUS.fullmatch(what.rendezvous) and 0 < what.world_size <= MOST_RANKS):
-        return f"{what.world_size} processes that meet at {what.rendezvous[:80]!r}"
+    if isinstance(what, Prepare):
+        return _wrong_with_processes(what)
     if isinstance(what, Hold) and not (0 < what.hold_ms < 1 << 31 and 0 <= what.round < 1 << 62):
         return f"a hold of {what.hold_ms} ms at round {what.round}"
+    return ""
+
+
+def _wrong_with_processes(what: Prepare) -> str:
+    if not (_RENDEZVOUS.fullmatch(what.rendezvous) and 0 < what.world_size <= MOST_RANKS):
+        return f"{what.world_size} processes that meet at {what.rendezvous[:80]!r}"
+    if what.ranks and (len(what.ranks) != what.world_size or sorted({*what.ranks}) != [*what.ranks] or what.hosts):
+        return f"{what.world_size} processes beside the ranks {what.ranks[:8]}"
+    if what.ranks and not 0 <= what.ranks[0] <= what.ranks[-1] < MOST_WORLD:
+        return f"processes beside the ranks {what.ranks[0]} to {what.ranks[-1]}"
+    is_even = len(set(what.hosts)) == len(what.hosts) and len(what.hosts) * what.per_host == what.world_size
+    if (what.hosts or what.per_host) and not is_even:
+        return f"{what.world_size} processes, {what.per_host} on each of {len(what.hosts)} hosts"
     return ""
 
 

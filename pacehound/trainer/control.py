@@ -10,38 +10,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import sys
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from pacehound.trainer.meeting import FOLDER, Bell, Lines, address, credentials
+from pacehound.trainer.line import AgentLine, note_failure
+from pacehound.trainer.meeting import FOLDER, Bell
+from pacehound.trainer.open_order import OpenOrder
 from pacehound.trainer.order import PACE, Agree, Can, Order, refusal
 from pacehound.trainer.token import Token
-
-SAY_EVERY_NS = 500_000_000
-"""While an order is open its rank says so often how far it is; the step to apply at is chosen by that."""
-
-_RATE_OVER_NS = 200_000_000
-"""How fast it goes is measured for so long, and for one step at least, before it says that it can."""
 
 _NEVER = sys.maxsize
 _NOBODY: Any = (0,)
 """A bell that nobody rings."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """The order that is open."""
-
-    order: Order
-    state: Literal["asked", "able", "armed"]
-    since_ns: int
-    since_step: int
-    said_ns: int = 0
 
 
 class Control:
@@ -71,11 +55,11 @@ class Control:
         self._hello = {"kinds": self._kinds, "agrees_every": agree_every if agree else 0, **(hello or {})}
         self._run_dir, self._folder = run_dir, os.path.join(run_dir, FOLDER)
         self._pid = os.getpid()
-        self._open: _Open | None = None
+        self._open: OpenOrder | None = None
         self._decided: dict[str, Any] | None = (
             None  # said again to an agent that comes after one that may not have read it
         )
-        self._lines: Lines | None = None
+        self._agent = AgentLine(run_dir, self._hello)
         self._words, self._heard = _NOBODY, 0
         self._point = 0 if agree else _NEVER  # the next step at which all ranks agree; 0: not known yet
         self._due = self._point
@@ -84,7 +68,7 @@ class Control:
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)
                 self._words = Bell(self._folder).words
                 _leave_in_children(self)
-                self._connect()
+                self._agent.connect(None)
             except Exception as error:
                 self._fail(error)
 
@@ -141,7 +125,8 @@ class Control:
             if self._words[0] != self._heard:
                 self._heard = self._words[0]
                 self._listen(step)
-            self._say_where(step)
+            if self._open is not None and (word := self._open.word(step, time.monotonic_ns())) is not None:
+                self._say(**word)
             return self._ticket() if may_apply and self._is_due(step) else 0
         except Exception as error:
             self._fail(error)
@@ -176,14 +161,12 @@ class Control:
         return ticket if Token(self._folder, ticket).seal() else 0
 
     def _listen(self, step: int) -> None:
-        if self._lines is not None:
-            try:
-                for word in self._lines.take():
-                    self._hear(word, step)
-                return
-            except ConnectionError:
-                self._hang_up()
-        self._connect()
+        try:
+            for word in self._agent.take():
+                self._hear(word, step)
+        except ConnectionError:
+            self._hang_up()
+            self._agent.connect(self._decided)
 
     def _hear(self, word: dict[str, Any], step: int) -> None:
         said, ticket = word.get("say"), int(word.get("ticket", 0))
@@ -206,7 +189,7 @@ class Control:
         elif is_new:
             order = Order(str(word["kind"]), json.loads(word["payload"]), str(word["why"]), -1, ticket)
             why = refusal(order, self._kinds, self._can)
-            self._open = None if why else _Open(order, "asked", time.monotonic_ns(), step)
+            self._open = None if why else OpenOrder(order, "asked", time.monotonic_ns(), step)
         else:
             return
         if why:
@@ -227,50 +210,15 @@ class Control:
         self._open.state = "armed"
         self._open.said_ns = 0
 
-    def _say_where(self, step: int) -> None:
-        """That the order is open here, and how far and how fast the rank is, as often as the controller needs it."""
-        if self._open is None:
-            return
-        now_ns = time.monotonic_ns()
-        took_ns, steps = now_ns - self._open.since_ns, step - self._open.since_step
-        is_measured = took_ns >= _RATE_OVER_NS and steps > 0
-        if (self._open.state == "asked" and not is_measured) or now_ns - self._open.said_ns < SAY_EVERY_NS:
-            return
-        if self._open.state == "asked":
-            self._open.state = "able"
-        self._open.said_ns = now_ns
-        per_s = max(steps, 0) / (took_ns / 1e9)
-        self._say(say=self._open.state, ticket=self._open.order.ticket, step=step, per_s=per_s)
-
     def _say(self, **word: Any) -> None:
-        if self._lines is not None:
-            try:
-                self._lines.say(**word)
-            except ConnectionError:
-                self._hang_up()
-
-    def _connect(self) -> None:
-        """Say hello to the agent, where there is one of this user."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-        lines = Lines(connection)
         try:
-            with address(self._folder) as where:
-                connection.connect(where)
-            if credentials(connection).uid != os.geteuid():
-                raise ConnectionError("it is another user's")
-            lines.say(say="hello", **self._hello)
-            if self._decided is not None:
-                lines.say(**self._decided)
-        except OSError:  # nobody listens; or not now: whoever begins to rings the bell
-            lines.close()
-            return
-        self._lines = lines
+            self._agent.say(**word)
+        except ConnectionError:
+            self._hang_up()
 
     def _hang_up(self) -> None:
         """The agent has gone: what was not armed is nobody's any more; what was, its token decides."""
-        if self._lines is not None:
-            self._lines.close()
-            self._lines = None
+        self._agent.hang_up()
         if self._open is not None and self._open.state != "armed":
             self._open = None
 
@@ -298,16 +246,10 @@ class Control:
                 self._forget()
                 return
             self._leave(f"{type(error).__name__}: {error}")
-            folder = os.path.join(self._run_dir, "notes")
-            os.makedirs(folder, exist_ok=True)
-            path = os.path.join(folder, f"trainer-{self._pid}.json")
-            rank, why = self._hello.get("rank"), f"{type(error).__name__}: {error}"
-            note = f"pacehound.trainer is switched off in rank {rank}: {why}"
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
-                json.dump({"pid": self._pid, "rank": rank, "notes": [note]}, file)
-            os.replace(f"{path}.new", path)
+            note_failure(self._run_dir, self._hello.get("rank"), error)
         except Exception:  # there is no place left to complain
-            self._lines, self._words, self._heard, self._open, self._due = None, _NOBODY, 0, None, self._point
+            self._agent.lines = self._open = None
+            self._words, self._heard, self._due = _NOBODY, 0, self._point
 
 
 def _leave_in_children(control: Control) -> None:

@@ -66,6 +66,6 @@ def test_one_question_for_a_script(folder: Path) -> None:
 
 def test_what_cannot_be_asked_is_refused(folder: Path) -> None:
     assert fleet("--store", folder, "--since", "a while").exit_code == 2
-    assert "write a number and m, h or d" in fleet("--store", folder, "--since", "a while").stderr
+    assert "write a number and s, m, h or d" in fleet("--store", folder, "--since", "a while").stderr
     assert fleet("nothing-like-it", "--store", folder).exit_code == 2
     assert "there is no store" in fleet("--store", folder.parent / "nowhere").stderr

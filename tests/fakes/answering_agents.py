@@ -20,7 +20,7 @@ class Agents:
         self.orders: list[What] = []
         self.launched = 100
         self.state: RankState = "running"
-        self.trap = 0
+        self.trap = self.validation = 0
 
     def answers(self, orders: list[What]) -> list[CommandResult]:
         self.orders += orders
@@ -35,13 +35,15 @@ class Agents:
             if isinstance(order, Locate):
                 found += [self.result(host, what, rendezvous=f"10.0.0.{host}:29400") for host in (0, 1)]
             if isinstance(order, Prepare) and self.silent != "ready":
-                found += [self.result(host, what, ready=(host,)) for host in (0, 1)]
+                self.validation = order.trap
+                found += [self.result(host, what, ready=(host,), trap=order.trap) for host in (0, 1)]
             if isinstance(order, Hold):
                 self.state, self.trap = "held", order.trap
             if isinstance(order, Measure) and self.fails:
-                found.append(self.result(0, "prepare", failed="the process beside rank 0 ended with 1: no memory"))
+                words = "the process beside rank 0 ended with 1: no memory"
+                found.append(self.result(0, "prepare", failed=words, trap=self.validation))
             elif isinstance(order, Measure) and self.silent != "result":
-                found.append(self.result(0, "prepare", judged=JUDGED))
+                found.append(self.result(0, "prepare", judged=JUDGED, trap=self.validation))
             if isinstance(order, Release):
                 self.state = "released"
         if self.trap:

@@ -73,9 +73,7 @@ class Rank:
 
     def die(self) -> None:
         self.is_alive = False
-        if self.control._lines is not None:
-            self.control._lines.close()
-            self.control._lines = None
+        self.control._agent.hang_up()
 
 
 class Host:

@@ -31,7 +31,6 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.store, self.out = folder / "store", folder / "out"
         self.out.mkdir()
-        self.is_killed = False
         self.log = folder / "log"
         script = [sys.executable, str(SCRIPT), str(self.out), str(RANKS)]
         with self.log.open("w") as log:
@@ -79,7 +78,7 @@ class Run:
         deadline_s = time.monotonic() + WITHIN_S
         while not done():
             assert time.monotonic() < deadline_s, f"{what}: not within {WITHIN_S} s"
-            assert self.is_killed or self.process.poll() is None, self.log.read_text()[-2000:]
+            assert self.process.poll() is None, self.log.read_text()[-2000:]
             time.sleep(0.05)
 
     def end(self) -> None:
@@ -149,39 +148,17 @@ def test_ranks_of_torch_agree_by_themselves_and_are_those_that_their_rings_say(t
         running.wait(WITHIN_S)
 
 
-VICTIMS = ("command", "agent", "rank", "head")
-
-
-def beside_a_kill(run: Run, victim: str, after_s: float) -> str:
-    """What became of it."""
+@pytest.mark.parametrize("victim", ["agent", pytest.param("rank", marks=pytest.mark.prove)])
+def test_whoever_is_killed_the_others_apply_it_together_or_not_at_all(run: Run, victim: str) -> None:
+    """A hundred kills at every step are in test_kills.py."""
     ordering = run.ordering("microbatches", "--payload", "[1, 2, 3]")
+    after_s = random.Random(victim).uniform(2, 9)
     time.sleep(after_s)  # the moment is what is drawn
     live = list(range(RANKS))
-    if victim == "command":
-        ordering.kill()
-    elif victim == "agent":
-        os.kill(run.agent_pid(), signal.SIGKILL)
-    elif victim == "head":
-        run.is_killed = True
-        run.process.kill()
-    else:
-        os.kill(run.pids[live.pop()], signal.SIGKILL)
+    os.kill(run.agent_pid() if victim == "agent" else run.pids[live.pop()], signal.SIGKILL)
     out, _ = ordering.communicate(timeout=WITHIN_S)
     # Further than the step that may have been chosen (APPLY_AHEAD_S in actuators/control), where nobody says which.
-    enough = max(run.step(rank) for rank in live) + (50 if out and victim in ("agent", "rank") else 600)
+    enough = max(run.step(rank) for rank in live) + (50 if out else 600)
     run.until(lambda: all(run.step(rank) > enough for rank in live), "it goes on")
     found = {tuple(line.split()[0] for line in run.applied(rank)) for rank in live}
     assert len(found) == 1, f"{victim} after {after_s:.2f} s: {[run.applied(rank) for rank in live]}"
-    return str(found.pop())
-
-
-@pytest.mark.parametrize("victim", ["agent", pytest.param("rank", marks=pytest.mark.prove)])
-def test_whoever_is_killed_the_others_apply_it_together_or_not_at_all(run: Run, victim: str) -> None:
-    beside_a_kill(run, victim, random.Random(victim).uniform(2, 9))
-
-
-@pytest.mark.prove
-@pytest.mark.parametrize("number", range(33))
-@pytest.mark.parametrize("victim", VICTIMS)
-def test_a_hundred_kills(run: Run, victim: str, number: int) -> None:
-    print(victim, number, beside_a_kill(run, victim, random.Random(number).uniform(0.5, 12)))

@@ -8,13 +8,17 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actuators.validation import process as measuring_process
+from actuators.validation.outcome import answer_of, judged_of, outcome_of, read_measured
+from bench.rig import realjob
 from tests.integration import netns
 
 pytestmark = [
@@ -25,23 +29,29 @@ CGROUPS = Path("/sys/fs/cgroup")
 WITHIN_S = 240
 PROVED = 20
 
-# What happens to one rank as soon as it is in its group: before that it only starts.
+# What happens to one rank as soon as it is in its group: before that it only starts. Torchrun starts it, or a fork.
 FAULT = """
 import os, sys, threading, time
 def when_joined():
     while not getattr(sys.modules.get("torch.distributed"), "is_initialized", lambda: False)():
         time.sleep(0.01)
-    {what}
-if os.environ.get("RANK") == "{rank}" and "actuators.validation.process" in " ".join(sys.orig_argv):
+    if os.environ.get("RANK") == "{rank}":
+        {what}
+def begin():
     threading.Thread(target=when_joined, daemon=True).start()
+if "validation" in " ".join(sys.orig_argv) and "validate" not in sys.orig_argv:
+    os.register_at_fork(after_in_child=begin)
+    if os.environ.get("RANK") == "{rank}":
+        begin()
 """
 NEIGHBOURS = """
-    import subprocess
-    os.sched_setaffinity(0, {{0}})
-    for task in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(task), {{0}})
-    for _ in range(3):
-        subprocess.Popen(["timeout", "60", "sh", "-c", "while :; do :; done"])
+        import subprocess
+        os.sched_setaffinity(0, {{0}})
+        for task in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(task), {{0}})
+        work = "n=0; while [ $n -lt 9999 ]; do n=$((n+1)); done"
+        for _ in range(3):
+            subprocess.Popen(["sh", "-c", f"while kill -0 {{os.getpid()}}; do {{work}}; done"], stderr=-3)
 """
 
 
@@ -82,54 +92,99 @@ def validated(ranks: int, folder: Path | None = None) -> tuple[int, dict[str, An
     return done.returncode, json.loads(done.stdout)
 
 
+def measured(ranks: int, folder: Path | None = None) -> dict[str, Any]:
+    """The same by forks of one process that has loaded torch, which takes a third of the time."""
+    with tempfile.TemporaryDirectory() as scratch:
+        forks = start_forks(Path(scratch), ranks, {"PYTHONPATH": str(folder)} if folder is not None else {})
+        assert forks.wait(WITHIN_S) == 0
+        return answer_in(Path(scratch))
+
+
+def start_forks(out: Path, ranks: int, environ: dict[str, str], prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, [environ.get("PYTHONPATH"), str(realjob.REPOSITORY)]))
+    return subprocess.Popen(
+        [
+            *prefix,
+            sys.executable,
+            str(realjob.FORKED),
+            str(ranks),
+            measuring_process.__file__,
+            str(out / "measured.json"),
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environ, "PYTHONPATH": path},
+    )
+
+
+def answer_in(out: Path) -> dict[str, Any]:
+    return answer_of(judged_of(outcome_of(read_measured((out / "measured.json").read_bytes()))))
+
+
 def with_fault(folder: Path, what: str, rank: int) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "sitecustomize.py").write_text(FAULT.format(what=what.replace("{{", "{").replace("}}", "}"), rank=rank))
     return folder
 
 
-def assert_it_finds_a_rank_with_a_quota(folder: Path, ranks: int, rank: int) -> None:
-    # Half of what each would have of two processors, or of what they need.
-    share = 0.5 * min((os.cpu_count() or 1) / ranks, 1.0)
-    with quota(share) as members:
-        status, answer = validated(
-            ranks, with_fault(folder, f"open({str(members)!r}, 'w').write(str(os.getpid()))", rank)
-        )
-    assert [one["rank"] for one in answer["culprits"]] == [rank], answer
-    assert status == 1
+@contextlib.contextmanager
+def half_of_a_share(folder: Path, ranks: int, rank: int) -> Iterator[Path]:
+    """A fault: half of what each would have of two processors, or of what they need."""
+    with quota(0.5 * min((os.cpu_count() or 1) / ranks, 1.0)) as members:
+        yield with_fault(folder, f"open({str(members)!r}, 'w').write(str(os.getpid()))", rank)
 
 
 def test_a_rank_that_gets_half_of_its_processor_is_found(tmp_path: Path) -> None:
-    assert_it_finds_a_rank_with_a_quota(tmp_path / "fault", 4, 2)
+    with half_of_a_share(tmp_path / "fault", 4, 2) as fault:
+        status, answer = validated(4, fault)
+    assert [one["rank"] for one in answer["culprits"]] == [2], answer
+    assert status == 1
 
 
 @pytest.mark.prove
 def test_twenty_times_of_eight_ranks_the_one_with_a_quota_is_found(tmp_path: Path) -> None:
     for run in range(PROVED):
-        assert_it_finds_a_rank_with_a_quota(tmp_path / str(run), 8, run % 8)
+        with half_of_a_share(tmp_path / str(run), 8, run % 8) as fault:
+            answer = measured(8, fault)
+        assert [one["rank"] for one in answer["culprits"]] == [run % 8], answer
 
 
 @pytest.mark.prove
 def test_twenty_times_of_eight_ranks_the_one_with_a_busy_neighbour_is_found(tmp_path: Path) -> None:
+    ratios = []
     for run in range(PROVED):
-        status, answer = validated(8, with_fault(tmp_path / str(run), NEIGHBOURS, run % 8))
+        answer = measured(8, with_fault(tmp_path / str(run), NEIGHBOURS, run % 8))
         assert [one["rank"] for one in answer["culprits"]] == [run % 8], answer
-        assert status == 1
+        ratios.append(answer["culprits"][0]["ratio"])
+    print(f"with a busy neighbour: {min(ratios):.2f} to {max(ratios):.2f} of the peers' time")
 
 
 @pytest.mark.prove
 def test_twenty_times_of_eight_healthy_ranks_nobody_is_named() -> None:
     ratios = []
     for _ in range(PROVED):
-        status, answer = validated(8)
-        assert (status, answer["culprits"]) == (0, []), answer
+        answer = measured(8)
+        assert answer["culprits"] == [], answer
         assert answer["links"] == [], "links within a host are not judged"
         ratios.append(max(one["ratio"] for one in answer["ranks"]))
     print(f"healthy: the slowest rank of each run took {min(ratios):.2f} to {max(ratios):.2f} of its peers' time")
 
 
-def links_of(hosts: list[netns.Host], folder: Path) -> dict[str, Any]:
-    """One rank on each host; what the host of rank 0 says."""
+def links_of(hosts: list[netns.Host], out: Path) -> dict[str, Any]:
+    """One rank on each host, by forks."""
+    meet = {"FORKED_WORLD": str(len(hosts)), "FORKED_MEET": f"{hosts[0].address}:29512"}
+    forks = [
+        start_forks(out, 1, meet | environment_on(host) | {"FORKED_FIRST": str(number)}, host.prefix)
+        for number, host in enumerate(hosts)
+    ]
+    assert [one.wait(WITHIN_S) for one in forks] == [0] * len(hosts)
+    return answer_in(out)
+
+
+def environment_on(host: netns.Host) -> dict[str, str]:
+    return {"GLOO_SOCKET_IFNAME": host.interface, "PACEHOUND_HOST_NAME": host.name}
+
+
+def links_before_a_job(hosts: list[netns.Host], folder: Path) -> dict[str, Any]:
+    """As a person would measure them; what the host of rank 0 says."""
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
@@ -137,7 +192,7 @@ def links_of(hosts: list[netns.Host], folder: Path) -> dict[str, Any]:
     for number, host in enumerate(hosts):
         command = [sys.executable, "-m", "pacehound", "validate", "--json", "--", "torchrun", "--nproc-per-node", "1"]
         command += ["--nnodes", str(len(hosts)), "--node-rank", str(number), "--master-addr", hosts[0].address]
-        environ = {**os.environ, "GLOO_SOCKET_IFNAME": host.interface, "PACEHOUND_HOST_NAME": host.name}
+        environ = {**os.environ, **environment_on(host)}
         with (folder / f"{host.name}.out").open("w") as output, (folder / f"{host.name}.err").open("w") as errors:
             processes.append(
                 subprocess.Popen(
@@ -156,16 +211,19 @@ def links_of(hosts: list[netns.Host], folder: Path) -> dict[str, Any]:
 @pytest.mark.prove
 @pytest.mark.skipif(bool(netns.why_not()), reason=netns.why_not())
 def test_twenty_times_a_slow_link_between_hosts_is_found_and_of_healthy_ones_none(tmp_path: Path) -> None:
+    ratios = []
     with netns.hosts_on_a_bridge(4) as hosts:
         for run in range(PROVED):
-            slow = run % 4
+            slow, links = run % 4, links_of if run else links_before_a_job
             folder = tmp_path / str(run)
             folder.mkdir()
-            healthy = links_of(hosts, folder)
+            healthy = links(hosts, folder)
             assert healthy["culprits"] == [], healthy
             limit = ["tbf", "rate", "500mbit", "burst", "256kb", "latency", "400ms"]
             tc = [*hosts[slow].prefix, "tc", "qdisc"]
             subprocess.run([*tc, "add", "dev", hosts[slow].interface, "root", *limit], check=True)
-            found = links_of(hosts, folder)
+            found = links(hosts, folder)
             subprocess.run([*tc, "del", "dev", hosts[slow].interface, "root"], check=True)
             assert [one["pair"] for one in found["culprits"]] == [[slow, (slow + 1) % 4]], found
+            ratios.append(found["culprits"][0]["ratio"])
+    print(f"over a link of 500 Mbit/s: {min(ratios):.2f} to {max(ratios):.2f} of the peers' time")

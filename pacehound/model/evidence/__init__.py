@@ -4,7 +4,7 @@ A file per family: `levels` of iterations, `computing` ranks, `transfers`, `mach
 `straggling` in simulations, and the `life` of a finding. `wire` writes and reads them.
 """
 
-from pacehound.model.evidence.piece import Evidence, Said, merged, not_about
+from pacehound.model.evidence.piece import Evidence, OnlyWords, merged, not_about
 from pacehound.model.evidence.wire import KINDS, PARTS, read_json
 
-__all__ = ["KINDS", "PARTS", "Evidence", "Said", "merged", "not_about", "read_json"]
+__all__ = ["KINDS", "PARTS", "Evidence", "OnlyWords", "merged", "not_about", "read_json"]

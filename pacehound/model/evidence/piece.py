@@ -69,7 +69,7 @@ class OfRanks(Piece, frozen=True, kw_only=True):
         super().__post_init__()
 
 
-class Said(Piece, frozen=True, kw_only=True, tag="said"):
+class OnlyWords(Piece, frozen=True, kw_only=True, tag="said"):
     """A sentence of a version before, or a kind that this version does not know: only its words are left.
 
     Nothing here makes one but the reader of what others wrote.
@@ -84,8 +84,9 @@ class Said(Piece, frozen=True, kw_only=True, tag="said"):
 def merged(earlier: Iterable[Evidence], later: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """Both in order: a later piece takes the place of an earlier one that is about the same.
 
-    >>> [piece.words for piece in merged([Said(words="a"), Said(words="b")], [Said(words="a"), Said(words="c")])]
-    ['a', 'b', 'c']
+    >>> one, other, third = (OnlyWords(words=words) for words in "abc")
+    >>> merged([one, other], [one, third]) == (one, other, third)
+    True
     """
     return tuple({piece.key: piece for piece in (*earlier, *later)}.values())
 

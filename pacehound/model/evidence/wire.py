@@ -1,7 +1,7 @@
 """Evidence as JSON: each piece is an object with its `kind`, its numbers, and `words`; and how it is read again.
 
 What is read may be of another version: a kind that is not known here, one with other fields, or a plain sentence from
-before evidence had kinds. Its words are kept (`Said`), so that an upgrade may go job by job and host by host.
+before evidence had kinds. Its words are kept (`OnlyWords`), so that an upgrade may go job by job and host by host.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from pacehound.model.evidence import computing, leaving, levels, life, machines, straggling, transfers, waiting
-from pacehound.model.evidence.piece import Evidence, OfRanks, Piece, Said
+from pacehound.model.evidence.piece import Evidence, OfRanks, OnlyWords, Piece
 
 _FAMILIES = (levels, computing, transfers, machines, waiting, leaving, straggling, life)
 
 KINDS: tuple[type[Piece], ...] = (
-    Said,
+    OnlyWords,
     *(
         kind
         for family in _FAMILIES
@@ -41,7 +41,7 @@ def read_json(content: bytes | str, kind: type[_Read]) -> _Read:
 
     >>> read = read_json('["so it was", {"kind": "episode", "number": 2, "lost_before_s": 3}]', tuple[Evidence, ...])
     >>> [type(piece).__name__ for piece in read]
-    ['Said', 'Episode']
+    ['OnlyWords', 'Episode']
     """
     return msgspec.json.decode(content, type=kind, dec_hook=_piece)
 
@@ -50,12 +50,12 @@ def _piece(kind: type, read: Any) -> Evidence:
     if kind is not Evidence:
         raise NotImplementedError(f"no reader for {kind}")
     if isinstance(read, str):
-        return Said(words=read)
+        return OnlyWords(words=read)
     try:
         piece: Evidence = msgspec.convert(read, _ANY_KIND)
     except (msgspec.ValidationError, ArithmeticError, LookupError):
         words = read.get("words") if isinstance(read, dict) else None
         if not isinstance(words, str):
             raise ValueError("a piece of evidence without words") from None
-        return Said(words=words)
+        return OnlyWords(words=words)
     return piece

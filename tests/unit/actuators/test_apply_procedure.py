@@ -176,6 +176,15 @@ def test_one_that_cannot_is_the_end_of_it_for_all(
     assert by_hand.step() == []
 
 
+@pytest.mark.parametrize("refused", ["replayed", "expired", "out of order"])
+def test_what_came_too_late_or_once_more_is_no_refusal(refused: str) -> None:
+    by_hand = ByHand()
+    by_hand.step()
+    assert by_hand.hear(refused=refused, what="offer") == []
+    assert by_hand.hear("able", "able")
+    assert by_hand.hear("armed", "armed") == [Confirm(ticket=7)]
+
+
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [

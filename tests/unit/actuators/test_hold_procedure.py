@@ -136,6 +136,22 @@ def test_somebody_elses_release_ends_it() -> None:
     assert hold.reason == "somebody has let the ranks go"
 
 
+def test_an_order_that_came_too_late_for_an_agent_is_said_again_and_one_that_cannot_be_is_the_end() -> None:
+    hold = HoldProcedure(1, 10**9, 0)
+    for now_ns in (0, 600 * MS, 1_200 * MS):
+        located(hold, running(100), 2, now_ns)
+        late = CommandResult(
+            job="j", attempt=0, time_ns=1, host="h", number=2, what="locate", refused="expired", reason="it ended"
+        )
+        hold.step([late], now_ns)
+    assert hold.state == "gathering"
+    full = CommandResult(
+        job="j", attempt=0, time_ns=1, host="h", number=3, what="hold", trap=1, refused="cannot", reason="it is full"
+    )
+    assert hold.step([full], 1_300 * MS) == [Release(trap=1)]
+    assert hold.reason == "h has refused the order to hold: it is full"
+
+
 def test_the_lease_is_renewed_while_ranks_are_waited_for() -> None:
     hold = HoldProcedure(1, 10**9, 0)
     for now_ns in (0, 600 * MS, 1_200 * MS):

@@ -6,7 +6,8 @@ import pytest
 
 from actuators.control.thresholds import LOCATE_WITHIN_NS
 from actuators.validation.procedure import ValidationProcedure
-from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
+from actuators.validation.thresholds import BUDGET_S, RENEW_EVERY_NS, START_WITHIN_NS
+from collector.agent.measuring import LEASE_NS
 from pacehound.model.events import CommandResult
 from pacehound.model.orders import Dismiss, Hold, Keep, Locate, Measure, Prepare, Release
 from tests.fakes.answering_agents import JUDGED, Agents
@@ -15,8 +16,8 @@ MS = 1_000_000
 STEP_NS = 100 * MS
 
 
-def run(agents: Agents, for_ns: int) -> ValidationProcedure:
-    procedure = ValidationProcedure(7, 0)
+def run(agents: Agents, for_ns: int, **how: object) -> ValidationProcedure:
+    procedure = ValidationProcedure(7, 0, **how)  # type: ignore[arg-type]
     answers: list[CommandResult] = []
     for now_ns in range(0, for_ns, STEP_NS):
         answers = agents.answers(procedure.step(answers, now_ns))
@@ -38,6 +39,26 @@ def test_processes_are_started_then_all_ranks_held_then_measured_and_all_is_ende
     (prepare,) = [one for one in agents.orders if isinstance(one, Prepare)]
     assert prepare == Prepare(trap=7, rendezvous="10.0.0.0:29400", world_size=2)
     assert 0 < procedure.held_ns < 1_000 * MS
+
+
+def test_where_some_are_asked_for_they_and_their_peers_are_measured_and_all_are_held() -> None:
+    agents = Agents()
+    procedure = run(agents, 20_000 * MS, only=(1,), groups=[(0, 1)])
+    assert procedure.judged == JUDGED
+    (prepare,) = [one for one in agents.orders if isinstance(one, Prepare)]
+    assert prepare == Prepare(trap=7, rendezvous="10.0.0.0:29400", world_size=2, ranks=(0, 1))
+    assert agents.state == "released"
+    procedure = run(Agents(), 20_000 * MS, only=(4,))
+    assert procedure.reason == "there is no rank 4: the job has ranks 0 to 1"
+
+
+def test_agents_hear_as_long_as_their_processes_are_wanted() -> None:
+    agents = Agents(silent="ready")
+    run(agents, START_WITHIN_NS + 2_000 * MS)
+    said = [one for one in agents.orders if isinstance(one, Prepare)]
+    assert len(said) == START_WITHIN_NS // RENEW_EVERY_NS + 1
+    assert len(set(said)) == 1
+    assert RENEW_EVERY_NS * 6 < LEASE_NS
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,19 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
+from collector.agent.holding import Holder
+from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, ObeyedOrders, Refusal
+from collector.agent.orders import HostNow, OrderBook
+from collector.agent.profiling import Profiling
+from collector.agent.trainers import Trainers
+from collector.host.rank_process import RankProcess
 from pacehound.bus.signing import Keys, Signer
 from pacehound.errors import InvalidSetting, MalformedMessage
 from pacehound.model.events import Command
@@ -20,16 +28,21 @@ from pacehound.model.orders import (
     MOST_PAYLOAD_BYTES,
     Apply,
     Confirm,
+    Dismiss,
     Hold,
     Keep,
     Locate,
+    Measure,
     Offer,
     Order,
+    Prepare,
+    Profile,
     Release,
     What,
     new_order,
     read_order,
 )
+from storage.rows import rows_of
 
 JOB, HOST = "j", "node7"
 NOW_NS = 1_800_000_000_000_000_000
@@ -84,6 +97,18 @@ def test_who_only_asks_need_not_know_the_attempt() -> None:
     assert nobody.refused == "foreign"
     holding = Hold(trap=1, round=1, hold_ms=1, lease_ms=1)
     assert admit(agent, OURS.signed(order(3, attempt=ANY_ATTEMPT, what=holding))) == "damaged"
+
+
+def test_on_a_host_without_ranks_only_measuring_is_obeyed() -> None:
+    agent, idle = obedience(), frozenset[int]()
+    seats = {"rendezvous": "h:1", "world_size": 2, "hosts": ("a", "b"), "per_host": 1}
+    for number, what in enumerate((Locate(idle=True), Prepare(trap=1, **seats), Measure(trap=1), Dismiss(trap=1)), 1):
+        given = order(number, what=what, attempt=ANY_ATTEMPT)
+        assert agent.admit(OURS.signed(given), idle, NOW_NS) == given
+    for number, what in enumerate((Locate(), Hold(trap=1, round=1, hold_ms=1, lease_ms=1), Profile(for_ms=1)), 10):
+        found = agent.admit(OURS.signed(order(number, what=what)), idle, NOW_NS)
+        assert isinstance(found, Refusal)
+        assert (found.refused, found.reason) == ("foreign", f"no rank of attempt 0 is on {HOST}")
 
 
 def test_two_who_sign_with_one_key_do_not_stand_in_each_others_way() -> None:
@@ -149,29 +174,55 @@ def signed_bytes(body: bytes) -> Command:
     return replace(OURS.signed(order()), order=body, signature=OURS._private.sign(body))
 
 
-def test_ten_thousand_hostile_commands_are_refused_and_each_counted_with_its_reason() -> None:
+REFUSED = {
+    "of a stranger's key": "forged",
+    "under our name": "forged",
+    "another order under a good signature": "forged",
+    "a bit of the order turned": "forged",
+    "a bit of the signature turned": "forged",
+    "cut short": "forged",
+    "no signature": "forged",
+    "signed garbage": "damaged",
+    "that lives for ever": "damaged",
+    "for another job": "foreign",
+    "for another attempt": "foreign",
+    "for another host": "foreign",
+    "of the future": "early",
+    "of the past": "expired",
+    "once more": "replayed",
+    "of before": "out of order",
+}
+
+
+def test_ten_thousand_hostile_commands_are_refused_and_each_leaves_a_line_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collector.agent.orders.logger.disabled", True)
     n_commands = 10_000
     chance = random.Random(n_commands)
-    agent = obedience()
+    agent, holder, profiling = obedience(), Holder(tmp_path), Mock(spec=Profiling)
+    measuring, trainers = Mock(spec=Measuring), Mock(spec=Trainers, attempts=frozenset())
+    trainers.world_size.return_value = 0
+    book = OrderBook(agent, holder, measuring, profiling, trainers, JOB, HOST)
+    rank = RankProcess(attempt=0, rank=0, pid=1 << 30, start_ticks=1)
+    host = HostNow(processes=(rank,), timeouts_ms={}, world_sizes={}, now_ns=1, unix_ns=NOW_NS)
     good = OURS.signed(order(3))
-    assert isinstance(admit(agent, good), Order)
-    said = Counter()
-    by_kind: dict[str, set[object]] = {kind: set() for kind in HOSTILE}
-    for _ in range(n_commands):
-        kind = chance.choice(list(HOSTILE))
-        found = admit(agent, HOSTILE[kind](chance, good))
-        assert isinstance(found, str), f"obeyed: {kind}"
-        said[found] += 1
-        by_kind[kind].add(found)
-    assert said == agent.refused
-    assert said.total() == n_commands
-    assert by_kind["once more"] == {"replayed"}
-    assert by_kind["of before"] == {"out of order"}
-    assert by_kind["of the past"] == {"expired"}
-    assert by_kind["of the future"] == {"early"}
-    assert by_kind["for another job"] == by_kind["for another host"] == by_kind["for another attempt"] == {"foreign"}
-    assert by_kind["signed garbage"] == by_kind["that lives for ever"] == {"damaged"}
-    assert by_kind["a bit of the order turned"] == by_kind["under our name"] == by_kind["cut short"] == {"forged"}
+    assert [one.refused for one in book.take([good], host)] == [""]
+    kinds = [chance.choice(list(HOSTILE)) for _ in range(n_commands)]
+    commands = [HOSTILE[kind](chance, good) for kind in kinds]
+    results = book.take(commands, host)
+    assert [one.refused for one in results] == [REFUSED[kind] for kind in kinds]
+    assert all(one.reason for one in results)
+    assert agent.refused == Counter(one.refused for one in results)
+    assert set(agent.refused) == set(REFUSED.values())
+    # Two lines of each: what was asked, and what came of it. A second one with the same bytes is the same event.
+    answered = [row for one in results for _, row in rows_of(one)]
+    assert len({row["event_id"] for row in answered}) == n_commands
+    assert all(row["refused"] and row["reason"] for row in answered)
+    asked = {row["event_id"] for one in commands for _, row in rows_of(one)}
+    assert len(asked) == len({(one.key, one.order, one.signature) for one in commands})
+    assert (measuring.mock_calls, profiling.mock_calls, holder.is_holding) == ([], [], False)
+    assert not [call for call in trainers.mock_calls if call[0] != "world_size"], "nobody was told anything"
     assert isinstance(admit(agent, OURS.signed(order(9))), Order), "and a good one is still obeyed"
 
 
@@ -193,6 +244,10 @@ def test_ten_thousand_hostile_commands_are_refused_and_each_counted_with_its_rea
         ({"what": Apply(ticket=1, step=-1)}, "step -1"),
         ({"what": Confirm(ticket=1 << 63)}, "ticket 9223372036854775808"),
         ({"what": Confirm(ticket=1), "attempt": -1}, "attempt -1"),
+        ({"what": Prepare(trap=1, rendezvous="h:1", world_size=2, ranks=(3, 1))}, r"beside the ranks \(3, 1\)"),
+        ({"what": Prepare(trap=1, rendezvous="h:1", world_size=1, ranks=(1 << 20,))}, "the ranks 1048576 to"),
+        ({"what": Prepare(trap=1, rendezvous="h:1", world_size=3, hosts=("a", "b"), per_host=1)}, "1 on each of 2"),
+        ({"what": Prepare(trap=1, rendezvous="h:1", world_size=2, hosts=("a", "a"), per_host=1)}, "each of 2 hosts"),
     ],
 )
 def test_an_order_that_nobody_writes_is_not_read(changed: dict[str, object], why: str) -> None:

@@ -60,7 +60,7 @@ def test_a_duration_that_is_none_is_refused_with_what_to_write(duration: str, tm
         "silence", "--job", "j", f"--for={duration}", "--why", "w", "--set", f"alerts.orders_file={tmp_path / 'o'}"
     )
     assert status == 2
-    assert "as in 30m, 2h, 1d" in words
+    assert "write a number and s, m, h or d" in words
 
 
 def test_the_doctor_tries_the_sinks_and_tells_nobody_anything() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pacehound.model.codec import decode, encode
 from pacehound.model.events import Finding
-from pacehound.model.evidence import KINDS, Evidence, Said, merged, read_json
+from pacehound.model.evidence import KINDS, Evidence, OnlyWords, merged, read_json
 from pacehound.model.evidence.levels import Level
 from pacehound.model.evidence.machines import MOST_FRAMES, LacksProcessor, Stack
 from pacehound.model.evidence.piece import MOST_RANKS
@@ -33,7 +33,7 @@ def test_each_kind_survives_the_bus_and_has_words(kind: type, data: st.DataObjec
     (read,) = decode(encode(finding(evidence=(piece,))))
     assert read.evidence == (piece,)
     assert read.evidence[0].key == piece.key
-    assert piece.words or kind in (Said,) or "not_judged" in str(kind._sentence.__code__.co_names)
+    assert piece.words or kind in (OnlyWords,) or "not_judged" in str(kind._sentence.__code__.co_names)
 
 
 def test_kinds_and_their_names_differ() -> None:
@@ -47,7 +47,7 @@ def test_kinds_and_their_names_differ() -> None:
 )
 def test_of_a_kind_that_is_not_known_the_words_are_kept(words: str, fields: dict[str, object]) -> None:
     body = json.dumps([{**fields, "kind": "of the future", "words": words}, words])
-    assert read_json(body, tuple[Evidence, ...]) == (Said(words=words), Said(words=words))
+    assert read_json(body, tuple[Evidence, ...]) == (OnlyWords(words=words), OnlyWords(words=words))
 
 
 def test_a_finding_of_a_version_before_is_read_as_it_was_written() -> None:
@@ -59,7 +59,7 @@ def test_a_finding_of_a_version_before_is_read_as_it_was_written() -> None:
 
 def test_a_known_kind_with_fields_that_are_not_known_here_keeps_its_words() -> None:
     other = '[{"kind": "level", "before_s": 0.1, "after_ms": 200, "words": "as they said it"}]'
-    assert read_json(other, tuple[Evidence, ...]) == (Said(words="as they said it"),)
+    assert read_json(other, tuple[Evidence, ...]) == (OnlyWords(words="as they said it"),)
 
 
 def test_the_sentence_is_that_of_the_numbers_whatever_was_sent() -> None:
@@ -83,7 +83,7 @@ def test_a_reader_that_knows_no_kinds_finds_kind_numbers_and_words() -> None:
 def test_newer_numbers_take_the_place_of_older_ones_about_the_same() -> None:
     newer = Level(before_s=0.1, after_s=0.3, since_step=7)
     other = Level(before_s=0.1, after_s=0.3, since_step=90)
-    assert merged((ONE_BEFORE, Said(words="a")), (other, newer)) == (newer, Said(words="a"), other)
+    assert merged((ONE_BEFORE, OnlyWords(words="a")), (other, newer)) == (newer, OnlyWords(words="a"), other)
     told = finding(evidence=(ONE_BEFORE,)).next_version(newer)
     assert told.evidence == (newer,)
 
@@ -115,10 +115,10 @@ def test_no_stream_reads_what_evidence_says() -> None:
 
 
 def test_streams_say_by_kind_and_never_by_a_bare_sentence() -> None:
-    """`Said` is for what others wrote."""
+    """`OnlyWords` is for what others wrote."""
     named = [
         str(path)
         for path in sorted(STREAMS.rglob("*.py"))
-        if "evidence import Said" in path.read_text(encoding="utf-8")
+        if "evidence import OnlyWords" in path.read_text(encoding="utf-8")
     ]
     assert named == []

@@ -8,7 +8,7 @@ from dataclasses import replace
 from head_parts import an_incident
 
 from pacehound.model.events import Cost, Decision, Finding, Instant
-from pacehound.model.evidence import Said
+from pacehound.model.evidence import OnlyWords
 from pacehound.pages.incidents import (
     cost_words,
     decision_words,
@@ -35,7 +35,9 @@ FINDING = Finding(
     magnitude=0.4,
     pages=True,
     evidence=(
-        Said(words="rank 2 arrives last in 97 % of the rounds, 41 ms after the others on average over 14 iterations"),
+        OnlyWords(
+            words="rank 2 arrives last in 97 % of the rounds, 41 ms after the others on average over 14 iterations"
+        ),
     ),
     unseen=("device times: gloo runs on the host",),
 )
@@ -111,7 +113,8 @@ def test_a_closed_incident_says_why_it_closed():
 def test_text_of_others_cannot_style_the_terminal():
     """Evidence and job names are data, never markup."""
     sly = an_incident(
-        job="[red]j[/red]", findings=(FINDING.__class__(**{**fields(FINDING), "evidence": (Said(words="[bold]x"),)}),)
+        job="[red]j[/red]",
+        findings=(FINDING.__class__(**{**fields(FINDING), "evidence": (OnlyWords(words="[bold]x"),)}),),
     )
     text = page(sly)
     assert "[red]j[/red]" in text

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from pacehound import cli
 from pacehound.model.events import Cost, Finding, Incident, Instant
-from pacehound.model.evidence import Said
+from pacehound.model.evidence import OnlyWords
 from pacehound.model.plain import plain
 from pacehound.pages.incidents import print_incidents
 from pacehound.pages.rows import print_rows
@@ -54,7 +54,7 @@ def test_an_incident_with_hostile_names_is_shown() -> None:
     finding = Finding(
         id="f", job=HOSTILE, attempt=0, kind="slow", verdict="culprit", cause="S1", culprits=(2,),
         onset=Instant(step=1, time_ns=1), detected=Instant(step=2, time_ns=2), unseen=(HOSTILE,),
-        evidence=(Said(words=HOSTILE),),
+        evidence=(OnlyWords(words=HOSTILE),),
     )  # fmt: skip
     incident = Incident(
         id="i", version=0, job=HOSTILE, attempt=0, time_ns=3, state="open", opened_ns=3, findings=(finding,),

@@ -121,7 +121,7 @@ def test_a_script_ends_without_a_word_of_ours_while_an_agent_listens(run_dir: Pa
     code = (
         "from pacehound import trainer\n"
         "control = trainer.connect('collect', rank=0, world_size=1)\n"
-        "assert control._lines is not None\n"
+        "assert control._agent.lines is not None\n"
         "print(control.at_step(0))"
     )
     environ = {**os.environ, "PACEHOUND_RUN_DIR": str(run_dir), "PYTHONPATH": str(ROOT)}
@@ -312,19 +312,21 @@ def test_who_does_not_read_is_not_waited_for(told: Told) -> None:
     told.offer()
     for _ in range(5):
         told.control._say(say="x" * 200_000)
-    assert told.control._lines is None
+    assert told.control._agent.lines is None
     assert told.steps(3) == []
 
 
 def test_another_users_agent_is_not_heard(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Listener(run_dir)
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
-    assert Control(str(run_dir), ["a"], hello=HELLO)._lines is None
+    assert Control(str(run_dir), ["a"], hello=HELLO)._agent.lines is None
 
 
 def test_the_kernel_says_who_is_at_both_ends(told: Told) -> None:
-    assert told.control._lines is not None
-    assert credentials(told.control._lines.socket) == credentials(told.lines.socket) == (os.getpid(), os.geteuid())
+    assert told.control._agent.lines is not None
+    assert (
+        credentials(told.control._agent.lines.socket) == credentials(told.lines.socket) == (os.getpid(), os.geteuid())
+    )
 
 
 def test_a_forked_worker_does_not_speak_for_its_rank(told: Told) -> None:

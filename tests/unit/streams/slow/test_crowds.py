@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pacehound.model.events import HostProcessors, HostVitals, RankProcessors
-from pacehound.model.evidence import Said
+from pacehound.model.evidence import OnlyWords
 from pacehound.model.evidence.machines import Crowded
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
@@ -16,7 +16,7 @@ from tests.unit.streams.slow.test_slow_jobs import C10D_GLOO, JobSpec, Layout, S
 
 RANKS = (0, 1, 2, 3)
 CROWDED = (Crowded(host="b", least_share=0.2, most_share=0.3),)
-NAMED = Attribution("slow", "culprit", "S1", (2,), evidence=(Said(words="rank 2: own time grew"),))
+NAMED = Attribution("slow", "culprit", "S1", (2,), evidence=(OnlyWords(words="rank 2: own time grew"),))
 LINKED = Attribution("slow", "suspected", "S2", links=((2, 3),))
 NOBODY = Attribution("slow", "unknown", None)
 
