@@ -35,6 +35,18 @@ class Layer(nn.Module):
             one.data.addcdiv_(first, second.sqrt().add_(1e-8), value=-rate * scale)
 
 
+class Adam(torch.optim.Optimizer):
+    """Steps all layers of a node; what watches a job sees by its optimizer where a step ends."""
+
+    def __init__(self, layers: list[Layer]) -> None:
+        super().__init__([one for layer in layers for one in layer.parameters()], {})
+        self.layers, self.number = layers, 0
+
+    def step(self, closure: Any = None) -> None:
+        for layer in self.layers:
+            layer.adam(self.number)
+
+
 def one_f_one_b(stage: int, n_stages: int, n_micro_batches: int) -> list[tuple[str, int]]:
     """The order of one stage, as the estimator has it."""
     warm = min(n_micro_batches, n_stages - stage - 1)

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hybrid_model import Counted, Layer, one_f_one_b
+from hybrid_model import Adam, Counted, Layer, one_f_one_b
 
 Order = dict[str, Any]
 POLL_S = 0.01
@@ -36,6 +36,7 @@ class Worker:
         self.store = dist.TCPStore("127.0.0.1", options.port, is_master=False, timeout=timedelta(seconds=60))
         self.watching = dist.TCPStore("127.0.0.1", options.port, is_master=False, timeout=timedelta(seconds=60))
         self.layers: dict[int, Layer] = {}
+        self.optimizer: Adam | None = None
         self.applied, self.is_complete, self.generation, self.n_operations = 0, False, -1, 0
         self.is_over, self.groups = False, list[Any]()
         self.costs_s: dict[str, list[float]] = {"forward": [], "backward": []}
@@ -156,8 +157,10 @@ class Worker:
 
     def apply(self) -> None:
         self.applied, self.is_complete = self.applied + 1, False
-        for layer in self.layers.values():
-            layer.adam(self.applied)
+        if self.optimizer is None:
+            self.optimizer = Adam(list(self.layers.values()))
+        self.optimizer.layers, self.optimizer.number = list(self.layers.values()), self.applied
+        self.optimizer.step()
 
     def run_pipeline(self) -> torch.Tensor:
         """All micro-batches of this pipeline; the last stage says the loss and which samples it was of."""
