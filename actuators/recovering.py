@@ -68,11 +68,12 @@ class PastFailures:
         """Those of now among them, and how to say so; nodes are `tp` ranks that fail together.
 
         >>> PastFailures(n_failures=2, rank_s=36_000.0, n_attempts=5).history(1, 1)[1]
-        '3 ranks were lost in 10.0 h of all ranks (5 attempts)'
+        '3 failed in 10.0 h of ranks that were watched (attempts: 5)'
         """
-        said = f"{self.n_failures + n_lost} ranks were lost in {duration(self.rank_s)} of all ranks"
-        history = FailureHistory(n_failures=self.n_failures + n_lost, node_s=self.rank_s / tp)
-        return history, f"{said} ({self.n_attempts} attempts)"
+        n_failures = self.n_failures + n_lost
+        said = f"{n_failures} failed in {duration(self.rank_s)} of ranks that were watched"
+        history = FailureHistory(n_failures=n_failures, node_s=self.rank_s / tp)
+        return history, f"{said} (attempts: {self.n_attempts})"
 
 
 def assumed_history(tp: int) -> tuple[FailureHistory, str]:
@@ -274,11 +275,20 @@ def _said(job: Job, choice: Choice, known_of: str) -> tuple[Action, str, tuple[s
     best = choice.chosen
     if best is None:
         return RESTART_WITHOUT_RANK, f"{choice.reason}; {RESTART_WITHOUT_RANK.effect}{basis}", (restart,)
-    others = tuple(_option(one, before.throughput) for one in choice.options[1:MOST_ALTERNATIVES])
+    # Of each kind the best, and then what is left.
+    firsts = {one.state.plan.kind: one for one in reversed(choice.options)}.values()
+    others = sorted(choice.options[1:], key=lambda one: one not in firsts)[:MOST_ALTERNATIVES]
     kind = REROUTE if best.state.plan.kind == "reroute" else REPLAN
     action = replace(kind, price_s=best.downtime_s)
     until = f"most until the next failure, expected in {duration(choice.until_next_s)}"
-    return action, f"{_option(best, before.throughput)} gives {until}{basis}", (*others, restart)
+    return (
+        action,
+        f"{_option(best, before.throughput)} gives {until}{basis}",
+        (
+            *(_option(one, before.throughput) for one in others),
+            restart,
+        ),
+    )
 
 
 def _option(option: Option, before: float) -> str:

@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hybrid_model import Adam, Counted, Layer, one_f_one_b
+from hybrid_model import Adam, Counted, Layer
+from hybrid_schedule import one_f_one_b, rerouted
 
 Order = dict[str, Any]
 POLL_S = 0.01
@@ -70,7 +71,9 @@ class Worker:
             for one in order["exchanges"]
         ]  # of whoever is no member it is a number
         threading.Thread(target=self.watch, args=(self.generation, dist.group.WORLD), daemon=True).start()
-        places = {node: (p, s) for p, row in enumerate(order["holders"]) for s, node in enumerate(row)}
+        places = {
+            node: (p, s) for p, row in enumerate(order["holders"]) for s, node in enumerate(row) if node is not None
+        }
         # A node that is left over sends what others need of it, and then says only that it is there.
         self.pipeline, self.stage = places.get(self.node, (None, 0))
         sizes = [] if self.pipeline is None else order["stages"][self.pipeline]
@@ -162,28 +165,36 @@ class Worker:
         self.optimizer.layers, self.optimizer.number = list(self.layers.values()), self.applied
         self.optimizer.step()
 
+    def operations(self) -> list[tuple[str, int]]:
+        """In which order: 1F1B over the own pipeline's micro-batches; where places are lost, those of others too."""
+        if any(node is None for row in self.order["holders"] for node in row):
+            return rerouted(self.order["routes"])[self.node]
+        batches = self.order["batches"]
+        first, n_stages = sum(batches[: self.pipeline]), len(self.order["stages"][self.pipeline])
+        return [(kind, first + one) for kind, one in one_f_one_b(self.stage, n_stages, batches[self.pipeline])]
+
     def run_pipeline(self) -> torch.Tensor:
-        """All micro-batches of this pipeline; the last stage says the loss and which samples it was of."""
+        """All micro-batches that pass here; the last stage says the loss and which samples it was of."""
         if self.pipeline is None:
             return torch.zeros(4, dtype=torch.float64)
-        row, batches = self.order["holders"][self.pipeline], self.order["batches"]
-        first = sum(batches[: self.pipeline])
-        before = self.rank[row[self.stage - 1]] if self.stage else None
-        after = self.rank[row[self.stage + 1]] if self.stage + 1 < len(row) else None
         self.counted = Counted(
             {t.untyped_storage().data_ptr() for one in self.layers.values() for t in one.parameters()}
         )
         said, ends, sent = torch.zeros(4, dtype=torch.float64), {}, []
         shape = (self.options.micro_batch, self.options.width)
-        for kind, number in one_f_one_b(self.stage, len(row), batches[self.pipeline]):
+        for kind, number in self.operations():
             self.may_die()
+            route = self.order["routes"][number]
+            place = route.index(self.node)
+            before = self.rank[route[place - 1]] if place else None
+            after = self.rank[route[place + 1]] if place + 1 < len(route) else None
             if kind == "forward":
                 x = torch.empty(shape)
                 if before is not None:
                     dist.recv(x, before, tag=2 * number)
                 begun_s = time.perf_counter()
                 if before is None or after is None:
-                    numbers, drawn, wanted = self.samples(first + number)
+                    numbers, drawn, wanted = self.samples(number)
                     x = drawn if before is None else x
                 y = x.requires_grad_(before is not None)
                 with self.counted.hooks():

@@ -384,6 +384,8 @@ _LIMITS: dict[str, tuple[Callable[[float], bool], str]] = {
     "every_steps": (lambda value: 0 <= value <= 2**31, "0 or more"),
     "window_steps": (lambda value: 0 < value <= 2**31, "more than 0"),
     "page_lost_ranks": (lambda value: 0 <= value <= 10_000_000, "at least 0 (everything wakes) and at most 10,000,000"),
+    "memory_gib": (lambda value: 0 <= value <= 1_000_000, "at least 0 (not known) and at most 1,000,000 GiB"),
+    "bandwidth_gb_s": (lambda value: 0 < value <= 1_000_000, "more than 0 and at most 1,000,000 GB/s"),
     "tell_after_s": (lambda value: 0 <= value <= 86_400, "at least 0 and at most 86,400 s (a day)"),
     "_s": (lambda value: 0 < value <= _MONTH_S, f"more than 0 and at most {_MONTH_S:,} s (30 days)"),
     "_bytes": (lambda value: 0 < value < 2**63, "more than 0"),

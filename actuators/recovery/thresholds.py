@@ -64,8 +64,8 @@ CHECKPOINT_BYTES_PER_S = 1e9
 UNKNOWN_MEMORY_BYTES = 1e15
 """Stands for memory that nobody has told of: no plan is left out for it."""
 
-MOST_ALTERNATIVES = 4
-"""Plans that a decision tells of: the best of rerouting, symmetric and asymmetric ones are among them, mostly."""
+MOST_ALTERNATIVES = 3
+"""Plans that a decision tells of besides the best: of each kind the best is among them."""
 
 MOST_NODES = 4_096
 """Of a job whose recovery is decided by itself: it takes some seconds (1,024 nodes: 0.3 s), and others wait."""

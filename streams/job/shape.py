@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from pacehound.model.calls import OPS
 from pacehound.model.events import Finding
-from pacehound.model.evidence import merged
-from pacehound.model.evidence.leaving import JobShape
+from pacehound.model.evidence import Evidence, merged
+from pacehound.model.evidence.leaving import JobShape, Left, Process
+from pacehound.model.evidence.machines import Gpu, HostSilent
 from pacehound.model.rounds import Rounds
 from streams.job.thresholds import MOST_GROUPS, MOST_PAIRS, SHAPE_STEPS, SHAPE_TIMES
 
@@ -87,8 +88,10 @@ class ShapeWatch:
             self._reduced_bytes = [*self._reduced_bytes, *rounds.size_bytes.tolist()][-SHAPE_TIMES:]
 
     def noted(self, finding: Finding, step_time_s: float) -> Finding:
-        """With the layout at its onset, where it names ranks that hold the job up or have left it."""
+        """With the layout at its onset, where it names ranks and says that some may be gone."""
         if finding.kind not in ("hang", "exit") or finding.onset is None or not finding.culprits:
+            return finding
+        if not any(map(_may_be_gone, finding.evidence)):
             return finding
         shape = self.earlier if finding.onset.time_ns < self._began_ns else self.shape(step_time_s)
         return finding if shape is None else replace(finding, evidence=merged(finding.evidence, (shape,)))
@@ -103,16 +106,16 @@ class ShapeWatch:
         dp, pp, tp, stride = found
         per_step = [self._within(self._pair_ns, first, last) for first, last in self._last_steps()]
         reduced = [self._bytes_within(first, last) for first, last in self._last_steps()]
-        is_of_replicas = self._reduced is not None and len(self._reduced) == dp
+        replicas = {ranks for ranks in self._groups if len(ranks) == dp and (tp == 1 or not _is_near(ranks))}
         return JobShape(
             dp=dp,
             pp=pp,
             tp=tp,
             stage_stride=stride,
             micro_batches=_middle(per_step) if pp > 1 else 0,
-            gradient_bytes=_middle(reduced) if is_of_replicas else 0,
+            gradient_bytes=_middle(reduced) if self._reduced in replicas else 0,
             step_time_s=step_time_s,
-            is_sharded=any(gathers for ranks, gathers in self._groups.items() if len(ranks) == dp),
+            is_sharded=any(self._groups[ranks] for ranks in replicas),
         )
 
     def _last_steps(self) -> list[tuple[int, int]]:
@@ -125,6 +128,15 @@ class ShapeWatch:
     def _bytes_within(self, first_ns: int, last_ns: int) -> int:
         rows = zip(self._reduced_ns, self._reduced_bytes, strict=True)
         return sum(size for at_ns, size in rows if first_ns < at_ns <= last_ns)
+
+
+def _may_be_gone(piece: Evidence) -> bool:
+    """Whether it says that a process has left, a GPU has failed or a host is not heard of."""
+    match piece:
+        case Left() | HostSilent() | Process(state="exited") | Gpu(has_failed=True):
+            return True
+        case _:
+            return False
 
 
 def _middle(values: list[int]) -> int:
@@ -172,9 +184,12 @@ def layout_of(
     sizes = {len(one) for one in of_stage}
     if sizes <= {replicas}:
         return replicas, pp, 1, stride
-    if len(sizes) == 2 and min(sizes) * max(sizes) == replicas:
-        near = {len(one) for one in of_stage if one[-1] - one[0] == len(one) - 1}
-        if len(near) == 1:
-            tp = near.pop()
-            return replicas // tp, pp, tp, stride
+    near, far = {len(one) for one in of_stage if _is_near(one)}, {len(one) for one in of_stage if not _is_near(one)}
+    if len(near) == len(far) == 1 and max(near) * max(far) == replicas:
+        return max(far), pp, max(near), stride
     return None
+
+
+def _is_near(ranks: tuple[int, ...]) -> bool:
+    """Side by side, as tensor-parallel ranks are."""
+    return ranks[-1] - ranks[0] == len(ranks) - 1
