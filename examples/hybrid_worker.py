@@ -264,7 +264,7 @@ class Worker:
                     if self.pipeline is not None:
                         took |= {"peak_bytes": self.static_bytes() + self.counted.most_bytes}
                         took |= {"activation_bytes": self.counted.first_bytes / len(self.span)}
-                    took |= {f"{kind}_s": statistics.fmean(costs) for kind, costs in self.costs_s.items() if costs}
+                    took |= {f"{kind}_s": statistics.median(costs) for kind, costs in self.costs_s.items() if costs}
                     self.store.set(f"took/{self.generation}/{self.applied - 1}/{self.node}", json.dumps(took))
                     if self.applied == order["applied"] + 1:  # the first step of a plan warms up
                         self.costs_s = {"forward": [], "backward": []}

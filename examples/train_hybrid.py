@@ -208,7 +208,7 @@ class Job:
             model = replace(self.model, forward_s=cost["forward_s"], backward_s=cost["backward_s"])
             cluster = replace(self.cluster, latency_s=cost["latency_s"])
             told["estimated_s"] = estimate(state, model, cluster).step_s
-            told["measured_s"] = statistics.fmean(max(one["step_s"] for one in row) for row in steady)
+            told["measured_s"] = statistics.median(max(one["step_s"] for one in row) for row in steady)
             told["cost"] = cost
             told["memory"] = self.memory(state, steady[-1])
         return told

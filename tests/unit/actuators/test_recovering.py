@@ -8,12 +8,12 @@ import pytest
 
 from actuators.recovering import PastFailures, recovery_by, recovery_of
 from actuators.worker import ActuatorWorker
+from pacehound.bus import Message
 from pacehound.model.events import Decision, Finding, Incident, Instant
 from pacehound.model.evidence import Evidence
 from pacehound.model.evidence.leaving import JobShape, Left, Process
 from pacehound.model.evidence.machines import CheckpointAge, Gpu, HostSilent
 from pacehound.settings import RecoverySettings
-from tests.fakes.events import incident
 
 pytest.importorskip("scipy")
 
@@ -29,7 +29,11 @@ def lost(*ranks: int, evidence: tuple[Evidence, ...] = (), shape: JobShape | Non
         id="f", job="j", attempt=0, onset=Instant(step=9, time_ns=5), evidence=(*left, *((shape,) if shape else ())),
         **(told | more),
     )  # fmt: skip
-    return incident(findings=(one,), time_ns=10)
+    return opened(one)
+
+
+def opened(one: Finding) -> Incident:
+    return Incident(id="i", version=0, job="j", attempt=0, time_ns=10, state="open", opened_ns=5, findings=(one,))
 
 
 def decided(one: Incident, past: PastFailures | None = SELDOM, **known: Any) -> Decision | None:
@@ -96,8 +100,7 @@ def test_a_stage_that_is_lost_everywhere_needs_a_checkpoint() -> None:
     everywhere = lost(4, 5, 6, 7)
     assert certain(everywhere).action == "restart_without_rank"
     one = everywhere.findings[0]
-    aged = incident(findings=(one.next_version(CheckpointAge(age_s=60.0)),), time_ns=10)
-    decision = certain(aged)
+    decision = certain(opened(one.next_version(CheckpointAge(age_s=60.0))))
     assert decision.action == "replan"
     assert decision.price_s > 60.0
 
@@ -125,7 +128,7 @@ def test_without_a_layout_nothing_is_decided() -> None:
     assert decided(lost(5, shape=None)) is None
 
 
-def test_it_stands_beside_the_restart_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stands_beside_the_restart_and_is_said_once() -> None:
     asked: list[str] = []
 
     def ask(name: str, parameters: dict[str, str]) -> list[dict[str, Any]]:
@@ -133,8 +136,6 @@ def test_it_stands_beside_the_restart_and_is_said_once(monkeypatch: pytest.Monke
         return [{"n_failures": 2, "rank_s": 1e6, "n_attempts": 4}]
 
     worker = ActuatorWorker(lambda _: (), recovery=recovery_by(RecoverySettings(), ask))
-    from pacehound.bus import Message
-
     one = lost(5)
     message = Message(topic="incidents", key="j", partition=0, offset=0, value=b"")
     first, again = worker.on_event(one, message), worker.on_event(one, message)
