@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from pacehound import cli
 from storage.client import Store
 from storage.read import ask
 from tests.contract.test_plan_command import step
@@ -47,6 +51,17 @@ def test_attempts_without_a_failure_have_been_watched_too(store):
     before = seen(store)
     assert before["rank_s"] == pytest.approx(2 * 200.0)
     assert before["n_attempts"] == 1  # of two ranks, over 200 s
-    write(store, [topology(attempt=1, time_ns=START_NS), step(1, 0, 50.0, 1.0)])
+    write(store, [replace(topology(time_ns=START_NS), attempt=1), step(1, 0, 50.0, 1.0)])
     assert seen(store)["n_attempts"] == 2
     assert seen(store)["rank_s"] == pytest.approx(2 * 250.0)
+
+
+def test_recover_counts_them_where_it_is_given_the_store(tmp_path):
+    pytest.importorskip("scipy")
+    with Store.open(tmp_path / "s") as opened:
+        write(opened, [*gone(0, (1, 2)), topology(time_ns=START_NS), *(step(0, n, 1800.0 * n, 1.0) for n in range(3))])
+    model = ("--model", "layers=8,forward_ms=8,parameter_mb=40", "--dp", "4", "--pp", "2")
+    command = ["recover", "--nodes", "8", "--failed", "3", *model, "--store", str(tmp_path / "s"), "--json"]
+    done = CliRunner().invoke(cli.pacehound, command)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["history"].startswith("3 failed in 2.0 h of ranks")
