@@ -22,12 +22,14 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from actuators.recovery.estimator import estimate
+from actuators.recovery.estimator import estimate, exchange_s
 from actuators.recovery.layers import split_layers
 from actuators.recovery.models import DEVICES, profile_of
+from actuators.recovery.planner import distribute_batch, lengths_that_fit
 from actuators.recovery.policy import FailureHistory, choose
 from actuators.recovery.profile import ClusterProfile, ModelProfile
-from actuators.recovery.state import State, megatron_state
+from actuators.recovery.restorer import restore
+from actuators.recovery.state import Plan, State, megatron_state
 from actuators.recovery.thresholds import REROUTE_S, RESTART_S
 from bench.recovering.exhaustive import best_by_listing
 from bench.recovering.hours import failures, samples_of
@@ -50,7 +52,7 @@ SELDOM = FailureHistory(n_failures=1, node_s=32 * 24 * 3600.0)
 
 def run() -> list[dict[str, Any]]:
     """One row per case and figure."""
-    return [*_hours(), *_after(), *_search()]
+    return [*_hours(), *_after(), *_as_in_the_paper(), *_search()]
 
 
 def started(
@@ -145,6 +147,32 @@ def _after() -> Iterable[dict[str, Any]]:
                     "value": value,
                     "unit": "of before",
                 }
+
+
+def _as_in_the_paper() -> Iterable[dict[str, Any]]:
+    """The paper's plan after one of eight (DP 4 x PP 2) is lost, and how much of its step the exchange is."""
+    for gb_per_s in (FAST_GB_PER_S, AS_IN_FIGURE_11_GB_PER_S):
+        for batch in BATCHES:
+            job, start = started(4, 2, 1, batch, gb_per_s=gb_per_s)
+            lengths = {one.n_stages: one for one in lengths_that_fit(job.model, job.cluster, 7, 2)}
+            pipelines = [lengths[n] for n in (3, 2, 2)]
+            plan = Plan(
+                kind="asymmetric",
+                stages=tuple(one.stages for one in pipelines),
+                batches=distribute_batch(pipelines, batch),
+            )
+            state = restore(start.without([3]), plan, job.model).state
+            step = estimate(state, job.model, job.cluster)
+            alone_s = exchange_s(state, job.model, job.cluster, in_rounds=False)
+            chosen = choose(start.without([3]), job.model, job.cluster, SELDOM).chosen
+            assert chosen is not None
+            case, before = f"figure 11, {gb_per_s:g} GB/s, batch {batch}", job.throughput(start)
+            for figure, value, unit in (
+                ("exchange without rounds", alone_s / (step.compute_s + alone_s), "of the step"),
+                ("[3, 2, 2]", step.throughput / before, "of before"),
+                ("chosen", chosen.estimate.throughput / before, "of before"),
+            ):
+                yield {"case": case, "figure": figure, "value": value, "unit": unit}
 
 
 def _layers(model: ModelProfile) -> float:

@@ -253,6 +253,11 @@ class Worker:
         return json.loads(self.store.get(f"order/{self.generation}"))
 
     def run(self) -> None:
+        if self.options.join_step >= 0:
+            while not self.store.check([f"loss/{self.options.join_step}"]):
+                time.sleep(POLL_S)
+            self.generation = int(self.store.get("generation"))
+            self.store.set(f"here/{self.node}", "")
         order = self.next_order()
         while order is not None and self.node in order["nodes"]:
             try:
@@ -286,7 +291,7 @@ class Worker:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("port", "node", "width", "micro-batch", "steps", "die-step", "die-operation"):
+    for name in ("port", "node", "width", "micro-batch", "steps", "join-step", "die-step", "die-operation"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--pace-s", type=float, required=True)
     torch.set_num_threads(1)

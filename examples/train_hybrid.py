@@ -53,6 +53,14 @@ def arguments() -> argparse.Namespace:
         "--die", action="append", default=[], metavar="NODE:STEP:OPERATION", help="kill -9 there; may be repeated"
     )
     parser.add_argument(
+        "--join",
+        action="append",
+        type=int,
+        default=[],
+        metavar="STEP",
+        help="a node comes, or returns, after that step",
+    )
+    parser.add_argument(
         "--until-next-s", type=float, default=3600.0, help="until the next failure, as far as anybody expects"
     )
     parser.add_argument("--json", action="store_true", help="one object on stdout instead of lines")
@@ -92,13 +100,16 @@ class Job:
         self.state = megatron_state(dp=options.dp, stages=stages, n_micro_batches=options.batch)
         self.generation, self.states, self.recoveries = -1, [self.state], list[dict[str, Any]]()
         deaths = {int(node): (step, operation) for node, step, operation in (one.split(":") for one in options.die)}
+        joins = dict(enumerate(options.join, start=len(self.state.survivors)))
+        self.coming = set(joins)
         self.processes = {
             node: subprocess.Popen([
                 sys.executable, str(WORKER), f"--port={self.store.port}", f"--node={node}", f"--width={options.width}",
                 f"--micro-batch={options.micro_batch}", f"--steps={options.steps}", f"--pace-s={pace_s}",
-                f"--die-step={deaths.get(node, (-1, 0))[0]}", f"--die-operation={deaths.get(node, (0, 0))[1]}",
+                f"--join-step={joins.get(node, -1)}", f"--die-step={deaths.get(node, (-1, 0))[0]}",
+                f"--die-operation={deaths.get(node, (0, 0))[1]}",
             ])
-            for node in self.state.survivors
+            for node in (*self.state.survivors, *joins)
         }  # fmt: skip
 
     def order(self, moves: tuple[Move, ...], applied: int) -> None:
@@ -135,15 +146,21 @@ class Job:
     def lost(self) -> list[int]:
         return [node for node in self.state.survivors if self.processes[node].poll() not in (None, 0)]
 
-    def recover(self) -> None:
+    def come(self) -> list[int]:
+        return [node for node in sorted(self.coming) if self.store.check([f"here/{node}"])]
+
+    def recover(self, joined: list[int]) -> None:
         """Choose among rerouting and the new plans, and say it."""
-        begun_s, gone = time.time(), list[int]()
-        while dead := self.lost():
+        begun_s, gone, reports = time.time(), list[int](), None
+        self.coming -= set(joined)
+        self.state = self.state.joined(joined)
+        while reports is None:
+            dead = self.lost()
             gone += dead
             self.state = self.state.without(dead)
             reports = self.reports(self.state.survivors)
-        if reports is None:
-            raise SystemExit("a node went away without having failed")
+            if reports is None and not self.lost():
+                raise SystemExit("a node went away without having failed")
         history = FailureHistory(n_failures=1, node_s=1.5 * self.options.until_next_s * len(self.state.survivors))
         options = choose(self.state, self.model, self.cluster, history).options
         best = next((one for one in options if not (one.restoration and one.restoration.read_bytes)), None)
@@ -154,6 +171,7 @@ class Job:
         moves, moved_bytes = (best.restoration.moves, best.restoration.moved_bytes) if best.restoration else ((), 0.0)
         self.recoveries.append({
             "lost": gone,
+            "joined": joined,
             "applied": max(one["applied"] for one in reports),
             "rolled_forward": sum(one["applied"] < max(r["applied"] for r in reports) for one in reports),
             "moved_bytes": moved_bytes,
@@ -168,8 +186,8 @@ class Job:
         self.order((), 0)
         while not self.store.check([f"done/{node}" for node in self.state.survivors]):
             time.sleep(0.01)
-            if self.lost():
-                self.recover()
+            if (joined := self.come()) or self.lost():
+                self.recover(joined)
         for node in self.state.survivors:
             self.processes[node].wait(30)
         return self.found()
@@ -244,10 +262,9 @@ def main() -> None:
         print(f"{plan['kind']}: layers {lengths}, micro-batches {list(plan['batches'])}")
         if "recovery" in plan:
             after = plan["recovery"]
-            print(
-                f"  lost {after['lost']} in step {after['applied']}; {after['moved_bytes'] / 1e3:.0f} kB moved", end=""
-            )
-            print(f"; the next step was done {plan.get('seconds_to_next_step', float('nan')):.2f} s later")
+            print(f"  lost {after['lost']}, joined {after['joined']} in step {after['applied']}; ", end="")
+            print(f"{after['moved_bytes'] / 1e3:.0f} kB moved; ", end="")
+            print(f"the next step was done {plan.get('seconds_to_next_step', float('nan')):.2f} s later")
         if "measured_s" in plan:
             took, thought = 1e3 * plan["measured_s"], 1e3 * plan["estimated_s"]
             print(f"  a step takes {took:.1f} ms, estimated {thought:.1f} ms ({thought / took - 1:+.1%})")

@@ -36,6 +36,7 @@ def _asks(folder: Path, server: StoreSettings) -> Callable[[str, dict[str, str]]
 
     def ask(name: str, parameters: dict[str, str]) -> list[dict[str, Any]]:
         with history(folder, server) as answers:
-            return answers.ask(name, parameters).to_pylist()
+            rows: list[dict[str, Any]] = answers.ask(name, parameters).to_pylist()
+            return rows
 
     return ask

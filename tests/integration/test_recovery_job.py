@@ -66,6 +66,16 @@ def test_where_the_next_failure_is_near_the_lost_ones_data_is_rerouted_to_its_pe
 
 
 @pytest.mark.prove
+def test_a_node_that_returns_is_used(alone: list[float]) -> None:
+    disturbed = trained("--dp", "2", "--pp", "2", "--steps", "6", "--die", "3:1:5", "--join", "2")
+    assert [plan["recovery"]["joined"] for plan in disturbed["plans"][1:]] == [[], [4]]
+    last = disturbed["plans"][-1]
+    assert sum(map(len, last["stages"])) == 4
+    assert last["recovery"]["moved_bytes"] > 0
+    assert disturbed["losses"] == pytest.approx(alone, rel=LOSS_TOLERANCE)
+
+
+@pytest.mark.prove
 def test_two_that_are_lost_at_once_are_one_recovery(alone: list[float]) -> None:
     disturbed = trained("--dp", "4", "--pp", "2", "--steps", "4", "--die", "3:2:5", "--die", "6:2:5")
     assert sum(len(plan.get("recovery", {}).get("lost", ())) for plan in disturbed["plans"]) == 2
