@@ -218,7 +218,7 @@ class JobOperator:
                 self._incidents.ranks = max(self._incidents.ranks, self._world_size)
                 if event.is_world:
                     pace_s = self._iterations.step_time_s
-                    self._shape.on_world(event.communicator, event.world_size, event.time_ns, pace_s)
+                    self._shape.on_world(event, self._communicators, pace_s)
             case Progress():
                 self._hosts.on_progress(event)
                 if event.marks_iterations:
@@ -271,7 +271,7 @@ class JobOperator:
             elif isinstance(one, Finding):
                 finding = self._watches.hang.with_notes(one, now_ns) if one.kind in ("slow", "exit") else one
                 finding = self._measurements.weighed(self._incidents.with_spells(finding))
-                finding = self._shape.noted(finding, self._iterations.step_time_s)
+                finding = self._shape.noted(finding, self._communicators, self._iterations.step_time_s)
                 events += [finding, *self._incidents.on_finding(finding, now_ns, watch.excess_s(finding, now_ns))]
             else:
                 events.append(one)

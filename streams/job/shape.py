@@ -7,16 +7,19 @@ layouts are told, those that `dp`, `pp`, `tp` and one distance between stages de
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pacehound.model.calls import OPS
-from pacehound.model.events import Finding
+from pacehound.model.events import Finding, Topology
 from pacehound.model.evidence import Evidence, merged
 from pacehound.model.evidence.leaving import JobShape, Left, Process
 from pacehound.model.evidence.machines import Gpu, HostSilent
 from pacehound.model.rounds import Rounds
 from streams.job.thresholds import MOST_GROUPS, MOST_PAIRS, SHAPE_STEPS, SHAPE_TIMES
+
+Communicators = Mapping[str, tuple[str, tuple[int, ...]]]
+"""The name and the members of each."""
 
 _GATHERS = {OPS.index("all_gather"), OPS.index("reduce_scatter")}
 _REDUCES = {OPS.index("all_reduce"), OPS.index("reduce_scatter")}
@@ -39,21 +42,21 @@ class ShapeWatch:
 
     def _forget(self) -> None:
         self._pairs: dict[tuple[int, int], None] = {}
-        self._groups: dict[tuple[int, ...], bool] = {}  # of each, whether its members gather what they lack
+        self._groups: dict[str, bool] = {}  # of each communicator, whether its members gather what they lack
         self._pair: tuple[int, int] | None = None  # the pair whose rounds are counted, and when they ended
         self._pair_ns: list[int] = []
-        self._reduced: tuple[int, ...] | None = None  # the group whose bytes are counted
+        self._reduced, self._reduced_size = "", 0  # the communicator whose bytes are counted
         self._reduced_ns: list[int] = []
         self._reduced_bytes: list[int] = []
         self._steps_ns: list[int] = []
         self._is_full = False
 
-    def on_world(self, communicator: str, world_size: int, time_ns: int, step_time_s: float) -> None:
+    def on_world(self, world: Topology, communicators: Communicators, step_time_s: float) -> None:
         """Who is in the job: another world communicator is another layout."""
-        if communicator == self._world:
+        if world.communicator == self._world:
             return
-        self.earlier = self.shape(step_time_s) if self._world else None
-        self._world, self._world_size, self._began_ns = communicator, world_size, time_ns
+        self.earlier = self.shape(communicators, step_time_s) if self._world else None
+        self._world, self._world_size, self._began_ns = world.communicator, world.world_size, world.time_ns
         self._forget()
 
     def on_step(self, time_ns: int) -> None:
@@ -66,9 +69,9 @@ class ShapeWatch:
             return
         if rounds.is_pair:
             self._on_pair((rounds.ranks[0], rounds.ranks[1]), rounds)
-        elif len(rounds.ranks) > 1 and (rounds.ranks in self._groups or len(self._groups) < MOST_GROUPS):
+        elif len(rounds.ranks) > 1 and (rounds.communicator in self._groups or len(self._groups) < MOST_GROUPS):
             ops = set(rounds.op.tolist())
-            self._groups[rounds.ranks] = self._groups.get(rounds.ranks, False) or bool(ops & _GATHERS)
+            self._groups[rounds.communicator] = self._groups.get(rounds.communicator, False) or bool(ops & _GATHERS)
             if ops & _REDUCES:
                 self._on_reduced(rounds)
 
@@ -77,36 +80,38 @@ class ShapeWatch:
         self._pairs[pair] = None
         self._pair = self._pair or pair
         if pair == self._pair:
-            self._pair_ns = sorted([*self._pair_ns, *rounds.times_ns.tolist()])[-SHAPE_TIMES:]
+            self._pair_ns = [*self._pair_ns, *rounds.times_ns.tolist()][-SHAPE_TIMES:]
 
     def _on_reduced(self, rounds: Rounds) -> None:
         """Of the communicators that reduce that of the fewest ranks is taken: the world's sums are few and small."""
-        if self._reduced is None or len(rounds.ranks) < len(self._reduced):
-            self._reduced, self._reduced_ns, self._reduced_bytes = rounds.ranks, [], []
-        if rounds.ranks == self._reduced:
+        if not self._reduced or len(rounds.ranks) < self._reduced_size:
+            self._reduced, self._reduced_size = rounds.communicator, len(rounds.ranks)
+            self._reduced_ns, self._reduced_bytes = [], []
+        if rounds.communicator == self._reduced:
             self._reduced_ns = [*self._reduced_ns, *rounds.times_ns.tolist()][-SHAPE_TIMES:]
             self._reduced_bytes = [*self._reduced_bytes, *rounds.size_bytes.tolist()][-SHAPE_TIMES:]
 
-    def noted(self, finding: Finding, step_time_s: float) -> Finding:
+    def noted(self, finding: Finding, communicators: Communicators, step_time_s: float) -> Finding:
         """With the layout at its onset, where it names ranks and says that some may be gone."""
         if finding.kind not in ("hang", "exit") or finding.onset is None or not finding.culprits:
             return finding
         if not any(map(_may_be_gone, finding.evidence)):
             return finding
-        shape = self.earlier if finding.onset.time_ns < self._began_ns else self.shape(step_time_s)
+        shape = self.earlier if finding.onset.time_ns < self._began_ns else self.shape(communicators, step_time_s)
         return finding if shape is None else replace(finding, evidence=merged(finding.evidence, (shape,)))
 
-    def shape(self, step_time_s: float) -> JobShape | None:
-        """The present layout."""
+    def shape(self, communicators: Communicators, step_time_s: float) -> JobShape | None:
+        """The present layout; nothing where it is irregular or not known."""
         if self._world_size < 2 or self._is_full:
             return None
-        found = layout_of(self._world_size, list(self._pairs), list(self._groups))
+        members = {one: communicators[one][1] for one in self._groups if one in communicators}
+        found = layout_of(self._world_size, list(self._pairs), list(members.values()))
         if found is None:
             return None
         dp, pp, tp, stride = found
         per_step = [self._within(self._pair_ns, first, last) for first, last in self._last_steps()]
         reduced = [self._bytes_within(first, last) for first, last in self._last_steps()]
-        replicas = {ranks for ranks in self._groups if len(ranks) == dp and (tp == 1 or not _is_near(ranks))}
+        replicas = {one for one, ranks in members.items() if len(ranks) == dp and (tp == 1 or not _is_near(ranks))}
         return JobShape(
             dp=dp,
             pp=pp,
@@ -115,7 +120,7 @@ class ShapeWatch:
             micro_batches=_middle(per_step) if pp > 1 else 0,
             gradient_bytes=_middle(reduced) if self._reduced in replicas else 0,
             step_time_s=step_time_s,
-            is_sharded=any(self._groups[ranks] for ranks in replicas),
+            is_sharded=any(self._groups[one] for one in replicas),
         )
 
     def _last_steps(self) -> list[tuple[int, int]]:
@@ -123,7 +128,7 @@ class ShapeWatch:
 
     @staticmethod
     def _within(times_ns: list[int], first_ns: int, last_ns: int) -> int:
-        return bisect_right(times_ns, last_ns) - bisect_right(times_ns, first_ns)
+        return sum(first_ns < at_ns <= last_ns for at_ns in times_ns)
 
     def _bytes_within(self, first_ns: int, last_ns: int) -> int:
         rows = zip(self._reduced_ns, self._reduced_bytes, strict=True)

@@ -98,8 +98,8 @@ _PLAIN: dict[type, str] = {
     ),
     Measurements: "_min_change _lasting _judged _more",
     ShapeWatch: (
-        "earlier _world _world_size _began_ns _pairs _groups _pair _pair_ns _reduced _reduced_ns _reduced_bytes "
-        "_steps_ns _is_full"
+        "earlier _world _world_size _began_ns _pairs _groups _pair _pair_ns _reduced _reduced_size _reduced_ns "
+        "_reduced_bytes _steps_ns _is_full"
     ),
     JobHosts: "_lateness_ns host_of ranks_of closed _last_report_ns _patience _dropped _skipped _paused",
     JobIterations: (
