@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from actuators.attendant import Attendant
+from actuators.recovering import Asks, recovery_by
 from actuators.worker import ActuatorWorker
 from pacehound.bus.kafka_commands import KafkaControl
 from pacehound.bus.kafka_reader import read_to_end
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 GROUP = "actuators"
 
 
-def run(settings: Settings, folder: Path) -> None:
+def run(settings: Settings, folder: Path, asks: Asks | None = None) -> None:
     """Decide about incidents until SIGTERM; in mode `observe` decisions are recorded and nothing is done.
 
     Parameters
@@ -34,6 +35,8 @@ def run(settings: Settings, folder: Path) -> None:
         Where Kafka is, and the mode.
     folder
         Whose key signs orders; agents have to trust it (`actuators.keys`).
+    asks
+        Asks the store for past failures; without one their rate is assumed.
 
     Raises
     ------
@@ -46,7 +49,9 @@ def run(settings: Settings, folder: Path) -> None:
 
     def worker(process: Process) -> ActuatorWorker:
         return ActuatorWorker(
-            lambda partition: decisions(settings.kafka, partition), _attendant(settings, folder, process.clock)
+            lambda partition: decisions(settings.kafka, partition),
+            _attendant(settings, folder, process.clock),
+            recovery_by(settings.recovery, asks),
         )
 
     run_worker(GROUP, settings, [INCIDENTS], worker)

@@ -25,6 +25,9 @@ REMEMBERED = 10_000
 """Decisions of a partition that are known as such: far more than incidents whose versions may still come again. One
 that comes again later is said again, with the same id, and every reader drops it."""
 
+Recovery = Callable[[Incident], Decision | None]
+"""What is to be done about an incident that has lost ranks, besides a restart (`actuators.recovering`)."""
+
 Decided = Callable[[int], Iterable[Decision]]
 """What was decided about the incidents of a partition so far; a partition may be told of more than its own."""
 
@@ -42,13 +45,17 @@ class ActuatorWorker(EventWorker):
         What was decided before.
     attendant
         Who looks closer and measures by itself; nobody in mode `observe`.
+    recovery
+        Prices plans for a job that has lost ranks.
 
     """
 
     kinds: tuple[type, ...] = (Incident,)
 
-    def __init__(self, decided: Decided, attendant: Attendant | None = None) -> None:
-        self._decided, self._attendant = decided, attendant
+    def __init__(
+        self, decided: Decided, attendant: Attendant | None = None, recovery: Recovery = lambda _incident: None
+    ) -> None:
+        self._decided, self._attendant, self._recovery = decided, attendant, recovery
         self._said: dict[int, dict[str, None]] = {}  # by partition, in the order in which they were said
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
@@ -63,7 +70,9 @@ class ActuatorWorker(EventWorker):
                     if partition_of(decision.job.encode(), INCIDENTS.partitions) == partition:
                         self._attendant.on_decided(decision)
         said = self._said[partition]
-        new = [decision for decision in decide(event) if decision.identity() not in said]
+        recovery = self._recovery(event)
+        decisions = [*decide(event), *([] if recovery is None else [recovery])]
+        new = [decision for decision in decisions if decision.identity() not in said]
         said |= dict.fromkeys(decision.identity() for decision in new)
         for oldest in list(islice(said, max(len(said) - REMEMBERED, 0))):
             del said[oldest]

@@ -1,4 +1,4 @@
-"""What a node of examples/train_hybrid.py computes: layers with their moments, the 1F1B order, counted activations."""
+"""What a node of examples/train_hybrid.py computes: layers with their moments, counted activations."""
 
 from __future__ import annotations
 
@@ -35,15 +35,20 @@ class Layer(nn.Module):
             one.data.addcdiv_(first, second.sqrt().add_(1e-8), value=-rate * scale)
 
 
-def one_f_one_b(stage: int, n_stages: int, n_micro_batches: int) -> list[tuple[str, int]]:
-    """The order of one stage, as the estimator has it."""
-    warm = min(n_micro_batches, n_stages - stage - 1)
-    order = [("forward", number) for number in range(warm)]
-    for number in range(n_micro_batches):
-        if warm + number < n_micro_batches:
-            order.append(("forward", warm + number))
-        order.append(("backward", number))
-    return order
+class Adam(torch.optim.Optimizer):
+    """Steps all layers of a node; what watches a job sees by its optimizer where a step ends."""
+
+    def __init__(self, layers: list[Layer]) -> None:
+        super().__init__([one for layer in layers for one in layer.parameters()], {})
+        self.layers, self.number = layers, 0
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Torch's own imports its compiler, which takes a processor for seconds."""
+        self.param_groups.append(param_group)
+
+    def step(self, closure: Any = None) -> None:
+        for layer in self.layers:
+            layer.adam(self.number)
 
 
 class Kept:

@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from hybrid_model import Counted, Layer, one_f_one_b
+from hybrid_model import Adam, Counted, Layer
+from hybrid_schedule import one_f_one_b, rerouted
 
 Order = dict[str, Any]
 POLL_S = 0.01
@@ -36,6 +37,7 @@ class Worker:
         self.store = dist.TCPStore("127.0.0.1", options.port, is_master=False, timeout=timedelta(seconds=60))
         self.watching = dist.TCPStore("127.0.0.1", options.port, is_master=False, timeout=timedelta(seconds=60))
         self.layers: dict[int, Layer] = {}
+        self.optimizer: Adam | None = None
         self.applied, self.is_complete, self.generation, self.n_operations = 0, False, -1, 0
         self.is_over, self.groups = False, list[Any]()
         self.costs_s: dict[str, list[float]] = {"forward": [], "backward": []}
@@ -69,7 +71,9 @@ class Worker:
             for one in order["exchanges"]
         ]  # of whoever is no member it is a number
         threading.Thread(target=self.watch, args=(self.generation, dist.group.WORLD), daemon=True).start()
-        places = {node: (p, s) for p, row in enumerate(order["holders"]) for s, node in enumerate(row)}
+        places = {
+            node: (p, s) for p, row in enumerate(order["holders"]) for s, node in enumerate(row) if node is not None
+        }
         # A node that is left over sends what others need of it, and then says only that it is there.
         self.pipeline, self.stage = places.get(self.node, (None, 0))
         sizes = [] if self.pipeline is None else order["stages"][self.pipeline]
@@ -156,31 +160,41 @@ class Worker:
 
     def apply(self) -> None:
         self.applied, self.is_complete = self.applied + 1, False
-        for layer in self.layers.values():
-            layer.adam(self.applied)
+        if self.optimizer is None:
+            self.optimizer = Adam(list(self.layers.values()))
+        self.optimizer.layers, self.optimizer.number = list(self.layers.values()), self.applied
+        self.optimizer.step()
+
+    def operations(self) -> list[tuple[str, int]]:
+        """In which order: 1F1B over the own pipeline's micro-batches; where places are lost, those of others too."""
+        if any(node is None for row in self.order["holders"] for node in row):
+            return rerouted(self.order["routes"])[self.node]
+        batches = self.order["batches"]
+        first, n_stages = sum(batches[: self.pipeline]), len(self.order["stages"][self.pipeline])
+        return [(kind, first + one) for kind, one in one_f_one_b(self.stage, n_stages, batches[self.pipeline])]
 
     def run_pipeline(self) -> torch.Tensor:
-        """All micro-batches of this pipeline; the last stage says the loss and which samples it was of."""
+        """All micro-batches that pass here; the last stage says the loss and which samples it was of."""
         if self.pipeline is None:
             return torch.zeros(4, dtype=torch.float64)
-        row, batches = self.order["holders"][self.pipeline], self.order["batches"]
-        first = sum(batches[: self.pipeline])
-        before = self.rank[row[self.stage - 1]] if self.stage else None
-        after = self.rank[row[self.stage + 1]] if self.stage + 1 < len(row) else None
         self.counted = Counted(
             {t.untyped_storage().data_ptr() for one in self.layers.values() for t in one.parameters()}
         )
         said, ends, sent = torch.zeros(4, dtype=torch.float64), {}, []
         shape = (self.options.micro_batch, self.options.width)
-        for kind, number in one_f_one_b(self.stage, len(row), batches[self.pipeline]):
+        for kind, number in self.operations():
             self.may_die()
+            route = self.order["routes"][number]
+            place = route.index(self.node)
+            before = self.rank[route[place - 1]] if place else None
+            after = self.rank[route[place + 1]] if place + 1 < len(route) else None
             if kind == "forward":
                 x = torch.empty(shape)
                 if before is not None:
                     dist.recv(x, before, tag=2 * number)
                 begun_s = time.perf_counter()
                 if before is None or after is None:
-                    numbers, drawn, wanted = self.samples(first + number)
+                    numbers, drawn, wanted = self.samples(number)
                     x = drawn if before is None else x
                 y = x.requires_grad_(before is not None)
                 with self.counted.hooks():
@@ -239,6 +253,11 @@ class Worker:
         return json.loads(self.store.get(f"order/{self.generation}"))
 
     def run(self) -> None:
+        if self.options.join_step >= 0:
+            while not self.store.check([f"loss/{self.options.join_step}"]):
+                time.sleep(POLL_S)
+            self.generation = int(self.store.get("generation"))
+            self.store.set(f"here/{self.node}", "")
         order = self.next_order()
         while order is not None and self.node in order["nodes"]:
             try:
@@ -250,7 +269,7 @@ class Worker:
                     if self.pipeline is not None:
                         took |= {"peak_bytes": self.static_bytes() + self.counted.most_bytes}
                         took |= {"activation_bytes": self.counted.first_bytes / len(self.span)}
-                    took |= {f"{kind}_s": statistics.fmean(costs) for kind, costs in self.costs_s.items() if costs}
+                    took |= {f"{kind}_s": statistics.median(costs) for kind, costs in self.costs_s.items() if costs}
                     self.store.set(f"took/{self.generation}/{self.applied - 1}/{self.node}", json.dumps(took))
                     if self.applied == order["applied"] + 1:  # the first step of a plan warms up
                         self.costs_s = {"forward": [], "backward": []}
@@ -272,7 +291,7 @@ class Worker:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("port", "node", "width", "micro-batch", "steps", "die-step", "die-operation"):
+    for name in ("port", "node", "width", "micro-batch", "steps", "join-step", "die-step", "die-operation"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--pace-s", type=float, required=True)
     torch.set_num_threads(1)

@@ -3,8 +3,9 @@
 python examples/train_hybrid.py --dp 4 --pp 2 --steps 12 --die 3:5:4
 
 Node 3 kills itself in step 5 before its fourth operation. The others make their process groups anew for the plan that
-`actuators.recovery` chooses, fetch the layers that they lack from live replicas (weights and both Adam moments), and go
-on with the same step. `--pace-ms` is what a layer takes: a sleep stands in for a device, so that a machine of two cores
+`actuators.recovery` chooses: new pipelines, for which they fetch the layers that they lack from live replicas (weights
+and both Adam moments), or rerouting, where the lost one's micro-batches pass through its peers. They go on with the
+same step. `--pace-ms` is what a layer takes: a sleep stands in for a device, so that a machine of two cores
 can run eight of them, and the estimate of a step can be held against what it took.
 """
 
@@ -23,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from hybrid_schedule import routes_of
 
-from actuators.recovery.estimator import estimate, stage_bytes
+from actuators.recovery.estimator import estimate, extra_loads, stage_bytes
 from actuators.recovery.layers import split_layers
 from actuators.recovery.policy import FailureHistory, choose
 from actuators.recovery.profile import ClusterProfile, ModelProfile
@@ -49,6 +51,17 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--die", action="append", default=[], metavar="NODE:STEP:OPERATION", help="kill -9 there; may be repeated"
+    )
+    parser.add_argument(
+        "--join",
+        action="append",
+        type=int,
+        default=[],
+        metavar="STEP",
+        help="a node comes, or returns, after that step",
+    )
+    parser.add_argument(
+        "--until-next-s", type=float, default=3600.0, help="until the next failure, as far as anybody expects"
     )
     parser.add_argument("--json", action="store_true", help="one object on stdout instead of lines")
     return parser.parse_args()
@@ -87,13 +100,16 @@ class Job:
         self.state = megatron_state(dp=options.dp, stages=stages, n_micro_batches=options.batch)
         self.generation, self.states, self.recoveries = -1, [self.state], list[dict[str, Any]]()
         deaths = {int(node): (step, operation) for node, step, operation in (one.split(":") for one in options.die)}
+        joins = dict(enumerate(options.join, start=len(self.state.survivors)))
+        self.coming = set(joins)
         self.processes = {
             node: subprocess.Popen([
                 sys.executable, str(WORKER), f"--port={self.store.port}", f"--node={node}", f"--width={options.width}",
                 f"--micro-batch={options.micro_batch}", f"--steps={options.steps}", f"--pace-s={pace_s}",
-                f"--die-step={deaths.get(node, (-1, 0))[0]}", f"--die-operation={deaths.get(node, (0, 0))[1]}",
+                f"--join-step={joins.get(node, -1)}", f"--die-step={deaths.get(node, (-1, 0))[0]}",
+                f"--die-operation={deaths.get(node, (0, 0))[1]}",
             ])
-            for node in self.state.survivors
+            for node in (*self.state.survivors, *joins)
         }  # fmt: skip
 
     def order(self, moves: tuple[Move, ...], applied: int) -> None:
@@ -108,6 +124,7 @@ class Job:
             "holders": state.holders,
             "stages": state.plan.stages,
             "batches": state.plan.batches,
+            "routes": routes_of(state.holders, state.plan.spans, state.plan.batches),
             "n_micro_batches": state.plan.n_micro_batches,
             "exchanges": found,
             "moves": [{"layer": one.layer, "source": one.source, "target": one.target} for one in moves],
@@ -129,31 +146,39 @@ class Job:
     def lost(self) -> list[int]:
         return [node for node in self.state.survivors if self.processes[node].poll() not in (None, 0)]
 
-    def recover(self) -> None:
-        """Choose among the new plans (rerouting is not carried out here), and say it."""
-        begun_s, gone = time.time(), list[int]()
-        while dead := self.lost():
+    def come(self) -> list[int]:
+        return [node for node in sorted(self.coming) if self.store.check([f"here/{node}"])]
+
+    def recover(self, joined: list[int]) -> None:
+        """Choose among rerouting and the new plans, and say it."""
+        begun_s, gone, reports = time.time(), list[int](), None
+        self.coming -= set(joined)
+        self.state = self.state.joined(joined)
+        while reports is None:
+            dead = self.lost()
             gone += dead
             self.state = self.state.without(dead)
             reports = self.reports(self.state.survivors)
-        if reports is None:
-            raise SystemExit("a node went away without having failed")
-        history = FailureHistory(n_failures=1, node_s=3600.0 * len(self.state.survivors))
+            if reports is None and not self.lost():
+                raise SystemExit("a node went away without having failed")
+        history = FailureHistory(n_failures=1, node_s=1.5 * self.options.until_next_s * len(self.state.survivors))
         options = choose(self.state, self.model, self.cluster, history).options
-        best = next((one for one in options if one.restoration and not one.restoration.read_bytes), None)
-        if best is None or best.restoration is None:
+        best = next((one for one in options if not (one.restoration and one.restoration.read_bytes)), None)
+        if best is None:
             raise SystemExit("no live replica of some layer is left: start again from a checkpoint")
         self.state = best.state
         self.states.append(best.state)
+        moves, moved_bytes = (best.restoration.moves, best.restoration.moved_bytes) if best.restoration else ((), 0.0)
         self.recoveries.append({
             "lost": gone,
+            "joined": joined,
             "applied": max(one["applied"] for one in reports),
             "rolled_forward": sum(one["applied"] < max(r["applied"] for r in reports) for one in reports),
-            "moved_bytes": best.restoration.moved_bytes,
+            "moved_bytes": moved_bytes,
             "at_s": begun_s,
             "generation": self.generation,
         })  # fmt: skip
-        self.order(best.restoration.moves, max(one["applied"] for one in reports))
+        self.order(moves, max(one["applied"] for one in reports))
 
     def run(self) -> dict[str, Any]:
         if self.reports(self.state.survivors) is None:
@@ -161,8 +186,8 @@ class Job:
         self.order((), 0)
         while not self.store.check([f"done/{node}" for node in self.state.survivors]):
             time.sleep(0.01)
-            if self.lost():
-                self.recover()
+            if (joined := self.come()) or self.lost():
+                self.recover(joined)
         for node in self.state.survivors:
             self.processes[node].wait(30)
         return self.found()
@@ -201,7 +226,7 @@ class Job:
             model = replace(self.model, forward_s=cost["forward_s"], backward_s=cost["backward_s"])
             cluster = replace(self.cluster, latency_s=cost["latency_s"])
             told["estimated_s"] = estimate(state, model, cluster).step_s
-            told["measured_s"] = statistics.fmean(max(one["step_s"] for one in row) for row in steady)
+            told["measured_s"] = statistics.median(max(one["step_s"] for one in row) for row in steady)
             told["cost"] = cost
             told["memory"] = self.memory(state, steady[-1])
         return told
@@ -211,10 +236,11 @@ class Job:
         measured = dict(zip(state.place_of.values(), took, strict=True))
         kept = statistics.median(one["activation_bytes"] for one in took)
         model = replace(self.model, activation_bytes=kept)
-        errors = []
+        errors, extra = [], extra_loads(state) or {}
         for (pipeline, stage), one in measured.items():
             stages, batch = state.plan.stages[pipeline], state.plan.batches[pipeline]
-            errors.append(stage_bytes(model, len(stages), stage, stages[stage], batch) / one["peak_bytes"] - 1)
+            load = 1 + extra.get(state.plan.spans[pipeline][stage], 0.0) / batch
+            errors.append(stage_bytes(model, len(stages), stage, stages[stage], batch, load) / one["peak_bytes"] - 1)
         return {"worst_error": max(errors, key=abs), "most_bytes": max(one["peak_bytes"] for one in took)}
 
 
@@ -236,10 +262,9 @@ def main() -> None:
         print(f"{plan['kind']}: layers {lengths}, micro-batches {list(plan['batches'])}")
         if "recovery" in plan:
             after = plan["recovery"]
-            print(
-                f"  lost {after['lost']} in step {after['applied']}; {after['moved_bytes'] / 1e3:.0f} kB moved", end=""
-            )
-            print(f"; the next step was done {plan.get('seconds_to_next_step', float('nan')):.2f} s later")
+            print(f"  lost {after['lost']}, joined {after['joined']} in step {after['applied']}; ", end="")
+            print(f"{after['moved_bytes'] / 1e3:.0f} kB moved; ", end="")
+            print(f"the next step was done {plan.get('seconds_to_next_step', float('nan')):.2f} s later")
         if "measured_s" in plan:
             took, thought = 1e3 * plan["measured_s"], 1e3 * plan["estimated_s"]
             print(f"  a step takes {took:.1f} ms, estimated {thought:.1f} ms ({thought / took - 1:+.1%})")

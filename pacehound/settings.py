@@ -129,6 +129,20 @@ class ActuatorSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverySettings:
+    """What calls do not show of a job whose recovery is priced (docs/recovery.md)."""
+
+    model: str = ""
+    """A name, or `layers=32,forward_ms=8,parameter_mb=400`, as `pacehound recover --model` takes it."""
+
+    memory_gib: float = 0.0
+    """Of a rank; 0: not known, and no plan is left out for it."""
+
+    bandwidth_gb_s: float = 25.0
+    """Between two ranks, in GB/s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
     """Who is told, of what, and when (docs/alerts.md)."""
 
@@ -252,6 +266,7 @@ class Settings:
     traces: TraceSettings = field(default_factory=TraceSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     actuators: ActuatorSettings = field(default_factory=ActuatorSettings)
+    recovery: RecoverySettings = field(default_factory=RecoverySettings)
     alerts: AlertSettings = field(default_factory=AlertSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
@@ -369,6 +384,8 @@ _LIMITS: dict[str, tuple[Callable[[float], bool], str]] = {
     "every_steps": (lambda value: 0 <= value <= 2**31, "0 or more"),
     "window_steps": (lambda value: 0 < value <= 2**31, "more than 0"),
     "page_lost_ranks": (lambda value: 0 <= value <= 10_000_000, "at least 0 (everything wakes) and at most 10,000,000"),
+    "memory_gib": (lambda value: 0 <= value <= 1_000_000, "at least 0 (not known) and at most 1,000,000 GiB"),
+    "bandwidth_gb_s": (lambda value: 0 < value <= 1_000_000, "more than 0 and at most 1,000,000 GB/s"),
     "tell_after_s": (lambda value: 0 <= value <= 86_400, "at least 0 and at most 86,400 s (a day)"),
     "_s": (lambda value: 0 < value <= _MONTH_S, f"more than 0 and at most {_MONTH_S:,} s (30 days)"),
     "_bytes": (lambda value: 0 < value < 2**63, "more than 0"),

@@ -50,3 +50,22 @@ second term."""
 ASSUMED_FAILURES = 419
 ASSUMED_DEVICE_HOURS = 54 * 24 * 16_384
 """Interruptions in 54 days of 16,384 GPUs (Llama 3, 3.3.4): taken where nobody watched failures, which is said then."""
+
+ASSUMED_LAYERS = 32
+"""Of a job whose model nobody has told: a model of 7 billion weights has them (Llama 2, table 1). It decides how finely
+stages can be divided."""
+
+ASSUMED_MICRO_BATCHES = 8
+"""Equal parts of a replica's batch where no pipeline shows them: replicas without stages can divide it as they like."""
+
+CHECKPOINT_BYTES_PER_S = 1e9
+"""At which a node reads a checkpoint: as `pacehound recover` has it (--checkpoint-bandwidth)."""
+
+UNKNOWN_MEMORY_BYTES = 1e15
+"""Stands for memory that nobody has told of: no plan is left out for it."""
+
+MOST_ALTERNATIVES = 3
+"""Plans that a decision tells of besides the best: of each kind the best is among them."""
+
+MOST_NODES = 4_096
+"""Of a job whose recovery is decided by itself: it takes some seconds (1,024 nodes: 0.3 s), and others wait."""

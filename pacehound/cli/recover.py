@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -51,6 +52,9 @@ _ABOVE_0 = click.FloatRange(min=0.0, min_open=True)
 )
 @click.option("--past-failures", type=click.IntRange(0), help="Nodes that have failed, those of --failed among them.")
 @click.option("--watched-hours", type=_ABOVE_0, help="Hours in which they did, over all nodes.")
+@click.option(
+    "--store", type=click.Path(file_okay=False, path_type=Path), help="Take past failures from this store's incidents."
+)
 @json_option
 def recover(
     n_nodes: int,
@@ -71,6 +75,7 @@ def recover(
     checkpoint_bandwidth: float,
     past_failures: int | None,
     watched_hours: float | None,
+    store: Path | None,
     as_json: bool,
 ) -> None:
     """Compare what a job can do after it has lost nodes: go on with the peers, or a new plan; and say which is best.
@@ -104,7 +109,12 @@ def recover(
         checkpoint_age_s=60.0 * (checkpoint_age or 0.0),
     )
     lost = _numbers("--failed", failed)
-    history, said = _history(len(lost), n_nodes, tp, past_failures, watched_hours)
+    if store is None:
+        history, said = _history(len(lost), n_nodes, tp, past_failures, watched_hours)
+    elif past_failures is None and watched_hours is None:
+        history, said = _stored_history(store, len(lost), tp)
+    else:
+        raise InvalidInput("--store counts past failures itself; leave --past-failures and --watched-hours out")
     before = _before(n_nodes, dp, pp, batch or 4 * n_nodes, profile, cluster)
     state = before.without(lost).joined(_numbers("--joined", joined) if joined else [])
     try:
@@ -155,6 +165,20 @@ def _history(n_lost: int, n_nodes: int, tp: int, past: int | None, hours: float 
         raise InvalidInput(f"--past-failures {n_failures} is less than the {n_lost} nodes of --failed")
     said = f"{n_failures} in {hours:g} h of {n_nodes} nodes"
     return FailureHistory(n_failures=n_failures, node_s=hours * _HOUR_S * n_nodes), said
+
+
+def _stored_history(store: Path, n_lost: int, tp: int) -> tuple[FailureHistory, str]:
+    """What a store has seen of failures, those of `--failed` besides."""
+    from actuators.recovering import PastFailures, assumed_history
+    from pacehound.cli.history import history
+
+    with history(store) as answers:
+        (row,) = answers.ask("recovery/failures", {"incident": ""}).to_pylist()
+    past = PastFailures(**row)
+    if not past.rank_s > 0:
+        assumed, said = assumed_history(tp)
+        return assumed, f"{store} has watched no job: {said}"
+    return past.history(n_lost, tp)
 
 
 def _before(

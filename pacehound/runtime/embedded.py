@@ -39,6 +39,7 @@ from pacehound.settings import Mode, Settings, TraceSettings
 
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
+    from actuators.worker import Recovery
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,9 @@ def open_parts(
             pipeline=Pipeline(settings),
             store=store,
             writer=store.worker(clock),
-            actuators=lambda wire: ActuatorWorker(lambda _: decided, _attendant(settings, folder, clock, wire)),
+            actuators=lambda wire: ActuatorWorker(
+                lambda _: decided, _attendant(settings, folder, clock, wire), _recovery(settings, store)
+            ),
             alerts=alerts,
             traces=_traces(settings.traces, clock, telemetry),
         )
@@ -137,6 +140,13 @@ def _traces(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Trac
     from pacehound.runtime.job_traces import worker_of
 
     return worker_of(settings, clock, telemetry)
+
+
+def _recovery(settings: Settings, store: SiblingStore) -> Recovery:
+    """Who prices plans for a job that has lost ranks, by the failures that the store has seen."""
+    from actuators.recovering import recovery_by
+
+    return recovery_by(settings.recovery, lambda name, parameters: store.ask(name, parameters).to_pylist())
 
 
 def _attendant(settings: Settings, folder: Path, clock: Clock, wire: ControlWire) -> Attendant | None:

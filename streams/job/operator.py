@@ -31,6 +31,7 @@ from streams.job.incidents import IncidentTracker
 from streams.job.iterations import JobIterations
 from streams.job.measurements import Measurements
 from streams.job.repeats import Repeats
+from streams.job.shape import ShapeWatch
 from streams.job.thresholds import CLOCK_JUMP_TICKS
 from streams.job.watches import Watches
 from streams.rounds.clocks import HostClocks
@@ -73,6 +74,7 @@ class JobOperator:
         self._watches = Watches(job, attempt, settings)
         self._incidents = IncidentTracker(job, attempt, settings.incidents)
         self._measurements = Measurements(settings.slow.min_change)
+        self._shape = ShapeWatch()
         self.ended = False
 
     @property
@@ -196,6 +198,8 @@ class JobOperator:
                 events += self._on_sample(event)
             else:
                 events += self._on_event(event)
+        for rounds in arrived:  # whose communicators have been heard of by now
+            self._shape.on_rounds(rounds)
         self._iterations.forget_rounds()
         moment = self._moment(until_ns)
         for watch in self._watches:
@@ -212,6 +216,9 @@ class JobOperator:
                 self._clocks.on_topology(event)
                 self._hosts.on_topology(event)
                 self._incidents.ranks = max(self._incidents.ranks, self._world_size)
+                if event.is_world:
+                    pace_s = self._iterations.step_time_s
+                    self._shape.on_world(event, self._communicators, pace_s)
             case Progress():
                 self._hosts.on_progress(event)
                 if event.marks_iterations:
@@ -246,6 +253,7 @@ class JobOperator:
             return events
         events.append(sample)
         iteration = self._iterations.add(sample, was_hung=self._was_hung)
+        self._shape.on_step(sample.time_ns)
         self._was_hung = self._watches.hang.is_hung
         if iteration is None:
             return events
@@ -263,6 +271,7 @@ class JobOperator:
             elif isinstance(one, Finding):
                 finding = self._watches.hang.with_notes(one, now_ns) if one.kind in ("slow", "exit") else one
                 finding = self._measurements.weighed(self._incidents.with_spells(finding))
+                finding = self._shape.noted(finding, self._communicators, self._iterations.step_time_s)
                 events += [finding, *self._incidents.on_finding(finding, now_ns, watch.excess_s(finding, now_ns))]
             else:
                 events.append(one)

@@ -52,3 +52,17 @@ MAX_EPISODES_TOLD = 16
 RECURRED_OFTEN = 100
 """Before recurring calls count as iterations, limits go by their period once it has recurred so often (chosen: more
 than the micro-batches of a first iteration, whose compiling may come next)."""
+
+MOST_PAIRS = 4_096
+"""Pairs of ranks that talk to each other, of which a layout is read: 2,048 ranks with two neighbours each in pipelines.
+Of larger jobs the shape is not read from calls."""
+
+MOST_GROUPS = 512
+"""Communicators of which a layout is read: the first that are heard of. All families are among them (chosen)."""
+
+SHAPE_STEPS = 6
+"""Iterations over which the micro-batches of a pipeline are counted, by the middle one: one in five may lie across a
+boundary (chosen)."""
+
+SHAPE_TIMES = 2_048
+"""Rounds of one pair, and of one group, that are remembered: 341 in each of six iterations (chosen)."""

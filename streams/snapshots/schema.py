@@ -28,6 +28,7 @@ from streams.job.iterations import JobIterations
 from streams.job.measurements import Measurements
 from streams.job.operator import JobOperator
 from streams.job.repeats import Repeats
+from streams.job.shape import ShapeWatch
 from streams.job.short_slowdowns import ShortSlowdowns, _Short
 from streams.job.stage_two import StageTwo
 from streams.job.watches import Watches
@@ -93,9 +94,13 @@ _PLAIN: dict[type, str] = {
     StageTwo: "job _settings attempts _ended late",
     JobOperator: (
         "job attempt _tick_ns _lateness_ns _merge _repeats _operation_ids _done_ns _world _world_size _communicators "
-        "_clocks _hosts _iterations _was_hung _watches _incidents _measurements ended"
+        "_clocks _hosts _iterations _was_hung _watches _incidents _measurements _shape ended"
     ),
     Measurements: "_min_change _lasting _judged _more",
+    ShapeWatch: (
+        "earlier _world _world_size _began_ns _pairs _groups _pair _pair_ns _reduced _reduced_size _reduced_ns "
+        "_reduced_bytes _steps_ns _is_full"
+    ),
     JobHosts: "_lateness_ns host_of ranks_of closed _last_report_ns _patience _dropped _skipped _paused",
     JobIterations: (
         "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "

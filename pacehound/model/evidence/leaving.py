@@ -97,3 +97,28 @@ class Reported(OfRanks, frozen=True, kw_only=True, tag="reported"):
         if self.format:
             return f"{self.format} says of {self.n_ranks} ranks that they hang"
         return f"ranks {', '.join(map(str, self.ranks[:16]))}: {self.detail}"
+
+
+class JobShape(Piece, frozen=True, kw_only=True, tag="job_shape"):
+    """How the ranks of a job were laid out and what a step took when one was lost: what a recovery is priced from.
+
+    `stage_stride` is the distance of world ranks from one stage to the next. `micro_batches` are those of one pipeline
+    in a step, and `gradient_bytes` what a rank of the data-parallel group that is looked at reduces in it; 0 where that
+    is not known. `is_sharded`: parameters are gathered in each step, so ranks hold what no other has.
+    """
+
+    dp: int
+    pp: int
+    tp: int
+    stage_stride: int
+    micro_batches: int
+    gradient_bytes: int
+    step_time_s: float
+    is_sharded: bool = False
+
+    def _sentence(self) -> str:
+        inner = f" x TP {self.tp}" if self.tp > 1 else ""
+        each = f" with {self.micro_batches} micro-batches for each pipeline" if self.micro_batches else ""
+        return f"by its calls the job trained with DP {self.dp} x PP {self.pp}{inner}{each}, in steps of " + (
+            f"{self.step_time_s:.3g} s" if self.step_time_s else "unknown length"
+        )

@@ -56,6 +56,8 @@ def test_defaults_hand_on_nothing():
         ("kafka.replication=0", "at least 1"),
         ("store.host_days=1000000", "100 years"),
         ("alerts.page_lost_ranks=-1", "at least 0"),
+        ("recovery.memory_gib=-1", "at least 0"),
+        ("recovery.bandwidth_gb_s=0", "more than 0"),
         ("alerts.tell_after_s=-1", "at least 0 and at most"),
     ],
 )

@@ -1,0 +1,144 @@
+"""An incident that has lost ranks gets the plans for those that are left, priced for its job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actuators.recovering import PastFailures, recovery_by, recovery_of
+from actuators.worker import ActuatorWorker
+from pacehound.bus import Message
+from pacehound.model.events import Decision, Finding, Incident, Instant
+from pacehound.model.evidence import Evidence
+from pacehound.model.evidence.leaving import JobShape, Left, Process
+from pacehound.model.evidence.machines import CheckpointAge, Gpu, HostSilent
+from pacehound.settings import RecoverySettings
+
+pytest.importorskip("scipy")
+
+SHAPE = JobShape(dp=4, pp=2, tp=1, stage_stride=4, micro_batches=8, gradient_bytes=10**9, step_time_s=1.5)
+SELDOM = PastFailures(n_failures=0, rank_s=1e7, n_attempts=3)
+OFTEN = PastFailures(n_failures=4_000, rank_s=1e5, n_attempts=9)
+
+
+def lost(*ranks: int, evidence: tuple[Evidence, ...] = (), shape: JobShape | None = SHAPE, **more: Any) -> Incident:
+    left = evidence or tuple(Left(rank=rank, pid=rank, signal=9) for rank in ranks)
+    told: dict[str, Any] = {"kind": "exit", "verdict": "culprit", "cause": None, "culprits": ranks}
+    one = Finding(
+        id="f", job="j", attempt=0, onset=Instant(step=9, time_ns=5), evidence=(*left, *((shape,) if shape else ())),
+        **(told | more),
+    )  # fmt: skip
+    return opened(one)
+
+
+def opened(one: Finding) -> Incident:
+    return Incident(id="i", version=0, job="j", attempt=0, time_ns=10, state="open", opened_ns=5, findings=(one,))
+
+
+def decided(one: Incident, past: PastFailures | None = SELDOM, **known: Any) -> Decision | None:
+    return recovery_of(one, failures=lambda _: past, known=RecoverySettings(**known))
+
+
+def certain(one: Incident, past: PastFailures | None = SELDOM, **known: Any) -> Decision:
+    decision = decided(one, past, **known)
+    assert decision is not None
+    return decision
+
+
+def test_a_killed_rank_brings_the_compared_plans_with_their_prices() -> None:
+    decision = certain(lost(5))
+    assert (decision.action, decision.aimed_at, decision.taken) == ("replan", (5,), False)
+    assert 2.0 <= decision.price_s < 5.0
+    assert "1 failed in 2777.8 h of ranks that were watched (attempts: 3)" in decision.reason
+    assert "32 equal layers" in decision.reason
+    words = " ".join(decision.alternatives)
+    assert "reroute DP 4 x PP 2" in words
+    assert "restart_without_rank" in words
+
+
+def test_where_failures_are_frequent_nobody_restarts() -> None:
+    assert certain(lost(5), OFTEN).action == "reroute"
+
+
+def test_without_a_store_the_rate_is_assumed_and_said() -> None:
+    assert "Llama 3's training is assumed" in certain(lost(5), None).reason
+
+
+def test_the_model_that_is_told_is_scaled_to_the_step_that_was_seen() -> None:
+    fast = certain(lost(5), model="layers=32,forward_ms=8,parameter_mb=400")
+    slow = certain(lost(5), model="layers=32,forward_ms=800,parameter_mb=400")
+    assert fast.reason == slow.reason
+    assert "equal layers" not in fast.reason
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        (Process(rank=2, pid=7, state="exited", signal=9),),
+        (Gpu(rank=2, name="gpu", problem="xid", value=79, has_failed=True),),
+        (HostSilent(hosts=("h2",)),),
+    ],
+    ids=["process", "xid", "host"],
+)
+def test_a_hang_whose_culprit_is_gone_is_a_loss(evidence: tuple[Evidence, ...]) -> None:
+    assert certain(lost(2, evidence=evidence, kind="hang", cause="H1")).aimed_at == (2,)
+
+
+def test_a_rank_that_is_stopped_or_merely_suspected_is_not_lost() -> None:
+    stopped = lost(2, evidence=(Process(rank=2, pid=7, state="stopped"),), kind="hang", cause="H1")
+    assert decided(stopped) is None
+
+
+def test_several_that_are_lost_at_once_are_one_decision() -> None:
+    one, two = certain(lost(5)), certain(lost(1, 5))
+    assert two.aimed_at == (1, 5)
+    assert one.identity() != two.identity()
+
+
+def test_a_stage_that_is_lost_everywhere_needs_a_checkpoint() -> None:
+    everywhere = lost(4, 5, 6, 7)
+    assert certain(everywhere).action == "restart_without_rank"
+    one = everywhere.findings[0]
+    decision = certain(opened(one.next_version(CheckpointAge(age_s=60.0))))
+    assert decision.action == "replan"
+    assert decision.price_s > 60.0
+
+
+def test_of_sharded_state_a_lost_rank_takes_what_nobody_else_has() -> None:
+    sharded = JobShape(
+        dp=4, pp=1, tp=1, stage_stride=4, micro_batches=0, gradient_bytes=1, step_time_s=1.0, is_sharded=True
+    )
+    decision = certain(lost(1, shape=sharded))
+    assert decision.action == "restart_without_rank"
+    assert "sharded" in decision.reason
+
+
+def test_memory_that_does_not_suffice_is_said_with_what_to_do() -> None:
+    decision = certain(lost(5), memory_gib=0.5, model="llama2-7b")
+    assert "recovery.memory_gib" in decision.limit
+
+
+def test_a_job_that_is_too_large_is_not_reckoned_with() -> None:
+    huge = JobShape(dp=16_384, pp=1, tp=1, stage_stride=16_384, micro_batches=0, gradient_bytes=1, step_time_s=1.0)
+    assert "16384 nodes are more than" in certain(lost(5, shape=huge)).limit
+
+
+def test_without_a_layout_nothing_is_decided() -> None:
+    assert decided(lost(5, shape=None)) is None
+
+
+def test_it_stands_beside_the_restart_and_is_said_once() -> None:
+    asked: list[str] = []
+
+    def ask(name: str, parameters: dict[str, str]) -> list[dict[str, Any]]:
+        asked.append(f"{name} {parameters['incident']}")
+        return [{"n_failures": 2, "rank_s": 1e6, "n_attempts": 4}]
+
+    worker = ActuatorWorker(lambda _: (), recovery=recovery_by(RecoverySettings(), ask))
+    one = lost(5)
+    message = Message(topic="incidents", key="j", partition=0, offset=0, value=b"")
+    first, again = worker.on_event(one, message), worker.on_event(one, message)
+    assert [decision.action for decision in first if isinstance(decision, Decision)] == ["ignore", "replan"]
+    assert again == []
+    assert asked[0] == f"recovery/failures {one.id}"
