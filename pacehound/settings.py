@@ -40,6 +40,10 @@ class SlowSettings:
 
     min_change: float = 0.10
     """Mean before and after must differ by this much, else it is jitter."""
+    base_times: str = ""
+    """What rounds usually take, in seconds, as in `all_reduce:67108864=0.012,all_gather:1048576=0.002` (operation and
+    bytes): they are held against it from the first one on (CCL-D's T_base). Empty: against what the fleet's history
+    says of that operation, size and kind of host, and then against their own first two minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
@@ -101,7 +101,7 @@ _PLAIN: dict[type, str] = {
         "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
         "_recurring_locks _recurring_since_ns _unmarked_s"
     ),
-    Watches: "shared_name hang slow since_start _all",
+    Watches: "shared_name hang slow_rounds slow since_start _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
     IncidentTracker: "_job _attempt _settings _open _over _waiting _short ranks",
@@ -134,7 +134,7 @@ _PLAIN: dict[type, str] = {
     TransferTracker: "_recent _added",
     RateTracker: "_histories _members _host_of _seen",
     SeenEdges: "_edges",
-    SlowRounds: "_job _attempt _kinds _findings",
+    SlowRounds: "_job _attempt _set_ns _usual_ns _host_kinds _kinds _told _findings",
     ConnectionTracker: "_readings _owner",
     GpuStates: "_now _first_ecc",
     ProcessorTracker: "_hosts",
