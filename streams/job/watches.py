@@ -43,7 +43,7 @@ class Watches:
             self.slow,
             always,
             self.since_start,
-            PriceWatch(job, attempt, settings.ops.window_steps, (self.slow, always)),
+            PriceWatch(job, attempt, settings.ops.window_steps, (self.slow, always), self.slow),
         )
 
     def __iter__(self) -> Iterator[Watch]:

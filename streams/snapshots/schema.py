@@ -151,8 +151,8 @@ _PLAIN: dict[type, str] = {
     UnseenCalls: "_job _attempt _latest _findings",
     ExitWatch: "_job _attempt _hang _processes _hosts _finding _is_decided",
     PriceWatch: (
-        "_job _attempt _window_steps _by_iterations _straggling _excess_s _counted_ns _operations _ended _arrived "
-        "_rounds _settled_ns _is_told _after_step refused unpriced"
+        "_job _attempt _window_steps _by_iterations _machines _straggling _excess_s _counted_ns _operations _ended "
+        "_arrived _rounds _settled_ns _is_told _after_step refused unpriced"
     ),
     Straggling: "_job _attempt _windows finding",
 }
