@@ -21,6 +21,7 @@ BENCHMARKS = (
     "pipeline",
     "head",
     "hooks",
+    "sampled_steps",
     "trainer",
     "native",
     "period",

@@ -40,6 +40,10 @@ class SlowSettings:
 
     min_change: float = 0.10
     """Mean before and after must differ by this much, else it is jitter."""
+    base_times: str = ""
+    """What rounds usually take, in seconds, as in `all_reduce:67108864=0.012,all_gather:1048576=0.002` (operation and
+    bytes): they are held against it from the first one on (CCL-D's T_base). Empty: against what the fleet's history
+    says of that operation, size and kind of host, and then against their own first two minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +86,11 @@ class AgentSettings:
 class OpsSettings:
     """Operations of training steps (forward, backward, send, receive), which the what-if analysis simulates."""
 
-    every_steps: int = 0
-    """One step in so many is recorded; 0: none. A recorded step costs 1 to 2 % more CPU; what the steps
-    between cost is yet to be measured, and until then nothing is recorded that nobody asked for."""
+    every_steps: int = 25
+    """One step in so many is recorded; 0: none. An operation of a recorded step costs 4 us of CPU, any other step 3 to
+    9 us in all (docs/benchmarks.md): on average below 0.1 % of steps of 10 ms or more."""
     window_steps: int = 8
-    """So many of them in a row, and per analysis."""
+    """So many of them in a row, and per analysis: 8 of every 200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +350,7 @@ def known_keys() -> dict[str, type]:
     return keys
 
 
-_NO_SETTINGS = frozenset({"ATTEMPT", "JOB", "LAUNCHER", "NATIVE", "RUN_DIR", "TOKEN"})
+_NO_SETTINGS = frozenset({"ATTEMPT", "JOB", "LAUNCHER", "NATIVE", "QUIET_OPS", "RUN_DIR", "TOKEN"})
 """Other variables of ours, without the prefix."""
 
 _OF_A_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_[A-Z]+(_(PORT|PROTO|ADDR))?)?$")

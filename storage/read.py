@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange, Notification
+from pacehound.model.events import Decision, EarlierRun, Incident, LevelChange, Notification, UsualRounds
 from pacehound.model.events.store import PACE_STEPS, WARM_UP_STEPS
 from pacehound.model.evidence import read_json
 from storage.named_queries import named_query
@@ -108,6 +108,29 @@ def earlier_runs(store: Asked, job: str, before_attempt: int) -> list[EarlierRun
         )
         for attempt, row in reached.items()
     ]
+
+
+def usual_rounds(store: Asked) -> list[UsualRounds]:
+    """What rounds of each kind take in the fleet, those that were seen last first; at most 256 kinds.
+
+    The median over jobs of each job's median attempt: a job that is slow from the start, or again and again, is one
+    voice. What one run alone has done is not usual yet.
+    """
+    sql = """
+        SELECT op, size_bytes, source, n_ranks, n_hosts, host_kind, quantileExact(0.5)(of_job_s) AS longest_s
+        FROM
+        (
+            SELECT job, op, size_bytes, source, n_ranks, n_hosts, host_kind,
+                   quantileExactLow(0.5)(longest_s) AS of_job_s, uniqExact(attempt) AS runs, max(time_ns) AS last_ns
+            FROM learnt_rounds WHERE longest_s > 0
+            GROUP BY job, op, size_bytes, source, n_ranks, n_hosts, host_kind
+        )
+        GROUP BY op, size_bytes, source, n_ranks, n_hosts, host_kind
+        HAVING sum(runs) >= 2
+        ORDER BY max(last_ns) DESC, op, size_bytes, source, n_ranks, n_hosts, host_kind
+        LIMIT 256
+    """
+    return [UsualRounds(**row) for row in store.query(sql).to_pylist()]
 
 
 def _events(table: pa.Table, kind: type[E]) -> list[E]:

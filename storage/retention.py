@@ -33,6 +33,7 @@ def intervals(settings: StoreSettings) -> dict[str, str]:
         schemas.ITERATIONS: rollup,
         schemas.CHANGEPOINTS: rollup,
         schemas.GROUP_OUTLIERS: rollup,
+        schemas.LEARNT_ROUNDS: rollup,
         schemas.PRICES: rollup,
         schemas.DEAD_LETTERS: letters,
     }

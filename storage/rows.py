@@ -28,6 +28,7 @@ from pacehound.model.events import (
     Incident,
     Instant,
     IterationSample,
+    LearntRounds,
     Markers,
     NicReading,
     Notification,
@@ -84,6 +85,8 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
             return [(schemas.CHANGEPOINTS, _changepoint(event))]
         case GroupOutlier():
             return [(schemas.GROUP_OUTLIERS, _plain(event, schemas.GROUP_OUTLIERS) | _named(event))]
+        case LearntRounds():
+            return [(schemas.LEARNT_ROUNDS, _plain(event, schemas.LEARNT_ROUNDS))]
         case Finding():
             return [(schemas.FINDINGS, _finding(event))]
         case WhatIfPrice():

@@ -13,6 +13,7 @@ HOST_VITALS, HOST_EVIDENCE = "stored_host_vitals", "stored_host_evidence"
 ITERATIONS, CHANGEPOINTS, GROUP_OUTLIERS = "stored_iterations", "stored_changepoints", "stored_group_outliers"
 FINDINGS, INCIDENTS, DECISIONS = "stored_findings", "stored_incidents", "stored_decisions"
 PRICES, OPERATIONS = "stored_prices", "stored_operations"
+LEARNT_ROUNDS = "stored_learnt_rounds"
 NOTIFICATIONS, DEAD_LETTERS = "stored_notifications", "stored_dead_letters"
 COMMANDS, COMMAND_RESULTS = "stored_commands", "stored_command_results"
 VALIDATIONS = "stored_validations"
@@ -158,6 +159,19 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("median_s", _REAL),
             ("time_ns", _INT),
             ("event", _TEXT),
+        ]
+    ),
+    LEARNT_ROUNDS: pa.schema(
+        [
+            *_JOB,
+            ("op", _TEXT),
+            ("size_bytes", _INT),
+            ("source", _TEXT),
+            ("n_ranks", _RANK),
+            ("n_hosts", _RANK),
+            ("host_kind", _TEXT),
+            ("longest_s", _REAL),
+            ("time_ns", _INT),
         ]
     ),
     PRICES: pa.schema(
@@ -335,6 +349,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     ITERATIONS: ("job", "attempt", "communicator", "step"),
     CHANGEPOINTS: ("job", "attempt", "series", "event_id"),
     GROUP_OUTLIERS: ("job", "attempt", "communicator", "event_id"),
+    LEARNT_ROUNDS: ("job", "attempt", "op", "size_bytes", "source", "n_ranks", "n_hosts"),
     FINDINGS: ("job", "attempt", "id", "version"),
     INCIDENTS: ("job", "attempt", "id", "version"),
     DECISIONS: ("job", "attempt", "incident", "event_id"),

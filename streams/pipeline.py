@@ -12,6 +12,7 @@ from pacehound.model.routing import Event, host_stream, route
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.rounds.stage_one import OpenStream, StageOne
+from streams.slow.base_times import base_times
 from streams.snapshots.schema import state_codec
 
 MAX_ENDED_JOBS = 1_000
@@ -27,6 +28,7 @@ class Pipeline:
     """
 
     def __init__(self, settings: Settings) -> None:
+        base_times(settings.slow.base_times)  # what cannot be read is said at the start, not at the first job
         self._settings = settings
         self._keys: dict[str, StageOne] = {}
         self._jobs: dict[str, StageTwo] = {}

@@ -10,12 +10,13 @@
  * Point-to-point calls have no number of NCCL's: they are counted per (communicator, peer, direction).
  *
  * Some versions are not asked for kernel events (profiler_refusal.c): of their calls the launch is told, and over which
- * edges they send.
+ * edges they send. Where the shim is in the process it tells of those calls (nccl_shim.c), and we of the edges alone.
  *
  * Nothing that goes wrong here reaches NCCL: every function gives ncclSuccess. Any number of threads; the entries of a
  * communicator are under its lock.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 
 #include "profiler.h"
@@ -30,6 +31,13 @@ static bool is_on(void) { return PH_LIKELY(atomic_load_explicit(&ph_process.is_o
 static bool can_write(void) {
     struct ph_thread *self = ph_thread();
     return self && ph_ring_ready(self);
+}
+
+/* The shim, where it is loaded, is before everything else in the order of symbols. */
+static void meet_shim(bool sees_ends) {
+    bool (*meets)(bool) = (bool (*)(bool))dlsym(RTLD_DEFAULT, "pacehound_shim_meets_plugin");
+    ph_shim_current_t current = (ph_shim_current_t)dlsym(RTLD_DEFAULT, "pacehound_shim_current");
+    if (meets && current && meets(sees_ends) && !sees_ends) atomic_store(&ph_shim_current, current);
 }
 
 /* What to ask NCCL for; 0: nothing. The reason is said once per process: beside the rings, and where people look. */
@@ -52,6 +60,7 @@ static int wanted_of(ph_nccl_log_t log) {
             ph_process_fail(why, 0);
         } else {
             ph_handles_renew(ph_now_ns() ^ ((uint64_t)ph_process.pid << 32));
+            meet_shim(!without);
         }
     }
     pthread_mutex_unlock(&once);
@@ -103,6 +112,7 @@ static void tell_edge(const struct ph_call *call, struct ph_profiled *comm, cons
     uint64_t channel = op->channel % PH_FRAME_CHANNELS, direction = op->is_send ? PH_SEND : PH_RECV;
     uint64_t packed = (uint64_t)(uint32_t)peer << 16 | (uint64_t)call->record.call.algorithm << 8 | channel << 2 | direction;
     if (call->record.call.direction != PH_NONE || !call->record.call.algorithm) return;
+    if (atomic_load(&ph_shim_current) && !comm->is_mapped) return;
     if (peer < 0 || peer >= comm->size || peer == comm->rank) return;
     uint32_t at = (uint32_t)(packed * 0x9e3779b97f4a7c15u >> 56) % PH_MAX_EDGES, n = 0;
     for (; n < PH_MAX_EDGES && comm->edges[at]; n++, at = (at + 1) % PH_MAX_EDGES)

@@ -7,6 +7,9 @@
  * Not seen: calls through a pointer that dlsym gave for NCCL's own handle, a statically linked NCCL, replays of CUDA
  * graphs, NCCL's one-sided calls (ncclPutSignal, ncclSignal, ncclWaitSignal), which are no rounds, and communicators
  * made by ncclCommGrow, whose new members cannot compute an id that the old ones know.
+ *
+ * Where the profiler plugin is in the process as well, a call is told of once: by the plugin if NCCL tells it when calls
+ * end, and then we count calls for the trap and write nothing; else by us.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -22,6 +25,26 @@ static const uint8_t dtypes[NCCL_DATA_TYPES] = {1, 2, 4, 5, 6, 7, 8, 10, 11, 9, 
 static const uint8_t redops[NCCL_BUILT_IN_REDOPS] = {1, 2, 4, 3, 5};
 
 static _Atomic bool has_captured;
+_Atomic bool ph_shim_is_silent;
+
+static bool tells(void) { return PH_LIKELY(!atomic_load_explicit(&ph_shim_is_silent, memory_order_relaxed)); }
+
+/* The plugin is here, before any communicator is. It sees the ends of calls, or only their launches. */
+EXPORT bool pacehound_shim_meets_plugin(bool sees_ends);
+EXPORT bool pacehound_shim_meets_plugin(bool sees_ends) {
+    if (sees_ends) atomic_store(&ph_shim_is_silent, true);
+    return true;
+}
+
+/* What NCCL launches on this thread now: our id of its communicator, if that has this shape. False: not known. */
+EXPORT bool pacehound_shim_current(int32_t size, int32_t rank, uint8_t handle[16]);
+EXPORT bool pacehound_shim_current(int32_t size, int32_t rank, uint8_t handle[16]) {
+    struct ph_thread *self = ph_thread();
+    const struct ph_comm *comm = self ? self->current : NULL;
+    if (!comm || comm->size != size || comm->rank != rank) return false;
+    memcpy(handle, comm->handle, sizeof comm->handle);
+    return true;
+}
 
 /* What a call took, to be given back should NCCL refuse it: then its peers will not count it either. */
 struct taken {
@@ -47,7 +70,7 @@ static void launch_waiting(struct ph_thread *self, uint64_t now_ns, struct ph_ti
         if (!atomic_load(&waiting->comm->key) || memcmp(waiting->comm->handle, waiting->record.handle, 16)) continue;
         waiting->record.call.launch_ns = now_ns;
         if (timed) waiting->record.call.flags |= PH_TIMED;
-        ph_ring_write(self, &waiting->record);
+        if (tells()) ph_ring_write(self, &waiting->record);
         if (timed) ph_timing_launched(timed, &waiting->record);
         if (!is_pair(&waiting->record)) publish_world(waiting->comm, waiting->record.call.seq + 1);
     }
@@ -103,13 +126,15 @@ static struct taken enter(uint8_t op, int type, int redop, uint8_t direction, in
     struct taken taken = {NULL, NULL, NULL, NULL};
     if (PH_UNLIKELY(!atomic_load_explicit(&ph_process.is_on, memory_order_relaxed))) return taken;
     struct ph_thread *self = ph_thread();
-    if (PH_UNLIKELY(!self || self->is_inside || !ph_ring_ready(self))) return taken;
-    uint64_t begun_ns = PH_UNLIKELY(self->next % PH_MEASURED_EVERY == PH_MEASURED_EVERY - 1) ? ph_now_ns() : 0;
+    bool is_told = tells();
+    if (PH_UNLIKELY(!self || self->is_inside || (is_told && !ph_ring_ready(self)))) return taken;
+    bool is_measured = is_told && self->next % PH_MEASURED_EVERY == PH_MEASURED_EVERY - 1;
+    uint64_t begun_ns = PH_UNLIKELY(is_measured) ? ph_now_ns() : 0;
     int capture = ph_capture_status(stream);
     bool is_captured = capture > 0;
     if (PH_UNLIKELY(is_captured)) atomic_store_explicit(&has_captured, true, memory_order_relaxed);
     else if (self->depth == 0) ph_trap_check();
-    ph_timing_check();
+    if (is_told) ph_timing_check();
     taken.self = self;
     struct ph_comm *comm = ph_comm_find(key);
     if (PH_LIKELY(comm != NULL) && direction == PH_NONE) taken.counter = &comm->collectives;
@@ -120,7 +145,10 @@ static struct taken enter(uint8_t op, int type, int redop, uint8_t direction, in
     } else {
         int64_t seq = atomic_fetch_add_explicit(taken.counter, 1, memory_order_relaxed);
         taken.comm = comm;
-        if (self->depth == 0) {
+        if (self->depth == 0) self->current = comm;
+        if (self->depth == 0 && PH_UNLIKELY(!is_told)) {
+            if (direction == PH_NONE) publish_world(comm, seq + 1);
+        } else if (self->depth == 0) {
             uint64_t now_ns = ph_now_ns();
             if (ph_timing_wants(seq) && !is_captured)
                 taken.timed = ph_timing_begin(comm->context, stream, capture, now_ns);
@@ -152,6 +180,7 @@ static inline ncclResult_t leave(const struct taken *taken, ncclResult_t result)
     struct ph_thread *self = taken->self;
     if (!self) return result;
     self->is_inside = false;
+    self->current = NULL;
     if (PH_UNLIKELY(taken->timed != NULL)) ph_timing_end(taken->timed, result);
     if (PH_UNLIKELY(is_refused(result)) && taken->counter) {
         int64_t seq = atomic_fetch_sub_explicit(taken->counter, 1, memory_order_relaxed) - 1;
@@ -252,8 +281,12 @@ EXPORT ncclResult_t ncclGroupEnd(void) {
         launch_waiting(self, now_ns, timed);
     }
     self->is_inside = true;
+    self->current = is_last && self->n_waiting ? self->waiting[0].comm : NULL;
+    for (uint32_t i = 0; self->current && i < self->n_waiting; i++)
+        if (self->waiting[i].comm != self->current) self->current = NULL;
     ncclResult_t result = real();
     self->is_inside = false;
+    self->current = NULL;
     if (PH_UNLIKELY(timed != NULL)) ph_timing_end(timed, result);
     self->depth--;
     if (is_last) {

@@ -128,9 +128,15 @@ struct ph_profiled {
     struct ph_profiled *next_free;
     uint64_t first_launch_ns, n_launched, n_missed, n_foreign, n_gaps;
     bool has_kernel_events, is_given_up;
+    bool is_mapped;          /* `handle` is the shim's */
     bool is_without_kernels; /* it is not asked for them: calls are launched, and nobody knows when they end */
     int32_t n_open;
 };
+
+/* The shim is in this process and tells of all calls, for NCCL does not tell us when they end; NULL: we tell of them. It
+ * gives its id of the communicator of what is being launched on this thread, and then edges are of that one. */
+typedef bool (*ph_shim_current_t)(int32_t size, int32_t rank, uint8_t handle[16]);
+extern _Atomic(ph_shim_current_t) ph_shim_current;
 
 /* A communicator begins, or NULL where there is no room; its records are written. */
 struct ph_profiled *ph_profiled_begin(uint64_t comm_hash, const char *name, int n_ranks, int rank);

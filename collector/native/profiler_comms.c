@@ -15,6 +15,7 @@
 
 enum { BACKEND_NCCL = 2, MAX_RANKS = 1 << 20, OVERDUE_NS = 100000000, KEPT_CALLS = 256 };
 
+_Atomic(ph_shim_current_t) ph_shim_current;
 static struct ph_profiled *_Atomic comms[PH_MAX_COMMS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static struct ph_profiled *free_comms;
@@ -78,6 +79,7 @@ static void announce(struct ph_thread *self, const struct ph_profiled *comm, con
                      uint32_t generation) {
     struct ph_record record;
     bool is_full = comm->size == world_size;
+    if (atomic_load(&ph_shim_current)) return;
     const int32_t per_record = sizeof record.members.members / sizeof record.members.members[0];
     memset(&record, 0, sizeof record);
     record.kind = PH_GROUP;
@@ -150,7 +152,7 @@ struct ph_profiled *ph_profiled_begin(uint64_t comm_hash, const char *name, int 
     comm->collectives = 0;
     comm->oldest = comm->newest = -1;
     comm->first_launch_ns = comm->n_launched = comm->n_missed = comm->n_foreign = comm->n_gaps = 0;
-    comm->has_kernel_events = comm->is_given_up = comm->is_without_kernels = false;
+    comm->has_kernel_events = comm->is_given_up = comm->is_without_kernels = comm->is_mapped = false;
     comm->n_open = 0;
     comm->is_live = true;
     pthread_mutex_unlock(&comm->lock);
@@ -160,6 +162,7 @@ struct ph_profiled *ph_profiled_begin(uint64_t comm_hash, const char *name, int 
 
 static void write_destroy(struct ph_thread *self, const struct ph_profiled *comm) {
     struct ph_record record;
+    if (atomic_load(&ph_shim_current)) return;
     memset(&record, 0, sizeof record);
     record.kind = PH_DESTROY;
     record.rank = comm->world_rank;

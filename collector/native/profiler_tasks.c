@@ -51,7 +51,7 @@ static void *start_call(struct ph_profiled *comm, const struct ph_record *known,
     call->record = *known;
     call->record.call.seq = seq;
     call->record.call.group = call->record.call.direction == PH_NONE ? 0 : call->group;
-    ph_ring_write(ph_thread(), &call->record);
+    if (!atomic_load(&ph_shim_current)) ph_ring_write(ph_thread(), &call->record);
     return ph_handle_of(PH_HANDLE_CALL, comm, (uint32_t)slot, call->generation, 0);
 }
 
@@ -59,7 +59,9 @@ void *ph_task_start(struct ph_profiled *comm, const struct ph_profile_event *eve
     struct ph_record record;
     uint64_t now_ns = ph_now_ns();
     bool is_coll = type == PH_PROFILE_COLL;
+    ph_shim_current_t current = atomic_load(&ph_shim_current);
     if (comm->is_given_up) return NULL;
+    if (current && !comm->is_mapped) comm->is_mapped = current(comm->size, comm->rank, comm->handle);
     if (!comm->is_without_kernels && has_no_kernel_events(comm, now_ns)) {
         memset(&record, 0, sizeof record);
         record.kind = PH_DESTROY;

@@ -18,7 +18,7 @@
 #if defined PH_HOLD
 #define PH_PART "hold"
 #define PH_TITLE "hold"
-#define PH_RING_MARK ""
+#define PH_RING_MARK "h"
 #elif defined PH_PROFILER
 #define PH_PART "profiler"
 #define PH_TITLE "NCCL profiler plugin"
@@ -98,6 +98,7 @@ struct ph_thread {
     struct ph_record *records;
     uint64_t next;
     bool is_inside; /* in the real library: what it calls of us is its own business */
+    const struct ph_comm *current; /* all that it launches now is of this one; NULL: it may be of several, or nothing */
     int32_t depth;  /* of nested groups */
     uint64_t group;
     uint32_t n_waiting, n_births;
@@ -155,6 +156,9 @@ void ph_comm_forget(void); /* in a forked child */
 void ph_id_of_init(uint8_t id[16], const ncclUniqueId *unique);
 void ph_id_of_all(uint8_t id[16], uint32_t ordinal);
 void ph_id_of_child(uint8_t id[16], struct ph_comm *parent, enum ph_child kind, const int32_t *what, int n);
+
+/* nccl_shim.c: another one in this process (the profiler plugin) tells of all calls, and we of none. */
+extern _Atomic bool ph_shim_is_silent;
 
 /* nccl_shim_comms.c: the outermost group has ended so; what was made in it is there, will be, or never. */
 void ph_births_of_group(struct ph_thread *self, ncclResult_t result);

@@ -104,6 +104,7 @@ static void write_members(struct ph_thread *self, struct ph_record *record, cons
 
 static void announce(struct ph_thread *self, const struct ph_comm *comm, const char *name, uint32_t generation) {
     struct ph_record record;
+    if (atomic_load(&ph_shim_is_silent)) return;
     memset(&record, 0, sizeof record);
     record.kind = PH_GROUP;
     record.rank = comm->world_rank;
@@ -205,7 +206,7 @@ void ph_comm_gone(ncclComm_t key) {
         free_comms = comm;
     }
     pthread_mutex_unlock(&lock);
-    if (comm && self && atomic_load(&ph_process.is_on)) ph_ring_write(self, &record);
+    if (comm && self && atomic_load(&ph_process.is_on) && !atomic_load(&ph_shim_is_silent)) ph_ring_write(self, &record);
 }
 
 int ph_comm_contexts(void **contexts, int room) {

@@ -150,11 +150,11 @@ static void after_fork_in_child(void) {
     has_started = false;
     n_notes = 0;
     ph_trap_forget();
+    ph_ring_forget();
 #ifndef PH_HOLD
     ph_comm_forget();
-    ph_ring_forget();
 #endif
-#if !defined PH_PROFILER && !defined PH_HOLD
+#ifndef PH_PROFILER
     ph_timing_forget();
 #endif
 }
@@ -179,7 +179,7 @@ bool ph_process_start(void) {
 #ifndef PH_PROFILER
             make_control();
 #endif
-#if !defined PH_PROFILER && !defined PH_HOLD
+#ifndef PH_PROFILER
             ph_cuda_start();
 #endif
             atomic_store(&ph_process.is_on, true);

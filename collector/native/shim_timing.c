@@ -82,6 +82,7 @@ static struct ph_timed *take(struct ph_pool *pool, cudaStream_t stream) {
     if (!atomic_compare_exchange_strong(&timed->state, &expected, PH_PAIR_TAKEN)) return NULL;
     timed->aborts = atomic_load(&ph_timing_aborts);
     timed->stream = stream;
+    timed->order = (uintptr_t)stream;
     timed->n_records = 0;
     return timed;
 }

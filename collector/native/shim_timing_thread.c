@@ -1,6 +1,6 @@
 /* The thread that collects what shim_timing.c has recorded; it is there while a controller wants calls timed, no longer.
  *
- * It polls the later event of each pair, oldest first, one unfinished pair per stream, and writes the calls' PH_COMPLETE
+ * It polls the later event of each pair, oldest first, one unfinished pair per order, and writes the calls' PH_COMPLETE
  * into a ring of its own. Its capture mode is relaxed: asking for an event would else break a capture of another thread.
  * It never waits for the device. It also keeps the costs down: while event calls take more than the cap of the calling
  * threads' time, half as many stretches are timed; PH_TIMING_COST_LIMIT times the cap ends it.
@@ -133,6 +133,14 @@ static int64_t between_ns(void *start, void *end) {
     return (int64_t)((double)milliseconds * 1e6);
 }
 
+/* A call begins when the one before it in its order has ended, at the earliest: its first event may lie on another stream. */
+static int64_t begin_of(struct ph_pool *pool, const struct ph_timed *timed, int64_t start_ns, int64_t end_ns) {
+    struct ph_last *last = &pool->last[(timed->order ^ timed->order >> 6 ^ timed->order >> 12) % PH_ORDERS];
+    if (last->order == timed->order && last->device_ns > start_ns && last->device_ns <= end_ns) start_ns = last->device_ns;
+    *last = (struct ph_last){timed->order, end_ns};
+    return start_ns;
+}
+
 /* Both events of a pair are over: writes its calls' ends and gives it back. */
 static void finish(struct ph_pool *pool, struct ph_timed *timed) {
     uint64_t now_ns = ph_now_ns();
@@ -151,6 +159,9 @@ static void finish(struct ph_pool *pool, struct ph_timed *timed) {
     }
     if (duration_ns < 0) duration_ns = 0;
     see(pool, device_ns + duration_ns, now_ns);
+    int64_t begin_ns = begin_of(pool, timed, device_ns, device_ns + duration_ns);
+    duration_ns -= begin_ns - device_ns;
+    device_ns = begin_ns;
     int64_t offset_ns = pool->now_smallest < pool->last_smallest ? pool->now_smallest : pool->last_smallest;
     for (int32_t i = 0; i < timed->n_records; i++) {
         struct ph_record *record = &timed->records[i];
@@ -165,16 +176,16 @@ static void finish(struct ph_pool *pool, struct ph_timed *timed) {
     atomic_store(&timed->state, PH_PAIR_FREE);
 }
 
-/* Whether a pair is still on its way. Kernels of a stream run in order: it is asked about one pair of each only. */
-static bool look_at(struct ph_pool *pool, struct ph_timed *timed, cudaStream_t *busy, int *n_busy) {
+/* Whether a pair is still on its way. Kernels of an order run one by one: it is asked about one pair of each only. */
+static bool look_at(struct ph_pool *pool, struct ph_timed *timed, uintptr_t *busy, int *n_busy) {
     uint32_t state = atomic_load(&timed->state);
     if (state != PH_PAIR_RECORDED) return state == PH_PAIR_TAKEN;
     for (int i = 0; i < *n_busy; i++)
-        if (busy[i] == timed->stream) return true;
+        if (busy[i] == timed->order) return true;
     int status = ph_cuda.event_query(timed->end);
     if (status == 0) finish(pool, timed);
     else if (status != NOT_READY) ph_timing_fail("cuEventQuery", status);
-    else if (*n_busy < MAX_STREAMS) busy[(*n_busy)++] = timed->stream;
+    else if (*n_busy < MAX_STREAMS) busy[(*n_busy)++] = timed->order;
     return status != 0;
 }
 
@@ -182,7 +193,7 @@ static bool look_at(struct ph_pool *pool, struct ph_timed *timed, cudaStream_t *
 static uint32_t collect(void) {
     uint32_t n_open = 0;
     for (int i = 0; i < PH_POOLS; i++) {
-        cudaStream_t busy[MAX_STREAMS];
+        uintptr_t busy[MAX_STREAMS];
         int n_busy = 0;
         struct ph_pool *pool = atomic_load(&ph_pools[i]);
         if (!pool) break;

@@ -4,7 +4,7 @@
 
 #include "shim.h"
 
-enum { PH_TIMED_CALLS = 8, PH_PAIRS = 1024, PH_POOLS = 64 };
+enum { PH_TIMED_CALLS = 8, PH_PAIRS = 1024, PH_POOLS = 64, PH_ORDERS = 64 };
 
 /* Of the CUDA driver, found at run time; set before the first pool is there. */
 struct ph_cuda {
@@ -26,6 +26,7 @@ struct ph_timed {
     uint32_t aborts; /* how many there had been when it was taken */
     void *start, *end;
     cudaStream_t stream;
+    uintptr_t order; /* pairs of one order end one after the other: those of a stream, or of a communicator */
     int32_t n_records;
     struct ph_record records[PH_TIMED_CALLS];
 };
@@ -43,6 +44,10 @@ struct ph_pool {
     /* Device time + offset = CLOCK_MONOTONIC. An end is seen late, never early: the smallest difference of two windows. */
     int64_t now_smallest, last_smallest;
     uint64_t window_ns;
+    struct ph_last { /* the last end of an order, in device time: who shares a place with it takes it over */
+        uintptr_t order;
+        int64_t device_ns;
+    } last[PH_ORDERS];
     struct ph_timed pairs[PH_PAIRS];
 };
 extern struct ph_pool *_Atomic ph_pools[PH_POOLS]; /* from the front; NULL ends them */

@@ -22,8 +22,8 @@ from pacehound.cli.options import json_option, set_option, store_option
     type=click.Choice(["shim", "profiler"]),
     multiple=True,
     help="Watch NCCL itself, too: shim, a library before NCCL that sees every call (LD_PRELOAD); profiler, a plugin "
-    "that sees kernels and network transfers (NCCL_PROFILER_PLUGIN; NCCL 2.28 to 2.30). Built at first use; needs a C "
-    "compiler.",
+    "that sees kernels and network transfers (NCCL_PROFILER_PLUGIN; which of them: docs/nccl-profiler.md). Both may be "
+    "given: each call is told of once. Built at first use; needs a C compiler.",
 )
 @store_option
 @set_option
@@ -46,10 +46,10 @@ def run(
 
     Example: pacehound run -- torchrun --nproc-per-node 4 train.py
     """
-    from pacehound.launcher.entry import check_command, only_route, run_command
+    from pacehound.launcher.entry import check_command, run_command
 
     check_command(command)
     code = run_command(
-        command, job=job, endpoint=endpoint, nccl=only_route(nccl), store=store, overrides=overrides, as_json=as_json
+        command, job=job, endpoint=endpoint, nccl=nccl, store=store, overrides=overrides, as_json=as_json
     )
     sys.exit(code)

@@ -96,7 +96,10 @@ class _Process:
             from pacehound.instrument.torch_ops import StepOperations
 
             self._operations = StepOperations(
-                self._made()[0], self.every_steps, in_a_row=max(1, _number("PACEHOUND_OPS_WINDOW_STEPS", 1))
+                self._made()[0],
+                self.every_steps,
+                in_a_row=max(1, _number("PACEHOUND_OPS_WINDOW_STEPS", 1)),
+                is_asked=not _number("PACEHOUND_QUIET_OPS", 0),
             )
             os.register_at_fork(after_in_child=self._operations.after_fork)
         return self._operations

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
 from pacehound.instrument import layout
 from pacehound.instrument.recorder import Recorder
 from pacehound.model.identity import communicator_id
 
+DeviceTimes = Literal["", "stream", "future"]
+
 
 class Call:
     """One call of this rank, from its launch to its end: what a COMPLETE record repeats."""
 
-    __slots__ = ("count", "direction", "dtype", "flags", "launch_ns", "op", "peer", "seq")
+    __slots__ = ("count", "device", "direction", "dtype", "flags", "launch_ns", "op", "peer", "seq", "timed")
 
     def __init__(
         self, op: int, dtype: int, direction: int, flags: int, peer: int, seq: int, count: int, launch_ns: int
@@ -25,6 +28,8 @@ class Call:
         self.seq = seq
         self.count = count
         self.launch_ns = launch_ns
+        self.device: Any = None
+        self.timed: int | None = None  # of Hold.time
 
 
 class WatchedGroup:
@@ -39,6 +44,9 @@ class WatchedGroup:
         World ranks, in the order of their ranks within the group.
     ended_by_future
         Device types (`"cpu"`) whose backend tells when a call has ended.
+    device_times
+        Whether calls on a device can be timed there: `"stream"`, those that run on the stream they are launched from;
+        `"future"`, the others, too, by their futures; `""`, none.
 
     """
 
@@ -53,6 +61,7 @@ class WatchedGroup:
         backend: str,
         timeout_ms: int,
         ended_by_future: frozenset[str],
+        device_times: DeviceTimes = "",
     ) -> None:
         self.name = name
         self.members = tuple(members)
@@ -61,6 +70,7 @@ class WatchedGroup:
         self.backend = backend
         self.timeout_ms = timeout_ms
         self.ended_by_future = ended_by_future
+        self.device_times = device_times
         self.handle = bytes.fromhex(communicator_id(recorder.job, recorder.attempt, name, self.members, generation))
         self._recorder = recorder
         self._collectives = 0
@@ -94,6 +104,11 @@ class WatchedGroup:
         """Write that a call begins on the host."""
         self._write(layout.LAUNCH, call, call.flags, 0)
 
+    def launch_record(self, call: Call) -> bytes:
+        """The record of a launch without its stamp, for who writes the call's end from it."""
+        rank = self._recorder.rank & 0xFFFFFFFF
+        return layout.CALL_RECORD.pack(layout.LAUNCH, rank, self.handle, *self._fields(call, call.flags, 0))
+
     def complete(self, call: Call, end_ns: int, flags: int = 0) -> None:
         """Write that a call has ended; `flags` are added to those of its launch."""
         self._write(layout.COMPLETE, call, call.flags | flags, end_ns)
@@ -103,9 +118,11 @@ class WatchedGroup:
         self._recorder.write(layout.EMPTY_RECORD, layout.DESTROY, self.handle)
 
     def _write(self, kind: int, call: Call, flags: int, end_ns: int) -> None:
+        self._recorder.write(layout.CALL_RECORD, kind, self.handle, *self._fields(call, flags, end_ns))
+
+    def _fields(self, call: Call, flags: int, end_ns: int) -> tuple[int, ...]:
         # 0: which reduction it is, its channels, start, stream and group, which the hooks do not say.
-        self._recorder.write(
-            layout.CALL_RECORD, kind, self.handle,
+        return (
             call.op, call.dtype, 0, call.direction, flags, _C10D, 0, call.peer, 0,
             call.seq, call.count, call.launch_ns, 0, end_ns, 0, 0, -1, -1,
         )  # fmt: skip

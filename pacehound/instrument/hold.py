@@ -1,7 +1,8 @@
 """The hold of a process whose calls torch's hooks see: where its build lies, how it is made, and how the hooks use it.
 
-The trap is that of the NCCL shim (collector/native/shim_trap.c), in a library of its own for processes without the
-shim. It is built like the shim, in a second, never inside a training process; one that finds no build cannot be held.
+The trap and the times of calls are those of the NCCL shim (collector/native/shim_trap.c, shim_timing.c), in a library
+of its own for processes without the shim. It is built like the shim, in a second, never inside a training process; one
+that finds no build cannot be held, nor its calls on a device be timed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 from pacehound.instrument import native_build, shim
 
 NAME = "libpacehound_hold.so"
-_FILES = ("hold.c", "shim_process.c", "shim_trap.c")
+_FILES = (
+    "hold.c", "shim_process.c", "shim_real.c", "shim_ring.c", "shim_timing.c", "shim_timing_thread.c", "shim_trap.c",
+)  # fmt: skip
 FLAGS = (*shim.FLAGS, "-DPH_HOLD")
 
 
@@ -85,6 +88,16 @@ class Hold:
         )
         for function, result in ((self.asked, ctypes.c_bool), (self.launched, None), (self.look, None)):
             function.argtypes, function.restype = (), result
+        self.wants, self._time, self._timed, self.untimed = (
+            quick.pacehound_hold_wants,
+            quick.pacehound_hold_time,
+            quick.pacehound_hold_timed,
+            quick.pacehound_hold_untimed,
+        )
+        self.wants.argtypes, self.wants.restype = (ctypes.c_int64,), ctypes.c_bool
+        self._time.argtypes, self._time.restype = (ctypes.c_char_p, ctypes.c_void_p), ctypes.c_void_p
+        self._timed.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_bool
+        self._timed.restype = self.untimed.restype = None
 
     def start(self, rank: int) -> bool:
         """The process has joined a group; whether it can be held from now on."""
@@ -94,12 +107,22 @@ class Hold:
         """Whether there is a group of all ranks."""
         self._world(is_there)
 
-    def addresses(self) -> tuple[int, int, int]:
-        """Of `asked`, `look` and `launched`, for the native hooks."""
-        asked, look, launched = (
-            ctypes.cast(one, ctypes.c_void_p).value or 0 for one in (self.asked, self.look, self.launched)
-        )
-        return asked, look, launched
+    def time(self, launch: bytes, stream: int) -> int | None:
+        """The first event of a call that a device begins, on the stream that it is launched from.
+
+        `launch` is its record; what comes back is for `timed`, and nothing where the call is not timed.
+        """
+        timed: int | None = self._time(launch, stream)
+        return timed
+
+    def timed(self, timed: int, stream: int | None) -> None:
+        """The call is over when this stream has come so far; without a stream nobody can say when."""
+        self._timed(timed, stream or 0, stream is not None)
+
+    def addresses(self) -> tuple[int, ...]:
+        """Of `asked`, `look`, `launched`, and what times calls, for the native hooks."""
+        functions = (self.asked, self.look, self.launched, self.wants, self._time, self._timed, self.untimed)
+        return tuple(ctypes.cast(one, ctypes.c_void_p).value or 0 for one in functions)
 
 
 def load(environ: Mapping[str, str]) -> Hold | None:

@@ -147,12 +147,9 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     Raises
     ------
     ValueError
-        The user has a plugin there: NCCL loads one only, and theirs is not ours to replace. Or the shim is in it: both
-        would tell of every call.
+        The user has a plugin there: NCCL loads one only, and theirs is not ours to replace.
 
     """
-    if shim.is_preloaded(environ):
-        raise ValueError(f"the NCCL shim is in {shim.PRELOAD}, and both would tell of every call; use one of them")
     theirs = environ.get(VARIABLE, "")
     if is_somebody_elses(theirs):
         raise ValueError(

@@ -133,8 +133,7 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     Raises
     ------
     ValueError
-        The library's path cannot be said in LD_PRELOAD, whose entries end at a space or a colon. Or the profiler plugin
-        is in the environment: both would tell of every call.
+        The library's path cannot be said in LD_PRELOAD, whose entries end at a space or a colon.
 
     Examples
     --------
@@ -144,10 +143,6 @@ def preloaded(environ: Mapping[str, str], library: Path) -> dict[str, str]:
     """
     if not _can_be_preloaded(library):
         raise ValueError(f"LD_PRELOAD takes no path with a space or a colon: {str(library)!r}; set XDG_CACHE_HOME")
-    if Path(environ.get(PLUGIN_VARIABLE, "")).name == PLUGIN_NAME:
-        raise ValueError(
-            f"the NCCL profiler plugin is in {PLUGIN_VARIABLE}, and both would tell of every call; use one of them"
-        )
     others = [entry for entry in _entries(environ) if Path(entry).name != NAME]
     return {**environ, PRELOAD: ":".join([str(library), *others])}
 

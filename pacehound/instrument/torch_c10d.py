@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pacehound.instrument import exits, hold, native_hooks, torch_waits
-from pacehound.instrument.groups import WatchedGroup
+from pacehound.instrument.groups import DeviceTimes, WatchedGroup
 from pacehound.instrument.recorder import Recorder
 from pacehound.instrument.torch_calls import CallHooks, Pending, Tables
 from pacehound.instrument.torch_markers import Markers
@@ -154,11 +154,13 @@ class Instrument:
             backend=_backend_name(backends),
             timeout_ms=_timeout_ms(backends),
             ended_by_future=frozenset(device for device, backend in backends.items() if backend.name() == "gloo"),
+            device_times=_device_times(backends),
         )
         group.announce(now_ns)
         native = self._recorder.native
         if native is not None:
-            native.attach(process_group, group.handle, list(members), "cpu" in group.ended_by_future, is_world)
+            ends = "cpu" in group.ended_by_future
+            native.attach(process_group, group.handle, list(members), ends, group.device_times, is_world)
         else:
             assert self._tables is not None
             hooks = CallHooks(self._recorder, group, self._tables, self._pending)
@@ -234,6 +236,15 @@ def _backend_name(backends: dict[str, Any]) -> str:
     if "nccl" in names:
         return "nccl"
     return str(sorted(names)[0]) if names else ""
+
+
+_BY_FUTURE, _BY_STREAM = "ProcessGroupNCCL", ("ProcessGroupNCCL2", "ProcessGroupNCCLLazy")
+
+
+def _device_times(backends: dict[str, Any]) -> DeviceTimes:
+    """By what calls on a CUDA device can be timed; other backends' streams are not known."""
+    kind = type(backends.get("cuda")).__name__
+    return "future" if kind == _BY_FUTURE else "stream" if kind in _BY_STREAM else ""
 
 
 def _timeout_ms(backends: dict[str, Any]) -> int:

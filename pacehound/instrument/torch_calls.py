@@ -2,13 +2,20 @@
 
 A gloo call is ended when its future is done; the future calls back on one of gloo's threads, on failure too.
 Operations without a future (send, recv and, on gloo, reduce_scatter) are handed to `torch_waits`. On NCCL the
-future is done at launch and says nothing about the device, so only launches are written there.
+future is done at launch and says nothing about the device, so only launches are written there, unless a controller
+asks for times (`hold.Hold.time`): then an event stands before and behind a call whose turn it is.
+
+What torch runs on the caller's stream (async_op=False) is over when that stream has come to an event recorded there.
+Anything else runs on a stream of torch's own. A future of `ProcessGroupNCCL` calls back with streams current that wait
+for the call, and an event on one of those tells; asking a Work of the other process groups of NCCL for its future makes
+the script's stream wait (`nccl2/WorkNCCL.cpp`), which would change the job: its asynchronous calls are left out.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pacehound.instrument import layout, torch_waits
@@ -64,6 +71,7 @@ class CallHooks:
         self._pending = pending
         self._ops = tables.ops
         self._dtypes = tables.dtypes
+        self._stream_of = tables.stream_of
         self._without_future: set[int] = set()
         # The call that each thread has launched and not yet issued.
         self._issuing: dict[int, tuple[int, Call, bool]] = {}
@@ -109,7 +117,7 @@ class CallHooks:
         unissued = self._issuing.pop(thread, None)
         if unissued is not None:
             # The call before this one raised between its two hooks: it never began, and nothing will end it.
-            group.complete(unissued[1], unissued[1].launch_ns, layout.FAILED)
+            self._never_began(unissued[1])
         hold = self._recorder.hold
         if hold is not None and hold.asked():
             hold.look()
@@ -123,6 +131,8 @@ class CallHooks:
             count,
             time.monotonic_ns(),
         )
+        if hold is not None and device not in group.ended_by_future and device != "cpu" and hold.wants(call.seq):
+            self._time(call, tensors[0].device)
         self._issuing[thread] = (args.op_id, call, device in group.ended_by_future)
         group.launch(call)
         if hold is not None and group.is_world and direction == layout.NONE:
@@ -133,6 +143,8 @@ class CallHooks:
         if issuing is None or issuing[0] != args.op_id:
             return
         _, call, is_ended_by_future = issuing
+        if call.timed is not None:
+            self._ends_on_device(call, args.work)
         if not is_ended_by_future:
             return
         if call.op not in self._without_future:
@@ -149,11 +161,51 @@ class CallHooks:
                 return
         torch_waits.expect(self._recorder, self._group, call)
 
+    # Times on a device.
+
+    def _time(self, call: Call, device: Any) -> None:
+        by = self._group.device_times
+        hold = self._recorder.hold
+        if not by or (by == "stream" and call.flags & layout.ASYNC):
+            hold.untimed()
+            return
+        call.timed = hold.time(self._group.launch_record(call), self._stream_of(device))
+        if call.timed is not None:
+            call.flags |= layout.TIMED
+            call.device = device
+
+    def _ends_on_device(self, call: Call, work: Any) -> None:
+        """The event behind a call that has been issued."""
+        timed, call.timed = call.timed, None
+        hold, stream_of, device = self._recorder.hold, self._stream_of, call.device
+        if not call.flags & layout.ASYNC:
+            hold.timed(timed, stream_of(device))
+            return
+        left = [timed]
+
+        def over(_: Any) -> None:
+            hold.timed(left.pop(), stream_of(device))
+
+        try:
+            future = work.get_future()
+            if future.done():  # it calls back at once, on this thread
+                future.add_done_callback(over)
+        finally:
+            if left:
+                hold.timed(left.pop(), None)
+
+    def _never_began(self, call: Call) -> None:
+        if call.timed is not None:
+            self._recorder.hold.timed(call.timed, None)
+        else:
+            self._group.complete(call, call.launch_ns, layout.FAILED)
+
 
 class Tables:
     """Codes by torch's own objects: a look-up by name per call would cost more."""
 
     def __init__(self, torch: Any, hook_op_name: Any) -> None:
+        self.stream_of: Callable[[Any], int] = lambda device: int(torch.cuda.current_stream(device).cuda_stream)
         codes = {name: code for code, name in enumerate(OPS)}
         self.ops: dict[Any, tuple[int, int] | None] = {}
         for name, op in _OP_OF_NAME.items():

@@ -62,6 +62,8 @@ class StepOperations:
         So many of them at a time, and never the first so many of a process, which set things up.
     device_clock
         Gives the clock of a CUDA device.
+    is_asked
+        Somebody wants it: what cannot be recorded is noted. Errors of ours are in any case.
 
     """
 
@@ -72,10 +74,12 @@ class StepOperations:
         device_clock: Callable[[Any], CudaClock] = clock_of,
         *,
         in_a_row: int = 1,
+        is_asked: bool = True,
     ) -> None:
         self._recorder = recorder
         self._every = every
         self._in_a_row = in_a_row
+        self._is_asked = is_asked
         self._device_clock = device_clock
         self._clock: CudaClock | None = None
         self._waiting: deque[RecordedStep] = deque()
@@ -396,17 +400,18 @@ class StepOperations:
         self._asked = {}
         self._awaited = {}
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str, *, is_ours: bool = False) -> None:
         """Record nothing any more, and say why; the calls are seen all the same."""
         self._forget()
         self._waiting.clear()
         self._is_refused = True
-        self._recorder.note(f"no operations for what-if: {why}")
+        if self._is_asked or is_ours:
+            self._recorder.note(f"no operations for what-if: {why}")
 
     def _note_once(self, what: str) -> None:
-        if what not in self._noted:
+        if self._is_asked and what not in self._noted:
             self._noted.add(what)
             self._recorder.note(what)
 
     def _fail(self, where: str, error: BaseException) -> None:
-        self._refuse(f"error of ours in {where}: {type(error).__name__}: {error}")
+        self._refuse(f"error of ours in {where}: {type(error).__name__}: {error}", is_ours=True)

@@ -26,7 +26,7 @@ from pacehound.launcher.watch import Outcome, Plan, Watch
 from pacehound.model.plain import plain
 from pacehound.model.topics import INCIDENTS
 from pacehound.runtime.head.owner import announced
-from pacehound.settings import Settings
+from pacehound.settings import OpsSettings, Settings
 
 
 def run_command(
@@ -37,13 +37,13 @@ def run_command(
     store: Path,
     overrides: Sequence[str],
     as_json: bool,
-    nccl: str | None = None,
+    nccl: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> int:
     """Run `command` watched, say what was seen, and return its exit status (or die by its signal).
 
     With `nccl` = `shim`, NCCL's own functions are watched too, through LD_PRELOAD; with `profiler`, its kernels and
-    network transfers, through NCCL_PROFILER_PLUGIN.
+    network transfers, through NCCL_PROFILER_PLUGIN; with both, each call is told of once.
 
     Raises
     ------
@@ -91,6 +91,7 @@ def run_command(
         sampling = {
             "PACEHOUND_OPS_EVERY_STEPS": str(settings.ops.every_steps),
             "PACEHOUND_OPS_WINDOW_STEPS": str(settings.ops.window_steps),
+            "PACEHOUND_QUIET_OPS": str(int(settings.ops.every_steps == OpsSettings().every_steps)),
         }
         return with_nccl({**instrumented, **sampling})
 
@@ -107,38 +108,33 @@ def run_command(
     return leave_like(ended.status)
 
 
-def only_route(asked: Sequence[str]) -> str | None:
-    """The way in which NCCL is to be watched, None where nobody asked for one.
-
-    Raises
-    ------
-    InvalidInput
-        Two were asked for.
-
-    """
-    if len(set(asked)) > 1:
-        raise InvalidInput("--nccl shim and --nccl profiler would both tell of every call: choose one")
-    return asked[0] if asked else None
-
-
-def watching_nccl(route: str | None, environ: Mapping[str, str]) -> Callable[[Mapping[str, str]], Mapping[str, str]]:
-    """What puts the route that was asked for into an environment; what it needs is built now.
+def watching_nccl(
+    routes: Sequence[str], environ: Mapping[str, str]
+) -> Callable[[Mapping[str, str]], Mapping[str, str]]:
+    """What puts the routes that were asked for into an environment; what they need is built now.
 
     Raises
     ------
     Unavailable
-        It cannot be had here; says why.
+        One cannot be had here; says why.
 
     """
-    if route is None:
-        return lambda instrumented: instrumented
-    module = importlib.import_module(f"pacehound.instrument.{route}")
-    try:
-        library = module.build()
-        module.preloaded(environ, library)
-    except (RuntimeError, ValueError, OSError) as error:
-        raise Unavailable(f"--nccl {route}: {error}") from error
-    return lambda instrumented: module.preloaded(instrumented, library)
+    built = []
+    for route in dict.fromkeys(routes):
+        module = importlib.import_module(f"pacehound.instrument.{route}")
+        try:
+            library = module.build()
+            module.preloaded(environ, library)
+        except (RuntimeError, ValueError, OSError) as error:
+            raise Unavailable(f"--nccl {route}: {error}") from error
+        built.append((module, library))
+
+    def with_routes(instrumented: Mapping[str, str]) -> Mapping[str, str]:
+        for module, library in built:
+            instrumented = module.preloaded(instrumented, library)
+        return instrumented
+
+    return with_routes
 
 
 def say(line: str) -> None:

@@ -82,6 +82,7 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.iteration": events.IterationSample,
     "pacehound.changepoint": events.Changepoint,
     "pacehound.group_outlier": events.GroupOutlier,
+    "pacehound.learnt_rounds": events.LearntRounds,
     "pacehound.finding": events.Finding,
     "pacehound.what_if": events.WhatIfPrice,
     "pacehound.incident": events.Incident,

@@ -18,6 +18,7 @@ from pacehound.model.events import (
     Incident,
     IterationSample,
     JobHistory,
+    LearntRounds,
     Markers,
     Notification,
     Progress,
@@ -47,6 +48,7 @@ Event = (
     | IterationSample
     | Changepoint
     | GroupOutlier
+    | LearntRounds
     | Finding
     | WhatIfPrice
     | Incident
@@ -87,7 +89,7 @@ def route(event: Event) -> tuple[topics.Topic, str]:
             return topics.ROUNDS, event.job
         case IterationSample():
             return topics.ITERATIONS, event.job
-        case Changepoint() | GroupOutlier() | Finding() | WhatIfPrice():
+        case Changepoint() | GroupOutlier() | LearntRounds() | Finding() | WhatIfPrice():
             return topics.FINDINGS, event.job
         case Incident():
             return topics.INCIDENTS, event.job

@@ -24,7 +24,7 @@ from pacehound.bus.signing import signer_of
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned, Unavailable
 from pacehound.model import topics
-from pacehound.model.events import Decision, EarlierRun, Incident, Notification
+from pacehound.model.events import Decision, EarlierRun, Incident, Notification, UsualRounds
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
@@ -82,6 +82,12 @@ class SiblingStore:
         from storage.read import earlier_runs
 
         return list(earlier_runs(self._store, job, before_attempt))
+
+    def usual_rounds(self) -> list[UsualRounds]:
+        """What rounds of each kind take in the fleet."""
+        from storage.read import usual_rounds
+
+        return list(usual_rounds(self._store))
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
         """Rows of one of the store's own named queries."""

@@ -16,6 +16,7 @@ from pacehound.model.events import (
     Incident,
     IterationSample,
     JobHistory,
+    LearntRounds,
     Markers,
     Progress,
     Topology,
@@ -41,7 +42,7 @@ from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
 
 _Merged = IterationSample | Heard
-StageTwoEvent = IterationSample | Changepoint | GroupOutlier | Finding | WhatIfPrice | Incident
+StageTwoEvent = IterationSample | Changepoint | GroupOutlier | LearntRounds | Finding | WhatIfPrice | Incident
 
 _REMEMBERED_IDS = 256
 """Of events that a host may send twice: more than one has on its way."""
@@ -137,9 +138,10 @@ class JobOperator:
             self._merge.push(host_stream(self.job, event.host), event)
 
     def on_history(self, history: JobHistory) -> None:
-        """What earlier runs of the job did."""
+        """What earlier runs of the job, and of the fleet, did."""
         self._watches.slow.on_history(history.runs)
         self._watches.since_start.on_history(history.runs)
+        self._watches.slow_rounds.on_history(history.usual)
 
     def on_host_silence(self, stream: str, tick_ns: int) -> list[StageTwoEvent]:
         """A host's samples have stopped: go on without it, and give it up at last."""

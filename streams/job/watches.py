@@ -12,6 +12,7 @@ from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
 from streams.level.since_start import SinceStart
 from streams.slow.always.always_slow import AlwaysSlowWatch
+from streams.slow.base_times import base_times
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.slow_watch import SlowWatch
 from streams.watching.watch import Watch
@@ -28,8 +29,8 @@ class Watches:
     def __init__(self, job: str, attempt: int, settings: Settings) -> None:
         self.shared_name = SharedName(job, attempt)
         self.hang = HangWatch(job, attempt, settings.hang)
-        slow_rounds = SlowRounds(job, attempt)
-        self.slow = SlowWatch(job, attempt, settings.slow.min_change, slow_rounds, self.hang)
+        self.slow_rounds = SlowRounds(job, attempt, base_times(settings.slow.base_times))
+        self.slow = SlowWatch(job, attempt, settings.slow.min_change, self.slow_rounds, self.hang)
         always = AlwaysSlowWatch(job, attempt, settings.slow.min_change, settings.incidents.min_duration_s, self.slow)
         self.since_start = SinceStart(job, attempt, settings.slow.min_change, (self.slow, always))
         self._all: tuple[Watch, ...] = (
@@ -38,11 +39,11 @@ class Watches:
             self.shared_name,
             self.hang,
             ExitWatch(job, attempt, self.hang),
-            slow_rounds,
+            self.slow_rounds,
             self.slow,
             always,
             self.since_start,
-            PriceWatch(job, attempt, settings.ops.window_steps, (self.slow, always)),
+            PriceWatch(job, attempt, settings.ops.window_steps, (self.slow, always), self.slow),
         )
 
     def __iter__(self) -> Iterator[Watch]:

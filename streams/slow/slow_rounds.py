@@ -1,8 +1,10 @@
 """Slow rounds of single communicators, as CCL-D finds them (4.2.1): a cross-check, and what is left without iterations.
 
 For each communicator, operation and size: `T_base` is the mean of the longest durations of the first
-`m = min(100, rounds in two minutes)` rounds. In each window of one minute the round with the largest
-`T_max - T_min` over its ranks is taken, and
+`m = min(100, rounds in two minutes)` rounds, and before that what `slow.base_times` sets, or what the fleet's history
+says of that operation, size, shape and kind of host (equation 1: the paper's administrator sets it). Where the first
+rounds are slow by such a base themselves, it stays the base: such a communicator is slow from the start. In each
+window of one minute the round with the largest `T_max - T_min` over its ranks is taken, and
 
     R = (T_max - T_base) / T_base,        P = (T_max - T_min) / (T_max - T_base).
 
@@ -17,13 +19,16 @@ are left out. All durations are differences on one rank's clock.
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from pacehound.model.calls import OP_CODE, OPS, Sees
-from pacehound.model.events import Finding, Instant
+from pacehound.model.events import Finding, HostVitals, Instant, LearntRounds, UsualRounds
 from pacehound.model.evidence.transfers import SlowRoundsOfKind
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
@@ -38,7 +43,7 @@ from streams.slow.thresholds import (
     THETA,
 )
 from streams.watching.moment import Moment
-from streams.watching.watch import Said, Watch
+from streams.watching.watch import Heard, Said, Watch
 
 MAX_RATIOS = 60
 
@@ -46,6 +51,9 @@ COMPUTATION, COMMUNICATION = 0.6, 0.4
 
 MAX_KINDS = 16
 """Sizes followed per communicator; where more come the first ones stay: they recur or nothing does."""
+
+MAX_TOLD = 64
+"""Kinds that the fleet is told of, per attempt."""
 
 BARRIER_BYTES = 4
 _ALL_REDUCE, _BARRIER = OP_CODE["all_reduce"], OP_CODE["barrier"]
@@ -71,8 +79,12 @@ class _Kind:
     op: int
     size_bytes: int
     first_ns: int
+    source: str = ""
     base: list[float] = field(default_factory=list)  # the longest duration of each of the first rounds
     base_ns: float | None = None
+    is_learnt: bool = False
+    is_told: bool = False
+    given_by: Literal["", "set", "fleet"] = ""  # who said what `base_ns` is; empty: the first rounds
     window: int = -1
     widest: tuple[float, float, int] = (-1.0, 0.0, 0)  # range, longest, time
     ratios: list[float] = field(default_factory=list)
@@ -90,14 +102,44 @@ class _Kind:
         return max(MIN_THETA, middle + SLOW_SIGMAS * 1.4826 * float(np.median(np.abs(ratios - middle))))
 
 
-class SlowRounds(Watch):
-    """Follows all communicators of a job."""
+_Shape = tuple[str, int, str, int, int, str]
+"""Operation, size, source, ranks, hosts, kind of host: what makes rounds of two jobs comparable."""
 
-    def __init__(self, job: str, attempt: int) -> None:
+
+class SlowRounds(Watch):
+    """Follows all communicators of a job.
+
+    Parameters
+    ----------
+    job, attempt
+        Of the job.
+    set_ns
+        What rounds take, by operation (its code) and size, where somebody has set that.
+
+    """
+
+    def __init__(self, job: str, attempt: int, set_ns: Mapping[tuple[int, int], float] | None = None) -> None:
         self._job = job
         self._attempt = attempt
+        self._set_ns = dict(set_ns or {})
+        self._usual_ns: dict[_Shape, float] = {}
+        self._host_kinds: dict[str, str] = {}
+        self._told: set[_Shape] = set()
         self._kinds: dict[str, dict[tuple[int, int], _Kind]] = {}
         self._findings: dict[str, Finding] = {}
+
+    def on_history(self, usual: Sequence[UsualRounds]) -> None:
+        """What rounds take in the fleet."""
+        for one in usual:
+            if 0 < one.longest_s < math.inf:
+                shape = (one.op, one.size_bytes, one.source, one.n_ranks, one.n_hosts, one.host_kind)
+                self._usual_ns[shape] = one.longest_s * 1e9
+
+    def hear(self, event: Heard, step: int | None) -> list[Finding]:
+        """A host says what it is."""
+        if isinstance(event, HostVitals) and (kind := kind_of_host(event)):
+            self._host_kinds[event.host] = kind
+        return []
 
     def on_rounds(self, rounds: Rounds) -> None:
         """Take in rounds; those of pairs, and without starts and ends, say nothing here."""
@@ -119,7 +161,11 @@ class SlowRounds(Watch):
             if (op, size_bytes) not in kinds and len(kinds) >= MAX_KINDS:
                 continue
             mine = np.flatnonzero(usable & (labels == label))
-            kind = kinds.setdefault((op, size_bytes), _Kind(op, size_bytes, int(times_ns[mine[0]])))
+            kind = kinds.get((op, size_bytes))
+            if kind is None:
+                kind = kinds[op, size_bytes] = _Kind(op, size_bytes, int(times_ns[mine[0]]), rounds.source)
+                if set_ns := self._set_ns.get((op, size_bytes)):
+                    kind.base_ns, kind.given_by = set_ns, "set"
             _follow(kind, times_ns[mine], longest[mine].astype(np.float64), shortest[mine].astype(np.float64))
 
     def of_communicator(self, communicator: str) -> SlowRoundsOfKind | None:
@@ -138,7 +184,7 @@ class SlowRounds(Watch):
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """Findings about communicators that are slow again and again, where there are no iterations to judge by."""
-        findings: list[Said] = []
+        findings: list[Said] = self._compared_with_fleet(moment)
         has_iterations = moment.n_iterations > 0
         for communicator, kinds in sorted(self._kinds.items()):
             known = self._findings.get(communicator)
@@ -151,6 +197,54 @@ class SlowRounds(Watch):
                 findings.append(known.next_version(relief=Instant(step=None, time_ns=moment.now_ns)))
                 del self._findings[communicator]
         return findings
+
+    def _compared_with_fleet(self, moment: Moment) -> list[Said]:
+        """Give kinds that are still learnt what is usual in the fleet, and tell the fleet of those that are."""
+        learnt: dict[_Shape, list[float]] = {}
+        for communicator, kinds in self._kinds.items():
+            asking = [kind for kind in kinds.values() if not kind.is_told and (kind.is_learnt or not kind.given_by)]
+            if not asking or (where := self._where(communicator, moment)) is None:
+                continue
+            for kind in asking:
+                shape = (OPS[kind.op], kind.size_bytes, kind.source, *where)
+                if not kind.is_learnt:
+                    if usual_ns := self._usual_ns.get(shape):
+                        kind.base_ns, kind.given_by = usual_ns, "fleet"
+                    continue
+                kind.is_told = True
+                # What is slow by what was given is not what is usual.
+                if not kind.given_by and kind.base_ns and shape not in self._told:
+                    learnt.setdefault(shape, []).append(kind.base_ns)
+        said: list[Said] = []
+        for shape, bases_ns in learnt.items():
+            if len(self._told) >= MAX_TOLD:
+                break
+            self._told.add(shape)
+            op, size_bytes, source, n_ranks, n_hosts, host_kind = shape
+            said.append(
+                LearntRounds(
+                    job=self._job,
+                    attempt=self._attempt,
+                    time_ns=moment.now_ns,
+                    op=op,
+                    size_bytes=size_bytes,
+                    source=source,
+                    n_ranks=n_ranks,
+                    n_hosts=n_hosts,
+                    host_kind=host_kind,
+                    longest_s=statistics.median(bases_ns) / 1e9,
+                )
+            )
+        return said
+
+    def _where(self, communicator: str, moment: Moment) -> tuple[int, int, str] | None:
+        """Ranks, hosts and the kind of all of these hosts; `None` where not all are known to be of one kind."""
+        _, members = moment.communicators.get(communicator, ("", ()))
+        hosts = {moment.host_of.get(rank, "") for rank in members}
+        kinds = {self._host_kinds.get(host, "") for host in hosts}
+        if len(kinds) != 1 or "" in kinds:
+            return None
+        return len(members), len(hosts), next(iter(kinds))
 
     def _finding(self, kind: _Kind, communicator: str, moment: Moment) -> Finding:
         name, members = moment.communicators.get(communicator, (communicator, ()))
@@ -171,27 +265,51 @@ class SlowRounds(Watch):
         )
 
 
+def kind_of_host(vitals: HostVitals) -> str:
+    """What a host is, as far as it decides how long transfers take; empty where it has not said.
+
+    >>> from pacehound.model.events import GpuReading
+    >>> gpus = tuple(GpuReading(uuid=str(i), index=i, model="NVIDIA H20") for i in range(8))
+    >>> kind_of_host(HostVitals(job="j", attempt=0, time_ns=1, host="h", gpus=gpus))
+    '8 x NVIDIA H20'
+    """
+    models = sorted({gpu.model for gpu in vitals.gpus})
+    if models:
+        return f"{len(vitals.gpus)} x {', '.join(models)}" if all(models) else ""
+    return f"{vitals.processors.count} processors" if vitals.processors is not None else ""
+
+
 def _follow(kind: _Kind, times_ns: np.ndarray, longest: np.ndarray, shortest: np.ndarray) -> None:
     """The next rounds of one kind, in order."""
-    learnt = 0
-    if kind.base_ns is None:
+    skipped = 0
+    if not kind.is_learnt:
         within = int(np.searchsorted(times_ns, kind.first_ns + BASE_NS))
         learnt = min(within, BASE_ROUNDS - len(kind.base))
         kind.base += longest[:learnt].tolist()
-        if len(kind.base) < BASE_ROUNDS and within == len(times_ns):
+        skipped = 0 if kind.given_by else learnt
+        if len(kind.base) >= BASE_ROUNDS or within < len(times_ns):
+            _learn(kind)
+        elif not kind.given_by:
             return
-        kind.base_ns, kind.base = float(np.mean(kind.base)), []
     windows = times_ns // SLOW_WINDOW_NS
     ranges = longest - shortest
-    for window in np.unique(windows[learnt:]).tolist():
+    for window in np.unique(windows[skipped:]).tolist():
         inside = np.flatnonzero(windows == window)
-        inside = inside[inside >= learnt]
+        inside = inside[inside >= skipped]
         if window > kind.window:
             _close(kind)
             kind.window, kind.widest = window, (-1.0, 0.0, 0)
         widest = inside[int(ranges[inside].argmax())]
         if ranges[widest] > kind.widest[0]:
             kind.widest = (float(ranges[widest]), float(longest[widest]), int(times_ns[widest]))
+
+
+def _learn(kind: _Kind) -> None:
+    """The first rounds are the base from now on, unless they are slow by the one that was given."""
+    learnt_ns, kind.base, kind.is_learnt = float(np.mean(kind.base)), [], True
+    if kind.given_by and kind.base_ns and learnt_ns > (1 + THETA) * kind.base_ns:
+        return
+    kind.base_ns, kind.given_by, kind.ratios = learnt_ns, "", []
 
 
 def _close(kind: _Kind) -> None:
@@ -217,5 +335,11 @@ def _evidence(kind: _Kind, communicator: str = "") -> SlowRoundsOfKind:
     if p is not None:
         what = "transfer" if p < COMMUNICATION else "rank" if p > COMPUTATION else "both"
     return SlowRoundsOfKind(
-        communicator=communicator, op=OPS[kind.op], size_bytes=kind.size_bytes, ratio=kind.last.ratio, p=p, what=what
+        communicator=communicator,
+        op=OPS[kind.op],
+        size_bytes=kind.size_bytes,
+        ratio=kind.last.ratio,
+        p=p,
+        what=what,
+        base=kind.given_by,
     )

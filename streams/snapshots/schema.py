@@ -69,7 +69,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
@@ -106,7 +106,7 @@ _PLAIN: dict[type, str] = {
         "step count _planned_count _previous _before_previous _rounds _rounds_before _step_times_s _recurring "
         "_recurring_locks _recurring_since_ns _unmarked_s"
     ),
-    Watches: "shared_name hang slow since_start _all",
+    Watches: "shared_name hang slow_rounds slow since_start _all",
     Merge: "_watermarks _lowest_ns _events _pushed _rounds _first_rounds_ns",
     Repeats: "count _last",
     IncidentTracker: "_job _attempt _settings _open _over _waiting _short ranks",
@@ -139,7 +139,7 @@ _PLAIN: dict[type, str] = {
     TransferTracker: "_recent _added",
     RateTracker: "_histories _members _host_of _seen",
     SeenEdges: "_edges",
-    SlowRounds: "_job _attempt _kinds _findings",
+    SlowRounds: "_job _attempt _set_ns _usual_ns _host_kinds _kinds _told _findings",
     ConnectionTracker: "_readings _owner",
     GpuStates: "_now _first_ecc",
     ProcessorTracker: "_hosts",
@@ -156,8 +156,8 @@ _PLAIN: dict[type, str] = {
     UnseenCalls: "_job _attempt _latest _findings",
     ExitWatch: "_job _attempt _hang _processes _hosts _finding _is_decided",
     PriceWatch: (
-        "_job _attempt _window_steps _by_iterations _straggling _excess_s _counted_ns _operations _ended _arrived "
-        "_rounds _settled_ns _is_told _after_step refused unpriced"
+        "_job _attempt _window_steps _by_iterations _machines _straggling _excess_s _counted_ns _operations _ended "
+        "_arrived _rounds _settled_ns _is_told _after_step refused unpriced"
     ),
     Straggling: "_job _attempt _windows finding",
 }

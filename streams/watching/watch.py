@@ -10,6 +10,7 @@ from pacehound.model.events import (
     HostSample,
     HostVitals,
     Instant,
+    LearntRounds,
     Markers,
     Progress,
     SignatureMismatch,
@@ -21,7 +22,7 @@ from pacehound.model.rounds import Rounds
 from streams.watching.moment import Iteration, Moment
 
 Heard = Topology | Progress | Markers | SignatureMismatch | HostSample | HostVitals | HostEvidence | Operations
-Said = Finding | Changepoint | GroupOutlier | WhatIfPrice
+Said = Finding | Changepoint | GroupOutlier | LearntRounds | WhatIfPrice
 
 
 class Watch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,13 @@ MAX_ROWS = 400_000
 _END_NS = np.iinfo(np.int64).max
 
 
+class Machines(Protocol):
+    """Who knows whether the machines of a job may be what took some of its time."""
+
+    def is_crowded(self, moment: Moment, since_ns: int, share: float) -> bool:
+        """Whether they may have taken such a share of the time since then."""
+
+
 class PriceWatch(Watch):
     """The operations of one attempt of a job, until there are enough whole steps for an analysis.
 
@@ -43,17 +51,26 @@ class PriceWatch(Watch):
     of no operations.
 
     Windows that straggle again and again are a finding of their own (`straggling`), unless the iterations say already
-    that the job is slow: then the price is that slowness's.
+    that the job is slow: then the price is that slowness's. A window in which the machines were crowded has a price and
+    is no sign of anything, for whoever waits for a processor there is another rank in each operation.
 
     `refused` counts windows (of `window_steps` recorded steps) that have no price; `unpriced` is why the last one has
     none.
     """
 
-    def __init__(self, job: str, attempt: int, window_steps: int, by_iterations: Sequence[Watch]) -> None:
+    def __init__(
+        self,
+        job: str,
+        attempt: int,
+        window_steps: int,
+        by_iterations: Sequence[Watch],
+        machines: Machines | None = None,
+    ) -> None:
         self._job = job
         self._attempt = attempt
         self._window_steps = window_steps
         self._by_iterations = tuple(by_iterations)
+        self._machines = machines
         self._straggling = Straggling(job, attempt)
         self._excess_s = 0.0  # of what was said last
         self._counted_ns: int | None = None
@@ -115,10 +132,17 @@ class PriceWatch(Watch):
             window, self.unpriced = self._priced(taken, rounds, moment.now_ns, moment.world_size)
             if window is None:
                 self.refused += 1
-            else:
-                found += [*self._straggling.on_window(window, is_told=is_told), window.price]
-                self._count(moment.now_ns)
+                continue
+            if not self._is_crowded(window, moment):
+                found += self._straggling.on_window(window, is_told=is_told)
+            found.append(window.price)
+            self._count(moment.now_ns)
         return found
+
+    def _is_crowded(self, window: PricedWindow, moment: Moment) -> bool:
+        if self._machines is None or not window.straggles:
+            return False
+        return self._machines.is_crowded(moment, window.began_ns, window.price.waste)
 
     def _count(self, now_ns: int) -> None:
         """The last window's share of the time is lost until there is another one."""

@@ -23,6 +23,7 @@ from pacehound.model.events import (
     Incident,
     Instant,
     IterationSample,
+    LearntRounds,
     Notification,
     Topology,
 )
@@ -39,6 +40,7 @@ from storage.read import (
     incidents,
     last_attempt,
     told,
+    usual_rounds,
 )
 from tests.fakes.events import SECOND_NS, START_NS, call_batch, finding, incident, one_of_each, operations
 from tests.fakes.stored import write as write_messages
@@ -476,6 +478,16 @@ def test_the_pace_and_the_shape_of_earlier_attempts_are_read(store):
     short, whole = earlier_runs(store, "j", 2)
     assert (short.name, short.step_time_s) == ("attempt 1", 0.0)
     assert (whole.step_time_s, whole.world_size, whole.hosts) == (0.1, 16, 2)
+
+
+def test_what_rounds_usually_take_is_the_median_over_jobs_of_two_runs_or_more(store):
+    """One job that runs slowly again and again is one voice; what has been seen once is not usual."""
+    learnt = next(event for event in one_of_each() if isinstance(event, LearntRounds))
+    events = [replace(learnt, job="slow", attempt=attempt, longest_s=9.0) for attempt in range(5)]
+    events += [replace(learnt, job=job, longest_s=longest_s) for job, longest_s in (("a", 0.01), ("b", 0.012))]
+    write(store, [*events, replace(learnt, job="a", size_bytes=8)])
+    (usual,) = usual_rounds(store)
+    assert (usual.op, usual.size_bytes, usual.host_kind, usual.longest_s) == ("all_reduce", 1024, "2 processors", 0.012)
 
 
 def test_merged_parts_are_given_back_after_a_minute_and_are_on_disk_before(store: Store) -> None:

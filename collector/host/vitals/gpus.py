@@ -79,6 +79,7 @@ class Gpus:
         return GpuReading(
             uuid=_text(ask("", nvml.nvmlDeviceGetUUID, gpu)),
             index=index,
+            model=_text(ask("", nvml.nvmlDeviceGetName, gpu)),
             ranks=tuple(sorted({rank_of[process.pid] for process in running if process.pid in rank_of})),
             throttle_reasons=tuple(name for bit, name in enumerate(REASONS) if bits >> bit & 1),
             sm_clock_mhz=ask(0, nvml.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM),

@@ -9,6 +9,8 @@
 #include <torch/extension.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -193,11 +195,15 @@ thread_local OwnRing own_ring;
 
 void write(const ph_record& record) { own_ring.get().write(record); }
 
-/* The trap (collector/native/hold.c), where it is loaded: set under the GIL, before the first hook. */
+/* The trap and the times (collector/native/hold.c), where they are loaded: set under the GIL, before the first hook. */
 struct Hold {
     bool (*asked)() = nullptr;
     void (*look)() = nullptr;
     void (*launched)() = nullptr;
+    bool (*wants)(int64_t) = nullptr;
+    void* (*time)(const void*, void*) = nullptr;
+    void (*timed)(void*, void*, bool) = nullptr;
+    void (*untimed)() = nullptr;
 };
 Hold hold;
 
@@ -218,6 +224,7 @@ struct Group {
     bool is_world = false;
     std::vector<int32_t> members; /* world ranks, in the order of ranks within the group */
     bool cpu_ends_by_future = false;
+    std::string device_times; /* as of WatchedGroup */
     std::atomic<int64_t> collectives{0};
     std::mutex pairs_lock;
     std::map<std::pair<int32_t, uint8_t>, int64_t> pairs;
@@ -233,7 +240,43 @@ struct Group {
 struct Call {
     std::shared_ptr<Group> group;
     ph_record record; /* its LAUNCH; the COMPLETE repeats it */
+    c10::Device device{c10::kCPU};
+    void* timed = nullptr; /* of hold.time */
 };
+
+void* current_stream(c10::Device device) {
+    return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+}
+
+/* As CallHooks._time in torch_calls.py. */
+void time_on_device(Call& call) {
+    const auto& by = call.group->device_times;
+    if (by.empty() || (by == "stream" && call.record.call.flags & PH_ASYNC)) {
+        hold.untimed();
+        return;
+    }
+    call.timed = hold.time(reinterpret_cast<const char*>(&call.record) + 8, current_stream(call.device));
+    if (call.timed) call.record.call.flags |= PH_TIMED;
+}
+
+/* As CallHooks._ends_on_device. */
+void ends_on_device(const Call& call, const c10::intrusive_ptr<c10d::Work>& work) {
+    if (!(call.record.call.flags & PH_ASYNC)) {
+        hold.timed(call.timed, current_stream(call.device), true);
+        return;
+    }
+    void* left = call.timed;
+    try {
+        const auto future = work ? work->getFuture() : nullptr;
+        if (future && future->completed()) { /* it calls back at once, on this thread */
+            future->addCallback([&left, &call](c10::ivalue::Future&) {
+                hold.timed(std::exchange(left, nullptr), current_stream(call.device), true);
+            });
+        }
+    } catch (...) { /* the call is not timed */
+    }
+    if (left) hold.timed(left, nullptr, false);
+}
 
 void end(const Call& call, uint8_t flags) {
     if (!is_on.load(std::memory_order_relaxed)) return;
@@ -309,7 +352,8 @@ void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) 
     if (op < 0) return;
     if (expected) end(*std::exchange(expected, nullptr), PH_END_BOUND); /* issued from C++; waited for by now */
     if (auto unissued = std::exchange(issuing.call, nullptr)) {
-        end(*unissued, PH_FAILED); /* it raised between its two hooks */
+        if (unissued->timed) hold.timed(unissued->timed, nullptr, false);
+        else end(*unissued, PH_FAILED); /* it raised between its two hooks */
     }
     stop_if_asked();
     const auto& tensors = args.input_tensors.empty() ? args.output_tensors : args.input_tensors;
@@ -334,6 +378,10 @@ void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) 
     record.call.seq = group->number(record.call.peer, record.call.direction);
     record.call.send_count = record.call.recv_count = -1;
     record.call.launch_ns = now_ns();
+    if (!is_cpu && hold.wants && hold.wants(record.call.seq)) {
+        call->device = tensors[0].device();
+        time_on_device(*call);
+    }
     write(record);
     if (hold.launched && group->is_world && record.call.direction == PH_NONE) hold.launched();
     issuing.call = std::move(call);
@@ -343,6 +391,10 @@ void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) 
 
 void after(const c10d::PostHookArgs& args) {
     auto call = std::exchange(issuing.call, nullptr);
+    if (call && call->timed) {
+        if (issuing.op_id == args.op_id) ends_on_device(*call, args.work);
+        else hold.timed(call->timed, nullptr, false);
+    }
     if (!call || issuing.op_id != args.op_id || !issuing.ends_by_future || !args.work) return;
     auto& without_future = call->group->without_future[call->record.call.op];
     if (!without_future.load(std::memory_order_relaxed)) {
@@ -382,13 +434,14 @@ void guarded(Function function) {
 }
 
 void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const std::string& handle,
-            std::vector<int32_t> members, bool cpu_ends_by_future, bool is_world) {
+            std::vector<int32_t> members, bool cpu_ends_by_future, std::string device_times, bool is_world) {
     auto group = std::make_shared<Group>();
     group->is_world = is_world;
     if (handle.size() != 16) throw std::invalid_argument("a handle has 16 bytes");
     memcpy(group->handle.data(), handle.data(), 16);
     group->members = std::move(members);
     group->cpu_ends_by_future = cpu_ends_by_future;
+    group->device_times = std::move(device_times);
     process_group->registerPreHook(kHookId, [group](const c10d::PreHookArgs& args) {
         guarded([&] { before(group, args); });
     });
@@ -425,12 +478,16 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         is_on.store(true);
     });
     module.def("attach", [](const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const py::bytes& handle,
-                            std::vector<int32_t> members, bool cpu_ends_by_future, bool is_world) {
-        attach(process_group, handle, std::move(members), cpu_ends_by_future, is_world);
+                            std::vector<int32_t> members, bool cpu_ends_by_future, std::string device_times,
+                            bool is_world) {
+        attach(process_group, handle, std::move(members), cpu_ends_by_future, std::move(device_times), is_world);
     });
-    module.def("hold", [](uintptr_t asked, uintptr_t look, uintptr_t launched) {
-        hold = Hold{reinterpret_cast<bool (*)()>(asked), reinterpret_cast<void (*)()>(look),
-                    reinterpret_cast<void (*)()>(launched)};
+    module.def("hold", [](uintptr_t asked, uintptr_t look, uintptr_t launched, uintptr_t wants, uintptr_t time,
+                          uintptr_t timed, uintptr_t untimed) {
+        hold = Hold{reinterpret_cast<bool (*)()>(asked),     reinterpret_cast<void (*)()>(look),
+                    reinterpret_cast<void (*)()>(launched),  reinterpret_cast<bool (*)(int64_t)>(wants),
+                    reinterpret_cast<void* (*)(const void*, void*)>(time),
+                    reinterpret_cast<void (*)(void*, void*, bool)>(timed), reinterpret_cast<void (*)()>(untimed)};
     });
     module.def("write", [](const py::bytes& after_stamp) {
         const auto bytes = std::string_view(after_stamp);

@@ -68,10 +68,11 @@ from pacehound.model.events.stage_two import (
     Incident,
     IncidentState,
     Instant,
+    LearntRounds,
     VerdictWord,
     WhatIfPrice,
 )
-from pacehound.model.events.store import EarlierRun, JobHistory, LevelChange
+from pacehound.model.events.store import EarlierRun, JobHistory, LevelChange, UsualRounds
 
 __all__ = [
     "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "HOLD_BEGIN", "HOLD_END",
@@ -80,9 +81,9 @@ __all__ = [
     "Changepoint", "ChannelTransfers", "Command", "CommandResult", "Cost", "DeadLetter", "Decision", "EarlierRun",
     "Finding", "FindingKind", "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors",
     "HostSample", "HostVitals", "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory", "JudgedRanks",
-    "LevelChange", "Markers", "NicReading", "Notification", "OpenCall", "PairProgress", "ProcessState", "Progress",
-    "RankAnswer", "RankProcessors", "RankProgress", "RankStack", "RankState", "Refused", "RunState",
+    "LearntRounds", "LevelChange", "Markers", "NicReading", "Notification", "OpenCall", "PairProgress", "ProcessState",
+    "Progress", "RankAnswer", "RankProcessors", "RankProgress", "RankStack", "RankState", "Refused", "RunState",
     "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "TrainerAnswer", "TrainerState",
-    "TransferEdge", "VerdictWord",
+    "TransferEdge", "UsualRounds", "VerdictWord",
     "Watermark", "WhatIfPrice", "members_agree",
 ]  # fmt: skip

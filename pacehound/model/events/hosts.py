@@ -69,6 +69,8 @@ class GpuReading:
     ----------
     uuid, index
         Its name on this host.
+    model
+        What it is, in NVML's words; empty where it does not say.
     ranks
         World ranks whose processes use it.
     throttle_reasons
@@ -84,6 +86,7 @@ class GpuReading:
 
     uuid: str
     index: int
+    model: str = ""
     ranks: tuple[int, ...] = ()
     throttle_reasons: tuple[str, ...] = ()
     sm_clock_mhz: int = 0

@@ -73,6 +73,30 @@ class GroupOutlier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearntRounds:
+    """What rounds of one kind take in this attempt, from its first ones (CCL-D's T_base, 4.2.1); of many communicators
+    that make the same rounds, their median. The fields are those of `UsualRounds`.
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    op: str
+    size_bytes: int
+    source: str
+    n_ranks: int
+    n_hosts: int
+    host_kind: str
+    longest_s: float
+
+    def identity(self) -> str:
+        """Names (job, attempt, operation, size, source, shape)."""
+        return event_id(
+            "learnt", self.job, self.attempt, self.op, self.size_bytes, self.source, self.n_ranks, self.n_hosts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What was concluded, how sure that is, and from what (DESIGN section 10).
 

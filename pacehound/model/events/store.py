@@ -1,4 +1,4 @@
-"""What the store remembers of earlier runs of a job."""
+"""What the store remembers of earlier runs, of a job and of the fleet."""
 
 from __future__ import annotations
 
@@ -43,13 +43,42 @@ class EarlierRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsualRounds:
+    """How long rounds of one kind usually take in the fleet (CCL-D's T_base).
+
+    Attributes
+    ----------
+    op, size_bytes
+        The operation, and its size as `Rounds` says it.
+    source
+        Who saw the calls: sources differ in what they take for a start and an end.
+    n_ranks, n_hosts
+        Of the communicator.
+    host_kind
+        What its hosts are, all of them (`kind_of_host`).
+    longest_s
+        The mean over rounds of the longest duration among the ranks.
+
+    """
+
+    op: str
+    size_bytes: int
+    source: str
+    n_ranks: int
+    n_hosts: int
+    host_kind: str
+    longest_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobHistory:
-    """What earlier runs of a job did, as the store remembers it; said once, when a run begins."""
+    """What earlier runs of a job and of the fleet did, as the store remembers it; said once, when a run begins."""
 
     job: str
     attempt: int
     time_ns: int
     runs: tuple[EarlierRun, ...]
+    usual: tuple[UsualRounds, ...] = ()
 
     def identity(self) -> str:
         """Names (job, attempt): it is said once."""

@@ -75,7 +75,8 @@ class AboveAlike(Piece, frozen=True, kw_only=True, tag="above_alike"):
 class SlowRoundsOfKind(Piece, frozen=True, kw_only=True, tag="slow_rounds"):
     """The slowest kind of rounds of a communicator against its base (CCL-D's R), and P where it is known.
 
-    `communicator` is empty where the finding has named it.
+    `communicator` is empty where the finding has named it. `base` says where the base is from: the first rounds
+    (empty), the setting `slow.base_times`, or the fleet.
     """
 
     communicator: str
@@ -84,11 +85,13 @@ class SlowRoundsOfKind(Piece, frozen=True, kw_only=True, tag="slow_rounds"):
     ratio: float
     p: float | None
     what: Literal["", "transfer", "both", "rank"]
+    base: Literal["", "set", "fleet"] = ""
 
     ABOUT: ClassVar = ("communicator", "op", "size_bytes")
 
     def _sentence(self) -> str:
-        words = f"rounds of {self.op} over {self.size_bytes} bytes took up to {1 + self.ratio:.1f} x their base"
+        base = {"": "their base", "set": "the time that was set for them", "fleet": "what is usual in the fleet"}
+        words = f"rounds of {self.op} over {self.size_bytes} bytes took up to {1 + self.ratio:.1f} x {base[self.base]}"
         if self.communicator:
             words = f"communicator {self.communicator!r}: {words}"
         if self.p is None or not self.what:

@@ -411,15 +411,17 @@ class Head:
             )
         if is_new and self._attempts_file is not None:
             self._attempts_file.note(event.job, event.attempt)
-        if is_new and event.attempt > 0 and not self._is_stopping:
+        if is_new and not self._is_stopping:
             self._reading.submit(self._tell_history, event.job, event.attempt)
 
     def _tell_history(self, job: str, attempt: int) -> None:
-        """What earlier attempts did stands in the log soon after the first word of this one, before any iteration."""
+        """What was before stands in the log soon after the first word of an attempt, before any iteration."""
         try:
-            runs = self.parts.store.earlier_runs(job, attempt)
-            if runs and not self._is_stopping:
-                self._publish(JobHistory(job=job, attempt=attempt, time_ns=self._clock.now_ns(), runs=tuple(runs)))
+            runs = tuple(self.parts.store.earlier_runs(job, attempt)) if attempt > 0 else ()
+            usual = tuple(self.parts.store.usual_rounds())
+            if (runs or usual) and not self._is_stopping:
+                now_ns = self._clock.now_ns()
+                self._publish(JobHistory(job=job, attempt=attempt, time_ns=now_ns, runs=runs, usual=usual))
         except Exception:
             logger.exception("the earlier runs of a job cannot be read", extra={"job": job})
 

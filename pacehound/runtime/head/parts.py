@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from pacehound.bus.control import ControlWire
-from pacehound.model.events import Decision, EarlierRun, Incident
+from pacehound.model.events import Decision, EarlierRun, Incident, UsualRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
 from pacehound.runtime.event_loop import Worker
@@ -45,6 +45,10 @@ class Store(Protocol):
 
     def earlier_runs(self, job: str, before_attempt: int) -> list[EarlierRun]:
         """What the runs of `job` before this attempt did."""
+        ...
+
+    def usual_rounds(self) -> list[UsualRounds]:
+        """What rounds of each kind take in the fleet."""
         ...
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:

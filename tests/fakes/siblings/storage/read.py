@@ -28,6 +28,10 @@ def earlier_runs(store, job, before_attempt):
     return []
 
 
+def usual_rounds(store):
+    return []
+
+
 def ask(store, name, **parameters):
     if name == "validations":
         return pa.Table.from_pylist([])

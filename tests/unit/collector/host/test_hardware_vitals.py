@@ -100,6 +100,7 @@ class FakeNvml:
     def __getattr__(self, name: str) -> Any:
         answers = {
             "nvmlDeviceGetUUID": lambda gpu: f"GPU-{gpu}",
+            "nvmlDeviceGetName": lambda gpu: b"NVIDIA H20",
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda gpu: 0x44,
             "nvmlDeviceGetComputeRunningProcesses": lambda gpu: [
                 SimpleNamespace(pid=100 + gpu),

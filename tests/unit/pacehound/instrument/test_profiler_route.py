@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from pacehound import cli
 from pacehound.cli import doctor_checks
 from pacehound.instrument import profiler, shim
+from pacehound.launcher.entry import watching_nccl
 
 LIBRARY = Path("/cache") / profiler.NAME
 
@@ -35,20 +36,21 @@ def test_a_plugin_of_the_users_is_left_alone_and_the_job_does_not_start(
     assert not started.exists()
 
 
-def test_shim_and_plugin_are_not_loaded_together(tmp_path: Path) -> None:
-    """Both tell of every call, on communicators of their own: each would double the other's job."""
+def test_shim_and_plugin_are_loaded_together_in_any_order() -> None:
+    """Who tells of a call they agree on (tests/native/test_together.py)."""
     shim_library = Path("/cache") / shim.NAME
-    with pytest.raises(ValueError, match="both would tell of every call"):
-        profiler.preloaded(shim.preloaded({"LD_PRELOAD": "/a.so"}, shim_library), LIBRARY)
-    with pytest.raises(ValueError, match="both would tell of every call"):
-        shim.preloaded(profiler.preloaded({}, LIBRARY), shim_library)
+    both = {"LD_PRELOAD": f"{shim_library}:/a.so", "NCCL_PROFILER_PLUGIN": str(LIBRARY)}
+    assert profiler.preloaded(shim.preloaded({"LD_PRELOAD": "/a.so"}, shim_library), LIBRARY) == both
+    assert shim.preloaded(profiler.preloaded({"LD_PRELOAD": "/a.so"}, LIBRARY), shim_library) == both
     assert shim.preloaded({"NCCL_PROFILER_PLUGIN": "inspector"}, shim_library)["NCCL_PROFILER_PLUGIN"] == "inspector"
-    started = tmp_path / "started"
-    command = ["run", "--nccl", "shim", "--nccl", "profiler", "--store", str(tmp_path / "s"), "--"]
-    answer = CliRunner().invoke(cli.pacehound, [*command, "touch", str(started)])
-    assert answer.exit_code == 2
-    assert "--nccl shim and --nccl profiler would both tell of every call: choose one" in answer.stderr
-    assert not started.exists()
+
+
+def test_run_puts_both_into_the_environment_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (shim, profiler):
+        monkeypatch.setattr(module, "build", lambda name=module.NAME: Path("/cache") / name)
+    environ = watching_nccl(("shim", "profiler", "shim"), {})({})
+    assert environ == {"LD_PRELOAD": f"/cache/{shim.NAME}", "NCCL_PROFILER_PLUGIN": f"/cache/{profiler.NAME}"}
+    assert watching_nccl((), {})({"A": "b"}) == {"A": "b"}
 
 
 def test_doctor_says_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:

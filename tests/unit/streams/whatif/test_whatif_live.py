@@ -356,3 +356,20 @@ def test_steps_that_are_told_of_after_their_calls_are_gone_have_no_price():
     watch.hear(steps[50][0], None)
     assert watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0)) == []
     assert "no longer held" in watch.unpriced
+
+
+def test_windows_in_which_the_machines_were_crowded_have_a_price_and_are_no_finding():
+    class Crowded:
+        def is_crowded(self, moment, since_ns, share):
+            assert 0 < since_ns < moment.now_ns
+            assert share > 0.1
+            return True
+
+    watch = PriceWatch("j", 0, 2, [], Crowded())
+    said = []
+    for step in range(7):
+        operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
+        watch.on_rounds(rounds)
+        watch.hear(operations, None)
+        said += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
+    assert [type(one).__name__ for one in said] == ["WhatIfPrice"] * 3
