@@ -12,13 +12,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pacehound.bus.control import ControlWire
+from pacehound.bus.control import AttendedWire
 from pacehound.bus.recording import RecordingWriter
 from pacehound.bus.signing import signer_of
 from pacehound.clock import Clock, SystemClock
@@ -35,7 +35,7 @@ from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts, Tracer
 from pacehound.runtime.head.serve import Beside, Listeners, serve
 from pacehound.runtime.telemetry import Telemetry
-from pacehound.settings import Mode, Settings, TraceSettings
+from pacehound.settings import Settings, TraceSettings
 
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
@@ -121,7 +121,7 @@ def open_parts(
             pipeline=Pipeline(settings),
             store=store,
             writer=store.worker(clock),
-            actuators=lambda wire: ActuatorWorker(lambda _: decided, _attendant(settings, folder, clock, wire)),
+            actuators=lambda wire: ActuatorWorker(lambda _: decided, _attendant(settings, folder, store, clock, wire)),
             alerts=alerts,
             traces=_traces(settings.traces, clock, telemetry),
         )
@@ -139,13 +139,24 @@ def _traces(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Trac
     return worker_of(settings, clock, telemetry)
 
 
-def _attendant(settings: Settings, folder: Path, clock: Clock, wire: ControlWire) -> Attendant | None:
+def _attendant(
+    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AttendedWire
+) -> Attendant | None:
     """Who gives orders by itself; nobody, in mode `observe`."""
-    if settings.actuators.mode is Mode.OBSERVE:
-        return None
     from actuators.attendant import Attendant
+    from actuators.mitigation.prices import Measured
+    from actuators.service import rules_of
 
-    return Attendant(signer_of(folder), clock, lambda job: contextlib.nullcontext(wire))
+    signer = signer_of(folder)
+    rules = rules_of(settings.actuators, signer.key)
+    if not rules.modes.acts:
+        return None
+
+    def measured(job: str) -> Measured:
+        (row,) = store.ask("plan/measured", {"job": job}).to_pylist()
+        return Measured.of_row(row)
+
+    return Attendant(signer, clock, lambda job: contextlib.nullcontext(wire), replace(rules, measured=measured))
 
 
 def _alerts(

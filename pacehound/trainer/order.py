@@ -13,6 +13,10 @@ KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 PACE = "pacehound.pace"
 """Asks how fast a rank goes, and is never applied; every script that takes orders answers it."""
 
+COLLECT = "pacehound.collect"
+"""Every so many steps (`{"every": 100}`) the process collects its garbage, and never otherwise; `{"every": 0}`: as
+before. Nothing is handed to the script, which need not know of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:

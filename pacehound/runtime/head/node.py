@@ -292,6 +292,10 @@ class Head:
         """What agents of a job have answered, and the number to ask for next."""
         return self.mailbox.results(job, after, self._clock.now_ns())
 
+    def given(self, job: str, after: int) -> tuple[list[Command], int]:
+        """Orders that were given about a job, and the number to ask for next."""
+        return self.mailbox.commands(job, after, self._clock.now_ns())
+
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
         deadline_s = time.monotonic() + timeout_s

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from pacehound.bus.control import ControlWire
+from pacehound.bus.control import AttendedWire
 from pacehound.model.events import Decision, EarlierRun, Incident
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
@@ -94,6 +94,6 @@ class Parts:
     pipeline: Pipeline
     store: Store
     writer: Worker
-    actuators: Callable[[ControlWire], Worker]
+    actuators: Callable[[AttendedWire], Worker]
     alerts: Worker | None = None
     traces: Tracer | None = None

@@ -42,6 +42,7 @@ class Fleet:
         self.agents: dict[str, Agents] = {}
         self.is_away = is_away
         self.open_ways = 0
+        self.answered: list[Command] = []
         self._answers: dict[str, list[CommandResult]] = {}
         self.attendant = Attendant(SIGNER, self.clock, self._reach)
         self.decisions: list[Decision] = []
@@ -63,6 +64,10 @@ class Fleet:
 
     def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
         return self._answers.pop(job, []), after
+
+    def given(self, job: str, after: int) -> tuple[list[Command], int]:
+        found, self.answered = self.answered, []
+        return [one for one in found if one.job == job], after
 
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds * 10)):
