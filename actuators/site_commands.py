@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -90,6 +91,5 @@ class SiteCommands:
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        word = word.replace(f"{{{name}}}", value)
-    return word
+    """A value that looks like a name of another is left as it is."""
+    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), word)

@@ -25,6 +25,7 @@ from pacehound.clock import Clock, SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned, Unavailable
 from pacehound.model import topics
 from pacehound.model.events import Decision, EarlierRun, Incident, Notification
+from pacehound.model.orders import Answer
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
@@ -116,7 +117,7 @@ def open_parts(
     clock = SystemClock()
     try:
         decided = store.decisions()
-        alerts = _alerts(settings, store, telemetry, clock, problems)
+        alerts = _alerts(settings, folder, store, telemetry, clock, problems)
         return Parts(
             pipeline=Pipeline(settings),
             store=store,
@@ -160,7 +161,12 @@ def _attendant(
 
 
 def _alerts(
-    settings: Settings, store: SiblingStore, telemetry: Telemetry, clock: Clock, problems: Callable[[], list[str]]
+    settings: Settings,
+    folder: Path,
+    store: SiblingStore,
+    telemetry: Telemetry,
+    clock: Clock,
+    problems: Callable[[], list[str]],
 ) -> Worker | None:
     """Who tells people, and what former heads could not tell; nobody, where no receiver is set."""
     if not settings.alerts.tells_somebody:
@@ -170,7 +176,14 @@ def _alerts(
 
     # Read before anything of this head is stored: the versions that come on its bus are news.
     past = [Past(incidents=[(one, 0) for one in store.incidents()], notifications=store.told())]
-    worker = worker_of(settings.alerts, lambda partitions: past.pop() if past else Past(), problems, clock, telemetry)
+    worker = worker_of(
+        settings.alerts,
+        lambda partitions: past.pop() if past else Past(),
+        problems,
+        clock,
+        telemetry,
+        _approval_key(settings, folder),
+    )
     worker.on_assigned([(topics.INCIDENTS.name, partition) for partition in range(topics.INCIDENTS.partitions)])
     return worker
 
@@ -241,7 +254,7 @@ def run_head(
             asyncio.run(
                 serve(
                     listeners=listeners,
-                    beside=_page_server(page, head, folder) if page is not None else None,
+                    beside=_page_server(page, head, settings, folder) if page is not None else None,
                     ownership=ownership,
                     head=head,
                     log=head,
@@ -287,9 +300,19 @@ class Page:
     takes_any_port: bool = False
 
 
-def _page_server(page: Page, head: Head, folder: Path) -> Beside:
+def _approval_key(settings: Settings, folder: Path) -> str:
+    """What links to decisions are made with."""
+    return settings.actuators.approval_key or signer_of(folder).derived("links to decisions that wait")
+
+
+def _page_server(page: Page, head: Head, settings: Settings, folder: Path) -> Beside:
+    from actuators.control.controlled_job import ControlledJob
+    from web.approving import Approvals
     from web.serve import PageServer
     from web.source import Source
+
+    def give(job: str, answer: Answer) -> None:
+        ControlledJob(head, signer_of(folder), job, "an answer by a link").order(answer, time.time_ns())
 
     return PageServer(
         source=Source(head),
@@ -297,6 +320,7 @@ def _page_server(page: Page, head: Head, folder: Path) -> Beside:
         address=page.address,
         certificate=page.certificate,
         takes_any_port=page.takes_any_port,
+        approvals=Approvals(key=_approval_key(settings, folder), give=give),
     )
 
 

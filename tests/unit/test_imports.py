@@ -24,7 +24,7 @@ PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator", 
 ROOMS = {
     "pacehound.model": set(),
     "pacehound.bus": {"pacehound.model"},
-    "pacehound.instrument": {"pacehound.model"},
+    "pacehound.instrument": {"pacehound.model", "pacehound.trainer"},  # orders that a script need not know of
     "pacehound.trainer": set(),  # a script imports it by name: the standard library alone
     "pacehound.pages": {"pacehound.model"},
     "pacehound.runtime": {"pacehound.model", "pacehound.bus"},

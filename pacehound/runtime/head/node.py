@@ -126,7 +126,11 @@ class Head:
         self._pipeline = self._loop("pipeline", (topics.CALLS, topics.HOSTS, topics.OPS), pipeline, recording=recording)
         self.mailbox = Mailbox(self._clock.now_ns())
         self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self))
-        self._alerts = self._loop("alerts", (topics.INCIDENTS,), parts.alerts) if parts.alerts is not None else None
+        self._alerts = (
+            self._loop("alerts", (topics.INCIDENTS, topics.DECISIONS), parts.alerts)
+            if parts.alerts is not None
+            else None
+        )
         self._traces = (
             self._loop("traces", (topics.INCIDENTS, topics.DECISIONS), parts.traces)
             if parts.traces is not None

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from actuators.attendant import Attendant
+from actuators.attendant import Attendant, Rules
 from actuators.thresholds import MOST_VALIDATIONS_PER_HOUR
 from actuators.worker import ActuatorWorker
 from pacehound.bus import Message
@@ -36,7 +36,7 @@ def slow(name: str, *suspects: int, job: str = "j", excess_s: float = 1_000.0) -
 class Fleet:
     """An attendant, and the agents of its jobs behind a wire."""
 
-    def __init__(self, *, is_away: bool = False) -> None:
+    def __init__(self, *, is_away: bool = False, rules: Rules | None = None) -> None:
         self.clock = ManualClock(START_NS)
         self.commands: list[Command] = []
         self.agents: dict[str, Agents] = {}
@@ -44,7 +44,7 @@ class Fleet:
         self.open_ways = 0
         self.answered: list[Command] = []
         self._answers: dict[str, list[CommandResult]] = {}
-        self.attendant = Attendant(SIGNER, self.clock, self._reach)
+        self.attendant = Attendant(SIGNER, self.clock, self._reach, rules)
         self.decisions: list[Decision] = []
 
     @contextlib.contextmanager
