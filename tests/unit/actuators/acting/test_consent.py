@@ -15,8 +15,8 @@ from pacehound.model.decisions import waiting
 from pacehound.model.events import Decision
 from pacehound.model.orders import Answer, new_order
 from pacehound.settings import Mode
-from tests.unit.actuators.test_attendant import SIGNER, Fleet, proven, relieved, slow
 from tests.fakes.answering_scripts import Scripts
+from tests.unit.actuators.test_attendant import SIGNER, Fleet, proven, relieved, slow
 
 RULES = Rules(modes=Modes(Mode.APPROVE), trusts=Keys([SIGNER.key]).have_signed)
 

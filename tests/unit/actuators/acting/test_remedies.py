@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from actuators.acting.choosing import acts_against, given_back
 from actuators.acting.act import Terms
 from actuators.acting.applied import Applied
+from actuators.acting.choosing import acts_against, given_back
 from actuators.acting.collection import Collection
 from actuators.acting.limits import Limits
 from actuators.acting.places import Places
@@ -71,7 +71,10 @@ def test_collections_are_planned_where_the_recorded_steps_show_the_pattern() -> 
     plan = Collection().plan(collecting(), PACE)
     assert isinstance(plan, Plan)
     assert (json.loads(plan.before), json.loads(plan.after), plan.gain) == ({"every": 0}, {"every": 100}, 0.12)
-    assert Collection().plan(collecting(0.02), PACE) == "it would make iterations 2 % shorter, and less than 5 % is not tried"
+    assert (
+        Collection().plan(collecting(0.02), PACE)
+        == "it would make iterations 2 % shorter, and less than 5 % is not tried"
+    )
     assert not Collection().is_against(collecting(None))
     assert not Collection().is_against(collecting(cause="sequence length"))
 

@@ -1,4 +1,4 @@
-"""A restart leaves out the hosts to blame, asks for a checkpoint where it can, and is seen by the new attempt's pace."""
+"""A restart leaves out the hosts to blame, after a checkpoint where it can; the new attempt's pace is its effect."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class Restarted(Scripts):
             (offer,) = (one for one in orders if isinstance(one, Offer))
             return self._said(offer.ticket, "unable", self.step)
         self.saved += "checkpoint" in kinds
-        found = super().answers([one for one in orders if not isinstance(one, Offer) or one.kind in (PACE, "checkpoint")])
+        found = super().answers(
+            [one for one in orders if not isinstance(one, Offer) or one.kind in (PACE, "checkpoint")]
+        )
         found = [replace(one, attempt=self.attempt) for one in found]
         return [replace(one, host="h0") for one in found] if self.attempt else found
 
