@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--host", required=True)
     parser.add_argument("--slow-host", default="")
     parser.add_argument("--steps", type=int, default=1_000_000)
-    parser.add_argument("--wait-ms", type=float, default=60.0)
+    parser.add_argument("--wait-ms", type=float, default=200.0)
     options = parser.parse_args()
     checkpoint, slow = options.folder / "checkpoint", options.folder / "slow"
     torch.set_num_threads(1)

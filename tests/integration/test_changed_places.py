@@ -105,32 +105,16 @@ class HybridJob(AskedJob):
         return [took for _, took in self.times()[before:]]
 
     def becomes_slow(self) -> None:
-        """The link between two hosts, in both directions; whatever else they send goes as before."""
-        for one, other in (SLOW, SLOW[::-1]):
-            host, to = self.hosts[one], self.hosts[other].address
-            tc = [*host.prefix, "tc"]
-            at = ["dev", host.interface]
-            for words in (
-                ["qdisc", "add", *at, "root", "handle", "1:", "prio", "bands", "4"],
-                ["qdisc", "add", *at, "parent", "1:4", "handle", "40:", "tbf", *LIMIT],
-                [
-                    "filter",
-                    "add",
-                    *at,
-                    "parent",
-                    "1:0",
-                    "protocol",
-                    "ip",
-                    "u32",
-                    "match",
-                    "ip",
-                    "dst",
-                    to,
-                    "flowid",
-                    "1:4",
-                ],
-            ):
-                subprocess.run([*tc, *words], check=True, capture_output=True)
+        """What two hosts send to each other goes over a narrow link from now on; all else goes as before."""
+        one, other = (self.hosts[number] for number in SLOW)
+        ends = [(one, other, f"{one.interface}n"), (other, one, f"{other.interface}n")]
+        _run("ip", "-n", one.namespace, "link", "add", ends[0][2], "type", "veth",
+             "peer", "name", ends[1][2], "netns", other.namespace)  # fmt: skip
+        for host, _, interface in ends:
+            _run("ip", "-n", host.namespace, "link", "set", interface, "up")
+            _run("tc", "-n", host.namespace, "qdisc", "add", "dev", interface, "root", "tbf", *LIMIT)
+        for host, to, interface in ends:
+            _run("ip", "-n", host.namespace, "route", "add", f"{to.address}/32", "dev", interface, "src", host.address)
 
     def end(self) -> dict[str, Any]:
         """What the job says of itself."""
@@ -145,6 +129,11 @@ class HybridJob(AskedJob):
                 process.terminate()
                 process.wait(60)
         self.log.close()
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
 
 
 @contextmanager

@@ -103,10 +103,10 @@ def assert_it_is_restarted_without_the_host(folder: Path, mode: str = "auto") ->
     job = RestartedJob(folder, mode)
     try:
         job.site("start")
-        job.goes_on(100)
+        job.goes_on(60)
         job.site("stop")
         job.site("start")  # so that it is known what a restart takes
-        job.goes_on(200)
+        job.goes_on(120)
         (folder / "slow").touch()
         if mode == "approve":
             job.until(lambda: any(one["until_ns"] for one in job.decisions()), "somebody is asked")
