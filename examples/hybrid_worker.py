@@ -45,6 +45,7 @@ class Worker:
             "topology",
             can=lambda order: self.refusal(order.payload) or True,
             agree=trainer.smallest_over_ranks,
+            agree_every=1,  # so that all steps make the same calls
             layout=(options.dp, options.pp),
             rank=options.node,
             world_size=n_nodes,
@@ -111,7 +112,7 @@ class Worker:
                 dist.recv(flat, self.rank[one["source"]])
                 for t, values in zip(layer.tensors(), flat.split([t.numel() for t in layer.tensors()]), strict=True):
                     t.copy_(values.view_as(t))
-        if self.generation == 0:
+        if self.generation == 0 and not self.layers:
             self.layers = {index: Layer(index, self.options.width) for index in self.span}
         self.layers = {index: self.layers[index] for index in self.span}
 
