@@ -1,10 +1,9 @@
-"""Attends to slowdowns by itself, in mode `auto`: incidents in; orders to agents, and decisions out.
+"""Attends to incidents by itself, in modes `approve` and `auto`: incidents in; orders to agents, and decisions out.
 
 One incident of a job at a time: it is looked into, each suspicion once and with so many validations an hour; and as
-soon as its culprit is proven micro-batches are moved away from it, where scripts take orders for them. That costs less
-than a validation, so it is due before it. Whoever is held by an attendant that has died goes on by itself, and an
-incident that is open is looked into again when it is next heard of. What one has moved the next one gives back, by the
-decisions that it is told of.
+soon as its culprit is proven the cheapest action that may help waits for its moment, and the next one after it.
+Whoever is held by an attendant that has died goes on by itself, and an incident that is open is looked into again when
+it is next heard of. What one has moved the next one gives back, by the decisions that it is told of.
 """
 
 from __future__ import annotations
@@ -13,62 +12,96 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from typing import Literal
 
+from actuators.acting.act import Act, Terms
+from actuators.acting.choosing import GIVES_BACK, acts_against, given_back
+from actuators.acting.limits import Hourly, Limits
+from actuators.acting.site import Site
+from actuators.answers import Answers, Trusts
 from actuators.control.controlled_job import ControlledJob, Signs
-from actuators.limits import Hourly, Limits
-from actuators.looks import TRACK
-from actuators.mitigating import Mitigating, may_be_moved
-from actuators.mitigation.actions import ADJUST_MICROBATCHES
+from actuators.looks import TRACK, VALIDATE
+from actuators.mitigation.actions import Action
 from actuators.mitigation.loss import aim_of
-from actuators.mitigation.moving import KEEP_MICROBATCHES, RESTORE_MICROBATCHES
-from actuators.phases import Now, Phases, unmeasured
+from actuators.mitigation.prices import Measured
+from actuators.modes import Modes
+from actuators.now import Now
+from actuators.phases import Phases, unmeasured
+from actuators.site_commands import SiteCommands
 from actuators.thresholds import AGAIN_AFTER_NS, MOST_JOBS, MOST_LOOKED_INTO, MOST_VALIDATIONS_PER_HOUR
-from pacehound.bus.control import ControlWire
+from pacehound.bus.control import AttendedWire
 from pacehound.clock import Clock
 from pacehound.errors import PacehoundError
 from pacehound.model.events import Decision, Finding, Incident
-from pacehound.model.orders import What
+from pacehound.model.orders import ANY_ATTEMPT, What
+from pacehound.settings import ActuatorSettings, Mode
 
 logger = logging.getLogger(__name__)
 
-MOVING = (ADJUST_MICROBATCHES.name, KEEP_MICROBATCHES.name, RESTORE_MICROBATCHES.name)
-"""After these decisions ranks may have another distribution than their own, until the job is only followed again."""
-
-Reach = Callable[[str], AbstractContextManager[ControlWire]]
+Reach = Callable[[str], AbstractContextManager[AttendedWire]]
 """Opens the way to a job's agents; `Unavailable` where there is none."""
 
 _Suspicion = tuple[str, tuple[int, ...]]
 """An incident, and whom it named."""
+
+_Tried = tuple[str, tuple[int, ...], str]
+"""A suspicion, and what was done about it."""
 
 
 @dataclass(slots=True)
 class _Job:
     """What is known of one job; `control` and `way` while one of its incidents is looked into, or acted upon.
 
-    `acted_upon` are suspicions about which nothing more is done, `left` the incident about which micro-batches were
-    moved by somebody who has gone.
+    `tried` is what is not done again, `left` the incident about which something was done by somebody who has gone, and
+    what.
     """
 
+    site: Site
     phases: Phases | None = None
-    mitigating: Mitigating | None = None
+    act: Act | None = None
     control: ControlledJob | None = None
+    answers: Answers | None = None
+    speaks_to: int = 0
     way: ExitStack = field(default_factory=ExitStack)
     looked_into: dict[_Suspicion, None] = field(default_factory=dict)
     validations: Hourly = field(default_factory=lambda: Hourly(MOST_VALIDATIONS_PER_HOUR))
-    acted_upon: dict[_Suspicion, None] = field(default_factory=dict)
+    tried: dict[_Tried, None] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
-    left: str = ""
+    left: tuple[str, str] | None = None
     again_ns: int = 0
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is done about it."""
-        return self.phases is None and self.mitigating is None
+        return self.phases is None and self.act is None
 
     def hang_up(self) -> None:
         """Close the way to its agents."""
-        self.control = None
+        self.control = self.answers = None
         self.way.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a site wants.
+
+    Attributes
+    ----------
+    modes
+        What may be done by itself, and for what somebody is asked.
+    trusts
+        Whose yes counts.
+    measured
+        The prices of a job, as its history has them.
+    site
+        Makes whoever runs the site's commands, for one job.
+
+    """
+
+    modes: Modes = field(default_factory=Modes)
+    trusts: Trusts = field(default=lambda _: False)
+    measured: Callable[[str], Measured] = field(default=lambda _: Measured())
+    site: Callable[[], Site] = field(default=lambda: SiteCommands(ActuatorSettings()))
 
 
 class Attendant:
@@ -82,39 +115,45 @@ class Attendant:
         The time.
     reach
         Opens the way to a job's agents.
+    rules
+        What the site wants.
 
     """
 
-    def __init__(self, signer: Signs, clock: Clock, reach: Reach) -> None:
+    def __init__(self, signer: Signs, clock: Clock, reach: Reach, rules: Rules | None = None) -> None:
         self._signer, self._clock, self._reach = signer, clock, reach
+        self._rules = rules or Rules()
         self._jobs: dict[str, _Job] = {}
 
     def on_incident(self, incident: Incident) -> None:
         """Remember it; what comes of it is said in `step`."""
-        job = self._jobs[incident.job] = self._jobs.pop(incident.job) if incident.job in self._jobs else _Job()
+        known = self._jobs.pop(incident.job) if incident.job in self._jobs else None
+        job = self._jobs[incident.job] = known or _Job(self._rules.site())
         self._forget_the_oldest()
         now = self._now()
-        if job.mitigating is not None and job.mitigating.incident.id == incident.id:
-            job.mitigating.on_incident(incident)
+        if job.act is not None and job.act.incident.id == incident.id:
+            job.act.on_incident(incident)
         if job.phases is not None and job.phases.incident.id == incident.id:
             job.phases.on_incident(incident, now)
-        if job.left == incident.id and job.mitigating is None:
-            job.left = ""
-            job.mitigating = Mitigating(incident, now.unix_ns, job.limits, was_left=True)
+        if job.left is not None and job.left[0] == incident.id and job.act is None:
+            job.act = given_back(job.left[1], incident, now.unix_ns, Terms(limits=job.limits))
+            job.left = None
         finding = unmeasured(incident)
         if job.phases is None and finding is not None and self._may_look(job, incident, finding, now):
             job.looked_into[incident.id, aim_of(finding)] = None
             for oldest_one in list(job.looked_into)[:-MOST_LOOKED_INTO]:
                 del job.looked_into[oldest_one]
-            job.phases = Phases(incident, now.unix_ns, now)
-        _begin_to_act(job, incident, now)
+            mode = self._mode(incident.job, VALIDATE)
+            job.phases = Phases(incident, now.unix_ns, now, mode="approve" if mode is Mode.APPROVE else "auto")
+        self._begin_to_act(job, incident, now)
 
     def on_decided(self, decision: Decision) -> None:
         """What an attendant before this one has decided, in its order."""
-        if decision.taken and decision.action in MOVING:
-            self._jobs.setdefault(decision.job, _Job()).left = decision.incident
-        elif decision.action == TRACK.name and decision.number and (job := self._jobs.get(decision.job)) is not None:
-            job.left = job.left if job.left != decision.incident else ""
+        if decision.taken and decision.action in GIVES_BACK:
+            job = self._jobs.setdefault(decision.job, _Job(self._rules.site()))
+            job.left = (decision.incident, decision.action)
+        elif decision.action == TRACK.name and decision.number and (known := self._jobs.get(decision.job)) is not None:
+            known.left = None if known.left is None or known.left[0] == decision.incident else known.left
 
     def step(self) -> list[Decision]:
         """What is due in every job."""
@@ -126,25 +165,48 @@ class Attendant:
         jobs, self._jobs = self._jobs, {}
         for name, job in jobs.items():
             job.hang_up()
-            if job.mitigating is not None and job.mitigating.has_moved:
-                self._jobs[name] = _Job(left=job.mitigating.incident.id)
-            elif job.left:
-                self._jobs[name] = _Job(left=job.left)
+            left = job.left
+            if job.act is not None and job.act.has_moved:
+                left = (job.act.incident.id, job.act.action.name)
+            if left is not None:
+                self._jobs[name] = _Job(self._rules.site(), left=left)
 
     def _forget_the_oldest(self) -> None:
         idle = [name for name, job in self._jobs.items() if job.is_idle]
         for name in idle[: max(len(self._jobs) - MOST_JOBS, 0)]:
             del self._jobs[name]
 
+    def _mode(self, job: str, action: Action) -> Mode:
+        return self._rules.modes.of(job, action.name)
+
     def _may_look(self, job: _Job, incident: Incident, finding: Finding, now: Now) -> bool:
         is_new = (incident.id, aim_of(finding)) not in job.looked_into
-        return is_new and not job.validations.is_reached(now.monotonic_ns)
+        may = self._mode(incident.job, VALIDATE) is not Mode.OBSERVE
+        return may and is_new and not job.validations.is_reached(now.monotonic_ns)
+
+    def _begin_to_act(self, job: _Job, incident: Incident, now: Now) -> None:
+        """The cheapest action that may help and was not tried, where none is under way."""
+        if job.act is not None or (job.phases is not None and job.phases.incident.id != incident.id):
+            return
+        measured: list[Measured] = []
+
+        def terms_of(action: Action) -> Terms | None:
+            mode = self._mode(incident.job, action)
+            if mode is Mode.OBSERVE:
+                return None
+            if not measured:
+                measured.append(self._rules.measured(incident.job))
+            how: Literal["approve", "auto"] = "approve" if mode is Mode.APPROVE else "auto"
+            return Terms(mode=how, limits=job.limits, measured=measured[0])
+
+        acts = acts_against(incident, now.unix_ns, terms_of, job.site)
+        job.act = next((one for one in acts if (incident.id, one.aim, one.action.name) not in job.tried), None)
 
     def _step(self, name: str, job: _Job, now: Now) -> list[Decision]:
         if job.is_idle or now.monotonic_ns < job.again_ns:
             return []
-        phases, mitigating = job.phases, job.mitigating
-        before = (phases.phase if phases else "", mitigating.state if mitigating else "")
+        phases, act = job.phases, job.act
+        before = (phases.phase if phases else "", act.state if act else "")
         decisions: list[Decision] = []
         try:
             self._drive(name, job, now, decisions)
@@ -154,31 +216,36 @@ class Attendant:
                 # Nobody can be told anything: whoever is held goes on when the lease is over.
                 decisions += phases.end(f"its agents cannot be reached: {error}", now)[1]
             # What was moved has to be given back, whenever they can be reached again.
-            job.again_ns = now.monotonic_ns + AGAIN_AFTER_NS if mitigating is not None else 0
+            job.again_ns = now.monotonic_ns + AGAIN_AFTER_NS if act is not None else 0
             job.hang_up()
         if phases is not None and phases.phase != before[0]:
             logger.info("job %s: %s: %s", name, phases.phase, phases.reason)
             if phases.phase == "validation":
                 job.validations.note(now.monotonic_ns)
-        if mitigating is not None and mitigating.state != before[1]:
-            logger.info("job %s: micro-batches: %s: %s", name, mitigating.state, mitigating.reason)
+        if act is not None and act.state != before[1]:
+            logger.info("job %s: %s: %s: %s", name, act.action.name, act.state, act.reason)
         self._tidy(job, now)
         return decisions
 
     def _drive(self, name: str, job: _Job, now: Now, decisions: list[Decision]) -> None:
-        """Never both: what is measured while ranks are held, or micro-batches move, says nothing."""
-        phases, mitigating = job.phases, job.mitigating
+        """Never both: what is measured while ranks are held, or something is applied, says nothing."""
+        phases, act = job.phases, job.act
         incident = phases.incident if phases is not None else None
-        if mitigating is not None and mitigating.needs_agents:
-            incident = mitigating.incident
-        control = None if incident is None else self._reached(name, job, incident)
+        is_any = False
+        if act is not None and act.needs_agents:
+            incident, is_any = act.incident, act.is_for_any_attempt
+        control = None if incident is None else self._reached(name, job, incident, is_any=is_any)
         results = [] if control is None else control.results()
+        for answer in [] if job.answers is None else job.answers.new(now.unix_ns):
+            for one in (act, phases):
+                if one is not None:
+                    one.on_answer(answer)
         orders: list[What] = []
-        if mitigating is not None and (phases is None or phases.phase != "validation"):
-            more, decided = mitigating.step(results, now)
+        if act is not None and (phases is None or phases.phase != "validation"):
+            more, decided = act.step(results, now)
             orders += more
             decisions += decided
-        if phases is not None and (mitigating is None or mitigating.is_calm(now)):
+        if phases is not None and (act is None or act.is_calm(now)):
             more, decided = phases.step(results, now)
             orders += more
             decisions += decided
@@ -188,42 +255,30 @@ class Attendant:
 
     def _tidy(self, job: _Job, now: Now) -> None:
         """Put away what is over."""
-        phases, mitigating = job.phases, job.mitigating
-        if mitigating is not None and mitigating.is_over:
-            job.mitigating = None
-            if not mitigating.may_act_again:
-                job.acted_upon[mitigating.incident.id, mitigating.aim] = None
-                for oldest_one in list(job.acted_upon)[:-MOST_LOOKED_INTO]:
-                    del job.acted_upon[oldest_one]
+        phases, act = job.phases, job.act
+        if act is not None and act.is_over:
+            job.act = None
+            if not act.may_act_again:
+                job.tried[act.incident.id, act.aim, act.action.name] = None
+                for oldest_one in list(job.tried)[:-MOST_LOOKED_INTO]:
+                    del job.tried[oldest_one]
+                self._begin_to_act(job, act.incident, now)
         if phases is not None and phases.is_over:
             job.phases = None
-            _begin_to_act(job, phases.incident, now)
+            self._begin_to_act(job, phases.incident, now)
         if job.is_idle:
             job.hang_up()
 
-    def _reached(self, name: str, job: _Job, incident: Incident) -> ControlledJob:
+    def _reached(self, name: str, job: _Job, incident: Incident, *, is_any: bool) -> ControlledJob:
+        attempt = ANY_ATTEMPT if is_any else incident.attempt
+        if job.control is not None and job.speaks_to != attempt:
+            job.hang_up()
         if job.control is None:
             wire = job.way.enter_context(self._reach(name))
-            job.control = ControlledJob(
-                wire,
-                self._signer,
-                name,
-                f"incident {incident.id[:12]}: a slowdown",
-                attempt=incident.attempt,
-                incident=incident.id,
-            )
+            why = f"incident {incident.id[:12]}"
+            job.control = ControlledJob(wire, self._signer, name, why, attempt=attempt, incident=incident.id)
+            job.answers, job.speaks_to = Answers(wire, name, self._rules.trusts), attempt
         return job.control
 
     def _now(self) -> Now:
         return Now(monotonic_ns=round(self._clock.monotonic_s() * 1e9), unix_ns=self._clock.now_ns())
-
-
-def _begin_to_act(job: _Job, incident: Incident, now: Now) -> None:
-    """Where the culprit is proven, and nothing was done about it before."""
-    against = may_be_moved(incident)
-    if against is None or job.mitigating is not None:
-        return
-    if job.phases is not None and job.phases.incident.id != incident.id:
-        return
-    if (incident.id, aim_of(against.finding)) not in job.acted_upon:
-        job.mitigating = Mitigating(incident, now.unix_ns, job.limits)

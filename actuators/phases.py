@@ -9,41 +9,25 @@ job is followed as before.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from actuators.acting.consent import Consent
 from actuators.decision import decision_about
 from actuators.looks import PROFILE, TRACK, VALIDATE
 from actuators.mitigation.actions import Action
 from actuators.mitigation.loss import aim_of, gravest, loss_of
+from actuators.now import Now
 from actuators.thresholds import PROFILE_FOR_NS
 from actuators.validation.outcome import said_of
 from actuators.validation.procedure import ValidationProcedure
 from pacehound.model.events import Decision, Finding, Incident
 from pacehound.model.events.control import CommandResult
 from pacehound.model.evidence.machines import Measured, NobodySlow
-from pacehound.model.orders import Profile, What
+from pacehound.model.orders import Answer, Profile, What
 
 Phase = Literal["profiling", "validation", "tracking"]
 
 LOOKED_INTO = ("slow", "intermittent")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
-    """The moment, on both clocks.
-
-    Attributes
-    ----------
-    monotonic_ns
-        For what lasts.
-    unix_ns
-        For what is told.
-
-    """
-
-    monotonic_ns: int
-    unix_ns: int
 
 
 def unmeasured(incident: Incident) -> Finding | None:
@@ -69,6 +53,8 @@ class Phases:
         Names the hold of a validation; never used before.
     now
         The moment at which it begins.
+    mode
+        In mode `approve` somebody has to say yes before ranks are measured.
 
     Attributes
     ----------
@@ -79,11 +65,12 @@ class Phases:
 
     """
 
-    def __init__(self, incident: Incident, trap: int, now: Now) -> None:
+    def __init__(self, incident: Incident, trap: int, now: Now, mode: Literal["approve", "auto"] = "auto") -> None:
         self.phase: Phase = "profiling"
         self.reason = "the machine, the ranks and their calls are looked at more closely"
         self.incident = incident
-        self._trap = trap
+        self._trap, self._mode = trap, mode
+        self._consent = Consent(mode)
         self._validation: ValidationProcedure | None = None
         self._began_ns = now.monotonic_ns
         self._seen_ns = now.unix_ns  # when the incident's latest version came
@@ -97,6 +84,10 @@ class Phases:
     def on_incident(self, incident: Incident, now: Now) -> None:
         """A new version of the incident."""
         self.incident, self._seen_ns = incident, now.unix_ns
+
+    def on_answer(self, answer: Answer) -> None:
+        """What somebody has said to what was asked."""
+        self._consent.hear(answer)
 
     def step(self, results: Iterable[CommandResult], now: Now) -> tuple[list[What], list[Decision]]:
         """What agents are to be told now, and what was decided."""
@@ -125,13 +116,26 @@ class Phases:
         is_seen = now.monotonic_ns - self._began_ns >= PROFILE_FOR_NS
         if not is_seen or self._loss_s(finding, now) < VALIDATE.price_s:
             return [], []
-        self.phase = "validation"
-        self.reason = (
+        reason = (
             f"it was looked at more closely for {PROFILE_FOR_NS / 1e9:g} s, and the job has lost the "
             f"{VALIDATE.price_s:g} s that a validation costs"
         )
+        if not self._consent.is_given:
+            return self._ask(reason, now)
+        self.phase, self.reason = "validation", reason
         self._validation = ValidationProcedure(self._trap, now.monotonic_ns)
         return [], [self._decision(VALIDATE, self.reason, now)]
+
+    def _ask(self, reason: str, now: Now) -> tuple[list[What], list[Decision]]:
+        """Somebody has to say yes before."""
+        consent = self._consent
+        if not consent.asked:
+            decision = self._decision(VALIDATE, reason, now, until_ns=consent.until_ns(now))
+            consent.ask(decision)
+            return [], [decision]
+        if consent.is_declined:
+            return self.end(f"{consent.by} has said no", now)
+        return self.end("nobody has said yes in time", now) if consent.is_expired(now) else ([], [])
 
     def _validate(self, results: Iterable[CommandResult], now: Now) -> tuple[list[What], list[Decision]]:
         validation = self._validation
@@ -154,16 +158,20 @@ class Phases:
         since_s = max(now.unix_ns - self._seen_ns, 0) / 1e9
         return loss_of(self.incident, finding) + since_s * slower / (1.0 + slower)
 
-    def _decision(self, action: Action, reason: str, now: Now) -> Decision:
+    def _decision(self, action: Action, reason: str, now: Now, until_ns: int = 0) -> Decision:
         finding = gravest(self.incident.findings, is_over=True)
         assert finding is not None, "only incidents with a slowdown are looked into"
         return decision_about(
             self.incident,
             action,
             reason,
-            mode="auto",
+            mode=self._mode,
             time_ns=now.unix_ns,
             loss_s=self._loss_s(finding, now),
             aimed_at=aim_of(finding),
-            taken=True,
+            taken=not until_ns,
+            until_ns=until_ns,
+            limit="somebody has to say yes" if until_ns else "",
+            asked="" if until_ns else self._consent.asked,
+            by=self._consent.by,
         )

@@ -7,19 +7,21 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from actuators.attendant import Attendant
+from actuators.attendant import Attendant, Rules
+from actuators.modes import Modes
 from actuators.recovering import Asks, recovery_by
+from actuators.site_commands import SiteCommands
 from actuators.worker import ActuatorWorker
 from pacehound.bus.kafka_commands import KafkaControl
 from pacehound.bus.kafka_reader import read_to_end
-from pacehound.bus.signing import signer_of
+from pacehound.bus.signing import Keys, signer_of
 from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import Decision
 from pacehound.model.topics import DECISIONS, INCIDENTS
 from pacehound.runtime.process import Process, run_worker
-from pacehound.settings import KafkaSettings, Mode, Settings
+from pacehound.settings import ActuatorSettings, KafkaSettings, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +60,31 @@ def run(settings: Settings, folder: Path, asks: Asks | None = None) -> None:
 
 
 def _attendant(settings: Settings, folder: Path, clock: Clock) -> Attendant | None:
-    if settings.actuators.mode is Mode.OBSERVE:
+    if not Modes.of_settings(settings.actuators.mode, settings.actuators.modes).acts:
         return None
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     signer = signer_of(folder)
     logger.info("orders are signed with the key %s; agents need it in actuators.keys", signer.key)
-    return Attendant(signer, clock, lambda job: contextlib.closing(KafkaControl(settings.kafka, job)))
+    rules = rules_of(settings.actuators, signer.key)
+    return Attendant(signer, clock, lambda job: contextlib.closing(KafkaControl(settings.kafka, job)), rules)
+
+
+def rules_of(settings: ActuatorSettings, own_key: str) -> Rules:
+    """What the settings say: who signs with `own_key`, or one of `actuators.keys`, may say yes.
+
+    Raises
+    ------
+    InvalidSetting
+        One of them does not fit.
+
+    """
+    keys = Keys([own_key, *filter(None, map(str.strip, settings.keys.split(",")))])
+    SiteCommands(settings)  # what cannot be taken apart into words is said at once
+    return Rules(
+        modes=Modes.of_settings(settings.mode, settings.modes),
+        trusts=keys.have_signed,
+        site=lambda: SiteCommands(settings),
+    )
 
 
 def decisions(settings: KafkaSettings, partition: int) -> Iterator[Decision]:

@@ -23,3 +23,6 @@ only means that a suspicion of it may be looked into again."""
 
 AGAIN_AFTER_NS = 15 * SECOND_NS
 """Agents that could not be reached while something has to be undone are tried again."""
+
+COMMAND_WITHIN_S = 600.0
+"""A command of the site that has not ended is ended: it should hand a job to a scheduler, and not wait for it."""

@@ -10,7 +10,7 @@ from alerts.advice import advice
 from alerts.ledger import State
 from alerts.severity import Level
 from alerts.thresholds import SHOWN_CULPRITS, SHOWN_JOBS
-from pacehound.model.events import Finding, Incident
+from pacehound.model.events import Decision, Finding, Incident
 from pacehound.model.events.stage_two import SURENESS
 from pacehound.model.identity import event_id
 from pacehound.model.plain import plain
@@ -34,6 +34,8 @@ class Notice:
         Of the whole alert, where all of it is told of at once.
     acknowledged_by
         Who, in the state `acknowledged`.
+    ask, ask_link
+        A decision about the incident that waits for a yes, of which is told instead, and where that can be said.
 
     """
 
@@ -45,25 +47,36 @@ class Notice:
     jobs: tuple[str, ...] = ()
     n_incidents: int = 1
     acknowledged_by: str = ""
+    ask: Decision | None = None
+    ask_link: str = ""
 
     @property
     def dedup_key(self) -> str:
         """Names what it is about: the same from its opening to its end."""
+        if self.ask is not None:
+            return event_id("ask", self.ask.identity())
         return event_id("alert", self.incident.id, self.level)
 
     @property
     def idempotency_key(self) -> str:
         """Names (incident, level, state): a receiver that has seen it may drop the repeat."""
+        if self.ask is not None:
+            return self.dedup_key
         return event_id("notice", self.incident.id, self.level, self.state)
 
     @property
     def text(self) -> str:
         """What has happened, in one line."""
+        if self.ask is not None:
+            waits = f"job {self.ask.job}: {self.ask.action} waits for a yes: {self.ask.reason}"
+            return plain(waits).replace("\n", " ")
         return plain(summary(self.incident, self.state)).replace("\n", " ") + self._others()
 
     @property
     def lines(self) -> tuple[str, str, str]:
         """What, who and since when; what it costs; what to do: the three lines that matter at night."""
+        if self.ask is not None:
+            return self._asks(self.ask)
         incident = self.incident
         since = _time(incident.opened_ns)
         if self.state == "closed":
@@ -79,7 +92,16 @@ class Notice:
     @property
     def link(self) -> str:
         """Its page; empty where none is known."""
+        if self.ask_link:
+            return self.ask_link
         return f"{self.page_url.rstrip('/')}/#/incident/{self.incident.id}" if self.page_url else ""
+
+    def _asks(self, ask: Decision) -> tuple[str, str, str]:
+        gain = "" if ask.promised_gain is None else f", and promises {ask.promised_gain:.0%} shorter iterations"
+        cost = f"{ask.price_s:.3g} s for it{gain.replace('%', ' %')}; {ask.loss_s:.1f} s of the job's time lost so far"
+        where = "by this link, or by " if self.ask_link else "by "
+        do = f"say yes or no until {_time(ask.until_ns)}, {where}pacehound approve {ask.identity()[:12]}"
+        return self.text, cost, do
 
     def _others(self) -> str:
         if self.n_incidents <= 1:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from alerts.asking import Asking
 from alerts.heartbeat import SETTING as HEARTBEAT_SETTING
 from alerts.heartbeat import Heartbeat
 from alerts.importance import Importance
@@ -25,7 +26,7 @@ from pacehound.clock import Clock
 from pacehound.errors import InvalidSetting, RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import Incident, Notification
-from pacehound.model.topics import INCIDENTS, NOTIFICATIONS, Topic
+from pacehound.model.topics import DECISIONS, INCIDENTS, NOTIFICATIONS, Topic
 from pacehound.runtime.process import Process, run_worker
 from pacehound.runtime.status import Status
 from pacehound.runtime.telemetry import Telemetry
@@ -60,19 +61,25 @@ def run(settings: Settings) -> None:
                 lambda: problems_of(settings.kafka),
                 process.clock,
                 process.telemetry,
+                settings.actuators.approval_key,
             )
         )
         return made[0]
 
     try:
-        run_worker(GROUP, settings, [INCIDENTS], make)
+        run_worker(GROUP, settings, [INCIDENTS, DECISIONS], make)
     finally:
         for worker in made:
             worker.close()
 
 
 def worker_of(
-    settings: AlertSettings, past: ReadPast, problems: Callable[[], list[str]], clock: Clock, telemetry: Telemetry
+    settings: AlertSettings,
+    past: ReadPast,
+    problems: Callable[[], list[str]],
+    clock: Clock,
+    telemetry: Telemetry,
+    approval_key: str = "",
 ) -> AlertWorker:
     """Who tells people, as the settings say.
 
@@ -95,6 +102,7 @@ def worker_of(
         policy=policy_of(settings, sinks),
         orders=OrdersFile(Path(settings.orders_file) if settings.orders_file else None),
         heartbeat=heartbeat,
+        asking=Asking(sinks, clock, settings.page_url, approval_key),
     )
 
 

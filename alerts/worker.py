@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from alerts.asking import Asking
 from alerts.grouping import Alert, Book
 from alerts.heartbeat import Heartbeat
 from alerts.importance import Importance
@@ -36,7 +37,7 @@ from pacehound.bus import Message, Place
 from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage, Unavailable
 from pacehound.model import codec
-from pacehound.model.events import Incident, Notification
+from pacehound.model.events import Decision, Incident, Notification
 from pacehound.model.identity import event_id
 from pacehound.model.routing import Event
 from pacehound.model.topics import INCIDENTS
@@ -119,10 +120,12 @@ class AlertWorker(EventWorker):
         What people have said.
     heartbeat
         Who is told that all is well.
+    asking
+        Who tells of decisions that wait for a yes.
 
     """
 
-    kinds: tuple[type, ...] = (Incident,)
+    kinds: tuple[type, ...] = (Incident, Decision)
 
     def __init__(
         self,
@@ -134,7 +137,9 @@ class AlertWorker(EventWorker):
         policy: Policy | None = None,
         orders: OrdersFile | None = None,
         heartbeat: Heartbeat | None = None,
+        asking: Asking | None = None,
     ) -> None:
+        self._asking = asking or Asking((), clock)
         self._policy = policy or Policy()
         self._receivers = [
             _Receiver(sink, self._policy.waits.get(sink.name, Waits(lowest_level=sink.lowest_level))) for sink in sinks
@@ -157,7 +162,8 @@ class AlertWorker(EventWorker):
 
     def on_assigned(self, places: Iterable[Place]) -> None:
         """These partitions are ours from now on; their past is read at the next turn."""
-        self._to_read |= {partition for _, partition in places} - self._partitions
+        ours = {partition for topic, partition in places if topic == INCIDENTS.name}
+        self._to_read |= ours - self._partitions
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """Tell of a version of an incident those who are to be told of it now.
@@ -168,6 +174,9 @@ class AlertWorker(EventWorker):
             What was told before cannot be read: the same version comes again.
 
         """
+        if isinstance(event, Decision):
+            self._asking.on_decision(event)
+            return []
         assert isinstance(event, Incident)
         self.on_assigned([(message.topic, message.partition)])
         self._read_past()
@@ -181,6 +190,7 @@ class AlertWorker(EventWorker):
 
     def on_turn(self) -> list[Event]:
         """Tell of what has become due, and those who have come back."""
+        self._asking.turn()
         try:
             self._read_past()
         except Unavailable as error:
@@ -203,7 +213,7 @@ class AlertWorker(EventWorker):
 
     def on_revoked(self, places: list[Place]) -> None:
         """Somebody else goes on there, and knows better from then on."""
-        gone = {partition for _, partition in places}
+        gone = {partition for topic, partition in places if topic == INCIDENTS.name}
         self._partitions -= gone
         self._to_read -= gone
         self._book.forget_partitions(gone)

@@ -3,6 +3,9 @@
 A step counts when all nodes have said that their gradients are complete: then each applies them. Who learns of a lost
 node before that does the step again with the same samples; who had all gradients when another one had applied them
 applies them too. So no sample is lost, and none is used twice.
+
+Between two steps nodes may change places by an order: all stand still, each keeps its layers in host memory, sends them
+to whoever takes its place, and goes on with the layers of its new one. The training does not change by it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ import torch.distributed as dist
 from hybrid_model import Adam, Counted, Layer
 from hybrid_schedule import one_f_one_b, rerouted
 
+from pacehound import trainer
+
 Order = dict[str, Any]
 POLL_S = 0.01
 WAIT = timedelta(seconds=20)
@@ -34,8 +39,19 @@ class Lost(RuntimeError):
 class Worker:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.node = options, options.node
-        self.store = dist.TCPStore("127.0.0.1", options.port, is_master=False, timeout=timedelta(seconds=60))
-        self.watching = dist.TCPStore("127.0.0.1", options.port, is_master=False, timeout=timedelta(seconds=60))
+        self.store = dist.TCPStore(options.address, options.port, is_master=False, timeout=timedelta(seconds=60))
+        self.watching = dist.TCPStore(options.address, options.port, is_master=False, timeout=timedelta(seconds=60))
+        n_nodes = options.dp * options.pp
+        self.control = trainer.connect(
+            "topology",
+            can=lambda order: self.refusal(order.payload) or True,
+            agree=trainer.smallest_over_ranks,
+            agree_every=1,  # so that all steps make the same calls
+            layout=(options.dp, options.pp),
+            rank=options.node,
+            world_size=n_nodes,
+        )
+        self.rank_at = list(range(n_nodes))
         self.layers: dict[int, Layer] = {}
         self.optimizer: Adam | None = None
         self.applied, self.is_complete, self.generation, self.n_operations = 0, False, -1, 0
@@ -66,6 +82,15 @@ class Worker:
         self.rank = {node: rank for rank, node in enumerate(nodes)}
         store = dist.PrefixStore(f"generation-{self.generation}", self.store)
         dist.init_process_group("gloo", store=store, rank=self.rank[self.node], world_size=len(nodes), timeout=WAIT)
+        self.take_place()
+        threading.Thread(target=self.watch, args=(self.generation, dist.group.WORLD), daemon=True).start()
+        self.move(order["moves"])
+        self.costs_s = {"forward": [], "backward": []}
+        self.latency_s = self.measured_latency_s()
+
+    def take_place(self) -> None:
+        """The groups of the plan, and which layers are this node's in it."""
+        order = self.order
         self.groups = [
             dist.new_group([self.rank[node] for node in one["nodes"]], timeout=WAIT) if len(one["nodes"]) > 1 else None
             for one in order["exchanges"]
@@ -78,9 +103,6 @@ class Worker:
         self.pipeline, self.stage = places.get(self.node, (None, 0))
         sizes = [] if self.pipeline is None else order["stages"][self.pipeline]
         self.span = range(sum(sizes[: self.stage]), sum(sizes[: self.stage + 1]))
-        self.move(order["moves"])
-        self.costs_s = {"forward": [], "backward": []}
-        self.latency_s = self.measured_latency_s()
 
     def move(self, moves: list[Order]) -> None:
         """Layer by layer in one order for all, so that nobody waits for somebody who waits for him."""
@@ -95,7 +117,7 @@ class Worker:
                 dist.recv(flat, self.rank[one["source"]])
                 for t, values in zip(layer.tensors(), flat.split([t.numel() for t in layer.tensors()]), strict=True):
                     t.copy_(values.view_as(t))
-        if self.generation == 0:
+        if self.generation == 0 and not self.layers:
             self.layers = {index: Layer(index, self.options.width) for index in self.span}
         self.layers = {index: self.layers[index] for index in self.span}
 
@@ -117,6 +139,39 @@ class Worker:
                 for one in (group, *self.groups):
                     if isinstance(one, dist.ProcessGroup):
                         one._get_backend(torch.device("cpu")).abort()
+
+    # --- other places -----------------------------------------------------------------------------------------------
+
+    def refusal(self, rank_at: object) -> str:
+        """Why nodes cannot change places in this way, else nothing."""
+        if sorted(self.order["nodes"]) != list(range(len(self.rank_at))):
+            return "a node was lost: places are as they are"
+        is_one = isinstance(rank_at, list) and sorted(rank_at) == list(range(len(self.rank_at)))
+        return "" if is_one else f"{rank_at} does not name each of {len(self.rank_at)} ranks once"
+
+    def take_places(self, rank_at: list[int]) -> None:
+        """The four steps of Falcon 5.3: hold, dump to host memory, swap, resume."""
+        dist.barrier()
+        before = self.order["holders"]
+        after = [[rank_at[s * self.options.dp + p] for s in range(len(row))] for p, row in enumerate(before)]
+        moved = {b: a for row, to in zip(before, after, strict=True) for b, a in zip(row, to, strict=True)}
+        stage_of = {node: s for row in before for s, node in enumerate(row)}
+        moves = [
+            {"layer": layer, "source": was, "target": now}
+            for row, to, sizes in zip(before, after, self.order["stages"], strict=True)
+            for s, (was, now) in enumerate(zip(row, to, strict=True))
+            if stage_of[now] != s  # whoever has them already, as a replica, needs nothing
+            for layer in range(sum(sizes[:s]), sum(sizes[: s + 1]))
+        ]
+        exchanges = [{**one, "nodes": sorted(moved[node] for node in one["nodes"])} for one in self.order["exchanges"]]
+        self.order = {**self.order, "holders": after, "exchanges": exchanges}
+        for group in self.groups:
+            if isinstance(group, dist.ProcessGroup):
+                dist.destroy_process_group(group)
+        self.take_place()
+        self.move(moves)
+        self.rank_at = rank_at
+        dist.barrier()
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
@@ -237,6 +292,19 @@ class Worker:
             os.kill(os.getpid(), signal.SIGKILL)
         self.n_operations += 1
 
+    def is_last(self, took_s: float) -> bool:
+        """Write the step down; whether somebody wants the job to end, all nodes after the same step."""
+        if self.options.csv and self.node == 0:
+            with open(self.options.csv, "a", encoding="utf-8") as file:
+                file.write(f"{self.applied - 1},{took_s:.6f},{' '.join(map(str, self.rank_at))}\n")
+        if not self.options.stop:
+            return False
+        asked = torch.tensor([float(self.node == 0 and os.path.exists(self.options.stop))])
+        dist.broadcast(asked, 0)
+        if asked and self.node == 0:
+            self.store.set("steps", str(self.applied))
+        return bool(asked)
+
     # --- all steps ----------------------------------------------------------------------------------------------------
 
     def next_order(self) -> Order | None:
@@ -264,7 +332,13 @@ class Worker:
                 self.adopt(order)
                 while self.applied < self.options.steps:
                     begun_s = time.perf_counter()
+                    # Once a node is lost nobody changes places any more, for not all may have heard the same.
+                    found = self.control.at_step(self.applied) if self.generation == 0 else None
+                    if found is not None:
+                        self.take_places(found.payload)
                     self.step()
+                    if self.is_last(time.perf_counter() - begun_s):
+                        break
                     took = {"step_s": time.perf_counter() - begun_s, "latency_s": self.latency_s, "at_s": time.time()}
                     if self.pipeline is not None:
                         took |= {"peak_bytes": self.static_bytes() + self.counted.most_bytes}
@@ -291,8 +365,11 @@ class Worker:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("port", "node", "width", "micro-batch", "steps", "join-step", "die-step", "die-operation"):
+    for name in ("port", "node", "width", "micro-batch", "steps", "dp", "pp", "join-step", "die-step", "die-operation"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--csv", default="")
+    parser.add_argument("--stop", default="")
     parser.add_argument("--pace-s", type=float, required=True)
     torch.set_num_threads(1)
     Worker(parser.parse_args()).run()

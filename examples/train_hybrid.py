@@ -1,5 +1,7 @@
 """A pipeline- and data-parallel job over gloo that loses a node by kill -9 in mid-step and trains on without it.
 
+Its nodes may change places, too (Falcon 5.3, S3), by orders `topology` of `pacehound.trainer`: docs/mitigation.md.
+
 python examples/train_hybrid.py --dp 4 --pp 2 --steps 12 --die 3:5:4
 
 Node 3 kills itself in step 5 before its fourth operation. The others make their process groups anew for the plan that
@@ -63,6 +65,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--until-next-s", type=float, default=3600.0, help="until the next failure, as far as anybody expects"
     )
+    parser.add_argument("--address", default="127.0.0.1", help="where the nodes find each other, through this process")
+    parser.add_argument(
+        "--launch", default="", metavar="WORDS", help="before the command of each node, with {node}: `ssh h{node}`"
+    )
+    parser.add_argument("--csv", type=Path, default=None, help="node 0 writes each step: its time, and who is where")
+    parser.add_argument("--stop", type=Path, default=None, help="all nodes leave after the same step once it exists")
     parser.add_argument("--json", action="store_true", help="one object on stdout instead of lines")
     return parser.parse_args()
 
@@ -71,7 +79,7 @@ class Job:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.store = dist.TCPStore(
-            "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)
+            options.address, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)
         )
         weights = 4 * (4 * options.width**2 + 5 * options.width)
         pace_s = options.pace_ms / 1e3
@@ -104,7 +112,10 @@ class Job:
         self.coming = set(joins)
         self.processes = {
             node: subprocess.Popen([
+                *options.launch.format(node=node).split(),
                 sys.executable, str(WORKER), f"--port={self.store.port}", f"--node={node}", f"--width={options.width}",
+                f"--address={options.address}", f"--dp={options.dp}", f"--pp={options.pp}",
+                f"--csv={options.csv or ''}", f"--stop={options.stop or ''}",
                 f"--micro-batch={options.micro_batch}", f"--steps={options.steps}", f"--pace-s={pace_s}",
                 f"--join-step={joins.get(node, -1)}", f"--die-step={deaths.get(node, (-1, 0))[0]}",
                 f"--die-operation={deaths.get(node, (0, 0))[1]}",
@@ -200,7 +211,8 @@ class Job:
         unequal = [layer for layer, values in sums.items() if len(values) > 1]
         if unequal or len(sums) != self.options.layers:
             raise SystemExit(f"replicas of layers {unequal} differ")
-        losses = [json.loads(self.store.get(f"loss/{step}")) for step in range(self.options.steps)]
+        n_steps = int(self.store.get("steps")) if self.store.check(["steps"]) else self.options.steps
+        losses = [json.loads(self.store.get(f"loss/{step}")) for step in range(n_steps)]
         return {"losses": losses, "plans": [self.plan(number) for number in range(len(self.states))]}
 
     def plan(self, number: int) -> dict[str, Any]:

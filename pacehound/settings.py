@@ -111,11 +111,12 @@ class Mode(StrEnum):
     """What is done by itself."""
 
     OBSERVE = "observe"
+    APPROVE = "approve"
     AUTO = "auto"
 
     @classmethod
     def _missing_(cls, value: object) -> Mode:
-        raise ValueError("write observe or auto")
+        raise ValueError("write observe, approve or auto")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +124,25 @@ class ActuatorSettings:
     """The way back to the ranks."""
 
     mode: Mode = Mode.OBSERVE
-    """`observe`: what would be done is recorded, and nothing is done. `auto`: slowdowns are looked at more closely,
-    and their ranks measured when the job has lost as much as that costs; micro-batches move away from a slow rank where
-    scripts take orders for them."""
+    """`observe`: what would be done is recorded, and nothing is done. `auto`: what is due is done (docs/mitigation.md).
+    `approve`: it is done once somebody has said yes (`pacehound approve`, or the link in the alert)."""
+
+    modes: str = ""
+    """Other modes by job and action, the first that fits: `pretrain-*:checkpoint_restart=approve,debug-*=observe`."""
+
+    stop_command: str = ""
+    """Stops a job, for a restart: words, with `{job}`, `{hosts}` (those to blame, with commas), `{incident}` and
+    `{attempt}`, as in `scancel --signal=TERM {job}`. Run without a shell, where decisions are made."""
+
+    start_command: str = ""
+    """Starts it again without those hosts, under the same `--job`, as in `sbatch --exclude={hosts} job.sh`."""
+
+    drain_command: str = ""
+    """Takes those hosts out of service before, as in `kubectl cordon {hosts}`."""
+
+    approval_key: str = field(default="", repr=False)
+    """What the links in alerts are made with, where alerts and the page are other processes than a head: the same in
+    both, 16 characters or more. A head has its own."""
 
     keys: str = ""
     """Public keys whose orders this host's agent obeys, 64 hexadecimal digits each, separated by commas; the head of a

@@ -21,6 +21,7 @@ from web.answers.jobs import jobs
 from web.answers.places import places
 from web.answers.prices import prices, straggling
 from web.answers.rounds import one_round, rank_times, rounds
+from web.approving import Approvals, Approving
 from web.gate import HEADERS, SESSION_S, Gate
 from web.live import News
 from web.source import Source
@@ -37,8 +38,10 @@ Answer = dict[str, Any] | None
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def make_page(source: Source, gate: Gate, *, is_tls: bool = False) -> web.Application:
-    """The application; it changes nothing."""
+def make_page(
+    source: Source, gate: Gate, *, is_tls: bool = False, approvals: Approvals | None = None
+) -> web.Application:
+    """The application; it changes nothing, but hands over what whoever has a link of an alert says (`approvals`)."""
     pool = ThreadPoolExecutor(MOST_QUESTIONS, thread_name_prefix="page")
     waiting = 0
 
@@ -135,7 +138,8 @@ def make_page(source: Source, gate: Gate, *, is_tls: bool = False) -> web.Applic
         return await handler(request)
 
     async def put_headers(request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(HEADERS)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
         if request.path.startswith("/api/"):
             response.headers.setdefault("Cache-Control", "no-store")
 
@@ -160,6 +164,10 @@ def make_page(source: Source, gate: Gate, *, is_tls: bool = False) -> web.Applic
     app.router.add_get("/api/fleet", view(fleet))
     app.router.add_get("/api/live", live)
     app.router.add_post("/api/session", session)
+    if approvals is not None:
+        approving = Approving(approvals, source, asked)
+        app.router.add_get("/approve/{decision:[0-9a-f]{32}}", approving.show)
+        app.router.add_post("/approve/{decision:[0-9a-f]{32}}", approving.answer)
     app.router.add_get("/{path:.*}", file)
     return app
 

@@ -15,6 +15,7 @@ from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.certificate import Certificate
 from pacehound.runtime.head.connections import HEADERS_WITHIN_S, listen
 from web.app import make_page
+from web.approving import Approvals
 from web.gate import Gate, page_token
 from web.source import Source
 
@@ -38,6 +39,8 @@ class PageServer:
         What it is served with; `None`: plain HTTP.
     takes_any_port
         Where the port of `address` is taken, any free one is good.
+    approvals
+        Who may say yes to what waits, by a link; `None`: nobody.
 
     """
 
@@ -46,6 +49,7 @@ class PageServer:
     address: Address
     certificate: Certificate | None = None
     takes_any_port: bool = False
+    approvals: Approvals | None = None
     _runner: web.AppRunner | None = field(default=None, init=False)
     _server: asyncio.Server | None = field(default=None, init=False)
 
@@ -64,7 +68,7 @@ class PageServer:
         gate = Gate(page_token(self.folder), port, frozenset(names))
         is_tls = self.certificate is not None
         self._runner = web.AppRunner(
-            make_page(self.source, gate, is_tls=is_tls),
+            make_page(self.source, gate, is_tls=is_tls, approvals=self.approvals),
             access_log=None,
             shutdown_timeout=0.5,
             keepalive_timeout=HEADERS_WITHIN_S,

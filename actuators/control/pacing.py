@@ -27,11 +27,20 @@ class Pace:
         Mean over the steps that were watched, of the slowest rank.
     micro_batches
         By rank, as its script began with; 0 where it does not say.
+    hosts
+        By rank.
+    layout
+        Replicas and stages, where all scripts say the same; else `None`.
+    furthest_step
+        Of all ranks.
 
     """
 
     step_time_s: float
     micro_batches: tuple[int, ...]
+    hosts: tuple[str, ...] = ()
+    layout: tuple[int, int] | None = None
+    furthest_step: int = 0
 
 
 class PaceProcedure:
@@ -69,6 +78,7 @@ class PaceProcedure:
         self._roll = RollCall()
         self._first_steps: dict[int, int] = {}
         self._answers: dict[int, TrainerAnswer] = {}
+        self._host_of: dict[int, str] = {}
 
     def step(self, results: Iterable[CommandResult], now_ns: int) -> list[What]:
         """Hear what agents have answered, and say what they are to be told now."""
@@ -78,9 +88,16 @@ class PaceProcedure:
             if reason := self._hear(result, now_ns):
                 return self.end(reason)
         if self._is_complete():
-            slowest = min(one.per_s for one in self._answers.values())
-            counts = tuple(self._answers[rank].micro_batches for rank in sorted(self._answers))
-            self.pace = Pace(step_time_s=1 / slowest, micro_batches=counts)
+            answers = [self._answers[rank] for rank in sorted(self._answers)]
+            slowest = min(one.per_s for one in answers)
+            layouts = {(one.replicas, one.stages) for one in answers}
+            self.pace = Pace(
+                step_time_s=1 / slowest,
+                micro_batches=tuple(one.micro_batches for one in answers),
+                hosts=tuple(self._host_of[rank] for rank in sorted(self._answers)),
+                layout=layouts.pop() if len(layouts) == 1 and (0, 0) not in layouts else None,
+                furthest_step=max(one.step for one in answers),
+            )
             return self.end(f"a step takes {1e3 / slowest:.3g} ms")
         heard_ns = self._roll.hosts
         if silent := sorted(host for host in heard_ns if now_ns - heard_ns[host] > PACE_ANSWER_WITHIN_NS):
@@ -113,7 +130,7 @@ class PaceProcedure:
             return f"{result.host} has refused to {result.what} it: {result.reason}" if is_final(result) else ""
         self._roll.hear(result, now_ns)
         for answer in result.trainers:
-            self._answers[answer.rank] = answer
+            self._answers[answer.rank], self._host_of[answer.rank] = answer, result.host
             if answer.state == "able":
                 self._first_steps.setdefault(answer.rank, answer.step)
             elif answer.state != "asked":

@@ -47,6 +47,32 @@ class Action:
     reversible: bool = False
 
 
+def keeping(name: str, effect: str) -> Action:
+    """Leaving something as it was done, for it has helped."""
+    return Action(
+        name=name,
+        price_s=0.0,
+        effect=effect,
+        source="nothing is done",
+        removes=0.0,
+        removes_source="nothing is done",
+        reversible=True,
+    )
+
+
+def undoing(action: Action, name: str, effect: str) -> Action:
+    """Taking an action back, at its own price."""
+    return Action(
+        name=name,
+        price_s=action.price_s,
+        effect=effect,
+        source=action.source,
+        removes=0.0,
+        removes_source="it undoes what was done",
+        reversible=True,
+    )
+
+
 IGNORE = Action(
     name="ignore",
     price_s=0.0,

@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actuators.mitigation.actions import ADJUST_MICROBATCHES, Action
+from actuators.mitigation.actions import ADJUST_MICROBATCHES, keeping, undoing
 from actuators.mitigation.microbatches import distribute
 from actuators.mitigation.speeds import Speeds
 from actuators.mitigation.thresholds import LEAST_PROMISED_GAIN
 
-KEEP_MICROBATCHES = Action(
-    name="keep_microbatches",
-    price_s=0.0,
-    effect="leaves micro-batches where they were moved to, for it has helped",
-    source="nothing is done",
-    removes=0.0,
-    removes_source="nothing is done",
-    reversible=True,
-)
-RESTORE_MICROBATCHES = Action(
-    name="restore_microbatches",
-    price_s=ADJUST_MICROBATCHES.price_s,
-    effect="gives each rank as many micro-batches as its script began with",
-    source=ADJUST_MICROBATCHES.source,
-    removes=0.0,
-    removes_source="it undoes what was done",
-    reversible=True,
+KEEP_MICROBATCHES = keeping("keep_microbatches", "leaves micro-batches where they were moved to, for it has helped")
+RESTORE_MICROBATCHES = undoing(
+    ADJUST_MICROBATCHES, "restore_microbatches", "gives each rank as many micro-batches as its script began with"
 )
 
 
@@ -75,7 +61,18 @@ def plan_moves(counts: Sequence[int], speeds: Speeds) -> Moved | str:
     plan = distribute(times, sum(counts))
     before = max(time * n for time, n in zip(times, counts, strict=True))
     gain = 1.0 - plan.bottleneck_s / before
-    if gain < LEAST_PROMISED_GAIN:
-        least = f"less than {100 * LEAST_PROMISED_GAIN:.0f} % is not tried"
-        return f"it would make iterations {100 * gain:.0f} % shorter, and {least}"
+    if words := too_little(gain):
+        return words
     return Moved(before=tuple(counts), after=tuple(plan.counts.tolist()), gain=gain)
+
+
+def too_little(gain: float) -> str:
+    """Why so little is not tried, else nothing.
+
+    >>> too_little(0.02)
+    'it would make iterations 2 % shorter, and less than 5 % is not tried'
+    """
+    if gain >= LEAST_PROMISED_GAIN:
+        return ""
+    least = f"less than {100 * LEAST_PROMISED_GAIN:.0f} % is not tried"
+    return f"it would make iterations {100 * gain:.0f} % shorter, and {least}"

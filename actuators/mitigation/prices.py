@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from actuators.mitigation.actions import ADJUST_TOPOLOGY, CHECKPOINT_RESTART, DRAIN_HOST, RESTART_WITHOUT_RANK, Action
 from actuators.mitigation.thresholds import LEAST_PRICE_S
@@ -29,6 +31,17 @@ class Measured:
     since_checkpoint_s: float | None = None
     restart_s: float | None = None
     hold_s: float | None = None
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Measured:
+        """As `storage/queries/plan/measured.sql` answers."""
+        written_ns, heard_ns = row["checkpoint_ns"], row["heard_ns"] or 0
+        return cls(
+            checkpoint_s=row["checkpoint_s"],
+            since_checkpoint_s=None if written_ns is None else max(heard_ns - written_ns, 0) / 1e9,
+            restart_s=row["restart_s"],
+            hold_s=row["hold_s"],
+        )
 
 
 def price_of(action: Action, measured: Measured) -> tuple[float, str]:

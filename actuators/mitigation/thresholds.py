@@ -40,6 +40,10 @@ h of 4,096. Fitted per job where it is known: what-if paper, figure 9."""
 MOST_GC_INTERVAL_STEPS = 1_000
 """Twice what the what-if paper ran with (5.4: 500): memory that nobody has measured may grow."""
 
+PLANNED_GC_STEPS = 100
+"""Between two collections of all ranks where nobody knows how fast their garbage grows: a fifth of what the what-if
+paper ran with (5.4), so that memory which nobody has measured grows for a fifth as long."""
+
 GC_HEADROOM_SHARE = 0.5
 """Of the memory that is free the share which garbage may take between two collections."""
 
@@ -86,6 +90,14 @@ MOST_ACTIONS_PER_HOUR = 6
 """Plans of one job by itself, trials that were taken back included: what is known ten minutes after it began is not
 hunted after."""
 
+MOST_AIMED_SHARE = 0.5
+"""Of a job's ranks, at whom one action is aimed: where more than half of them are to blame, the fault is something that
+they have in common, and no rank's."""
+
+APPROVE_WITHIN_NS = 3_600 * 1_000_000_000
+"""A decision waits so long for a yes: longer than it takes to wake somebody, and shorter than most faults last that are
+worth it (Falcon 3.3: 72 minutes on average at scale)."""
+
 COOL_DOWN_NS = 30 * 60 * 1_000_000_000
 """After an action that did not help: the next guess about the same job is probably no better."""
 
@@ -109,3 +121,27 @@ MOST_RESTORES = 20
 
 MOST_ORDERS = 3
 """An order that nobody has applied, for an agent was slow to answer or a rank too fast, is given again so often."""
+
+WAKE_EVERY_NS = 2 * 1_000_000_000
+"""An idle agent asks once a second."""
+
+WAKE_WITHIN_NS = 20 * 1_000_000_000
+"""As for the question where ranks are (LOCATE_WITHIN_NS of control)."""
+
+RESUMED_WITHIN_NS = 60 * 1_000_000_000
+"""A job that goes on is relieved of its hang when iterations are seen again: some ten of them."""
+
+SAVED_AFTER_STEPS = 2
+"""Whoever has made two steps after it was to write a checkpoint has written it."""
+
+MOST_STARTS = 3
+"""A scheduler that is busy is asked again."""
+
+START_AGAIN_NS = 15 * 1_000_000_000
+"""Chosen: between two tries to start a job, and between two looks for it."""
+
+RESTARTED_WITHIN_NS = 30 * 60 * 1_000_000_000
+"""From the start to thirty iterations: Falcon's 'tens of minutes' (7.4)."""
+
+AWAY_ATTEMPT_NS = 5 * 60 * 1_000_000_000
+"""Thirty iterations of ten seconds."""

@@ -107,6 +107,10 @@ def alert_of(notice: Notice) -> dict[str, Any]:
         "startsAt": _time(incident.opened_ns),
         "endsAt": _time(ends_ns),
     }
+    if notice.ask is not None:
+        alert["labels"] |= {"alertname": "PacehoundDecision", "decision": notice.ask.identity()}
+        alert["annotations"] |= {"state": "waits for a yes", "approve": notice.ask_link}
+        alert["endsAt"] = _time(notice.ask.until_ns)
     if notice.link:
         alert["generatorURL"] = notice.link
     return alert

@@ -130,7 +130,8 @@ class Email:
 def message_of(notice: Notice, sender: str, readers: list[str]) -> EmailMessage:
     """The message of a notice."""
     message = EmailMessage(policy=SMTP)
-    subject = f"[{notice.level}] {notice.state}: {notice.text}"
+    state = notice.state if notice.ask is None else "waits for a yes"
+    subject = f"[{notice.level}] {state}: {notice.text}"
     message["Subject"] = plain(subject).replace("\r", " ").replace("\n", " ")[:LONGEST_SUBJECT]
     message["From"] = sender
     message["To"] = ", ".join(readers)

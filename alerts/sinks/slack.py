@@ -79,7 +79,8 @@ def message_of(notice: Notice) -> dict[str, Any]:
     """
     what, cost, do = notice.lines
     mark = ":white_check_mark:" if notice.state == "closed" else _MARKS[notice.level]
-    title = plain(f"{notice.state}: job {notice.incident.job}").replace("\n", " ")
+    state = notice.state if notice.ask is None else "waits for a yes"
+    title = plain(f"{state}: job {notice.incident.job}").replace("\n", " ")
     labelled = (("What", what), ("Cost", cost), ("Do", do))
     lines = [f"*{label}*: {_escaped(line, LONGEST_LINE)}" for label, line in labelled]
     blocks: list[dict[str, Any]] = [
@@ -87,7 +88,8 @@ def message_of(notice: Notice) -> dict[str, Any]:
         {"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)}},
     ]
     if notice.link:
-        link = f"<{_escaped(notice.link, LONGEST_LINE).replace('|', '%7C')}|The incident in Pacehound>"
+        words = "Look, and say yes or no" if notice.ask_link else "The incident in Pacehound"
+        link = f"<{_escaped(notice.link, LONGEST_LINE).replace('|', '%7C')}|{words}>"
         blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": link}]})
     return {"text": f"{mark} {_escaped(notice.text, LONGEST_LINE)}", "blocks": blocks, "unfurl_links": False}
 

@@ -89,7 +89,7 @@ def body_of(notice: Notice) -> bytes:
     return msgspec.json.encode(
         {
             "schema": SCHEMA,
-            "type": "pacehound.incident",
+            "type": "pacehound.incident" if notice.ask is None else "pacehound.decision",
             "idempotency_key": notice.idempotency_key,
             "state": notice.state,
             "level": notice.level,
@@ -98,6 +98,7 @@ def body_of(notice: Notice) -> bytes:
             "lines": notice.lines,
             "link": notice.link,
             "incident": notice.incident,
+            **({} if notice.ask is None else {"decision": notice.ask}),
         }
     )
 

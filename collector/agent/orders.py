@@ -14,10 +14,12 @@ from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, Refusal
 from collector.agent.profiling import Profiling
 from collector.agent.trainers import Trainers
+from collector.agent.waking import wake
 from collector.host.rank_process import RankProcess
 from pacehound.model.events.control import Command, CommandResult, RankAnswer, Refused, TrainerAnswer
 from pacehound.model.orders import (
     ANY_ATTEMPT,
+    Answer,
     Apply,
     Confirm,
     Dismiss,
@@ -30,6 +32,7 @@ from pacehound.model.orders import (
     Prepare,
     Profile,
     Release,
+    Wake,
     Withdraw,
 )
 
@@ -142,8 +145,8 @@ class OrderBook:
         reason, ranks = self._carry_out(found, host)
         if reason:
             return self._refused(host, command, Refusal(refused="cannot", reason=reason, order=found))
-        if isinstance(found.what, (Keep, Prepare, Offer, Apply, Confirm)):
-            return None  # where the ranks are is said twice a second, and when it changes
+        if isinstance(found.what, (Keep, Prepare, Offer, Apply, Confirm, Answer)):
+            return None  # where the ranks are is said twice a second, and when it changes; answers are for others
         logger.info("order %s: %s of %s, for: %s", found.id, found.what_name, command.key[:8], found.why)
         if isinstance(found.what, Withdraw):
             return self._result(host, found, ticket=found.what.ticket, trainers=self.trainers.answers())
@@ -193,6 +196,10 @@ class OrderBook:
                 reason = self.trainers.confirm(what)
             case Withdraw() as what:
                 reason = self.trainers.withdraw(what)
+            case Wake() as what:
+                return "", wake(what, processes)
+            case Answer():
+                return "", ()
         return reason, self.holder.answers(host.now_ns)
 
     def _refused(self, host: HostNow, command: Command, refusal: Refusal) -> CommandResult:

@@ -40,6 +40,8 @@ class Trainer:
     world_size: int = 0
     agrees_every: int = 0
     micro_batches: int = 0
+    replicas: int = 0
+    stages: int = 0
     said: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -181,6 +183,9 @@ class TrainerListener:
         guest.rank, guest.attempt, guest.world_size = rank, attempt, max(world_size, 0)
         guest.agrees_every = max(int(word["agrees_every"]), 0)
         guest.micro_batches = min(max(int(word.get("micro_batches", 0)), 0), _MOST_MICRO_BATCHES)
+        replicas, stages = (min(max(int(word.get(name, 0)), 0), _MOST_RANKS) for name in ("replicas", "stages"))
+        # A layout of another number of ranks is none.
+        guest.replicas, guest.stages = (replicas, stages) if replicas * stages == world_size else (0, 0)
         self.trainers[attempt, rank] = guest
 
     def _let_go(self, guest: Trainer, error: Exception) -> bool:

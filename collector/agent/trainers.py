@@ -208,6 +208,8 @@ class Trainers:
             state="asked",
             agrees_every=trainer.agrees_every,
             micro_batches=trainer.micro_batches,
+            replicas=trainer.replicas,
+            stages=trainer.stages,
         )
         self._has_news = True
         offer = self._offer

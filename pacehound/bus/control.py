@@ -18,3 +18,11 @@ class ControlWire(Protocol):
     def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
         """What agents have answered since the last time, and the number to ask for next."""
         ...
+
+
+class AttendedWire(ControlWire, Protocol):
+    """The same, where it is heard what others have ordered: what people say to decisions that wait is among it."""
+
+    def given(self, job: str, after: int) -> tuple[list[Command], int]:
+        """Orders that were given about a job since the last time, and the number to ask for next."""
+        ...

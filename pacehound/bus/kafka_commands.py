@@ -137,7 +137,9 @@ class KafkaControl:
 
     def __init__(self, settings: KafkaSettings, job: str) -> None:
         ensure_topics(settings, (COMMANDS, RESULTS), ANSWERS_WITHIN_S)
+        self._settings, self._job = settings, job
         self._results = _JobReader(settings, RESULTS, job, time.time_ns())
+        self._given: _JobReader | None = None
         self._producer = KafkaProducer(settings, "pacehound-control")
 
     def command(self, command: Command) -> None:
@@ -150,7 +152,15 @@ class KafkaControl:
         """What came since the last time."""
         return [one for one in self._results.read() if isinstance(one, CommandResult) and one.job == job], after
 
+    def given(self, job: str, after: int) -> tuple[list[Command], int]:
+        """Orders that were given about the job since the last time; at first those that still live."""
+        if self._given is None:
+            self._given = _JobReader(self._settings, COMMANDS, self._job, time.time_ns() - LONGEST_LIFE_NS)
+        return [one for one in self._given.read() if isinstance(one, Command) and one.job == job], after
+
     def close(self) -> None:
         """Let go of the connections."""
+        if self._given is not None:
+            self._given.close()
         self._results.close()
         self._producer.close()

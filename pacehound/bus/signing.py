@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,6 +49,10 @@ class Signer:
             key=self.key,
             signature=self._private.sign(body),
         )
+
+    def derived(self, purpose: str) -> str:
+        """A secret for something else, that is the same as long as the pair is, and tells nobody the key."""
+        return hmac.new(self._private.private_bytes_raw(), purpose.encode(), hashlib.sha256).hexdigest()
 
     def write(self, folder: Path) -> None:
         """Keep it for the next process: the private part is this user's alone."""

@@ -81,18 +81,11 @@ def _options(answers: History, incident: Incident, decisions: list[Decision]) ->
     ]
     (row,) = answers.ask("plan/measured", {"job": incident.job}).to_pylist()
     heard_ns = row["heard_ns"] or 0
-    written_ns = row["checkpoint_ns"]
-    measured = Measured(
-        checkpoint_s=row["checkpoint_s"],
-        since_checkpoint_s=None if written_ns is None else max(heard_ns - written_ns, 0) / 1e9,
-        restart_s=row["restart_s"],
-        hold_s=row["hold_s"],
-    )
     places = answers.ask("plan/places", {"job": incident.job, "attempt": incident.attempt}).to_pylist()
     aim = set(aim_of(finding))
     return options_for(
         incident,
-        measured=measured,
+        measured=Measured.of_row(row),
         past=past,
         hosts=frozenset(row["host"] for row in places if row["rank"] in aim),
         taken={one.action for one in decisions if one.incident == incident.id and one.taken},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import threading
 import time
 import weakref
@@ -11,8 +12,15 @@ from typing import Any
 
 from pacehound.instrument import layout, torch_waits
 from pacehound.instrument.recorder import Recorder
+from pacehound.trainer import own
+from pacehound.trainer.connecting import connected
+from pacehound.trainer.control import Control
 
 _NO_HANDLE = bytes(16)
+
+
+def _connected() -> Control:
+    return connected(os.environ)
 
 
 class Markers:
@@ -47,6 +55,8 @@ class Markers:
             step = self._steps[ordinal]
             self._steps[ordinal] = step + 1
             self._write(now_ns, layout.OPTIMIZER_STEP, step, ordinal)
+            if ordinal == 0:
+                own.at_step(step + 1, _connected)
         except Exception as error:
             self._recorder.fail("the optimizer's hook", error)
 

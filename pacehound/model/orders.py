@@ -41,6 +41,7 @@ MOST_RANKS = 16_384
 MOST_WORLD = 1 << 20
 MOST_TEXT = 1_000
 _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+_DECISION = re.compile(r"[0-9a-f]{32}")
 _RENDEZVOUS = re.compile(r"[0-9A-Za-z.:\[\]-]{1,250}:[0-9]{1,5}")
 
 
@@ -182,10 +183,45 @@ class Withdraw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ticket: int
 
 
-What = Locate | Hold | Keep | Release | Prepare | Measure | Dismiss | Profile | Offer | Apply | Confirm | Withdraw
+class Wake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="wake"):
+    """Let stopped processes of ranks go on (SIGCONT); nothing is done to one that runs, or is another by now.
+
+    Attributes
+    ----------
+    processes
+        Rank and process id of each.
+
+    """
+
+    processes: tuple[tuple[int, int], ...]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="answer"):
+    """What somebody says to a decision that waits for a yes; for who has asked, and not for agents.
+
+    Attributes
+    ----------
+    decision
+        Its id.
+    approves
+        Yes, or no.
+    by
+        Who says so.
+
+    """
+
+    decision: str
+    approves: bool
+    by: str
+
+
+What = (
+    Locate | Hold | Keep | Release | Prepare | Measure | Dismiss | Profile | Offer | Apply | Confirm | Withdraw | Wake
+    | Answer
+)  # fmt: skip
 WhatName = Literal[
     "locate", "hold", "keep", "release", "prepare", "measure", "dismiss", "profile", "offer", "apply", "confirm",
-    "withdraw",
+    "withdraw", "wake", "answer",
 ]  # fmt: skip
 
 
@@ -299,7 +335,7 @@ def _wrong(order: Order) -> str:
     what = order.what
     if len(order.id) != 32 or not set(order.id) <= set("0123456789abcdef"):
         return f"its id {order.id[:40]!r} is not 32 hexadecimal digits"
-    lowest = 0 if isinstance(what, Hold | Keep | Apply | Confirm) else ANY_ATTEMPT
+    lowest = 0 if isinstance(what, Hold | Keep | Wake | Apply | Confirm) else ANY_ATTEMPT
     if order.number < 1 or order.attempt < lowest:
         return f"number {order.number} of attempt {order.attempt}"
     if not 0 < order.expires_ns - order.issued_ns <= LONGEST_LIFE_NS:
@@ -311,6 +347,12 @@ def _wrong(order: Order) -> str:
         return f"{what.for_ms} ms of profiling; at most {LONGEST_PROFILE_MS}"
     if isinstance(what, Offer | Apply | Confirm | Withdraw):
         return _wrong_with_a_ticket(what)
+    if isinstance(what, Wake):
+        are_some = 0 < len(what.processes) <= MOST_RANKS and all(r >= 0 and pid > 1 for r, pid in what.processes)
+        return "" if are_some else f"{len(what.processes)} processes, {what.processes[:3]}"
+    if isinstance(what, Answer):
+        is_one = _DECISION.fullmatch(what.decision) and 0 < len(what.by) <= MOST_TEXT
+        return "" if is_one else f"an answer of {what.by[:80]!r} to {what.decision[:80]!r}"
     if not isinstance(what, Locate | Profile) and not least <= what.trap < 1 << 63:
         return f"trap {what.trap}"
     if isinstance(what, Hold | Keep) and not 0 < what.lease_ms <= LONGEST_LEASE_MS:

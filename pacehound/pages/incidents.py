@@ -195,6 +195,10 @@ def decision_words(decision: Decision) -> str:
     if decision.action == "ignore":
         return f"ignore: {decision.reason}" + ("" if decision.is_last else f"; {lost}")
     how = "" if decision.taken else f" ({decision.mode} mode: not done)"
+    if decision.until_ns:
+        how = f" (waits for a yes: pacehound approve {decision.identity()[:12]})"
+    elif decision.by:
+        how = f" ({'approved' if decision.taken else 'said'} by {decision.by})"
     price = f"price {seconds_words(decision.price_s)}, {lost}"
     return f"{decision.action.replace('_', ' ')}: {decision.reason}; {price}{how}"
 

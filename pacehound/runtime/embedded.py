@@ -12,19 +12,20 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pacehound.bus.control import ControlWire
+from pacehound.bus.control import AttendedWire
 from pacehound.bus.recording import RecordingWriter
 from pacehound.bus.signing import signer_of
 from pacehound.clock import Clock, SystemClock
 from pacehound.errors import RejectedMessage, StoreOwned, Unavailable
 from pacehound.model import topics
 from pacehound.model.events import Decision, EarlierRun, Incident, Notification, UsualRounds
+from pacehound.model.orders import Answer
 from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
@@ -35,7 +36,7 @@ from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
 from pacehound.runtime.head.parts import Parts, Tracer
 from pacehound.runtime.head.serve import Beside, Listeners, serve
 from pacehound.runtime.telemetry import Telemetry
-from pacehound.settings import Mode, Settings, TraceSettings
+from pacehound.settings import Settings, TraceSettings
 
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
@@ -123,13 +124,13 @@ def open_parts(
     clock = SystemClock()
     try:
         decided = store.decisions()
-        alerts = _alerts(settings, store, telemetry, clock, problems)
+        alerts = _alerts(settings, folder, store, telemetry, clock, problems)
         return Parts(
             pipeline=Pipeline(settings),
             store=store,
             writer=store.worker(clock),
             actuators=lambda wire: ActuatorWorker(
-                lambda _: decided, _attendant(settings, folder, clock, wire), _recovery(settings, store)
+                lambda _: decided, _attendant(settings, folder, store, clock, wire), _recovery(settings, store)
             ),
             alerts=alerts,
             traces=_traces(settings.traces, clock, telemetry),
@@ -155,17 +156,33 @@ def _recovery(settings: Settings, store: SiblingStore) -> Recovery:
     return recovery_by(settings.recovery, lambda name, parameters: store.ask(name, parameters).to_pylist())
 
 
-def _attendant(settings: Settings, folder: Path, clock: Clock, wire: ControlWire) -> Attendant | None:
+def _attendant(
+    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AttendedWire
+) -> Attendant | None:
     """Who gives orders by itself; nobody, in mode `observe`."""
-    if settings.actuators.mode is Mode.OBSERVE:
-        return None
     from actuators.attendant import Attendant
+    from actuators.mitigation.prices import Measured
+    from actuators.service import rules_of
 
-    return Attendant(signer_of(folder), clock, lambda job: contextlib.nullcontext(wire))
+    signer = signer_of(folder)
+    rules = rules_of(settings.actuators, signer.key)
+    if not rules.modes.acts:
+        return None
+
+    def measured(job: str) -> Measured:
+        (row,) = store.ask("plan/measured", {"job": job}).to_pylist()
+        return Measured.of_row(row)
+
+    return Attendant(signer, clock, lambda job: contextlib.nullcontext(wire), replace(rules, measured=measured))
 
 
 def _alerts(
-    settings: Settings, store: SiblingStore, telemetry: Telemetry, clock: Clock, problems: Callable[[], list[str]]
+    settings: Settings,
+    folder: Path,
+    store: SiblingStore,
+    telemetry: Telemetry,
+    clock: Clock,
+    problems: Callable[[], list[str]],
 ) -> Worker | None:
     """Who tells people, and what former heads could not tell; nobody, where no receiver is set."""
     if not settings.alerts.tells_somebody:
@@ -175,7 +192,14 @@ def _alerts(
 
     # Read before anything of this head is stored: the versions that come on its bus are news.
     past = [Past(incidents=[(one, 0) for one in store.incidents()], notifications=store.told())]
-    worker = worker_of(settings.alerts, lambda partitions: past.pop() if past else Past(), problems, clock, telemetry)
+    worker = worker_of(
+        settings.alerts,
+        lambda partitions: past.pop() if past else Past(),
+        problems,
+        clock,
+        telemetry,
+        _approval_key(settings, folder),
+    )
     worker.on_assigned([(topics.INCIDENTS.name, partition) for partition in range(topics.INCIDENTS.partitions)])
     return worker
 
@@ -246,7 +270,7 @@ def run_head(
             asyncio.run(
                 serve(
                     listeners=listeners,
-                    beside=_page_server(page, head, folder) if page is not None else None,
+                    beside=_page_server(page, head, settings, folder) if page is not None else None,
                     ownership=ownership,
                     head=head,
                     log=head,
@@ -292,9 +316,19 @@ class Page:
     takes_any_port: bool = False
 
 
-def _page_server(page: Page, head: Head, folder: Path) -> Beside:
+def _approval_key(settings: Settings, folder: Path) -> str:
+    """What links to decisions are made with."""
+    return settings.actuators.approval_key or signer_of(folder).derived("links to decisions that wait")
+
+
+def _page_server(page: Page, head: Head, settings: Settings, folder: Path) -> Beside:
+    from actuators.control.controlled_job import ControlledJob
+    from web.approving import Approvals
     from web.serve import PageServer
     from web.source import Source
+
+    def give(job: str, answer: Answer) -> None:
+        ControlledJob(head, signer_of(folder), job, "an answer by a link").order(answer, time.time_ns())
 
     return PageServer(
         source=Source(head),
@@ -302,6 +336,7 @@ def _page_server(page: Page, head: Head, folder: Path) -> Beside:
         address=page.address,
         certificate=page.certificate,
         takes_any_port=page.takes_any_port,
+        approvals=Approvals(key=_approval_key(settings, folder), give=give),
     )
 
 

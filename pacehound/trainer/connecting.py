@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pacehound.trainer import own
 from pacehound.trainer.control import Control
 from pacehound.trainer.order import KIND, Agree, Can
 
@@ -51,6 +52,7 @@ def connect(
     agree: Agree | None = None,
     agree_every: int = AGREE_EVERY,
     micro_batches: int = 0,
+    layout: tuple[int, int] | None = None,
     rank: int | None = None,
     world_size: int | None = None,
 ) -> Control:
@@ -71,6 +73,11 @@ def connect(
         How many this rank computes in each step as long as no order says otherwise. With it the script promises that
         it takes orders `microbatches` of a number per rank, that each rank is a replica of its own, and that gradients
         are weighted: then Pacehound may move micro-batches by itself (docs/mitigation.md).
+    layout
+        Replicas and stages of a pipeline in which ranks may change places: orders `topology` list by place which rank
+        takes it, and place `p` is replica `p % replicas` of stage `p // replicas`. With it the script promises that
+        each rank takes its new place with the parameters of that place, and trains on as before: then Pacehound may
+        move ranks by itself.
     rank, world_size
         Where the environment (RANK, WORLD_SIZE) does not say.
 
@@ -93,10 +100,14 @@ def connect(
         raise ValueError(f"agree_every is {agree_every}; at least 1 step")
     if micro_batches and (micro_batches < 0 or "microbatches" not in kinds):
         raise ValueError(f"micro_batches is {micro_batches}; at least 1, of a script that takes orders 'microbatches'")
+    if layout is not None and (len(layout) != 2 or min(layout) < 1 or "topology" not in kinds):
+        raise ValueError(f"layout is {layout}; replicas and stages, of a script that takes orders 'topology'")
+    replicas, stages = layout or (0, 0)
     try:
         place = place_of(os.environ, rank, world_size)
     except Exception:  # a rank that is no number: nobody listens to it
         place = Place("", -1, -1, 0)
+    own.leave()
     return Control(
         place.run_dir,
         kinds,
@@ -108,8 +119,17 @@ def connect(
             "world_size": place.world_size,
             "attempt": place.attempt,
             "micro_batches": micro_batches,
+            "replicas": replicas,
+            "stages": stages,
         },
     )
+
+
+def connected(environ: Mapping[str, str]) -> Control:
+    """For a script that does not connect by itself (`pacehound.trainer.own`): it takes what needs nothing of it."""
+    place = place_of(environ)
+    hello = {"rank": place.rank, "world_size": place.world_size, "attempt": place.attempt}
+    return Control(place.run_dir, hello=hello)
 
 
 def _integer(environ: Mapping[str, str], name: str, default: int) -> int:

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pacehound.trainer.collecting import Collecting
 from pacehound.trainer.line import AgentLine, note_failure
 from pacehound.trainer.meeting import FOLDER, Bell
 from pacehound.trainer.open_order import OpenOrder
-from pacehound.trainer.order import PACE, Agree, Can, Order, refusal
+from pacehound.trainer.order import COLLECT, PACE, Agree, Can, Order, interval_of, refusal
 from pacehound.trainer.token import Token
 
 _NEVER = sys.maxsize
@@ -63,6 +64,7 @@ class Control:
         self._words, self._heard = _NOBODY, 0
         self._point = 0 if agree else _NEVER  # the next step at which all ranks agree; 0: not known yet
         self._due = self._point
+        self._collecting = Collecting()
         if run_dir and os.path.isdir(run_dir):
             try:
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -85,6 +87,7 @@ class Control:
             if step < self._due and self._words[0] == self._heard:
                 return None
             step = int(step)
+            self._collecting.at_step(step)
         except Exception as error:
             self._fail(error)
             return None
@@ -141,6 +144,9 @@ class Control:
                 self._open = None
                 if is_agreed:
                     found = order
+                    if order.kind == COLLECT:
+                        found = None
+                        self._collecting.set(interval_of(order.payload) or 0, step)
                     self._decided = {"say": "applied", "ticket": order.ticket, "step": step}
                 else:
                     why = "not all ranks had it when they came to its step"
@@ -148,7 +154,7 @@ class Control:
                 self._say(**self._decided)
         except Exception as error:
             self._fail(error)
-        self._due = 0 if self._open is not None else self._point
+        self._due = 0 if self._open is not None else min(self._point, self._collecting.due)
         return found
 
     def _is_due(self, step: int) -> bool:
@@ -232,6 +238,7 @@ class Control:
     def _forget(self) -> None:
         """From now on nobody listens. The other ranks still count on this one where they agree."""
         self._open = None
+        self._collecting.set(0, 0)
         self._hang_up()
         self._words, self._heard = _NOBODY, 0
         if os.getpid() != self._pid:

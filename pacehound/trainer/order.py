@@ -13,6 +13,10 @@ KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 PACE = "pacehound.pace"
 """Asks how fast a rank goes, and is never applied; every script that takes orders answers it."""
 
+COLLECT = "pacehound.collect"
+"""Every so many steps (`{"every": 100}`) the process collects its garbage, and never otherwise; `{"every": 0}`: as
+before. Nothing is handed to the script, which need not know of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -55,6 +59,8 @@ def refusal(order: Order, kinds: tuple[str, ...], can: Can | None) -> str:
     """
     if order.kind == PACE:
         return ""
+    if order.kind == COLLECT:
+        return "" if interval_of(order.payload) is not None else f"{order.payload!r} is no number of steps"
     if order.kind not in kinds:
         named = f"only: {', '.join(kinds)}" if kinds else "and names no kinds in trainer.connect"
         return f"its script takes no {order.kind!r}, {named}"
@@ -65,3 +71,13 @@ def refusal(order: Order, kinds: tuple[str, ...], can: Can | None) -> str:
     except Exception as error:
         return f"its script cannot say: {type(error).__name__}: {error}"
     return "" if found is True else (found if isinstance(found, str) and found else "its script says no")
+
+
+def interval_of(payload: Any) -> int | None:
+    """Steps between two collections; 0: as the interpreter does it. `None` where it says neither.
+
+    >>> interval_of({"every": 100}), interval_of({"every": -1}), interval_of(None)
+    (100, None, None)
+    """
+    every = payload.get("every") if isinstance(payload, dict) else None
+    return every if isinstance(every, int) and every >= 0 else None

@@ -24,7 +24,7 @@ PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator", 
 ROOMS = {
     "pacehound.model": set(),
     "pacehound.bus": {"pacehound.model"},
-    "pacehound.instrument": {"pacehound.model"},
+    "pacehound.instrument": {"pacehound.model", "pacehound.trainer"},  # orders that a script need not know of
     "pacehound.trainer": set(),  # a script imports it by name: the standard library alone
     "pacehound.pages": {"pacehound.model"},
     "pacehound.runtime": {"pacehound.model", "pacehound.bus"},
@@ -65,6 +65,7 @@ ROOMS = {
     "streams.scoring": set(),
     "simulator.operations": set(),
     "simulator.suites": {"simulator.operations"},
+    "actuators.acting": {"actuators.mitigation", "actuators.control"},  # plans, and the way in which they are applied
     "actuators.mitigation": set(),
     "actuators.control": set(),
     "actuators.recovery": set(),
@@ -75,7 +76,7 @@ ROOMS = {
 BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
-    "actuators": set(),
+    "actuators": {"decision", "looks", "now"},
     "streams": {"native_loops", "pipeline"},
     "simulator": None,
     "web": {"source"},

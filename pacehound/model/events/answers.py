@@ -73,6 +73,12 @@ class Decision:
         What stopped it; empty where nothing did.
     promised_gain, seen_gain
         The shares by which iterations should have become shorter, and have; `None` where that is not known.
+    until_ns
+        It waits for somebody's yes, until then (Unix time); 0: it does not wait.
+    asked
+        The decision that waited, of what was done or not done after it was asked.
+    by
+        Who has said yes or no to that.
 
     """
 
@@ -94,6 +100,9 @@ class Decision:
     limit: str = ""
     promised_gain: float | None = None
     seen_gain: float | None = None
+    until_ns: int = 0
+    asked: str = ""
+    by: str = ""
 
     def identity(self) -> str:
         """Names (incident, action, whom it is aimed at), of what is only recorded.

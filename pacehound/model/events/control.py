@@ -85,6 +85,8 @@ class TrainerAnswer:
         Of what is `unable`, `kept` or `absent`.
     micro_batches
         How many the rank computes in each step unless it was ordered otherwise; 0: it does not say.
+    replicas, stages
+        The layout in which ranks may change places; 0: it does not say.
 
     """
 
@@ -95,6 +97,8 @@ class TrainerAnswer:
     agrees_every: int = 0
     why: str = ""
     micro_batches: int = 0
+    replicas: int = 0
+    stages: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

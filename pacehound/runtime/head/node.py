@@ -126,7 +126,11 @@ class Head:
         self._pipeline = self._loop("pipeline", (topics.CALLS, topics.HOSTS, topics.OPS), pipeline, recording=recording)
         self.mailbox = Mailbox(self._clock.now_ns())
         self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self))
-        self._alerts = self._loop("alerts", (topics.INCIDENTS,), parts.alerts) if parts.alerts is not None else None
+        self._alerts = (
+            self._loop("alerts", (topics.INCIDENTS, topics.DECISIONS), parts.alerts)
+            if parts.alerts is not None
+            else None
+        )
         self._traces = (
             self._loop("traces", (topics.INCIDENTS, topics.DECISIONS), parts.traces)
             if parts.traces is not None
@@ -291,6 +295,10 @@ class Head:
     def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
         """What agents of a job have answered, and the number to ask for next."""
         return self.mailbox.results(job, after, self._clock.now_ns())
+
+    def given(self, job: str, after: int) -> tuple[list[Command], int]:
+        """Orders that were given about a job, and the number to ask for next."""
+        return self.mailbox.commands(job, after, self._clock.now_ns())
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from pacehound.bus.control import ControlWire
+from pacehound.bus.control import AttendedWire
 from pacehound.model.events import Decision, EarlierRun, Incident, UsualRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
@@ -98,6 +98,6 @@ class Parts:
     pipeline: Pipeline
     store: Store
     writer: Worker
-    actuators: Callable[[ControlWire], Worker]
+    actuators: Callable[[AttendedWire], Worker]
     alerts: Worker | None = None
     traces: Tracer | None = None

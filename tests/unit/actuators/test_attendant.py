@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from actuators.attendant import Attendant
+from actuators.attendant import Attendant, Rules
 from actuators.thresholds import MOST_VALIDATIONS_PER_HOUR
 from actuators.worker import ActuatorWorker
 from pacehound.bus import Message
@@ -36,14 +36,15 @@ def slow(name: str, *suspects: int, job: str = "j", excess_s: float = 1_000.0) -
 class Fleet:
     """An attendant, and the agents of its jobs behind a wire."""
 
-    def __init__(self, *, is_away: bool = False) -> None:
+    def __init__(self, *, is_away: bool = False, rules: Rules | None = None) -> None:
         self.clock = ManualClock(START_NS)
         self.commands: list[Command] = []
         self.agents: dict[str, Agents] = {}
         self.is_away = is_away
         self.open_ways = 0
+        self.answered: list[Command] = []
         self._answers: dict[str, list[CommandResult]] = {}
-        self.attendant = Attendant(SIGNER, self.clock, self._reach)
+        self.attendant = Attendant(SIGNER, self.clock, self._reach, rules)
         self.decisions: list[Decision] = []
 
     @contextlib.contextmanager
@@ -63,6 +64,10 @@ class Fleet:
 
     def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
         return self._answers.pop(job, []), after
+
+    def given(self, job: str, after: int) -> tuple[list[Command], int]:
+        found, self.answered = self.answered, []
+        return [one for one in found if one.job == job], after
 
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds * 10)):

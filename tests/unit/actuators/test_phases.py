@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from actuators.looks import VALIDATE
-from actuators.phases import Now, Phases, unmeasured
+from actuators.now import Now
+from actuators.phases import Phases, unmeasured
 from actuators.thresholds import PROFILE_FOR_NS
 from pacehound.model.events import Cost, Decision, Incident, Instant
 from pacehound.model.evidence.machines import NobodySlow

@@ -73,6 +73,7 @@ def test_a_wrong_variable_is_refused_by_its_key():
 
 def test_what_may_be_a_secret_is_known_by_its_variable_and_stays_out_of_words():
     secrets = {
+        "PACEHOUND_ACTUATORS_APPROVAL_KEY",
         "PACEHOUND_ALERTS_ALERTMANAGER_URL",
         "PACEHOUND_ALERTS_HEARTBEAT_URL",
         "PACEHOUND_ALERTS_PAGERDUTY_KEY",

@@ -9,7 +9,7 @@ from actuators.mitigation.thresholds import (
     OWN_RELIEF_NS,
     TRIAL_AT_LEAST_NS,
 )
-from actuators.phases import Now
+from actuators.now import Now
 from pacehound.model.events import Incident
 
 
@@ -50,7 +50,7 @@ class Trials:
         """Why there should be a trial now, else nothing."""
         since_ns = now.monotonic_ns - self.kept_at.monotonic_ns
         if since_ns >= self.pause_ns:
-            return "nobody knows whether the rank is still slow"
+            return "nobody knows whether the fault is still there"
         if since_ns >= self._sign_pause_ns and self._is_relieved(incident):
             return "the incident is relieved"
         return ""

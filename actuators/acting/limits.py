@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from actuators.mitigation.thresholds import COOL_DOWN_NS, MOST_ACTIONS_PER_HOUR
+from actuators.mitigation.thresholds import COOL_DOWN_NS, MOST_ACTIONS_PER_HOUR, MOST_AIMED_SHARE
 
 HOUR_NS = 3_600_000_000_000
 
@@ -50,8 +50,11 @@ class Limits:
         self._actions = Hourly(MOST_ACTIONS_PER_HOUR)
         self._undone_ns: int | None = None
 
-    def reason_not_to_act(self, now_ns: int) -> str:
-        """Which limit forbids it, else nothing."""
+    def reason_not_to_act(self, now_ns: int, *, n_aimed: int = 0, n_ranks: int = 0) -> str:
+        """Which limit forbids it, else nothing; `n_aimed` of `n_ranks` are to blame, where it is known."""
+        if n_ranks and n_aimed > MOST_AIMED_SHARE * n_ranks:
+            most = f"no action is aimed at more than {100 * MOST_AIMED_SHARE:.0f} % of a job's ranks"
+            return f"{n_aimed} of {n_ranks} ranks are to blame, and {most}"
         if self._undone_ns is not None and now_ns - self._undone_ns < COOL_DOWN_NS:
             ago_s = (now_ns - self._undone_ns) / 1e9
             wait_s = COOL_DOWN_NS / 1e9

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from actuators.limits import Limits
-from actuators.mitigating import Mitigating, may_be_moved
+from actuators.acting.act import Terms
+from actuators.acting.applied import Applied
+from actuators.acting.limits import Limits
+from actuators.acting.microbatches import MicroBatches
 from actuators.mitigation.moving import plan_moves
 from actuators.mitigation.speeds import Speeds, speeds_of
 from actuators.mitigation.thresholds import COOL_DOWN_NS, HELD_FOR_NS, KEPT_SHARE, MOST_ACTIONS_PER_HOUR
-from actuators.phases import Now
+from actuators.now import Now
 from pacehound.model.events import CommandResult, Cost, Decision, Incident, Instant, RankAnswer
 from pacehound.model.evidence.computing import OwnTimeApart, OwnTimeGrew
 from pacehound.model.evidence.machines import Measured
@@ -34,6 +36,10 @@ def slow(excess_s: float = 100.0, **changes: object) -> Incident:
     return incident(findings=(replace(one, **changes),), cost=Cost(excess_s=excess_s, ranks=2))  # type: ignore[arg-type]
 
 
+def acting(one: Incident, ticket: int, limits: Limits, **how: bool) -> Applied:
+    return Applied(MicroBatches(), one, ticket, Terms(limits=limits), **how)
+
+
 class MovedJob(OrderedJob):
     """Two ranks, one of which takes `ratio` times as long, and one who moves micro-batches; is its own controller."""
 
@@ -49,7 +55,7 @@ class MovedJob(OrderedJob):
         self.orders: list[What] = []
         self.heard: list[CommandResult] = []
         self.limits = Limits()
-        self.mitigating = Mitigating(first or slow(), 1_000, self.limits, **how)
+        self.mitigating = acting(first or slow(), 1_000, self.limits, **how)
         self.controller = Acting(self)
 
     @property
@@ -158,12 +164,12 @@ def test_what_does_not_help_is_undone_at_once_and_nothing_tried_for_a_while(tmp_
         assert promised is not None
         assert seen < KEPT_SHARE * promised
         assert job.counts == [8, 8]
-        again = Mitigating(slow(), 9_000, job.limits)
+        again = acting(slow(), 9_000, job.limits)
         _, (decision,) = again.step([], job.now)
         assert (decision.taken, again.is_over) == (False, True)
         assert decision.limit.startswith("an action about this job did not help")
         later = Now(monotonic_ns=job.clock.now_ns + COOL_DOWN_NS, unix_ns=0)
-        assert Mitigating(slow(), 9_000, job.limits).step([], later) == ([], [])
+        assert acting(slow(), 9_000, job.limits).step([], later) == ([], [])
 
 
 def test_what_somebody_who_has_gone_has_moved_is_given_back(tmp_path: Path) -> None:
@@ -239,7 +245,7 @@ def adversity(folder: Path, seed: int) -> str:
         if victim == "agent that comes back":
             job.hosts[0].start()
         if victim == "controller":
-            job.mitigating = Mitigating(slow(), 50_000, Limits(), was_left=True)
+            job.mitigating = acting(slow(), 50_000, Limits(), was_left=True)
             job.controller = Acting(job)
         job.run(70)
         actions = [one for one in job.actions if one != "track"]
@@ -306,7 +312,7 @@ def test_how_slow_a_rank_is_is_said_by_the_evidence(
     ids=["proven", "suspected", "network", "hang", "relieved", "unknown speed"],
 )
 def test_only_a_proven_rank_that_computes_for_longer_is_acted_upon(one: Incident, is_acted_upon: bool) -> None:
-    assert (may_be_moved(one) is not None) is is_acted_upon
+    assert MicroBatches().is_against(one) is is_acted_upon
 
 
 @pytest.mark.parametrize(

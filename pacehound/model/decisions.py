@@ -1,0 +1,23 @@
+"""Which decisions wait for somebody's yes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pacehound.model.events import Decision
+
+
+def waiting(decisions: Iterable[Decision], now_ns: int) -> list[Decision]:
+    """Those that were neither answered nor given up, and still have time; the newest first.
+
+    >>> asked = Decision(job="j", attempt=0, time_ns=1, incident="i", incident_version=0, mode="approve", action="x",
+    ...     reason="", price_s=1.0, loss_s=2.0, number=1, until_ns=9)
+    >>> done = Decision(job="j", attempt=0, time_ns=2, incident="i", incident_version=0, mode="approve", action="x",
+    ...     reason="", price_s=1.0, loss_s=2.0, number=2, taken=True, asked=asked.identity())
+    >>> len(waiting([asked], 5)), len(waiting([asked], 10)), len(waiting([asked, done], 5))
+    (1, 0, 0)
+    """
+    known = list(decisions)
+    answered = {one.asked for one in known if one.asked}
+    found = [one for one in known if one.until_ns > now_ns and one.identity() not in answered]
+    return sorted(found, key=lambda one: -one.time_ns)

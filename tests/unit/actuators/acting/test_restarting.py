@@ -1,0 +1,152 @@
+"""A restart leaves out the hosts to blame, after a checkpoint where it can; the new attempt's pace is its effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from actuators.acting.site import CommandName, Ran
+from actuators.attendant import Rules
+from actuators.modes import Modes
+from actuators.site_commands import SiteCommands
+from pacehound.errors import InvalidSetting
+from pacehound.model.events import CommandResult, Incident
+from pacehound.model.orders import Locate, Offer, What
+from pacehound.settings import ActuatorSettings, Mode
+from pacehound.trainer.order import PACE
+from tests.fakes.answering_scripts import Scripts
+from tests.unit.actuators.test_attendant import Fleet, proven
+
+RESTARTS = Modes.of_settings(Mode.OBSERVE, "j:checkpoint_restart=auto")
+
+
+class Recorded:
+    """A site that notes what is run; `fails` are the exit statuses of starts, in their order."""
+
+    def __init__(self, fails: list[int] | None = None) -> None:
+        self.ran_commands: list[tuple[str, str, str]] = []
+        self.fails, self.on_start = fails or [], lambda: None
+        self._status = 0
+
+    def has(self, name: CommandName) -> bool:
+        return name != "drain"
+
+    def begin(self, name: CommandName, values: Mapping[str, str]) -> str:
+        self.ran_commands.append((name, values["job"], values["hosts"]))
+        self._status = self.fails.pop(0) if name == "start" and self.fails else 0
+        if name == "start" and not self._status:
+            self.on_start()
+        return name
+
+    def ran(self) -> Ran:
+        return Ran(status=self._status, said="no room" if self._status else "")
+
+
+class Restarted(Scripts):
+    """Two ranks on two hosts; after the start both are on host 0, in the next attempt, and none is slow."""
+
+    def __init__(self, *, saves: bool = True) -> None:
+        super().__init__()
+        self.saves, self.attempt, self.saved = saves, 0, 0
+
+    def start(self) -> None:
+        self.attempt, self.ratio = 1, 1.0
+
+    def answers(self, orders: list[What]) -> list[CommandResult]:
+        kinds = [one.kind for one in orders if isinstance(one, Offer)]
+        if "checkpoint" in kinds and not self.saves:
+            (offer,) = (one for one in orders if isinstance(one, Offer))
+            return self._said(offer.ticket, "unable", self.step)
+        self.saved += "checkpoint" in kinds
+        found = super().answers(
+            [one for one in orders if not isinstance(one, Offer) or one.kind in (PACE, "checkpoint")]
+        )
+        found = [replace(one, attempt=self.attempt) for one in found]
+        return [replace(one, host="h0") for one in found] if self.attempt else found
+
+    def _said(self, ticket, state, step):  # type: ignore[no-untyped-def]
+        counts, self.counts = self.counts, [8, 8]
+        found = super()._said(ticket, state, step)
+        self.counts = counts
+        return found
+
+
+def restarted(site: Recorded, scripts: Restarted, *, one: Incident | None = None, for_s: float = 200.0) -> Fleet:
+    fleet = Fleet(rules=Rules(modes=RESTARTS, site=lambda: site))
+    fleet.agents["j"] = scripts
+    site.on_start = scripts.start
+    fleet.attendant.on_incident(one or proven(excess_s=2_000.0))
+    fleet.run(for_s)
+    return fleet
+
+
+def test_it_stops_and_starts_without_the_host_and_its_pace_is_the_effect() -> None:
+    site, scripts = Recorded(), Restarted()
+    fleet = restarted(site, scripts)
+    assert site.ran_commands == [("stop", "j", "h1"), ("start", "j", "h1")]
+    assert scripts.saved >= 1
+    done, over = fleet.decisions
+    assert (done.action, done.taken, done.aimed_at) == ("checkpoint_restart", True, (1,))
+    assert done.reason.startswith("the job stops, and starts again without h1")
+    assert over.seen_gain == pytest.approx(0.5, abs=0.05)
+    assert "a checkpoint was written at step" in over.reason
+    assert fleet.open_ways == 0
+
+
+def test_a_script_that_writes_no_checkpoint_when_asked_goes_on_from_its_last_one() -> None:
+    site = Recorded()
+    fleet = restarted(site, Restarted(saves=False))
+    assert [name for name, *_ in site.ran_commands] == ["stop", "start"]
+    assert "it goes on from its last one" in fleet.decisions[-1].reason
+
+
+def test_a_start_that_fails_is_tried_again_and_one_that_always_fails_is_said() -> None:
+    site = Recorded([1])
+    assert restarted(site, Restarted()).decisions[-1].seen_gain is not None
+    site = Recorded([1, 1, 1])
+    last = restarted(site, Restarted()).decisions[-1]
+    assert last.reason == "starting has failed; the job does not run: the command failed with 1: no room"
+    assert [name for name, *_ in site.ran_commands] == ["stop", "start", "start", "start"]
+
+
+def test_nothing_is_stopped_before_it_is_due_nor_where_no_host_would_be_left() -> None:
+    site = Recorded()
+    assert restarted(site, Restarted(), one=proven(excess_s=1_000.0), for_s=20).decisions == []
+
+    class OneHost(Restarted):
+        def answers(self, orders: list[What]) -> list[CommandResult]:
+            return [replace(one, host="h0") for one in super().answers(orders)]
+
+    (decision,) = restarted(site, OneHost()).decisions
+    assert (decision.taken, decision.limit) == (False, "no host would be left without h0")
+    assert site.ran_commands == []
+
+
+def test_a_site_without_commands_is_offered_no_restart() -> None:
+    fleet = Fleet(rules=Rules(modes=RESTARTS))
+    fleet.agents["j"] = scripts = Restarted()
+    fleet.attendant.on_incident(proven(excess_s=2_000.0))
+    fleet.run(30)
+    assert (fleet.decisions, [one for one in scripts.orders if isinstance(one, Locate)]) == ([], [])
+
+
+def ran(site: SiteCommands) -> Ran:
+    for _ in range(10_000_000):
+        if (found := site.ran()) is not None:
+            return found
+    raise AssertionError
+
+
+def test_a_command_is_run_without_a_shell_and_a_word_stays_a_word() -> None:
+    settings = ActuatorSettings(stop_command="echo 'a b' {job} -x={hosts}", start_command="/no/such/command {job}")
+    site = SiteCommands(settings)
+    assert (site.has("stop"), site.has("drain")) == (True, False)
+    said = site.begin("stop", {"job": "j; rm -rf {hosts}", "hosts": "h1,h2"})
+    assert ran(site) == Ran(status=0, said="a b j; rm -rf {hosts} -x=h1,h2")
+    assert said.startswith("echo 'a b' 'j; rm")
+    site.begin("start", {"job": "j"})
+    assert ran(site).status == 127
+    with pytest.raises(InvalidSetting, match="stop_command"):
+        SiteCommands(ActuatorSettings(stop_command="echo 'a"))
