@@ -34,6 +34,7 @@ BENCHMARKS = (
 LONG = (
     "detection",
     "root_cause",
+    "small",
     "always",
     "stages",
     "engine",
