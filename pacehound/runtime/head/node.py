@@ -380,7 +380,7 @@ class Head:
             raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
 
     def _publish(self, event: Event) -> None:
-        self.bus.publish(*route(event), codec.encode(event))
+        self.bus.publish(*route(event), codec.encode(event), (event,))
 
     def _admit(self, event: Event, value: bytes, *, is_decoded: bool = False) -> None:
         """Put an event on the bus; what was decoded on arrival is not decoded again by those who read it there."""
@@ -393,7 +393,7 @@ class Head:
             self._known_topology.note(event, value, self._clock.monotonic_s())
         self.bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
-            self.bus.publish(topics.TOPOLOGY, key, value)
+            self.bus.publish(topics.TOPOLOGY, key, value, (event,) if is_decoded else None)
         if isinstance(event, CommandResult):
             self.mailbox.put(event, self._clock.now_ns())
         self.telemetry.add(RECORDS_ACCEPTED)

@@ -67,6 +67,8 @@ class HeadLoop(threading.Thread):
             poll_s=_POLL_S,
             linger_s=linger_s,
             longest_retry_s=longest_retry_s,
+            # Who reads it here need not read the bytes that were written a moment ago.
+            publish=lambda topic, key, value, event: bus.publish(topic, key, value, (event,)),
             drains=True,
         )
         self._stopping = threading.Event()
