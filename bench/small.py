@@ -1,9 +1,9 @@
 """What a small job pays for being watched on one machine: processor time and memory of the head and of the agent.
 
 Four gloo ranks under `pacehound run`, steps of 100, 10 and 2 ms, and ranks that make no call; each is followed for
-`PACEHOUND_BENCH_SECONDS` (60) once its first half minute is over: what a head takes to start is not what it takes. The figures are
-processor time, which others on the machine change little, and what /proc says of memory. It takes six minutes and runs
-when it is named: `python -m bench small`.
+`PACEHOUND_BENCH_SECONDS` (60) once its first half minute is over: what a head takes to start is not what it takes. The
+figures are processor time, which others on the machine change little, and what /proc says of memory. It takes six
+minutes and runs when it is named: `python -m bench small`.
 """
 
 from __future__ import annotations

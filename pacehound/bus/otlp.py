@@ -93,7 +93,7 @@ class OtlpProducer:
     transport
         Another way than the network: a socket of this machine.
     packs
-        Whether larger requests are packed: not where they stay on this machine, for both sides would work and save nothing.
+        Whether larger requests are packed: not where they stay on this machine, where it would save nothing.
 
     """
 
