@@ -24,6 +24,9 @@ from storage.readers import LIMITS, Readers
 # A store stands beside a training job on a small machine as often as on one of its own.
 _ENGINE_SETTINGS = {"max_threads": 2, "max_insert_threads": 1}
 
+# Threads that wait for work keep memory of their own; merging is no work for two cores beside a training job.
+_ENGINE_POOLS = {"max_thread_pool_free_size": 2, "background_pool_size": 1}
+
 # A server that does not let us in within this does not answer; a migration of a large table may take long.
 _CONNECT_S, _ANSWER_S = 5, 300
 
@@ -89,7 +92,10 @@ class Store:
                 from clickhouse_connect import get_client
 
                 path = str(directory / "data")
-                clients.append(get_client(interface="chdb", path=path, settings=dict(_ENGINE_SETTINGS)))
+                engine = get_client(
+                    interface="chdb", path=path, settings=dict(_ENGINE_SETTINGS), chdb_options=dict(_ENGINE_POOLS)
+                )
+                clients.append(engine)
                 clients[0].command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
                 clients[0].database = DATABASE
 

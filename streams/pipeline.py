@@ -6,6 +6,8 @@ the log, events out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pacehound.model.events import Watermark
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, host_stream, route
@@ -13,10 +15,15 @@ from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.rounds.stage_one import OpenStream, StageOne
 from streams.slow.base_times import base_times
+from streams.snapshots.codec import MalformedState
 from streams.snapshots.schema import state_codec
 
 MAX_ENDED_JOBS = 1_000
 """Jobs that are over and whose late messages are still recognised as such."""
+
+
+_KEY, _JOB, _COUNTS = "key ", "job ", "counts"
+"""Names of the parts of its state."""
 
 
 class Pipeline:
@@ -33,6 +40,7 @@ class Pipeline:
         self._keys: dict[str, StageOne] = {}
         self._jobs: dict[str, StageTwo] = {}
         self.counts: dict[str, int] = {}
+        self._touched: set[str] = set()  # parts that are not as they were when `changed` was asked last
 
     def on_event(self, event: Event) -> list[Event]:
         """One event of `calls` or `hosts`; what it leads to, in order.
@@ -47,6 +55,7 @@ class Pipeline:
             self._count("after_end")
             return []
         _, key = route(event)
+        self._touched |= {_KEY + key, _JOB + event.job}
         stage_one = self._keys.get(key) or StageOne(self._settings)
         results = stage_one.on_event(event)
         if stage_one.communicator is not None:
@@ -99,6 +108,41 @@ class Pipeline:
         pipeline = cls(settings)
         pipeline._keys, pipeline._jobs, pipeline.counts = state_codec(settings).decode(snapshot)
         return pipeline
+
+    def changed(self, *, everything: bool = False) -> tuple[dict[str, bytes], set[str]]:
+        """The parts of the state that have changed since this was asked last, or all, and the names of all parts.
+
+        A part is a communicator or a job, so that what a job that is quiet keeps is not written again and again.
+        """
+        codec = state_codec(self._settings)
+        parts: dict[str, object] = {_KEY + name: stage_one for name, stage_one in self._keys.items()}
+        parts |= {_JOB + name: job for name, job in self._jobs.items()}
+        written = {name: codec.encode(part) for name, part in parts.items() if everything or name in self._touched}
+        written[_COUNTS] = codec.encode(self.counts)
+        self._touched.clear()
+        return written, {*parts, _COUNTS}
+
+    def take_back(self, parts: Mapping[str, bytes]) -> None:
+        """Go on where the state stood of which these are the parts.
+
+        Raises
+        ------
+        MalformedState
+            One of them cannot be read by this version; nothing was taken.
+        """
+        codec = state_codec(self._settings)
+        found = {name: codec.decode(content) for name, content in parts.items()}
+        for name, part in found.items():
+            if not isinstance(part, dict if name == _COUNTS else StageOne if name.startswith(_KEY) else StageTwo):
+                raise MalformedState(f"{name!r} is a {type(part).__name__}")
+        self.counts = found.pop(_COUNTS, {})
+        self._keys = {name.removeprefix(_KEY): part for name, part in found.items() if name.startswith(_KEY)}
+        self._jobs = {name.removeprefix(_JOB): part for name, part in found.items() if name.startswith(_JOB)}
+
+    def open_incidents(self) -> set[str]:
+        """The ids of those that it follows."""
+        in_jobs = [operator for job in self._jobs.values() for operator in job.attempts.values()]
+        return {incident for operator in in_jobs for incident in operator.open_incidents()}
 
     def _job(self, job: str) -> StageTwo:
         if job not in self._jobs:

@@ -69,7 +69,7 @@ class StoreSender:
             time.sleep(_LOOK_EVERY_S)
         # Nothing is encrypted on a socket, so that no CA need be read.
         transport = httpx.HTTPTransport(uds=owner.otlp_socket, verify=False)
-        return OtlpProducer("http://head", transport=transport)
+        return OtlpProducer("http://head", transport=transport, packs=False)
 
 
 def _answers(path: str) -> bool:

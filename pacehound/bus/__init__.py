@@ -28,3 +28,5 @@ class Message:
     headers: tuple[tuple[str, bytes], ...] = ()
     events: tuple[Event, ...] | None = field(default=None, repr=False, compare=False)
     """What `value` says, where a process that reads it more than once has decoded it already."""
+    number: int = field(default=-1, compare=False)
+    """In the journal of a head; -1: it stands in none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from pacehound.bus import Message, Place
 from pacehound.errors import BusFull
@@ -12,6 +13,14 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
 from pacehound.model.topics import Topic, partition_of
+
+
+class Journal(Protocol):
+    """Keeps what is published where this process's end does not reach it."""
+
+    def append(self, topic: str, key: str, value: bytes) -> int:
+        """Keep it; its number, -1 where the topic is not kept. Raises nothing."""
+        ...
 
 
 class MemoryBus:
@@ -23,6 +32,8 @@ class MemoryBus:
     ----------
     max_bytes
         Bytes held over all topics; `publish` raises `BusFull` beyond it.
+    journal
+        Has what is published, in that order; `None`: nobody does.
 
     Examples
     --------
@@ -35,8 +46,9 @@ class MemoryBus:
 
     """
 
-    def __init__(self, max_bytes: int = 256 * 1024 * 1024) -> None:
+    def __init__(self, max_bytes: int = 256 * 1024 * 1024, journal: Journal | None = None) -> None:
         self._max_bytes = max_bytes
+        self._journal = journal
         self._held_bytes = 0
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -68,8 +80,24 @@ class MemoryBus:
             self._consumers.append(consumer)
             return consumer
 
-    def publish(self, topic: Topic, key: str, value: bytes, events: tuple[Event, ...] | None = None) -> None:
-        """Append to the partition of `key`; `events` is what `value` says, where that has been decoded already.
+    def publish(
+        self,
+        topic: Topic,
+        key: str,
+        value: bytes,
+        events: tuple[Event, ...] | None = None,
+        number: int | None = None,
+    ) -> None:
+        """Append to the partition of `key`.
+
+        Parameters
+        ----------
+        topic, key, value
+            What, and where to.
+        events
+            What `value` says, where that has been decoded already.
+        number
+            That of a message which stands in the journal already.
 
         Raises
         ------
@@ -90,7 +118,17 @@ class MemoryBus:
                     f"the memory bus holds {self._held_bytes} of {self._max_bytes} bytes; its consumers are behind"
                 )
             self._offsets[topic.name, partition] = offset + 1
-            message = Message(topic=topic.name, key=key, partition=partition, offset=offset, value=value, events=events)
+            if number is None:
+                number = -1 if self._journal is None else self._journal.append(topic.name, key, value)
+            message = Message(
+                topic=topic.name,
+                key=key,
+                partition=partition,
+                offset=offset,
+                value=value,
+                events=events,
+                number=number,
+            )
             log.entries.append((self._next_position, message, size))
             self._next_position += 1
             self._held_bytes += size

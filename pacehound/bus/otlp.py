@@ -16,14 +16,13 @@ import httpx
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
+from pacehound.bus.otlp_headers import AFTER_HEADER, COMMANDS_PATH
 from pacehound.bus.tls import MACHINE_CAS, Trust, why_not_trusted
 from pacehound.errors import BusFull, InvalidSetting, MalformedMessage, RejectedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import Command
 
 LOGS_PATH = "/v1/logs"
-COMMANDS_PATH = "/v1/commands"
-AFTER_HEADER = "pacehound-after"
 MOST_COMMANDS_BYTES = 16 * 1024 * 1024
 MOST_DIGITS = 20
 GZIP_FROM_BYTES = 1024
@@ -92,7 +91,9 @@ class OtlpProducer:
     timeout_s
         For connecting, and for each wait on the connection after that.
     transport
-        For tests.
+        Another way than the network: a socket of this machine.
+    packs
+        Whether larger requests are packed: not where they stay on this machine, where it would save nothing.
 
     """
 
@@ -104,7 +105,9 @@ class OtlpProducer:
         trust: Trust = MACHINE_CAS,
         timeout_s: float = 10.0,
         transport: httpx.BaseTransport | None = None,
+        packs: bool = True,
     ) -> None:
+        self._packs = packs
         self._url = logs_url(endpoint)
         self._commands_url = logs_url(endpoint, COMMANDS_PATH)
         sent = {"content-type": "application/x-protobuf", "user-agent": "pacehound"}
@@ -130,7 +133,7 @@ class OtlpProducer:
         """
         body = b"".join(messages)
         headers = {}
-        if len(body) >= GZIP_FROM_BYTES:
+        if self._packs and len(body) >= GZIP_FROM_BYTES:
             body = gzip.compress(body, compresslevel=1, mtime=0)
             headers["content-encoding"] = "gzip"
         return _receipt(self._url, self._post(self._url, body, headers))

@@ -11,6 +11,9 @@ from pacehound.errors import InvalidSetting
 ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
 TOKEN_VARIABLE = "PACEHOUND_TOKEN"
+COMMANDS_PATH = "/v1/commands"
+AFTER_HEADER = "pacehound-after"
+"""Here, for a head that answers there needs no HTTP client."""
 _PIN = "+sha256:"
 
 

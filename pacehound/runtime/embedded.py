@@ -30,6 +30,7 @@ from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.address import Address
 from pacehound.runtime.head.attempts import FILE_NAME, AttemptsFile
 from pacehound.runtime.head.certificate import Certificate
+from pacehound.runtime.head.keeper import FOLDER as STATE_FOLDER
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.node import Head, IngestResult, why
 from pacehound.runtime.head.owner import OWNER_LEAVES_WITHIN_S, Owner, Ownership
@@ -124,9 +125,11 @@ def open_parts(
     clock = SystemClock()
     try:
         decided = store.decisions()
+        pipeline = Pipeline(settings)
         alerts = _alerts(settings, folder, store, telemetry, clock, problems)
         return Parts(
-            pipeline=Pipeline(settings),
+            pipeline=pipeline,
+            keepable=pipeline,
             store=store,
             writer=store.worker(clock),
             actuators=lambda wire: ActuatorWorker(
@@ -261,6 +264,7 @@ def run_head(
             telemetry=telemetry,
             known_topology=KnownTopology(folder / "topology.rec"),
             attempts_file=AttemptsFile(folder / FILE_NAME),
+            state=folder / STATE_FOLDER,
             recording=recording,
         )
         heads.append(head)

@@ -185,6 +185,8 @@ class EventLoop:
         After a turn with few messages others are waited for so long: few, large writes cost least.
     longest_retry_s
         What is away is asked again so often at least.
+    publish
+        Hands a result to the producer, with the event that its bytes say; `None`: the bytes alone.
     drains
         When it is told to stop it first deals with what is on the bus, as far as nothing is away: that of a process is
         nowhere else.
@@ -206,11 +208,13 @@ class EventLoop:
         poll_s: float = POLL_S,
         linger_s: float = 0.0,
         longest_retry_s: float = LONGEST_RETRY_S,
+        publish: Callable[[Topic, str, bytes, Event], None] | None = None,
         drains: bool = False,
     ) -> None:
         self._name = name
         self._worker = worker
         self._producer = producer
+        self._publish = publish or (lambda topic, key, value, _: producer.publish(topic, key, value))
         self._telemetry = telemetry
         self._liveness = liveness
         self._clock = clock
@@ -223,7 +227,7 @@ class EventLoop:
         self._is_unsettled = False
         self._is_flushed = True
         self._waiting: deque[Message] = deque()
-        self._results: deque[tuple[Topic, str, bytes]] = deque()
+        self._results: deque[tuple[Topic, str, bytes, Event]] = deque()
         self._done: dict[Place, int] = {}
         self._begun = 0  # records of the first waiting message that are dealt with
         self._refused: list[Outcome[list[Event]]] = []  # of those
@@ -315,7 +319,7 @@ class EventLoop:
                 return
             self.turn()
 
-    def _because_time_passes(self) -> list[tuple[Topic, str, bytes]]:
+    def _because_time_passes(self) -> list[tuple[Topic, str, bytes, Event]]:
         try:
             return [_encoded(event) for event in self._worker.on_turn()]
         except Exception:
@@ -402,7 +406,7 @@ class EventLoop:
         """Hand results to the producer; whether it took all of them."""
         while self._results:
             try:
-                self._producer.publish(*self._results[0])
+                self._publish(*self._results[0])
             except BusFull:
                 return False
             self._results.popleft()
@@ -493,9 +497,9 @@ class _Again:
         self._not_before_s = 0.0
 
 
-def _encoded(event: Event) -> tuple[Topic, str, bytes]:
+def _encoded(event: Event) -> tuple[Topic, str, bytes, Event]:
     topic, key = route(event)
-    return topic, key, codec.encode(event)
+    return topic, key, codec.encode(event), event
 
 
 def _time_ns(event: Event) -> int:

@@ -70,6 +70,10 @@ class IncidentTracker:
         self._short = ShortSlowdowns(job, attempt, settings.min_loss)
         self.ranks = 0
 
+    def open_ids(self) -> list[str]:
+        """Of those that are not closed."""
+        return [entry.incident.id for entry in self._open]
+
     def on_finding(self, finding: Finding, now_ns: int, excess_s: float) -> list[Incident]:
         """A new finding, or a new version of one.
 

@@ -97,6 +97,10 @@ class JobOperator:
         known = self._hosts.ranks_of.keys() | {stream.removeprefix(begin) for stream in told}
         return tuple(sorted(known - self._hosts.closed.keys()))
 
+    def open_incidents(self) -> list[str]:
+        """Ids of its incidents that are not closed."""
+        return self._incidents.open_ids()
+
     def on_stage_one(self, event: StageOneEvent) -> list[StageTwoEvent]:
         """One event of a communicator."""
         match event:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -41,10 +42,11 @@ from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question, highest_attempt
 from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.interrupted import interrupted
+from pacehound.runtime.head.keeper import Keeper
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.mailbox import Mailbox
 from pacehound.runtime.head.parts import Parts
-from pacehound.runtime.head.workers import STORED, HeadLoop, PipelineWorker
+from pacehound.runtime.head.workers import STORED, HeadLoop, Keeping, PipelineWorker
 from pacehound.runtime.metric_names import (
     BUS_BYTES,
     BUS_FULL,
@@ -65,6 +67,7 @@ BUS_MAX_BYTES = 256 * 1024 * 1024
 # What comes in from hosts may fill this much of the bus; the rest is for what the pipeline concludes.
 _INGEST_SHARE = 0.75
 _SETTLE_POLL_S = 0.02
+_AGAIN_WITHIN_S = 30.0
 # While the store fails every sender is turned away, and its backlog grows: agents ask as often.
 _STORE_RETRY_S = 5.0
 
@@ -91,6 +94,8 @@ class Head:
         The pipeline, the store, the actuators and the alerts (`runtime.embedded.open_parts` makes the real ones).
     known_topology
         That of a former head, so that jobs that go on are known.
+    state
+        Where the operators' state is kept for the next head, which goes on from there; `None`: nowhere.
     attempts_file
         Where the highest attempt of each job is noted for who cannot ask a head.
     recording
@@ -108,12 +113,14 @@ class Head:
         recording: RecordingWriter | None = None,
         known_topology: KnownTopology | None = None,
         attempts_file: AttemptsFile | None = None,
+        state: Path | None = None,
         bus_max_bytes: int = BUS_MAX_BYTES,
     ) -> None:
         self.telemetry = telemetry or Telemetry()
         self.parts = parts
-        self.bus = MemoryBus(bus_max_bytes)
         self._clock = clock or SystemClock()
+        self._keeper = Keeper(parts.keepable, state, self._clock) if state is not None and parts.keepable else None
+        self.bus = MemoryBus(bus_max_bytes, self._keeper.journal if self._keeper is not None else None)
         self._ingest_max_bytes = int(bus_max_bytes * _INGEST_SHARE)
         self._silence = Silence(
             started_s=self._clock.monotonic_s(),
@@ -122,7 +129,10 @@ class Head:
             grace_s=2 * settings.stream.lateness_s,
         )
         on_rounds = parts.traces.on_rounds if parts.traces is not None else None
-        pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds)
+        keeping = None
+        if self._keeper is not None:
+            keeping = Keeping(keeper=self._keeper, position=lambda: self.bus.position, stored=lambda: self.stored)
+        pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds, keeping)
         self._pipeline = self._loop("pipeline", (topics.CALLS, topics.HOSTS, topics.OPS), pipeline, recording=recording)
         self.mailbox = Mailbox(self._clock.now_ns())
         self._actuators = self._loop("actuators", (topics.INCIDENTS,), parts.actuators(self))
@@ -158,10 +168,22 @@ class Head:
         return HeadLoop(name, self.bus, read, worker, self.telemetry, self._clock, **how)
 
     def start(self) -> None:
-        """Close what a former head left open, then begin."""
-        self._interrupt()
+        """Go on where a former head was killed, or close what it left open and begin."""
+        keeper = self._keeper
+        if keeper is not None and keeper.refused_why:
+            logger.warning("this head begins anew, and cannot go on where the last one was: %s", keeper.refused_why)
+        if keeper is None or not keeper.has_found or self.parts.keepable is None:
+            self._interrupt()
         for loop in self._loops():
             loop.start()
+        if keeper is not None and keeper.has_found and self.parts.keepable is not None:
+            again, keeper.again = keeper.again, []
+            self._take_again(again)
+            if not self._wait_for((self._pipeline,), time.monotonic() + _AGAIN_WITHIN_S):
+                logger.warning("what the last head had heard is still being read; incidents may close and open again")
+            # What the pipeline follows goes on; what it does not know any more, nobody watches.
+            self._interrupt(self.parts.keepable.open_incidents())
+            logger.info("this head goes on where the last one was: %d messages are read again", len(again))
 
     def stop(self, timeout_s: float = 10.0) -> bool:
         """Finish what has arrived, close what is still open, and give the store back; False where it took too long.
@@ -185,6 +207,10 @@ class Head:
         self._end(self._store, deadline_s)
         finished = not any(loop.is_alive() for loop in self._loops() if loop not in (self._alerts, self._traces))
         self._known_topology.close()
+        if self._keeper is not None and finished:
+            self._keeper.forget()  # whatever was open is closed
+        elif self._keeper is not None:
+            self._keeper.journal.close()
         if finished:
             self.is_quiet = self.parts.store.close()
         return finished
@@ -388,7 +414,7 @@ class Head:
             raise BusFull(f"{self.bus.held_bytes} bytes wait to be processed; send this again later")
 
     def _publish(self, event: Event) -> None:
-        self.bus.publish(*route(event), codec.encode(event))
+        self.bus.publish(*route(event), codec.encode(event), (event,))
 
     def _admit(self, event: Event, value: bytes, *, is_decoded: bool = False) -> None:
         """Put an event on the bus; what was decoded on arrival is not decoded again by those who read it there."""
@@ -401,7 +427,7 @@ class Head:
             self._known_topology.note(event, value, self._clock.monotonic_s())
         self.bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
-            self.bus.publish(topics.TOPOLOGY, key, value)
+            self.bus.publish(topics.TOPOLOGY, key, value, (event,) if is_decoded else None)
         if isinstance(event, CommandResult):
             self.mailbox.put(event, self._clock.now_ns())
         self.telemetry.add(RECORDS_ACCEPTED)
@@ -455,13 +481,25 @@ class Head:
         self._dead_letters += 1
         self._publish(replace(letter, offset=self._dead_letters))
 
-    def _interrupt(self) -> None:
+    def _take_again(self, messages: Sequence[Message]) -> None:
+        """Put on the bus what a former head had heard and its state does not cover."""
+        for message in messages:
+            topic = topics.TOPICS[message.topic]
+            while True:
+                try:
+                    self.bus.publish(topic, message.key, message.value, number=message.offset)
+                    break
+                except BusFull:
+                    time.sleep(_SETTLE_POLL_S)
+
+    def _interrupt(self, goes_on: Collection[str] = ()) -> None:
         try:
             still_open = self.parts.store.incidents(None)
         except Exception:
             logger.exception("the incidents of the store cannot be read")
             return
-        for incident in interrupted(still_open, self._clock.now_ns()):
+        gone = [incident for incident in still_open if incident.id not in goes_on]
+        for incident in interrupted(gone, self._clock.now_ns()):
             self.telemetry.add(INCIDENTS_INTERRUPTED)
             self._publish(incident)
 

@@ -17,7 +17,7 @@ from aiohttp import web
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from pacehound.bus.otlp import AFTER_HEADER, COMMANDS_PATH
+from pacehound.bus.otlp_headers import AFTER_HEADER, COMMANDS_PATH
 from pacehound.errors import BusFull, PacehoundError, RejectedMessage
 from pacehound.model.codec import MAX_MESSAGE_BYTES
 from pacehound.model.json_documents import UNREADABLE_JSON

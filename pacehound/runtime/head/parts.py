@@ -28,6 +28,22 @@ class Pipeline(Protocol):
         ...
 
 
+class Keepable(Protocol):
+    """A pipeline whose state can be kept (`streams.pipeline.Pipeline`)."""
+
+    def changed(self, *, everything: bool = False) -> tuple[dict[str, bytes], set[str]]:
+        """The parts of its state that have changed since this was asked last, or all; and the names of all parts."""
+        ...
+
+    def take_back(self, parts: Mapping[str, bytes]) -> None:
+        """Go on where the state stood of which these are the parts; a `PacehoundError` where they cannot be read."""
+        ...
+
+    def open_incidents(self) -> set[str]:
+        """The ids of those that it follows."""
+        ...
+
+
 class Store(Protocol):
     """Where history is asked for."""
 
@@ -92,6 +108,8 @@ class Parts:
         Reads incidents, too; `None` where nobody is to be told.
     traces
         `None` where nobody takes them.
+    keepable
+        The pipeline, where its state can be kept for a next head.
 
     """
 
@@ -101,3 +119,4 @@ class Parts:
     actuators: Callable[[AttendedWire], Worker]
     alerts: Worker | None = None
     traces: Tracer | None = None
+    keepable: Keepable | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus, MemoryConsumer
@@ -20,6 +21,7 @@ from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
 from pacehound.runtime.event_loop import LONGEST_RETRY_S, EventLoop, EventWorker, Worker
+from pacehound.runtime.head.keeper import Keeper
 from pacehound.runtime.head.parts import Pipeline
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.metric_names import EVENTS_IN, EVENTS_OUT, RECORDING_DROPPED, TICKS
@@ -67,6 +69,8 @@ class HeadLoop(threading.Thread):
             poll_s=_POLL_S,
             linger_s=linger_s,
             longest_retry_s=longest_retry_s,
+            # Who reads it here need not read the bytes that were written a moment ago.
+            publish=lambda topic, key, value, event: bus.publish(topic, key, value, (event,)),
             drains=True,
         )
         self._stopping = threading.Event()
@@ -129,6 +133,15 @@ class RecordedConsumer:
         self._recording.close()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """Who keeps the state of the pipeline, and what he has to know of the bus: its end, and how far the store is."""
+
+    keeper: Keeper
+    position: Callable[[], int]
+    stored: Callable[[], int]
+
+
 class PipelineWorker(EventWorker):
     """Feeds the pipeline in log order, and ticks the streams in which a host has fallen silent."""
 
@@ -141,7 +154,9 @@ class PipelineWorker(EventWorker):
         clock: Clock,
         telemetry: Telemetry,
         on_rounds: Callable[[Rounds], object] | None = None,
+        keeping: Keeping | None = None,
     ) -> None:
+        self._keeping = keeping
         self._pipeline = pipeline
         self._on_rounds = on_rounds
         self._silence = silence
@@ -151,7 +166,11 @@ class PipelineWorker(EventWorker):
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """What the pipeline concludes, as far as it is kept."""
         self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
-        results = self._pipeline.on_event(event)
+        try:
+            results = self._pipeline.on_event(event)
+        finally:
+            if self._keeping is not None:
+                self._keeping.keeper.handled(message)
         for result in results:
             self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
             if self._on_rounds is not None and isinstance(result, Rounds):
@@ -160,8 +179,19 @@ class PipelineWorker(EventWorker):
 
     def on_turn(self) -> list[Event]:
         """A tick for each stream in which a host is silent: only what stands in the log may close a silence."""
+        if self._keeping is not None:
+            self._keeping.keeper.write(self._keeping.stored())
         streams = self._pipeline.streams()
         due = self._silence.due(streams, self._clock.monotonic_s())
         self._telemetry.add(TICKS, len(due))
         now_ns = self._clock.now_ns()
         return [Tick(job=streams[name].job, attempt=streams[name].attempt, time_ns=now_ns, stream=name) for name in due]
+
+    def on_settled(self) -> None:
+        """Between two messages, with all that they led to on the bus: the state may be kept."""
+        if self._keeping is None:
+            return
+        try:
+            self._keeping.keeper.look(self._keeping.position())
+        except Exception:
+            logger.exception("the state of the operators cannot be kept")

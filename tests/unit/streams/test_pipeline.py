@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 import re
 import statistics
@@ -37,6 +38,7 @@ from simulator.faults import ExitRank, Pause, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, Simulation, simulate
 from simulator.source import LAUNCH_ONLY
 from streams.pipeline import Pipeline
+from streams.snapshots.codec import MalformedState
 from tests.fakes.events import without_steps
 from tests.fakes.evidence_words import words_of
 
@@ -256,6 +258,34 @@ def test_a_pipeline_that_is_moved_in_mid_job_says_the_same() -> None:
             pipeline = Pipeline.restore(pipeline.snapshot(), SETTINGS)
         out += pipeline.on_event(event)
     assert by_stream(out) == by_stream(replay())
+
+
+def test_a_pipeline_of_which_only_what_changed_was_kept_says_the_same() -> None:
+    """A part is not written again while nothing of it was heard, and one that is gone is left out."""
+    pipeline, kept = Pipeline(SETTINGS), dict[str, bytes]()
+    out: list[Event] = []
+    for number, event in enumerate(recording()):
+        if number % 97 == 0:
+            changed, names = pipeline.changed()
+            kept = {name: part for name, part in {**kept, **changed}.items() if name in names}
+            assert kept.keys() == names
+            pipeline = Pipeline(SETTINGS)
+            pipeline.take_back(kept)
+        out += pipeline.on_event(event)
+    assert by_stream(out) == by_stream(replay())
+    pipeline.changed()
+    assert pipeline.changed()[0].keys() == {"counts"}
+
+
+def test_a_part_that_is_no_part_is_refused_and_nothing_is_taken() -> None:
+    pipeline, other = Pipeline(SETTINGS), Pipeline(SETTINGS)
+    for event in itertools.islice(recording(), 50):
+        other.on_event(event)
+    parts, _ = other.changed(everything=True)
+    name = next(name for name in parts if name.startswith("key "))
+    with pytest.raises(MalformedState, match=r"key .* is a dict"):
+        pipeline.take_back({**parts, name: parts["counts"]})
+    assert pipeline.streams() == {}
 
 
 def test_calls_of_a_communicator_that_nobody_announced_are_refused() -> None:
