@@ -148,12 +148,14 @@ static int64_t warm_up_of(const double *rows, int64_t n)
     return first;
 }
 
-/* How many of the newest rows are one level: the longest stretch whose two halves agree; 0 where there is none. */
+/* How many of the newest rows are one level: the longest stretch that hardly rises or falls; 0 where there is none. */
 static int64_t settled_rows(const struct series *s)
 {
     for (int64_t n = LEARN_ROWS; n >= SETTLED_ROWS; n -= LEARN_ROWS / 6) {
         const double *rows = s->row_log + s->n_rows - n;
-        if (fabs(level_of(rows, n / 2) - level_of(rows + n / 2, n - n / 2)) <= 0.5 * s->min_log_change)
+        /* Half of the bar over all rows; of fewer as steep a line makes less. */
+        double most = 0.5 * s->min_log_change * (double)n / LEARN_ROWS;
+        if (fabs(level_of(rows, n / 2) - level_of(rows + n / 2, n - n / 2)) <= most)
             return larger_of(n - warm_up_of(rows, n), SETTLED_ROWS);
     }
     return 0;
@@ -291,6 +293,10 @@ static int64_t judge_healthy(struct series *s, int64_t n_after, double probabili
     if (sign < 0.0) {
         if (n_after < MIN_AFTER_SPEEDUP)
             return NONE;
+        if (n_known < LEARN_ROWS) { /* the job has just begun: its warm-up lasted longer than it seemed */
+            new_baseline(s, n_before);
+            return NONE;
+        }
         say(s, SPEEDUP, n_after, m->level, m->level, probability);
         new_baseline(s, n_before);
         return SPEEDUP;
@@ -454,7 +460,7 @@ static int64_t take(struct series *s, int64_t step, int64_t time_ns, double log_
         if (n_after < least || n_after > horizon)
             continue;
         int64_t kind = s->state == SLOW ? judge_slow(s, n_after, probability) : judge_healthy(s, n_after, probability);
-        if (kind != NONE)
+        if (kind != NONE || s->n_rows < horizon) /* a new baseline has taken them, and nothing is said of it */
             return kind;
     }
     return NONE;
