@@ -272,6 +272,19 @@ def _delay(population: str, change: float) -> Callable[[int, int], StepSeries]:
     return make
 
 
+def _young(seed: int, number: int) -> StepSeries:
+    """A slowdown that begins 24 to 60 steps into the job, and lasts to its end; warm-up and pauses as elsewhere."""
+    rng = _rng(seed, "young", number)
+    mix = Mix()
+    noise = mix.noise(rng)
+    onset = int(rng.integers(24, 61))
+    slow = _factor_of(rng, noise)
+    factor = np.ones(260)
+    factor[onset:] = slow
+    change = TrueChange(kind="slow", onset=onset, magnitude=slow - 1.0)
+    return _series(rng, f"young/{number:03d}", noise, mix, _Levels(factor, (change,)))
+
+
 _ALL = (
     Population(
         name="one_node",
@@ -317,6 +330,12 @@ _ALL = (
         count=200,
         make=_delay("delay_12", 0.12),
         about="A plain slowdown of 12 % for 200 steps, jitter of 0.5 % to 3 %, correlations of 0 to 0.8.",
+    ),
+    Population(
+        name="young",
+        count=200,
+        make=_young,
+        about="A slowdown of 12 % to 150 % that begins 24 to 60 steps into the job; most warm up for 10 to 30 steps.",
     ),
 )
 

@@ -85,7 +85,8 @@ class ChangepointDetector:
     changes of 12 % in correlated jitter of up to 3 % one took more than 24 steps (38), and changes of 20 % took 12 at
     the most (docs/scoreboard.md). State is bounded (`SERIES.itemsize` bytes).
 
-    What it cannot see: changes within the first 24 steps; drifts slower than 4 % in 1,500 steps.
+    What it cannot see: changes within the first 24 steps, or within twelve after a warm-up; drifts slower than 4 % in
+    1,500 steps.
 
     Parameters
     ----------

@@ -87,11 +87,11 @@ static void move_reference(struct series *s, double by)
         s->reference[i] += by;
 }
 
-/* Of the two measures of the noise, the one by which levels of 16 steps scatter more. */
+/* Of the two measures of the noise, the one by which levels of 16 steps scatter more; of few rows a warm-up may be half. */
 static void at_least_long_term(const struct series *s, struct measure *m)
 {
     const struct measure *long_term = &s->long_term;
-    if (s->n_long_term && standard_error(long_term->noise, long_term->correlation, s->n_long_term, 16) >
+    if (s->n_long_term >= YOUNG && standard_error(long_term->noise, long_term->correlation, s->n_long_term, 16) >
                               standard_error(m->noise, m->correlation, m->n, 16)) {
         m->noise = long_term->noise;
         m->correlation = long_term->correlation;
@@ -131,15 +131,45 @@ static void push_drift(struct series *s)
         drift_push(&s->drift, s->row_step[i], s->row_ns[i], s->row_log[i], s->steps_per_row);
 }
 
+/* How many of the oldest rows, half of them at most, still fall: the end of a warm-up.
+ *
+ * It would pass for strongly correlated noise, and hide every change until hundreds of rows are known. */
+static int64_t warm_up_of(const double *rows, int64_t n)
+{
+    double settled = level_of(rows + n / 2, n - n / 2), distances[n];
+    for (int64_t i = n / 2; i < n; i++)
+        distances[i] = fabs(rows[i] - settled);
+    double highest = settled + larger(TAIL_EXCESS, CLIP * SIGMAS * median_of(distances + n / 2, n - n / 2));
+    int64_t first = n / 2, above = 0;
+    for (int64_t i = n / 2 - 1; i >= 0 && above < 3; i--) {
+        above = rows[i] > highest ? above + 1 : 0;
+        first = above ? first : i;
+    }
+    return first;
+}
+
+/* How many of the newest rows are one level: the longest stretch that hardly rises or falls; 0 where there is none. */
+static int64_t settled_rows(const struct series *s)
+{
+    for (int64_t n = LEARN_ROWS; n >= SETTLED_ROWS; n -= LEARN_ROWS / 6) {
+        const double *rows = s->row_log + s->n_rows - n;
+        /* Half of the bar over all rows; of fewer as steep a line makes less. */
+        double most = 0.5 * s->min_log_change * (double)n / LEARN_ROWS;
+        if (fabs(level_of(rows, n / 2) - level_of(rows + n / 2, n - n / 2)) <= most)
+            return larger_of(n - warm_up_of(rows, n), SETTLED_ROWS);
+    }
+    return 0;
+}
+
 static void learn(struct series *s)
 {
-    int64_t n = LEARN_ROWS;
-    if (s->n_rows < n)
+    if (s->n_rows < LEARN_ROWS)
         return;
+    int64_t n = settled_rows(s);
+    if (n == 0 && s->n_rows < MAX_LEARN_ROWS)
+        return;
+    n = n ? n : LEARN_ROWS;
     const double *window = s->row_log + s->n_rows - n;
-    bool is_warming_up = fabs(level_of(window, n / 2) - level_of(window + n / 2, n - n / 2)) > 0.5 * s->min_log_change;
-    if (is_warming_up && s->n_rows < MAX_LEARN_ROWS)
-        return;
     measure(window, n, is_averaged(s), &s->scratch);
     bocd_begin(&s->posterior, s->scratch.level, LEVEL_SPREAD, larger(s->scratch.noise, MIN_PRIOR_NOISE));
     s->last_two[0] = s->last_two[1] = window[0];
@@ -235,6 +265,11 @@ static int64_t judge_healthy(struct series *s, int64_t n_after, double probabili
     memcpy(all, reference_of(s), sizeof *all * (size_t)n_old);
     memcpy(all + n_old, rows, sizeof *all * (size_t)(n_rows - n_after));
     const double *known = all + n_all - n_known;
+    if (n_known < YOUNG) {
+        int64_t n_warming = warm_up_of(known, n_known);
+        known += n_warming;
+        n_known -= n_warming;
+    }
     /* What is cheap and turns most of them down comes first; the noise is measured last. */
     double before = level_of(known, n_known), sign = roughly > 0.0 ? 1.0 : -1.0, change = sign * (after - before);
     if (change < s->min_log_change ||
@@ -249,13 +284,19 @@ static int64_t judge_healthy(struct series *s, int64_t n_after, double probabili
     if (sign * (newest(s, located) - m->level) >= s->min_log_change)
         n_after = located; /* else it ran on into a smaller change before this one */
     int64_t near = larger_of(n_rows - n_after - LOCAL, 0);
-    located = split(rows + near, n_rows - near, 3, n_after);
-    if (sign * (newest(s, located) - m->level) >= s->min_log_change)
-        n_after = located;
+    if (n_rows - n_after >= 3) { /* else all but the reference is the new level */
+        located = split(rows + near, n_rows - near, 3, n_after);
+        if (sign * (newest(s, located) - m->level) >= s->min_log_change)
+            n_after = located;
+    }
     int64_t n_before = n_rows - n_after;
     if (sign < 0.0) {
         if (n_after < MIN_AFTER_SPEEDUP)
             return NONE;
+        if (n_known < LEARN_ROWS) { /* the job has just begun: its warm-up lasted longer than it seemed */
+            new_baseline(s, n_before);
+            return NONE;
+        }
         say(s, SPEEDUP, n_after, m->level, m->level, probability);
         new_baseline(s, n_before);
         return SPEEDUP;
@@ -419,7 +460,7 @@ static int64_t take(struct series *s, int64_t step, int64_t time_ns, double log_
         if (n_after < least || n_after > horizon)
             continue;
         int64_t kind = s->state == SLOW ? judge_slow(s, n_after, probability) : judge_healthy(s, n_after, probability);
-        if (kind != NONE)
+        if (kind != NONE || s->n_rows < horizon) /* a new baseline has taken them, and nothing is said of it */
             return kind;
     }
     return NONE;

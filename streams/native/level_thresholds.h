@@ -42,6 +42,7 @@ enum {
     LONG_RELIEF = 24,        /* rows below the bar that make a relief on easier terms: it must not stick (chosen) */
     LOCAL = 12,              /* rows before a change that say what the level was just then (chosen) */
     LEARN_ROWS = 24,         /* the first reference (chosen) */
+    SETTLED_ROWS = 12,       /* of it, at least, where the rows before are a warm-up: half (chosen) */
     MAX_LEARN_ROWS = 72,     /* however long the warm-up (chosen) */
     MEASURE_EVERY = 16,      /* rows that join the reference before it is measured again (chosen, for speed) */
     TAIL = 4,                /* rows after a pause that may still be disturbed: caches are cold (chosen) */
@@ -50,6 +51,7 @@ enum {
 };
 
 /* How a level and its noise are measured (verification.c). */
+#define SIGMAS 1.4826        /* of normal noise, per median distance from its median (derived) */
 #define TRIM 0.2             /* of a window, at either end: pauses move its level little (chosen) */
 #define CLIP 3.0             /* standard deviations that a residual counts at most: spikes are no noise of the level */
 #define MIN_NOISE 0.002      /* below this, timer resolution and rounding decide (chosen) */

@@ -10,7 +10,6 @@
 
 #include <math.h>
 
-#define SIGMAS 1.4826       /* of normal noise, per median distance from its median */
 #define LEAST_SQUARE 1e-12  /* of differences: it is divided by */
 #define NOTHING 1e300       /* stands for a value that is not there */
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import DIRECTIONS, CallBatch, Sees
+from pacehound.model.columns import values_of
 from pacehound.model.events import (
     NEVER,
     OPTIMIZER_STEP,
@@ -86,6 +87,10 @@ class CommunicatorOperator:
         self._watermark_ns = -1
         self._sent_watermark_ns = -1
         self._ticked_ns = -1
+        self._lowest: tuple[int, int] | None = (
+            None  # the lowest promise of open hosts, and how many have yet to leave it
+        )
+        self._fresh: set[tuple[int, int]] = set()  # pairs that rows have come for since their rounds were looked at
         self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
@@ -101,13 +106,14 @@ class CommunicatorOperator:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the members."""
-        derived = ("_column", "_order", "_ascending")
+        derived = ("_column", "_order", "_ascending", "_lowest", "_fresh")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write into the members' columns: grids of other widths are refused (`ValueError`)."""
         self.__dict__.update(state)
         self._place_members()
+        self._lowest, self._fresh = None, set(self._pairs)
         for ranks, _, grid in self._grids():
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
@@ -202,6 +208,7 @@ class CommunicatorOperator:
         for first, after in pairwise(starts):
             sender, receiver = divmod(int(keys[first]), width)
             grid = self._pairs.setdefault((sender, receiver), RoundGrid(2))
+            self._fresh.add((sender, receiver))
             grid.add(in_order.take(slice(first, after)))
         return []
 
@@ -235,8 +242,7 @@ class CommunicatorOperator:
                 return []
         # Where a host's last promise lay beyond the watermark, others hold it back. Looking at all of them at each
         # promise of each would take hosts squared.
-        holds_back = self._watermark_ns < 0 or host.promised_ns <= self._watermark_ns
-        may_rise = holds_back or host.left_out or progress.closed != host.closed
+        may_rise = host.left_out or progress.closed != host.closed or host.closed or self._moves(host, progress.time_ns)
         host.last_progress = progress
         host.promised_ns = max(host.promised_ns, progress.time_ns)
         host.left_out = False
@@ -255,6 +261,16 @@ class CommunicatorOperator:
         told = replace(progress, skipped_rounds=skipped) if skipped else progress
         mismatches = self._mismatches.in_open(progress, self._collectives)
         return [*mismatches, *self._advance(may_rise=may_rise), told, *self._watermark()]
+
+    def _moves(self, host: _Host, promised_ns: int) -> bool:
+        """Whether a promise of an open host may raise the watermark: the last of those that held it back moves on."""
+        if self._lowest is None:
+            return True
+        lowest_ns, n_hosts = self._lowest
+        if host.promised_ns == lowest_ns and promised_ns > lowest_ns:
+            n_hosts -= 1
+            self._lowest = lowest_ns, n_hosts
+        return n_hosts <= 0
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed in a stream in which a host is silent: who is too far behind is left out, then given up."""
@@ -276,7 +292,10 @@ class CommunicatorOperator:
         self._watermark_ns = max(self._watermark_ns, watermark_ns)
         running, running_seq = self._running() if has_risen else (_NO_RANKS, _NO_SEQS)
         events: list[StageOneEvent] = []
-        for ranks, is_pair, grid in self._grids():
+        # A job may send between thousands of pairs of one communicator, and hundreds of hosts promise each second.
+        grids = self._grids(None if has_risen else self._fresh)
+        self._fresh = set()
+        for ranks, is_pair, grid in grids:
             closed = [grid.close_complete()]
             if has_risen:
                 closed.append(self._close_overdue(ranks, is_pair, grid, running, running_seq))
@@ -313,6 +332,7 @@ class CommunicatorOperator:
 
     def _current_watermark_ns(self) -> int:
         """The lowest promise of the hosts that count; -1 while a member's host is unknown and may still come."""
+        self._lowest = None
         if not self.is_complete and self._ticked_ns < self._created_ns + self._lateness_ns:
             return -1
         counted = [host for host in self._hosts.values() if not host.left_out]
@@ -320,7 +340,9 @@ class CommunicatorOperator:
             return CLOSED_NS
         open_promises = [host.promised_ns for host in counted if not host.closed]
         if open_promises:
-            return min(open_promises)
+            lowest_ns = min(open_promises)
+            self._lowest = lowest_ns, open_promises.count(lowest_ns)
+            return lowest_ns
         return self._ticked_ns - self._lateness_ns if self._ticked_ns >= 0 else -1
 
     def _running(self) -> tuple[np.ndarray, np.ndarray]:
@@ -365,8 +387,9 @@ class CommunicatorOperator:
         progress = host.progress.get(rank)
         return progress is not None and any(call.direction != "none" for call in progress.open)
 
-    def _grids(self) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
-        pairs = [(pair, True, self._pairs[pair]) for pair in sorted(self._pairs)]
+    def _grids(self, chosen: set[tuple[int, int]] | None = None) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
+        """The collectives, and the pairs that are chosen (all of them, if none are), in order."""
+        pairs = [(pair, True, self._pairs[pair]) for pair in sorted(self._pairs if chosen is None else chosen)]
         return [(self.members, False, self._collectives), *pairs]
 
     def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds) -> Rounds:
@@ -417,11 +440,12 @@ def _transfer_columns(
     batch: CallBatch,
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.int8] | None]:
     """Send rates, receive rates and algorithms of a batch's rows; nothing where no row has any of them."""
+    names = batch.rows.column("algorithm").dictionary
+    table = np.array([_ALGORITHM_CODES.get(str(name).lower(), 0) for name in names.to_pylist()] or [0], np.int8)
     rates = [batch.column(name).astype(np.float64, copy=False) for name in ("send_rate", "recv_rate")]
-    column = batch.rows.column("algorithm")
-    names = column.dictionary.to_pylist()
-    table = np.array([_ALGORITHM_CODES.get(str(name).lower(), 0) for name in names] or [0], np.int8)
-    algorithm = table[column.indices.to_numpy(zero_copy_only=False)]
+    if not table.any() and not any(np.isfinite(rate).any() for rate in rates):
+        return None, None, None
+    algorithm = table[values_of(batch.rows.column("algorithm").indices)]
     if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
         return None, None, None
     return rates[0], rates[1], algorithm

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -54,11 +54,21 @@ class Merge(Generic[EventT]):
 
     def __init__(self) -> None:
         self._watermarks: dict[str, int] = {}
-        self._lowest_ns: int | None = None  # of the watermarks, until one that is as low rises
+        self._lowest_ns: int | None = None  # of the watermarks, until the last one that is as low rises
+        self._n_lowest = 0  # how many are as low
         self._events: list[tuple[int, str, str, int, EventT]] = []
         self._pushed = 0  # orders two that are the same in all the rest: one was sent twice
         self._rounds: list[_Waiting] = []
         self._first_rounds_ns: int | None = None  # the earliest of them
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "_n_lowest"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """How many are lowest is counted again when one of them rises."""
+        self.__dict__.update(state)
+        self._n_lowest = 0
 
     def expect(self, stream: str) -> None:
         """Wait for a stream from now on."""
@@ -68,10 +78,13 @@ class Merge(Generic[EventT]):
 
     def advance(self, stream: str, watermark_ns: int) -> None:
         """Nothing earlier than `watermark_ns` will come from `stream`."""
-        before_ns = self._watermarks.get(stream, -1)
-        if self._lowest_ns is None or stream not in self._watermarks or before_ns <= self._lowest_ns:
-            self._lowest_ns = None
-        self._watermarks[stream] = max(before_ns, watermark_ns)
+        self.expect(stream)
+        before_ns = self._watermarks[stream]
+        after_ns = self._watermarks[stream] = max(before_ns, watermark_ns)
+        if self._lowest_ns is not None and before_ns == self._lowest_ns and after_ns > before_ns:
+            # All streams come to the same seconds: only the last one to leave the lowest is worth a look at all others.
+            self._n_lowest -= 1
+            self._lowest_ns = self._lowest_ns if self._n_lowest > 0 else None
 
     def push(self, stream: str, event: EventT) -> None:
         """An event of a stream; one that comes after the stream has ended (it was sent twice) is not used."""
@@ -105,6 +118,7 @@ class Merge(Generic[EventT]):
         """The lowest watermark; -1 while a stream that is waited for has said nothing."""
         if self._lowest_ns is None:
             self._lowest_ns = min(self._watermarks.values(), default=-1)
+            self._n_lowest = list(self._watermarks.values()).count(self._lowest_ns)
         return self._lowest_ns
 
     @property

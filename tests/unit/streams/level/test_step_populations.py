@@ -92,6 +92,14 @@ def test_a_schedule_that_an_earlier_run_had_is_planned():
     assert of.excused <= 0.1 * SHORT["schedule"]
 
 
+def test_a_slowdown_in_a_young_job_is_found_though_it_has_just_warmed_up():
+    """What is left is mostly a fault that comes before the warm-up has ended: nothing is known of healthy then."""
+    of = total("young", count=60)
+    assert (of.false_alarms, of.repeats) == (0, 0)
+    assert of.found >= 0.9 * of.expected
+    assert of.delay(0.5) <= 16
+
+
 @pytest.mark.prove
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", POPULATIONS)
@@ -105,8 +113,8 @@ def test_populations_of_three_seeds(name):
     assert of.false_alarms_per_1000 <= 0.002
     assert of.clean_series_with_false_alarm <= 0.01 * of.series
     if of.expected:
-        assert of.found >= 0.98 * of.expected
-        assert name == "drift" or of.delay(0.5) <= 12
+        assert of.found >= (0.92 if name == "young" else 0.98) * of.expected
+        assert of.delay(0.5) <= {"young": 16, "drift": 600}.get(name, 12)
     if of.relief_delays:
         assert of.relief_delay(0.5) <= 12
     if of.notes_expected:
