@@ -7,12 +7,11 @@ is simulated of an agent is what a controller can see of it; a process, a wrong 
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from pacehound.errors import MalformedMessage
-from pacehound.model.events import Command, CommandResult, JudgedRanks, RankAnswer, TrainerAnswer
+from pacehound.model.events import Command, CommandResult, RankAnswer, TrainerAnswer
 from pacehound.model.events.control import RankState
 from pacehound.model.orders import (
     ANY_TRAP,
@@ -31,6 +30,7 @@ from pacehound.model.orders import (
     Withdraw,
     read_order,
 )
+from simulator.obedient_measuring import ObedientMeasuring
 from simulator.obedient_scripts import ObedientScripts
 from simulator.running_job import ROUNDS_PER_STEP, RunningJob
 
@@ -38,10 +38,6 @@ LOOKS_EVERY_NS = 100_000_000
 """An agent that is told something looks so often."""
 
 REPORT_NS = 500_000_000
-STARTS_NS, MEASURES_NS = 3_000_000_000, 4_000_000_000
-"""Processes beside ranks load torch, and measure."""
-
-SLOW_RATIO = 1.25
 
 
 class Keys(Protocol):
@@ -76,6 +72,8 @@ class ObedientAgents:
         By reason, each command that was not obeyed.
     profiled_until_ns
         So long its machines are looked at closely.
+    measuring
+        The processes beside its ranks.
     scripts
         What was offered to them, and what they applied.
 
@@ -93,6 +91,7 @@ class ObedientAgents:
     ) -> None:
         self.name, self.job, self._keys = name, job, keys
         self.hosts = [tuple(ranks) for ranks in hosts]
+        self.measuring = ObedientMeasuring(job, self.hosts)
         told = job.micro_batches if tells_micro_batches else 0
         self.scripts = ObedientScripts(job, kinds, told, self._tell_of_scripts)
         self.refused: list[str] = []
@@ -104,9 +103,6 @@ class ObedientAgents:
         self._results: list[CommandResult] = []
         self._next_report_ns = 0
         self._trap, self._lease_until_ns, self._hold_until_ns = 0, 0, 0
-        self._prepared: Prepare | None = None
-        self._is_ready = False
-        self._ready_ns, self._judged_ns = 0, 0
 
     def command(self, command: Command) -> None:
         """Obey it, or refuse it."""
@@ -154,7 +150,7 @@ class ObedientAgents:
         if self._trap and self.now_ns >= min(self._lease_until_ns, self._hold_until_ns):
             self._let_go("the controller says nothing more")
         self.job.advance(for_ns)
-        self._measure()
+        self._tell_of_measuring()
         self.scripts.look(self.now_ns)
         if self.now_ns >= self._next_report_ns:
             self._next_report_ns = self.now_ns + REPORT_NS
@@ -186,13 +182,12 @@ class ObedientAgents:
                 self._say(order, trap=self._trap)
                 self._let_go("")
             case Prepare() as what:
-                if self._prepared is None:
-                    self._prepared, self._is_ready = what, False
-                    self._ready_ns, self._judged_ns = self.now_ns + STARTS_NS, 0
+                if reason := self.measuring.prepare(what, self.now_ns):
+                    self._cannot(order, reason)
             case Measure():
-                self._judged_ns = self.now_ns + MEASURES_NS
+                self.measuring.go(self.now_ns)
             case Dismiss():
-                self._prepared = None
+                self.measuring.dismiss()
             case Profile() as what:
                 self.profiled_until_ns = self.now_ns + what.for_ms * 1_000_000
                 self._say(order, ranks=True)
@@ -205,39 +200,15 @@ class ObedientAgents:
             self._say(None, what="hold", trap=self._trap, ranks=True, state="released", why=why)
         self._trap, self.job.stops_after = 0, None
 
-    def _measure(self) -> None:
-        """Beside the ranks: they are ready after a while, and know after another, if the ranks stand still by then."""
-        if self._prepared is None:
+    def _tell_of_measuring(self) -> None:
+        found = self.measuring.look(self.now_ns)
+        if found is None:
             return
-        trap, measured = self._prepared.trap, self._prepared.ranks or range(len(self.job.slowness))
-        if not self._is_ready and self.now_ns >= self._ready_ns:
-            self._is_ready = True
-            for number, ranks in enumerate(self.hosts):
-                ready = tuple(rank for rank in ranks if rank in measured)
-                self._say(None, what="prepare", only=number, trap=trap, ready=ready)
-        if self._judged_ns and self.now_ns >= self._judged_ns:
-            self._prepared = None
-            self._say(None, what="prepare", only=0, trap=trap, judged=self._judged(tuple(measured)))
-
-    def _judged(self, measured: Sequence[int]) -> tuple[JudgedRanks, ...]:
-        found = []
-        for rank in measured:
-            peers = statistics.median([self.job.slowness[one] for one in measured if one != rank] or [1.0])
-            ratio = self.job.slowness[rank] / peers
-            found.append(
-                JudgedRanks(
-                    ranks=(rank,),
-                    hosts=(self._host_of(rank),),
-                    verdict="culprit" if ratio >= SLOW_RATIO else "cleared",
-                    measured="gemm float32",
-                    ratio=round(ratio, 3),
-                    reason=f"{ratio:.2f} times the peers' time",
-                )
-            )
-        return tuple(found)
-
-    def _host_of(self, rank: int) -> str:
-        return next(f"h{number}" for number, ranks in enumerate(self.hosts) if rank in ranks)
+        for number, ranks in enumerate(self.hosts):
+            ready = tuple(rank for rank in found.ready if rank in ranks)
+            judged = found.judged if number == 0 else ()
+            if ready or judged:
+                self._say(None, what="prepare", only=number, trap=found.trap, ready=ready, judged=judged)
 
     def _cannot(self, order: Order, reason: str) -> None:
         what = order.what

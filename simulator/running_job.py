@@ -51,7 +51,7 @@ class RunningJob:
     launched: int = 0
     stops_after: int | None = None
     at_step: Callable[[int], None] = lambda step: None
-    _spare_s: float = 0.0
+    _spare_ns: int = 0
 
     def __post_init__(self) -> None:
         self.counts = [self.micro_batches] * len(self.slowness)
@@ -74,11 +74,11 @@ class RunningJob:
 
     def advance(self, for_ns: int) -> None:
         """Let time pass; what is left of it when all stand still is lost."""
-        self._spare_s += for_ns / 1e9
-        while not self.is_still and self._spare_s >= (round_s := self.iteration_s / ROUNDS_PER_STEP):
-            self._spare_s -= round_s
+        self._spare_ns += for_ns
+        while not self.is_still and self._spare_ns >= (round_ns := round(self.iteration_s * 1e9 / ROUNDS_PER_STEP)):
+            self._spare_ns -= round_ns
             self.launched += 1
             if self.launched % ROUNDS_PER_STEP == 0:
                 self.at_step(self.step)
         if self.is_still:
-            self._spare_s = 0.0
+            self._spare_ns = 0
