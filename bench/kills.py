@@ -109,7 +109,7 @@ def page(struck: list[Struck], seconds: float) -> str:
         f"({time.strftime('%Y-%m-%d', time.gmtime())}, {seconds / 60:.0f} minutes, Python "
         f"{sys.version.split()[0]}, at commit {commit}.)",
         "",
-        f"{len(struck)} kills; {len(struck) - len(wrong)} as promised. The step is the one that was under way then. How",
+        f"{len(struck)} kills; {len(struck) - len(wrong)} as promised. The step is the one that was under way. How",
         "long a rank stood still is the longest time between two of its steps afterwards; processes that wait for a",
         f"processor are given {SLACK_S:g} s more than was promised. A measurement that comes to its end all the",
         "same may hold for its budget.",
@@ -124,8 +124,8 @@ def page(struck: list[Struck], seconds: float) -> str:
         right = sum(not one.wrong for one in ones)
         lasting = [one for one in ones if one.became != "ended"]
         n_ended, n_applied = len(ones) - len(lasting), sum(one.became == "applied" for one in ones)
-        words = (f"{len(lasting)} went on" if lasting else "", f"{n_ended} ended" if n_ended else "")
-        became = ", ".join(filter(None, (*words, f"{n_applied} applied the order" if n_applied else "")))
+        counts = {"went on": len(lasting), "ended": n_ended, "applied the order": n_applied}
+        became = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
         stood = f"{max(one.stood_still_s for one in lasting):.1f}" if lasting else ""
         most = f"{max(one.at_most_s for one in lasting):g}" if lasting else ""
         lines.append(f"| {protocol} | {step} | {victim} | {len(ones)} | {right} | {became} | {stood} | {most} |")
