@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.rig import realjob
 from bench.rig.kills.field import Field
-from bench.rig.kills.strikes import HELD_S, STEPS, Kill, Protocol, Struck, Victim, strike
+from bench.rig.kills.strikes import SLACK_S, STEPS, Kill, Protocol, Struck, Victim, strike
 from pacehound.instrument import hold
 
 OF_ALL: tuple[Victim, ...] = ("controller", "head", "agent", "rank")
@@ -109,9 +109,12 @@ def page(struck: list[Struck], seconds: float) -> str:
         f"({time.strftime('%Y-%m-%d', time.gmtime())}, {seconds / 60:.0f} minutes, Python "
         f"{sys.version.split()[0]}, at commit {commit}.)",
         "",
-        f"{len(struck)} kills; {len(struck) - len(wrong)} as promised.",
+        f"{len(struck)} kills; {len(struck) - len(wrong)} as promised. The step is the one that was under way. How",
+        "long a rank stood still is the longest time between two of its steps afterwards; processes that wait for a",
+        f"processor are given {SLACK_S:g} s more than was promised. A measurement that comes to its end all the",
+        "same may hold for its budget.",
         "",
-        "| protocol | at step | killed | kills | as promised | became of it | longest stand, s | at most, s |",
+        "| protocol | at step | killed | kills | as promised | jobs | longest stand, s | promised, s |",
         "|---|---|---|--:|--:|---|--:|--:|",
     ]
     groups: dict[tuple[str, str, Victim], list[Struck]] = {}
@@ -119,12 +122,12 @@ def page(struck: list[Struck], seconds: float) -> str:
         groups.setdefault((one.kill.protocol, one.step, one.kill.victim), []).append(one)
     for (protocol, step, victim), ones in groups.items():
         right = sum(not one.wrong for one in ones)
-        ended = [one.became == "ended" for one in ones]
-        applied = sum(one.became == "applied" for one in ones)
-        became = f"{sum(ended)} jobs ended" if any(ended) else "the job went on"
-        became += f", {applied} applied" if applied else ""
-        stood = "" if all(ended) else f"{max(one.stood_still_s for one in ones if one.became != 'ended'):.1f}"
-        most = "" if all(ended) else f"{HELD_S[victim]:g}"
+        lasting = [one for one in ones if one.became != "ended"]
+        n_ended, n_applied = len(ones) - len(lasting), sum(one.became == "applied" for one in ones)
+        counts = {"went on": len(lasting), "ended": n_ended, "applied the order": n_applied}
+        became = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+        stood = f"{max(one.stood_still_s for one in lasting):.1f}" if lasting else ""
+        most = f"{max(one.at_most_s for one in lasting):g}" if lasting else ""
         lines.append(f"| {protocol} | {step} | {victim} | {len(ones)} | {right} | {became} | {stood} | {most} |")
     lines += ["", *(f"- wrong: {_words(one)}" for one in wrong)]
     return "\n".join(lines).rstrip() + "\n"

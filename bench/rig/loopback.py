@@ -34,7 +34,7 @@ class Loopback:
         self.store.mkdir(parents=True, mode=0o700)
         self.runs: dict[str, realjob.Run] = {}
         self._key = signer_of(self.store).key
-        self._token = secrets.token_hex(16)
+        self.token = secrets.token_hex(16)
         self._port = _free_port()
         self._head: subprocess.Popen[bytes] | None = None
 
@@ -48,10 +48,15 @@ class Loopback:
                 [*up, "--store", str(self.store)],
                 stdout=log,
                 stderr=log,
-                env=realjob.environment({"PACEHOUND_TOKEN": self._token}),
+                env=realjob.environment({"PACEHOUND_TOKEN": self.token}),
                 cwd="/",
             )
         realjob.until("the head", self._is_up, 60, 0.1, say=lambda: (self.folder / "head.log").read_text()[-2000:])
+
+    @property
+    def url(self) -> str:
+        """Where its head listens."""
+        return f"http://127.0.0.1:{self._port}"
 
     @property
     def head_pid(self) -> int:
@@ -65,10 +70,10 @@ class Loopback:
         self.runs[host] = realjob.start(
             self.folder,
             command,
-            *("--job", self.job, "--endpoint", f"http://127.0.0.1:{self._port}"),
+            *("--job", self.job, "--endpoint", self.url),
             settings=[f"host.name={host}", f"actuators.keys={self._key}", *settings],
             name=host,
-            env={"PACEHOUND_TOKEN": self._token, **env},
+            env={"PACEHOUND_TOKEN": self.token, **env},
         )
         return self.runs[host]
 

@@ -20,8 +20,8 @@ from pacehound.model.evidence.computing import OwnTimeGrew
 from pacehound.model.evidence.machines import NobodySlow
 from pacehound.model.orders import read_order
 from pacehound.model.topics import INCIDENTS, partition_of
-from tests.fakes.answering_agents import Agents
-from tests.fakes.answering_scripts import Scripts
+from simulator.obedient_agents import ObedientAgents
+from simulator.running_job import RunningJob
 from tests.fakes.events import START_NS, finding, incident
 
 SIGNER = Signer.drawn()
@@ -33,17 +33,24 @@ def slow(name: str, *suspects: int, job: str = "j", excess_s: float = 1_000.0) -
     return incident(id=name, job=job, findings=(one,), cost=Cost(excess_s=excess_s, ranks=2))
 
 
-class Fleet:
-    """An attendant, and the agents of its jobs behind a wire."""
+STEP_NS = 100_000_000
 
-    def __init__(self, *, is_away: bool = False, rules: Rules | None = None) -> None:
+
+def simulated(name: str, **how: bool) -> ObedientAgents:
+    """A job of two ranks, of which one takes twice as long."""
+    return ObedientAgents(name, RunningJob(slowness=[1.0, 2.0]), Keys([SIGNER.key]), **how)
+
+
+class Fleet:
+    """An attendant, and simulated jobs behind a wire."""
+
+    def __init__(self, *, is_away: bool = False, is_deaf: bool = False, rules: Rules | None = None) -> None:
         self.clock = ManualClock(START_NS)
         self.commands: list[Command] = []
-        self.agents: dict[str, Agents] = {}
-        self.is_away = is_away
+        self.agents: dict[str, ObedientAgents] = {}
+        self.is_away, self.is_deaf = is_away, is_deaf
         self.open_ways = 0
         self.answered: list[Command] = []
-        self._answers: dict[str, list[CommandResult]] = {}
         self.attendant = Attendant(SIGNER, self.clock, self._reach, rules)
         self.decisions: list[Decision] = []
 
@@ -59,11 +66,16 @@ class Fleet:
         if self.is_away:
             raise Unavailable("no broker")
         self.commands.append(command)
-        agents = self.agents.setdefault(command.job, Agents())
-        self._answers.setdefault(command.job, []).extend(agents.answers([read_order(command.order).what]))
+        if not self.is_deaf:
+            self._of(command.job).command(command)
 
     def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
-        return self._answers.pop(job, []), after
+        return self._of(job).results(job, after)
+
+    def _of(self, job: str) -> ObedientAgents:
+        if job not in self.agents:
+            self.agents[job] = simulated(job)
+        return self.agents[job]
 
     def given(self, job: str, after: int) -> tuple[list[Command], int]:
         found, self.answered = self.answered, []
@@ -72,7 +84,16 @@ class Fleet:
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds * 10)):
             self.decisions += self.attendant.step()
-            self.clock.advance_s(0.1)
+            self.clock.advance_s(STEP_NS / 1e9)
+            for agents in self.agents.values():
+                agents.advance(STEP_NS)
+
+    def run_until(self, action: str) -> None:
+        for _ in range(60):
+            self.run(1)
+            if action in self.actions():
+                return
+        raise AssertionError(f"no {action}: {self.actions()}")
 
     def actions(self) -> list[str]:
         return [one.action for one in self.decisions]
@@ -169,69 +190,69 @@ def relieved(one: Incident, at_ns: int) -> Incident:
     return replace(one, state="relieved", findings=findings, version=one.version + 1)
 
 
-def scripted() -> tuple[Fleet, Scripts]:
-    fleet, scripts = Fleet(), Scripts()
-    fleet.agents["j"] = scripts
-    return fleet, scripts
+def scripted(**how: bool) -> tuple[Fleet, ObedientAgents]:
+    fleet, agents = Fleet(), simulated("j", **how)
+    fleet.agents["j"] = agents
+    return fleet, agents
 
 
 def test_micro_batches_of_a_culprit_are_moved_and_given_back_when_it_is_over() -> None:
-    fleet, scripts = scripted()
+    fleet, agents = scripted()
     fleet.attendant.on_incident(proven())
     fleet.run(60)
-    assert (fleet.actions(), scripts.counts) == (MOVED, [11, 5])
-    scripts.ratio = 1.0
+    assert (fleet.actions(), agents.job.counts) == (MOVED, [11, 5])
+    agents.job.slowness[1] = 1.0
     fleet.attendant.on_incident(relieved(proven(), fleet.clock.now_ns()))
     fleet.run(40)
-    assert (fleet.actions(), scripts.counts) == ([*MOVED, *GIVEN_BACK], [8, 8])
+    assert (fleet.actions(), agents.job.counts) == ([*MOVED, *GIVEN_BACK], [8, 8])
     assert fleet.open_ways == 0
 
 
 def test_it_costs_less_than_a_measurement_and_comes_before_it() -> None:
-    fleet, scripts = scripted()
+    fleet, agents = scripted()
     fleet.attendant.on_incident(proven(is_measured=False, excess_s=2.0))
-    fleet.run(16)
+    fleet.run_until("keep_microbatches")
     assert fleet.actions() == ["profile", *MOVED]
     fleet.run(100)
     assert fleet.actions()[3:5] == ["validate", "track"], "the slowdown that is left is still worth a measurement"
-    assert (scripts.counts, scripts.state) == ([11, 5], "released")
+    assert (agents.job.counts, agents.is_holding) == ([11, 5], False)
 
 
 def test_what_is_relieved_by_it_is_not_measured() -> None:
-    fleet, scripts = scripted()
+    fleet, agents = scripted()
     fleet.attendant.on_incident(proven(is_measured=False, excess_s=2.0))
-    fleet.run(16)
+    fleet.run_until("keep_microbatches")
     fleet.attendant.on_incident(relieved(proven(is_measured=False), fleet.clock.now_ns()))
     fleet.run(100)
     assert fleet.actions() == ["profile", *MOVED, "track"]
-    assert scripts.counts == [11, 5]
+    assert agents.job.counts == [11, 5]
     decided = list(fleet.decisions)
     fleet.attendant = Attendant(SIGNER, fleet.clock, fleet._reach)
     for one in decided:
         fleet.attendant.on_decided(one)
     fleet.attendant.on_incident(relieved(proven(), fleet.clock.now_ns()))
     fleet.run(60)
-    assert scripts.counts == [8, 8], "the end of the look is not the end of the action"
+    assert agents.job.counts == [8, 8], "the end of the look is not the end of the action"
 
 
 def test_while_agents_cannot_be_reached_what_was_moved_is_not_forgotten() -> None:
-    fleet, scripts = scripted()
+    fleet, agents = scripted()
     fleet.attendant.on_incident(proven())
     fleet.run(60)
-    scripts.ratio = 1.0
+    agents.job.slowness[1] = 1.0
     fleet.is_away = True
     fleet.run(120)
-    assert scripts.counts == [11, 5]
+    assert agents.job.counts == [11, 5]
     fleet.is_away = False
     fleet.attendant.on_incident(relieved(proven(), fleet.clock.now_ns()))
     fleet.run(60)
-    assert scripts.counts == [8, 8]
+    assert agents.job.counts == [8, 8]
     assert fleet.open_ways == 0
 
 
 @pytest.mark.parametrize("dies", [True, False], ids=["another process goes on", "another one had its partition"])
 def test_what_one_has_moved_the_next_one_gives_back(dies: bool) -> None:
-    fleet, scripts = scripted()
+    fleet, agents = scripted()
     fleet.attendant.on_incident(proven())
     fleet.run(60)
     decided = list(fleet.decisions)
@@ -244,15 +265,15 @@ def test_what_one_has_moved_the_next_one_gives_back(dies: bool) -> None:
     partition = partition_of(b"j", INCIDENTS.partitions)
     worker.on_event(relieved(proven(), fleet.clock.now_ns()), Message(**at, partition=partition))
     fleet.run(60)
-    assert scripts.payloads == [[11, 5], [8, 8]]
+    assert [counts for _, counts in agents.scripts.applied.values()] == [[11, 5], [8, 8]]
     assert fleet.actions() == [*MOVED, *GIVEN_BACK]
 
 
 def test_what_was_given_back_is_not_given_back_again() -> None:
-    fleet, scripts = scripted()
+    fleet, agents = scripted()
     fleet.attendant.on_incident(proven())
     fleet.run(60)
-    scripts.ratio = 1.0
+    agents.job.slowness[1] = 1.0
     over = relieved(proven(), fleet.clock.now_ns())
     fleet.attendant.on_incident(over)
     fleet.run(40)
@@ -262,11 +283,11 @@ def test_what_was_given_back_is_not_given_back_again() -> None:
         fleet.attendant.on_decided(one)
     fleet.attendant.on_incident(over)
     fleet.run(60)
-    assert len(scripts.payloads) == 2
+    assert len(agents.scripts.applied) == 2
 
 
 def test_agents_that_do_not_answer_are_asked_again_with_the_next_version() -> None:
-    fleet = Fleet()
+    fleet = Fleet(is_deaf=True)
     for _ in range(2):
         fleet.attendant.on_incident(proven())
         fleet.run(100)
@@ -274,8 +295,7 @@ def test_agents_that_do_not_answer_are_asked_again_with_the_next_version() -> No
 
 
 def test_scripts_that_take_no_orders_are_asked_once_per_suspicion() -> None:
-    fleet, scripts = scripted()
-    scripts.micro_batches = 0
+    fleet, _ = scripted(tells_micro_batches=False)
     for _ in range(3):
         fleet.attendant.on_incident(proven())
         fleet.run(100)

@@ -15,21 +15,21 @@ from pacehound.model.decisions import waiting
 from pacehound.model.events import Decision
 from pacehound.model.orders import Answer, new_order
 from pacehound.settings import Mode
-from tests.fakes.answering_scripts import Scripts
-from tests.unit.actuators.test_attendant import SIGNER, Fleet, proven, relieved, slow
+from simulator.running_job import RunningJob
+from tests.unit.actuators.test_attendant import SIGNER, Fleet, proven, relieved, simulated, slow
 
 RULES = Rules(modes=Modes(Mode.APPROVE), trusts=Keys([SIGNER.key]).have_signed)
 
 
-def asked() -> tuple[Fleet, Scripts, Decision]:
+def asked() -> tuple[Fleet, RunningJob, Decision]:
     """A job whose slow rank is proven, and the decision that waits."""
-    fleet, scripts = Fleet(rules=RULES), Scripts()
-    fleet.agents["j"] = scripts
+    fleet, agents = Fleet(rules=RULES), simulated("j")
+    fleet.agents["j"] = agents
     fleet.attendant.on_incident(proven())
     fleet.run(20)
     (decision,) = fleet.decisions
     assert (decision.action, decision.taken, decision.mode) == ("adjust_microbatches", False, "approve")
-    return fleet, scripts, decision
+    return fleet, agents.job, decision
 
 
 def say(fleet: Fleet, decision: Decision, *, approves: bool = True, signer: Signer = SIGNER, job: str = "j") -> None:
@@ -40,7 +40,7 @@ def say(fleet: Fleet, decision: Decision, *, approves: bool = True, signer: Sign
 
 
 def test_what_waits_says_its_price_its_promise_its_alternatives_and_until_when() -> None:
-    fleet, scripts, decision = asked()
+    fleet, job, decision = asked()
     assert decision.price_s == 5.0
     assert decision.promised_gain == pytest.approx(1 - 11 / 16)
     assert decision.alternatives[0] == "adjust_topology at 60 s"
@@ -48,21 +48,21 @@ def test_what_waits_says_its_price_its_promise_its_alternatives_and_until_when()
     assert decision.until_ns - decision.time_ns == APPROVE_WITHIN_NS
     assert waiting(fleet.decisions, fleet.clock.now_ns()) == [decision]
     fleet.run(60)
-    assert (scripts.counts, len(fleet.decisions)) == ([8, 8], 1), "it is asked once, and nothing is done"
+    assert (job.counts, len(fleet.decisions)) == ([8, 8], 1), "it is asked once, and nothing is done"
 
 
 def test_after_a_yes_it_is_done_by_the_speeds_of_then_and_it_is_recorded_who_said_so() -> None:
-    fleet, scripts, decision = asked()
+    fleet, job, decision = asked()
     say(fleet, decision)
     fleet.run(40)
-    assert (fleet.actions()[1:], scripts.counts) == (["adjust_microbatches", "keep_microbatches"], [11, 5])
+    assert (fleet.actions()[1:], job.counts) == (["adjust_microbatches", "keep_microbatches"], [11, 5])
     done = fleet.decisions[1]
     assert (done.taken, done.by, done.asked, done.mode) == (True, "ann", decision.identity(), "approve")
     assert waiting(fleet.decisions, fleet.clock.now_ns()) == []
 
 
 def test_after_a_no_nothing_is_done_and_nobody_is_asked_again() -> None:
-    fleet, scripts, decision = asked()
+    fleet, job, decision = asked()
     say(fleet, decision, approves=False)
     fleet.run(5)
     say(fleet, decision)
@@ -70,19 +70,19 @@ def test_after_a_no_nothing_is_done_and_nobody_is_asked_again() -> None:
     fleet.run(60)
     last = fleet.decisions[-1]
     assert (last.taken, last.limit, last.by) == (False, "ann has said no", "ann")
-    assert (scripts.counts, len(fleet.decisions)) == ([8, 8], 2)
+    assert (job.counts, len(fleet.decisions)) == ([8, 8], 2)
 
 
 @pytest.mark.parametrize("how", ["another key", "another decision", "another job", "too late"])
 def test_a_yes_that_is_forged_foreign_or_late_is_none(how: str) -> None:
-    fleet, scripts, decision = asked()
+    fleet, job, decision = asked()
     if how == "another decision":
         decision = replace(decision, time_ns=decision.time_ns + 1)
     say(fleet, decision, signer=Signer.drawn() if how == "another key" else SIGNER, job="k" if "job" in how else "j")
     if how == "too late":
         fleet.clock.advance_s(11)
     fleet.run(20)
-    assert (scripts.counts, len(fleet.decisions)) == ([8, 8], 1)
+    assert (job.counts, len(fleet.decisions)) == ([8, 8], 1)
 
 
 def test_what_nobody_answers_and_what_is_over_is_not_waited_for_any_longer() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -11,13 +10,13 @@ from actuators.acting.site import CommandName, Ran
 from actuators.attendant import Rules
 from actuators.modes import Modes
 from actuators.site_commands import SiteCommands
+from pacehound.bus.signing import Keys
 from pacehound.errors import InvalidSetting
-from pacehound.model.events import CommandResult, Incident
-from pacehound.model.orders import Locate, Offer, What
+from pacehound.model.events import Incident
 from pacehound.settings import ActuatorSettings, Mode
-from pacehound.trainer.order import PACE
-from tests.fakes.answering_scripts import Scripts
-from tests.unit.actuators.test_attendant import Fleet, proven
+from simulator.obedient_agents import ObedientAgents
+from simulator.running_job import RunningJob
+from tests.unit.actuators.test_attendant import SIGNER, Fleet, proven
 
 RESTARTS = Modes.of_settings(Mode.OBSERVE, "j:checkpoint_restart=auto")
 
@@ -44,33 +43,20 @@ class Recorded:
         return Ran(status=self._status, said="no room" if self._status else "")
 
 
-class Restarted(Scripts):
+class Restarted(ObedientAgents):
     """Two ranks on two hosts; after the start both are on host 0, in the next attempt, and none is slow."""
 
-    def __init__(self, *, saves: bool = True) -> None:
-        super().__init__()
-        self.saves, self.attempt, self.saved = saves, 0, 0
+    def __init__(self, *, saves: bool = True, hosts: Sequence[Sequence[int]] = ((0,), (1,))) -> None:
+        kinds = ("microbatches", "checkpoint") if saves else ("microbatches",)
+        super().__init__("j", RunningJob(slowness=[1.0, 2.0]), Keys([SIGNER.key]), hosts, kinds)
+
+    @property
+    def saved(self) -> int:
+        """How many checkpoints were written because somebody asked."""
+        return [kind for kind, _ in self.scripts.applied.values()].count("checkpoint")
 
     def start(self) -> None:
-        self.attempt, self.ratio = 1, 1.0
-
-    def answers(self, orders: list[What]) -> list[CommandResult]:
-        kinds = [one.kind for one in orders if isinstance(one, Offer)]
-        if "checkpoint" in kinds and not self.saves:
-            (offer,) = (one for one in orders if isinstance(one, Offer))
-            return self._said(offer.ticket, "unable", self.step)
-        self.saved += "checkpoint" in kinds
-        found = super().answers(
-            [one for one in orders if not isinstance(one, Offer) or one.kind in (PACE, "checkpoint")]
-        )
-        found = [replace(one, attempt=self.attempt) for one in found]
-        return [replace(one, host="h0") for one in found] if self.attempt else found
-
-    def _said(self, ticket, state, step):  # type: ignore[no-untyped-def]
-        counts, self.counts = self.counts, [8, 8]
-        found = super()._said(ticket, state, step)
-        self.counts = counts
-        return found
+        self.attempt, self.hosts, self.job.slowness = 1, [(0, 1)], [1.0, 1.0]
 
 
 def restarted(site: Recorded, scripts: Restarted, *, one: Incident | None = None, for_s: float = 200.0) -> Fleet:
@@ -115,21 +101,16 @@ def test_nothing_is_stopped_before_it_is_due_nor_where_no_host_would_be_left() -
     site = Recorded()
     assert restarted(site, Restarted(), one=proven(excess_s=1_000.0), for_s=20).decisions == []
 
-    class OneHost(Restarted):
-        def answers(self, orders: list[What]) -> list[CommandResult]:
-            return [replace(one, host="h0") for one in super().answers(orders)]
-
-    (decision,) = restarted(site, OneHost()).decisions
+    (decision,) = restarted(site, Restarted(hosts=((0, 1),))).decisions
     assert (decision.taken, decision.limit) == (False, "no host would be left without h0")
     assert site.ran_commands == []
 
 
 def test_a_site_without_commands_is_offered_no_restart() -> None:
     fleet = Fleet(rules=Rules(modes=RESTARTS))
-    fleet.agents["j"] = scripts = Restarted()
     fleet.attendant.on_incident(proven(excess_s=2_000.0))
     fleet.run(30)
-    assert (fleet.decisions, [one for one in scripts.orders if isinstance(one, Locate)]) == ([], [])
+    assert (fleet.decisions, fleet.commands) == ([], [])
 
 
 def ran(site: SiteCommands) -> Ran:

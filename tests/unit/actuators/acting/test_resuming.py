@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from actuators.attendant import Rules
 from actuators.mitigation.thresholds import RESUMED_WITHIN_NS
-from pacehound.model.events import CommandResult, Incident, Instant, RankAnswer
+from pacehound.model.events import Incident, Instant
 from pacehound.model.evidence.leaving import Process
-from pacehound.model.orders import Wake, What
-from tests.fakes.answering_agents import Agents
+from pacehound.model.orders import Wake, read_order
 from tests.fakes.events import START_NS, finding, incident
-from tests.unit.actuators.test_attendant import Fleet
+from tests.unit.actuators.test_attendant import Fleet, simulated
 
 STOPPED = Process(rank=1, pid=77, state="stopped")
 
@@ -23,25 +22,10 @@ def hang(**changes: object) -> Incident:
     return incident(id="h", findings=(one,), time_ns=START_NS)
 
 
-class Hosts(Agents):
-    """Host 1 has the stopped process."""
-
-    def __init__(self, why: str = "") -> None:
-        super().__init__()
-        self.why = why
-
-    def answers(self, orders: list[What]) -> list[CommandResult]:
-        found = super().answers(orders)
-        for order in orders:
-            if isinstance(order, Wake):
-                answer = RankAnswer(rank=1, state="refused" if self.why else "running", why=self.why)
-                found += [replace(self.result(1, "wake"), ranks=(answer,)), replace(self.result(0, "wake"), ranks=())]
-        return found
-
-
-def run(why: str = "", **changes: object) -> Fleet:
-    fleet = Fleet(rules=Rules())
-    fleet.agents["j"] = Hosts(why)
+def run(pid: int = 77, **changes: object) -> Fleet:
+    fleet, agents = Fleet(rules=Rules()), simulated("j")
+    agents.stopped = {1: pid}
+    fleet.agents["j"] = agents
     fleet.attendant.on_incident(hang(**changes))
     fleet.run(5)
     return fleet
@@ -49,7 +33,9 @@ def run(why: str = "", **changes: object) -> Fleet:
 
 def test_it_is_told_to_go_on_and_the_relief_is_the_effect() -> None:
     fleet = run()
-    assert any(isinstance(one, Wake) and one.processes == ((1, 77),) for one in fleet.agents["j"].orders)
+    orders = [read_order(one.order).what for one in fleet.commands]
+    assert any(isinstance(one, Wake) and one.processes == ((1, 77),) for one in orders)
+    assert fleet.agents["j"].stopped == {}
     assert fleet.decisions[0].reason.startswith("process 77 of rank 1 is stopped")
     over = replace(hang(relief=Instant(step=2, time_ns=START_NS)), state="relieved")
     fleet.attendant.on_incident(over)
@@ -67,7 +53,7 @@ def test_a_job_that_still_stands_after_a_minute_was_not_helped() -> None:
 
 
 def test_another_process_of_that_rank_is_let_be_and_it_is_said() -> None:
-    fleet = run(why="rank 1 is process 78 by now, and not 77")
+    fleet = run(pid=78)
     assert fleet.decisions[-1].limit == "rank 1 is process 78 by now, and not 77"
 
 
