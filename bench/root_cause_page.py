@@ -38,10 +38,11 @@ Slow edges of rings and of trees by device times, all of which must be named, by
 """
 
 _LARGE = """
-At 4,096 ranks:
+At 4,096 ranks, in CPU seconds: *judged* are all events of the job, its whole life; *said* is the longest single event
+with which a finding was said, so what a verdict takes once what tells it is there.
 
-| case | source | must | ended | simulated in s | judged in s |
-|---|---|---|---|--:|--:|
+| case | source | must | ended | simulated in s | judged in s | said in s |
+|---|---|---|---|--:|--:|--:|
 """
 
 _WRONG = """
@@ -54,7 +55,7 @@ def section(
     scores: Mapping[str, VerdictScore],
     seeds: int,
     edges: Mapping[tuple[str, int, Outcome], int],
-    large: Sequence[tuple[str, str, bool, str, float, float]],
+    large: Sequence[tuple[str, str, bool, str, float, float, float]],
     wrong: Mapping[tuple[str, str], Sequence[int]],
 ) -> str:
     """The whole section, with its heading."""
@@ -81,9 +82,9 @@ def section(
             lines.append(f"| {n_ranks} | {name} | {sum(ends.values())} | {said} |\n")
     if large:
         lines.append(_LARGE)
-        for name, source, must_name, ended, simulated_s, judged_s in large:
-            must = "yes" if must_name else "no"
-            lines.append(f"| {name} | {source} | {must} | {ended} | {simulated_s:.0f} | {judged_s:.0f} |\n")
+        for name, source, must_name, ended, simulated_s, judged_s, said_s in large:
+            cells = (name, source, "yes" if must_name else "no", ended, f"{simulated_s:.0f}", f"{judged_s:.0f}")
+            lines.append(f"| {' | '.join(cells)} | {said_s:.1f} |\n")
     if wrong:
         lines.append(_WRONG)
         for (source, name), which in sorted(wrong.items()):

@@ -36,6 +36,10 @@ REFERENCE_QUANTILE = 0.25
 MANY_LOST = 0.3
 """Share of its rows from which on a rank whose rows are missing cannot be named for sure (chosen)."""
 
+LOST_LOOKS_LIKE = 4.0
+"""Times the share of a culprit's calls that are lost, of what it is late by: its peers' waiting in them may look like
+so much of a transfer (chosen: of the few calls of an iteration the lost ones may be those that it is late to)."""
+
 NEARLY = 0.5
 """Few are suspected among many only where nobody else lacks even this share of what they lack at least (chosen)."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pacehound.model.evidence import merged
 from pacehound.model.evidence.computing import LaunchesLater, NobodyApart, OnPath, OwnTimeGrew
+from pacehound.model.evidence.transfers import Connection
 from streams.slow.attribution.compared import compared, deviation_ns
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.links import NamedLinks
@@ -26,6 +27,7 @@ from streams.slow.attribution.verdict import Attribution, most_culprits
 from streams.slow.attribution.work import follows_bytes
 from streams.slow.critical_path import TransferKey
 from streams.slow.thresholds import (
+    LOST_LOOKS_LIKE,
     MANY_LOST,
     MIN_EXPLAINED,
     MIN_PERSISTENCE,
@@ -112,11 +114,13 @@ def slow_ranks(
     # It does for all what the others have not to do: slow storage may be why, and this rank is not.
     if culprits == (int(growth.ranks[0]),) and (stack := observed.busy_in(culprits[0], slow[0].time_ns)):
         return replace(found, verdict="unknown", culprits=(), candidates=culprits, evidence=(*evidence, *stack))
-    return _with_link(weighed(found, slow, growth.ranks, observed), named, growth)
+    return _with_link(weighed(found, slow, growth.ranks, observed), named, growth, slow)
 
 
-def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> Attribution:
-    """S3 where the transfers of a culprit's own link have grown by a fair share, too."""
+def _with_link(
+    found: Attribution, named: NamedLinks | None, growth: Growth, slow: Sequence[IterationRecord]
+) -> Attribution:
+    """S3 where the transfers of a culprit's own link have grown by a fair share, too, and not by its own slowness."""
     if named is None or named.growth < SMALLER_SHARE * growth.total:
         return found
     if named.growth < MIN_TRANSFER_SHARE * growth.total and named.ratio < SMALLER_TRANSFER:
@@ -125,7 +129,7 @@ def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> 
     # A communicator of the whole job is nobody's own: whatever slows its transfers, a slow rank among them does.
     is_of_few = 0 < len(named.candidates) < len(growth.ranks)
     is_its_own = bool(links) or (not named.links and is_of_few and set(named.candidates) & set(found.culprits))
-    if named.is_late or not is_its_own:
+    if named.is_late or not is_its_own or _makes_transfers_longer(found, named, growth, slow):
         return replace(found, evidence=merged(found.evidence, named.evidence))
     return replace(
         found,
@@ -134,6 +138,22 @@ def _with_link(found: Attribution, named: NamedLinks | None, growth: Growth) -> 
         evidence=merged(found.evidence, named.evidence),
         unseen=(*found.unseen, *named.unseen),
     )
+
+
+def _makes_transfers_longer(
+    found: Attribution, named: NamedLinks, growth: Growth, slow: Sequence[IterationRecord]
+) -> bool:
+    """Whether the transfers may have grown by the culprits' own slowness alone.
+
+    What is sent to a rank that reads late waits in its connection, and nothing of it is sent again. Where the call of
+    a late rank is lost, the others' waiting for it looks like a transfer.
+    """
+    connections = [one for one in named.evidence if isinstance(one, Connection)]
+    if connections:
+        return all(one.resent_share is None for one in connections)
+    at = np.searchsorted(growth.ranks, found.culprits)
+    waited_ns = float((lost_shares(slow, growth.ranks)[at] * growth.own[at]).max())
+    return not named.links and named.growth < LOST_LOOKS_LIKE * waited_ns
 
 
 def weighed(

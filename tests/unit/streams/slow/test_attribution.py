@@ -185,6 +185,26 @@ def test_both_on_one_rank_and_its_link_is_mixed(own_ms: float, transfer_ms: floa
     assert (said.verdict, said.cause, said.culprits, said.links) == ("culprit", "S3", (1,), ((1, 13),))
 
 
+@pytest.mark.parametrize(("resent_share", "cause"), [(None, "S1"), (0.05, "S3")])
+def test_a_connection_to_a_rank_that_reads_late_is_no_slow_link(resent_share: float | None, cause: str) -> None:
+    """Its data wait for the rank; where they are sent again, the link has lost them."""
+    connection = Connection(
+        sender=13, receiver=1, busy_share=0.9, bytes_per_s=1e6, peers_bytes_per_s=1e8, resent_share=resent_share
+    )
+    slow = SlowConnection((1, 13), is_strong=True, connection=connection)
+    observed = replace(OBSERVED, connections=lambda _ranks, _since: [slow])
+    said = found(observed, own={1: 30.0}, transfers={"two": 12.0})
+    assert (said.cause, said.culprits) == (cause, (1,))
+
+
+@pytest.mark.parametrize(("lost", "cause"), [(0.0, "S3"), (0.1, "S1")])
+def test_waiting_in_lost_calls_of_a_slow_rank_is_no_slow_transfer(lost: float, cause: str) -> None:
+    share = np.zeros(N_RANKS, np.float32)
+    share[2] = lost
+    said = found(own={2: 40.0}, transfers={"dp": 10.0}, lost_share=share if lost else None)
+    assert (said.cause, said.culprits, said.links) == (cause, (2,), ())
+
+
 def test_a_slow_link_elsewhere_does_not_make_a_slow_rank_mixed() -> None:
     said = found(own={5: 40.0}, transfers={"two": 12.0})
     assert (said.cause, said.culprits, said.links) == ("S1", (5,), ())
