@@ -11,11 +11,12 @@ from pathlib import Path
 
 from bench.on_gpu.rig import Rig, Watched
 from collector.calls.frames import FrameReader, UnreadableFrame
+from pacehound.instrument import profiler
 
 STEPS, REPEATS = 250, 2
 PROFILE_S = 10
 SLOW_RANK, SLOW_FROM = 2, 150
-KERNELS = {"PACEHOUND_NCCL_KERNELS": "1"}
+KERNELS = {profiler.KERNELS: "1"}
 """Kernel events also from versions of which a report says that they cost."""
 
 
