@@ -10,7 +10,7 @@ SOURCES := setup.py pacehound collector streams storage alerts actuators simulat
 # A whole Kafka broker, for the tests: the version stands in tests/kafka/pom.xml.
 COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 
-.PHONY: demo test check prove package bench debian kafka native format clean
+.PHONY: demo test check prove package bench debian kafka native gpu format clean
 
 demo: $(VENV)/.embedded
 	$(BIN)/pacehound demo
@@ -62,6 +62,10 @@ native: $(VENV)/.embedded
 	$(BIN)/python -m pacehound.instrument.shim
 	$(BIN)/python -m pacehound.instrument.profiler
 	$(BIN)/python -m pacehound.instrument.hold
+
+# One GPU, ten minutes: what is seen there and what it costs, into docs/measured-on-gpu.md. Exit status 3 without a GPU.
+gpu: $(VENV)/.dev
+	$(BIN)/python -m bench.on_gpu
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -367,7 +367,7 @@ def known_keys() -> dict[str, type]:
     return keys
 
 
-_NO_SETTINGS = frozenset({"ATTEMPT", "JOB", "LAUNCHER", "NATIVE", "QUIET_OPS", "RUN_DIR", "TOKEN"})
+_NO_SETTINGS = frozenset({"ATTEMPT", "JOB", "LAUNCHER", "NATIVE", "NCCL_KERNELS", "QUIET_OPS", "RUN_DIR", "TOKEN"})
 """Other variables of ours, without the prefix."""
 
 _OF_A_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_[A-Z]+(_(PORT|PROTO|ADDR))?)?$")

@@ -21,7 +21,7 @@ from collector.calls.rings import CALL, RAW, BoolArray, Int64Array, Records
 from collector.calls.transfer_rates import Transfers
 from pacehound.clock import ClockPair
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS
-from pacehound.model.codes import ALGORITHMS
+from pacehound.model.codes import ALGORITHMS, PROTOCOLS
 from pacehound.model.events import ChannelTransfers, OpenCall
 
 SHOWN = 4
@@ -213,6 +213,7 @@ class OpenCalls:
                     direction=_name(DIRECTIONS, call["direction"]),
                     redop=_name(REDOPS, call["redop"]),
                     algorithm=_name(ALGORITHMS, call["algorithm"]),
+                    protocol=_name(PROTOCOLS, call["protocol"]),
                     send_count=sent,
                     recv_count=received,
                     channels=_channels(transfers, clock) if transfers is not None and is_lasting else (),

@@ -18,6 +18,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "profiler.h"
 
@@ -49,6 +50,8 @@ static int wanted_of(ph_nccl_log_t log) {
     if (!was_asked) {
         int version = ph_version_behind(log);
         const char *why = ph_refused_version(version), *without = ph_no_kernel_events(version);
+        const char *insists = getenv("PACEHOUND_NCCL_KERNELS"); /* to measure what they cost: bench/on_gpu */
+        if (insists && *insists == '1') without = NULL;
         if (!why && ph_shared_memory_is_short())
             why = "/dev/shm has less than 256 MiB left, with which NCCL was reported to crash (NVIDIA/nccl#2326); "
                   "containers: --shm-size=1g";

@@ -1,7 +1,8 @@
 """Whether ranks that meet in one round call the same thing: only what an operation requires to be equal is compared.
 
 NCCL and gloo match calls by their order alone. Two ranks that meet with different operations, or with an all_reduce
-of different sizes, hang, abort, or corrupt each other's data (CCL-D 4.2.2, H2).
+of different sizes, hang, abort, or corrupt each other's data (CCL-D 4.2.2, H2). So do those whose NCCL has chosen
+another algorithm or protocol: each rank chooses by itself, from its own settings.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import CallBatch
-from pacehound.model.codes import DTYPES, OPS, REDOPS
+from pacehound.model.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, REDOPS
+from pacehound.model.columns import values_of
 from pacehound.model.events import CallSignature, OpenCall
 
 Int64Array = npt.NDArray[np.int64]
@@ -27,21 +29,24 @@ _IS_COUNTED = np.array([op in EQUAL_COUNTS for op in OPS])
 _IS_REDUCING = np.array([op in REDUCING for op in OPS])
 _IS_ROOTED = np.array([op in ROOTED for op in OPS])
 
-# A packed signature, from the lowest bit: operation, dtype, reduction, root + 1, count + 1. 0 is "not known".
-_OP_BITS, _DTYPE_BITS, _REDOP_BITS, _ROOT_BITS, _COUNT_BITS = 5, 5, 4, 20, 29
+# A packed signature, from the lowest bit: operation, dtype, reduction, algorithm, protocol, root + 1, count + 1. 0 is
+# "not known".
+_OP_BITS, _DTYPE_BITS, _REDOP_BITS, _ALGORITHM_BITS, _PROTOCOL_BITS, _ROOT_BITS, _COUNT_BITS = 4, 5, 4, 3, 2, 18, 27
 _DTYPE_AT = _OP_BITS
 _REDOP_AT = _DTYPE_AT + _DTYPE_BITS
-_ROOT_AT = _REDOP_AT + _REDOP_BITS
+_ALGORITHM_AT = _REDOP_AT + _REDOP_BITS
+_PROTOCOL_AT = _ALGORITHM_AT + _ALGORITHM_BITS
+_ROOT_AT = _PROTOCOL_AT + _PROTOCOL_BITS
 _COUNT_AT = _ROOT_AT + _ROOT_BITS
-_OP_CODE, _DTYPE_CODE, _REDOP_CODE = (
-    {name: code for code, name in enumerate(names)} for names in (OPS, DTYPES, REDOPS)
+_OP_CODE, _DTYPE_CODE, _REDOP_CODE, _ALGORITHM_CODE, _PROTOCOL_CODE = (
+    {name: code for code, name in enumerate(names)} for names in (OPS, DTYPES, REDOPS, ALGORITHMS, PROTOCOLS)
 )
 
 
 def packed_signatures(batch: CallBatch) -> Int64Array:
     """The signature of each row as one number, shape `(n_calls,)`; equal calls have equal numbers.
 
-    Counts are kept modulo 2**29 - 1, so that two that differ by a multiple of it look alike.
+    Counts are kept modulo 2**27 - 1, so that two that differ by a multiple of it look alike.
     """
     op, count = batch.codes("op"), batch.integers("count")
     is_counted = _IS_COUNTED[op]
@@ -50,6 +55,14 @@ def packed_signatures(batch: CallBatch) -> Int64Array:
     numbers |= np.where(is_counted & (count >= 0), (count % ((1 << _COUNT_BITS) - 1) + 1) << _COUNT_AT, 0)
     numbers |= np.where(_IS_REDUCING[op], batch.codes("redop").astype(np.int64) << _REDOP_AT, 0)
     numbers |= np.where(_IS_ROOTED[op], (batch.integers("peer") + 1) << _ROOT_AT, 0)
+    for column, code_of, at in (
+        ("algorithm", _ALGORITHM_CODE, _ALGORITHM_AT),
+        ("protocol", _PROTOCOL_CODE, _PROTOCOL_AT),
+    ):
+        names = batch.rows.column(column)
+        codes = np.array([code_of.get(name.lower(), 0) for name in names.dictionary.to_pylist()], np.int64)
+        if codes.any():  # most sources do not know
+            numbers |= codes[values_of(names.indices)] << at
     return numbers
 
 
@@ -57,12 +70,14 @@ def packed(signature: CallSignature) -> int:
     """The number of one signature.
 
     >>> unpacked(packed(CallSignature("all_reduce", 8, "float32", "sum")))
-    CallSignature(op='all_reduce', count=8, dtype='float32', redop='sum', root=-1)
+    CallSignature(op='all_reduce', count=8, dtype='float32', redop='sum', root=-1, algorithm='', protocol='')
     """
     return (
         _OP_CODE.get(signature.op, 0)
         | _DTYPE_CODE.get(signature.dtype, 0) << _DTYPE_AT
         | _REDOP_CODE.get(signature.redop, 0) << _REDOP_AT
+        | _ALGORITHM_CODE.get(signature.algorithm, 0) << _ALGORITHM_AT
+        | _PROTOCOL_CODE.get(signature.protocol, 0) << _PROTOCOL_AT
         | (signature.root + 1) << _ROOT_AT
         | (signature.count % ((1 << _COUNT_BITS) - 1) + 1 if signature.count >= 0 else 0) << _COUNT_AT
     )
@@ -78,6 +93,8 @@ def unpacked(number: int) -> CallSignature:
         dtype=DTYPES[dtype] if dtype else "",
         redop=REDOPS[redop] if redop else "",
         root=((number >> _ROOT_AT) & ((1 << _ROOT_BITS) - 1)) - 1,
+        algorithm=ALGORITHMS[(number >> _ALGORITHM_AT) & ((1 << _ALGORITHM_BITS) - 1)],
+        protocol=PROTOCOLS[(number >> _PROTOCOL_AT) & ((1 << _PROTOCOL_BITS) - 1)],
     )
 
 
@@ -96,6 +113,8 @@ def signature_of(call: OpenCall) -> CallSignature:
         dtype=call.dtype if has_count and call.dtype != "unknown" else "",
         redop=call.redop if call.op in REDUCING and call.redop != "unknown" else "",
         root=call.peer if call.op in ROOTED else -1,
+        algorithm=call.algorithm,
+        protocol=call.protocol,
     )
 
 
@@ -150,6 +169,8 @@ def _agree(a: CallSignature, b: CallSignature) -> bool:
         and (a.dtype == b.dtype or not (a.dtype and b.dtype))
         and (a.redop == b.redop or not (a.redop and b.redop))
         and (a.root == b.root or min(a.root, b.root) < 0)
+        and (a.algorithm == b.algorithm or not (a.algorithm and b.algorithm))
+        and (a.protocol == b.protocol or not (a.protocol and b.protocol))
     )
 
 

@@ -127,6 +127,8 @@ class OpenCall:
         The reduction, where the source knows it, else `unknown`.
     algorithm
         `ring` or `tree`, where the source knows it: only ranks with the same part in it can be compared.
+    protocol
+        `ll`, `ll128` or `simple`, where the source knows it.
     has_started
         Whether the device has begun it; `None` where the source cannot see that.
     send_count, recv_count
@@ -145,6 +147,7 @@ class OpenCall:
     direction: str = "none"
     redop: str = "unknown"
     algorithm: str = ""
+    protocol: str = ""
     has_started: bool | None = None
     send_count: int = -1
     recv_count: int = -1

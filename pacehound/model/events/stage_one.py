@@ -12,7 +12,7 @@ from pacehound.model.identity import event_id
 class CallSignature:
     """What a rank calls, as far as its peers must call the same; fields that may differ, or are unknown, are empty.
 
-    `count` and `root` are -1 there.
+    `count` and `root` are -1 there. With `algorithm` and `protocol` it is the operation type set of CCL-D (5.1).
     """
 
     op: str
@@ -20,12 +20,15 @@ class CallSignature:
     dtype: str = ""
     redop: str = ""
     root: int = -1
+    algorithm: str = ""
+    protocol: str = ""
 
     def __str__(self) -> str:
         size = f" of {self.count} {self.dtype}".rstrip() if self.count >= 0 else ""
         redop = f" ({self.redop})" if self.redop else ""
         root = f" with root {self.root}" if self.root >= 0 else ""
-        return f"{self.op}{size}{redop}{root}"
+        way = " ".join(filter(None, (self.algorithm, self.protocol)))
+        return f"{self.op}{size}{redop}{root}{f' by {way}' if way else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,192 @@
+"""What is measured, stage by stage; each says what it saw, and whether that is as it should be, and ends no other."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.on_gpu.rig import Rig, Watched
+from collector.calls.frames import FrameReader, UnreadableFrame
+from pacehound.instrument import profiler
+
+STEPS, REPEATS = 250, 2
+PROFILE_S = 10
+SLOW_RANK, SLOW_FROM = 2, 150
+KERNELS = {profiler.KERNELS: "1"}
+"""Kernel events also from versions of which a report says that they cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One thing that was looked at; `is_right` is empty where there is nothing that it should be."""
+
+    what: str
+    value: str
+    is_right: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Part of the measurement.
+
+    Attributes
+    ----------
+    budget_s
+        What it takes, about.
+    needs_nccl
+        It cannot be rehearsed on the CPU.
+
+    """
+
+    name: str
+    does: str
+    budget_s: int
+    act: Callable[[Rig], Iterator[Seen]]
+    needs_nccl: bool = False
+
+
+def _cost(rig: Rig) -> Iterator[Seen]:
+    cases: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {"hooks": ((), {})}
+    if rig.backend == "nccl":
+        cases |= {
+            "hooks, shim": (("shim",), {}),
+            "hooks, plugin": (("profiler",), {}),
+            "hooks, plugin with kernel events": (("profiler",), KERNELS),
+            "hooks, shim, plugin": (("shim", "profiler"), {}),
+        }
+    steps_s: dict[str, list[float]] = {"nothing": [], **{name: [] for name in cases}}
+    for _ in range(REPEATS):
+        steps_s["nothing"].append(rig.step_s(STEPS, is_watched=False))
+        for name, (routes, env) in cases.items():
+            steps_s[name].append(rig.step_s(STEPS, *routes, env=env))
+    bare_s = statistics.mean(steps_s["nothing"])
+    for name, times_s in steps_s.items():
+        each = ", ".join(f"{time_s * 1e3:.3f}" for time_s in times_s)
+        yield Seen(f"step with {name}", f"{statistics.mean(times_s) / bare_s - 1:+.2%} (ms: {each})")
+
+
+def _live(rig: Rig) -> Iterator[Seen]:
+    """Hooks alone: what they see without the shim."""
+    job = rig.watched()
+    gpus = job.value("SELECT count() FROM host_vitals WHERE kind = 'gpu' AND notEmpty(ranks)") if _on_gpu(rig) else 0
+    if _on_gpu(rig):
+        yield Seen("NVML: readings of a GPU with its ranks", f"{gpus:.0f}", gpus > 0)
+    yield from _timed(job, "c10d")
+    yield from _held(job)
+    yield from _measured(job, rig)
+    yield from _counted(job, "c10d")
+
+
+def _shim(rig: Rig) -> Iterator[Seen]:
+    job = rig.watched("shim", "profiler")
+    yield from _timed(job, "shim")
+    yield from _counted(job, "shim")
+    launches = job.value("SELECT count() FROM calls WHERE source IN ('profiler', 'profiler_launches')")
+    yield Seen("calls that the plugin told of beside the shim", f"{launches:.0f}", launches == 0)
+
+
+def _plugin(rig: Rig) -> Iterator[Seen]:
+    job = rig.watched("profiler", env=KERNELS)
+    frames = list(Path("/dev/shm").glob("pacehound*/*/frames/*.frame"))
+    kept = 0
+    for _ in range(200):
+        kept += sum(map(_has_blocks, frames))
+        time.sleep(0.005)
+    yield Seen(
+        "probing frames", f"{len(frames)} files; a running call in {kept} of {200 * len(frames)} looks", kept > 0
+    )
+    yield from _counted(job, "profiler")
+    ends = "countIf(end_ns > start_ns AND start_ns > 0) / count()"
+    ended = job.value(f"SELECT {ends} FROM calls WHERE source = 'profiler'")
+    yield Seen("calls with start and end by kernel events", f"{ended:.1%}", ended > 0.9)
+    counts = job.value("SELECT countIf(send_count > 0) / count() FROM calls WHERE source = 'profiler'")
+    yield Seen("calls with transfers of the network proxy (none are expected on one host)", f"{counts:.1%}")
+
+
+def _slow(rig: Rig) -> Iterator[Seen]:
+    routes = ("shim",) if _on_gpu(rig) else ()
+    job = rig.watched(*routes, arguments=("--slow-rank", SLOW_RANK, "--slow-from", SLOW_FROM))
+    if _on_gpu(rig):
+        job.command("profile", "--for", "60s")
+    deadline_s = time.monotonic() + min(60, rig.left_s() - 20)
+    told: list[dict[str, object]] = []
+    while time.monotonic() < deadline_s and not any(finding["culprits"] for finding in told):
+        time.sleep(2)
+        told = [finding for incident in job.run.incidents() for finding in incident["findings"]]
+    job.end()
+    named = sorted({rank for finding in told for rank in finding["culprits"]})  # type: ignore[attr-defined]
+    words = "; ".join(f"{finding['kind']}, {finding['verdict']}, {finding['cause']}" for finding in told)
+    yield Seen(f"ranks named where rank {SLOW_RANK} multiplies five times as often", f"{named} ({words})", named == [2])
+
+
+def _timed(job: Watched, source: str) -> Iterator[Seen]:
+    job.command("profile", "--for", f"{PROFILE_S}s")
+    time.sleep(PROFILE_S + 5)
+    where = f"FROM calls WHERE source = '{source}' AND end_ns > 0 AND start_ns > 0"
+    timed = job.value(f"SELECT count() {where}")
+    yield Seen(f"calls timed on demand ({source})", f"{timed:.0f}", timed > 0)
+    if timed:
+        took_ms = job.value(f"SELECT median(end_ns - start_ns) / 1e6 {where}")
+        yield Seen(f"their median duration ({source})", f"{took_ms:.3f} ms", took_ms > 0)
+        early = job.value(f"SELECT countIf(start_ns < launch_ns OR end_ns < start_ns) {where}")
+        yield Seen(f"of these, with times that cannot be ({source})", f"{early:.0f}", early == 0)
+
+
+def _held(job: Watched) -> Iterator[Seen]:
+    said = job.command("pause", "--for", "3s")
+    yield Seen("trap: what `pacehound pause` said", " ".join(said.split())[:200])
+    before = job.value("SELECT max(step) FROM iterations")
+    time.sleep(5)
+    after = job.value("SELECT max(step) FROM iterations")
+    yield Seen("steps in the five seconds after it", f"{after - before:.0f}", after > before)
+
+
+def _measured(job: Watched, rig: Rig) -> Iterator[Seen]:
+    answer = json.loads(job.command("validate", "--json", timeout_s=min(180.0, max(rig.left_s(), 30.0))))
+    for name in sorted({one["test"] for one in answer["ranks"]}):
+        of_test = [one for one in answer["ranks"] if one["test"] == name]
+        values = ", ".join(f"{one['value']:.4g}" for one in of_test)
+        yield Seen(f"GEMM and memory beside the held ranks: {name}", f"{values} {of_test[0]['unit']}")
+    yield Seen("the ranks were held for", f"{answer['held_s']:.1f} s", answer["held_s"] < 30)
+
+
+def _counted(job: Watched, source: str) -> Iterator[Seen]:
+    """As many calls as the script has made, on each rank, none twice."""
+    made = job.end()
+    where = f"FROM calls WHERE source = '{source}' AND op = 'all_reduce'"
+    rows = job.rows(
+        f"SELECT rank, count() AS n, uniqExact(communicator, seq) AS once {where} GROUP BY rank ORDER BY rank"
+    )
+    seen = [int(row["n"]) for row in rows]
+    is_right = seen == [made["calls"]] * made["ranks"] and all(row["n"] == row["once"] for row in rows)
+    yield Seen(f"calls seen per rank, of {made['calls']} made ({source})", ", ".join(map(str, seen)), is_right)
+
+
+def _has_blocks(path: Path) -> bool:
+    try:
+        reader = FrameReader(path)
+        try:
+            look = reader.look()
+            return bool(look and look.running)
+        finally:
+            reader.close()
+    except (OSError, UnreadableFrame):
+        return False
+
+
+def _on_gpu(rig: Rig) -> bool:
+    return rig.backend == "nccl"
+
+
+STAGES = (
+    Stage("hooks", "torch's hooks alone: calls counted, timed on demand, held (trap), NVML, GEMM beside the held ranks",
+          120, _live),
+    Stage("shim", "shim and plugin at once: calls counted once, timed on demand by events", 70, _shim, needs_nccl=True),
+    Stage("plugin", "the plugin with kernel events: probing frame, starts and ends", 60, _plugin, needs_nccl=True),
+    Stage("slow rank", f"rank {SLOW_RANK} multiplies five times as often: who is named, by device times", 90, _slow),
+    Stage("cost", f"a step with each of them against none, {REPEATS} times in turn", 240, _cost),
+)  # fmt: skip
