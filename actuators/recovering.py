@@ -28,6 +28,7 @@ from actuators.recovery.thresholds import (
     ASSUMED_LAYERS,
     ASSUMED_MICRO_BATCHES,
     CHECKPOINT_BYTES_PER_S,
+    LEAST_SEEN_FAILURES,
     MOST_ALTERNATIVES,
     MOST_NODES,
     REROUTE_S,
@@ -67,13 +68,17 @@ class PastFailures:
     def history(self, n_lost: int, tp: int) -> tuple[FailureHistory, str]:
         """Those of now among them, and how to say so; nodes are `tp` ranks that fail together.
 
+        From a few no rate is told: that one rank fails in the first minute says nothing of the next.
+
         >>> PastFailures(n_failures=2, rank_s=36_000.0, n_attempts=5).history(1, 1)[1]
         '3 failed in 10.0 h of ranks that were watched (attempts: 5)'
         """
         n_failures = self.n_failures + n_lost
-        said = f"{n_failures} failed in {duration(self.rank_s)} of ranks that were watched"
-        history = FailureHistory(n_failures=n_failures, node_s=self.rank_s / tp)
-        return history, f"{said} (attempts: {self.n_attempts})"
+        seen = f"{n_failures} failed in {duration(self.rank_s)} of ranks that were watched"
+        said = f"{seen} (attempts: {self.n_attempts})"
+        if n_failures < LEAST_SEEN_FAILURES or not self.rank_s > 0:
+            return assumed_history(tp)[0], f"{said}, too few to tell a rate: that of Llama 3's training is assumed"
+        return FailureHistory(n_failures=n_failures, node_s=self.rank_s / tp), said
 
 
 def assumed_history(tp: int) -> tuple[FailureHistory, str]:
@@ -171,8 +176,7 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
         try:
             job = job_of(shape, gone, known, finding)
             past = failures(incident.id)
-            seen = past is not None and past.rank_s > 0
-            history, known_of = past.history(len(gone), shape.tp) if past and seen else assumed_history(shape.tp)
+            history, known_of = past.history(len(gone), shape.tp) if past else assumed_history(shape.tp)
             choice = choose(job.before.without(job.lost), job.model, job.cluster, history)
             action, reason, alternatives = _said(job, choice, known_of)
         except ModuleNotFoundError as error:
@@ -182,7 +186,7 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
     return decision_about(
         incident,
         action,
-        f"for {what_words(finding)}: {reason}",
+        f"{_how_sure(finding)} {what_words(finding)}: {reason}",
         mode="observe",
         time_ns=incident.time_ns,
         loss_s=loss_of(incident, finding),
@@ -191,6 +195,10 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
         alternatives=alternatives,
         limit=limit,
     )
+
+
+def _how_sure(finding: Finding) -> str:
+    return "for" if finding.verdict == "culprit" else "if those that are suspected are gone, for"
 
 
 def job_of(shape: JobShape, gone: tuple[int, ...], known: RecoverySettings, finding: Finding) -> Job:
