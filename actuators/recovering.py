@@ -161,9 +161,10 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
         What calls do not show.
 
     """
-    finding = gravest(incident.findings, is_over=True)
-    if incident.state != "open" or finding is None or not (gone := gone_ranks(finding)):
+    finding = gravest([one for one in incident.findings if gone_ranks(one)], is_over=True)
+    if incident.state != "open" or finding is None:
         return None
+    gone = gone_ranks(finding)
     shape = next((piece for piece in finding.evidence if isinstance(piece, JobShape)), None)
     if shape is None or not shape.step_time_s > 0:
         return None

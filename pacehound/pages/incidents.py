@@ -196,7 +196,9 @@ def decision_words(decision: Decision) -> str:
         return f"ignore: {decision.reason}" + ("" if decision.is_last else f"; {lost}")
     how = "" if decision.taken else f" ({decision.mode} mode: not done)"
     price = f"price {seconds_words(decision.price_s)}, {lost}"
-    return f"{decision.action.replace('_', ' ')}: {decision.reason}; {price}{how}"
+    others = f"; else there would be {'; '.join(decision.alternatives)}" if decision.alternatives else ""
+    limit = f"; {decision.limit}" if decision.limit not in decision.reason else ""
+    return f"{decision.action.replace('_', ' ')}: {decision.reason}{limit}; {price}{how}{others}"
 
 
 def seconds_words(seconds: float) -> str:

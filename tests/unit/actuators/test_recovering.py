@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,14 @@ def test_of_a_host_that_is_merely_suspected_it_is_said_that_it_is() -> None:
 def test_a_rank_that_is_stopped_is_not_lost() -> None:
     stopped = lost(2, evidence=(Process(rank=2, pid=7, state="stopped"),), kind="hang", cause="H1")
     assert decided(stopped) is None
+
+
+def test_a_hang_that_comes_before_the_exit_hides_nothing() -> None:
+    hang = Finding(
+        id="h", job="j", attempt=0, kind="hang", verdict="unknown", cause=None, onset=Instant(step=8, time_ns=4)
+    )
+    left = lost(5)
+    assert certain(replace(left, findings=(hang, *left.findings))).aimed_at == (5,)
 
 
 def test_several_that_are_lost_at_once_are_one_decision() -> None:
