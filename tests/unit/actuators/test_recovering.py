@@ -165,7 +165,7 @@ def test_it_stands_beside_the_restart_and_is_said_once() -> None:
 
 
 def test_a_layout_that_cannot_be_takes_nothing_from_the_other_decisions() -> None:
-    nonsense = JobShape(dp=1, pp=1, tp=0, stage_stride=0, micro_batches=1, gradient_bytes=0, step_time_s=1.0)
+    nonsense = JobShape(dp=1, pp=0, tp=1, stage_stride=0, micro_batches=1, gradient_bytes=0, step_time_s=1.0)
     worker = ActuatorWorker(lambda _: (), recovery=recovery_by(RecoverySettings(), None))
     message = Message(topic="incidents", key="j", partition=0, offset=0, value=b"")
     (decision,) = worker.on_event(lost(5, shape=nonsense), message)
