@@ -1,9 +1,4 @@
-"""What an incident that has lost ranks calls for besides a restart: plans for those that are left, priced; pure.
-
-The layout of the job and the time of its step are those that its calls have shown (`JobShape`); who is gone, evidence
-says: a process that has left, a GPU that has failed, a host that nobody hears of. What calls do not show, layers and
-memory, is told by settings or assumed, and said.
-"""
+"""What an incident that has lost ranks calls for besides a restart: plans for those that are left, priced; pure."""
 
 from __future__ import annotations
 
@@ -14,30 +9,22 @@ from functools import partial
 from typing import Any
 
 from actuators.decision import decision_about
+from actuators.lost_job import Job, gone_ranks, job_of
 from actuators.mitigation.actions import RESTART_WITHOUT_RANK, Action
 from actuators.mitigation.loss import gravest, loss_of, what_words
-from actuators.recovery.described import described
 from actuators.recovery.estimator import estimate
-from actuators.recovery.layers import split_layers
 from actuators.recovery.policy import Choice, FailureHistory, Option, choose, duration, score
-from actuators.recovery.profile import ClusterProfile, ModelProfile
-from actuators.recovery.state import State, megatron_state
 from actuators.recovery.thresholds import (
     ASSUMED_DEVICE_HOURS,
     ASSUMED_FAILURES,
-    ASSUMED_LAYERS,
-    ASSUMED_MICRO_BATCHES,
-    CHECKPOINT_BYTES_PER_S,
+    LEAST_SEEN_FAILURES,
     MOST_ALTERNATIVES,
-    MOST_NODES,
     REROUTE_S,
     RESTART_S,
-    UNKNOWN_MEMORY_BYTES,
 )
 from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.events import Decision, Finding, Incident
-from pacehound.model.evidence.leaving import JobShape, Left, Process
-from pacehound.model.evidence.machines import CheckpointAge, Gpu, HostSilent
+from pacehound.model.evidence.leaving import JobShape
 from pacehound.settings import RecoverySettings
 
 logger = logging.getLogger(__name__)
@@ -67,13 +54,17 @@ class PastFailures:
     def history(self, n_lost: int, tp: int) -> tuple[FailureHistory, str]:
         """Those of now among them, and how to say so; nodes are `tp` ranks that fail together.
 
+        From a few no rate is told: that one rank fails in the first minute says nothing of the next.
+
         >>> PastFailures(n_failures=2, rank_s=36_000.0, n_attempts=5).history(1, 1)[1]
         '3 failed in 10.0 h of ranks that were watched (attempts: 5)'
         """
         n_failures = self.n_failures + n_lost
-        said = f"{n_failures} failed in {duration(self.rank_s)} of ranks that were watched"
-        history = FailureHistory(n_failures=n_failures, node_s=self.rank_s / tp)
-        return history, f"{said} (attempts: {self.n_attempts})"
+        seen = f"{n_failures} failed in {duration(self.rank_s)} of ranks that were watched"
+        said = f"{seen} (attempts: {self.n_attempts})"
+        if n_failures < LEAST_SEEN_FAILURES or not self.rank_s > 0:
+            return assumed_history(tp)[0], f"{said}, too few to tell a rate: that of Llama 3's training is assumed"
+        return FailureHistory(n_failures=n_failures, node_s=self.rank_s / tp), said
 
 
 def assumed_history(tp: int) -> tuple[FailureHistory, str]:
@@ -85,42 +76,6 @@ def assumed_history(tp: int) -> tuple[FailureHistory, str]:
 
 Failures = Callable[[str], PastFailures | None]
 """Asks for those before an incident, by its id, when there is something to decide; `None` where nobody can be asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One that has lost ranks, as far as it can be reckoned with."""
-
-    before: State
-    lost: tuple[int, ...]
-    model: ModelProfile
-    cluster: ClusterProfile
-    assumed: tuple[str, ...]
-
-
-def gone_ranks(finding: Finding) -> tuple[int, ...]:
-    """Those that will not come back by themselves, by evidence.
-
-    >>> left = Left(rank=3, pid=7, signal=9)
-    >>> gone_ranks(Finding(id="f", job="j", attempt=0, kind="exit", verdict="culprit", cause=None, culprits=(3,),
-    ...     evidence=(left,)))
-    (3,)
-    """
-    gone = set()
-    named = {*finding.culprits, *finding.candidates} if finding.kind == "blind" else set(finding.culprits)
-    for piece in finding.evidence:
-        match piece:
-            case Left(rank=rank):
-                gone.add(rank)
-            case Process(rank=rank, state="exited"):
-                gone.add(rank)
-            case Gpu(rank=rank, has_failed=True):
-                gone.add(rank)
-            case HostSilent():
-                gone |= named
-            case _:
-                pass
-    return tuple(sorted(gone & named))
 
 
 Asks = Callable[[str, dict[str, str]], list[dict[str, Any]]]
@@ -156,9 +111,10 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
         What calls do not show.
 
     """
-    finding = gravest(incident.findings, is_over=True)
-    if incident.state != "open" or finding is None or not (gone := gone_ranks(finding)):
+    finding = gravest([one for one in incident.findings if gone_ranks(one)], is_over=True)
+    if incident.state != "open" or finding is None:
         return None
+    gone = gone_ranks(finding)
     shape = next((piece for piece in finding.evidence if isinstance(piece, JobShape)), None)
     if shape is None or not shape.step_time_s > 0:
         return None
@@ -171,8 +127,7 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
         try:
             job = job_of(shape, gone, known, finding)
             past = failures(incident.id)
-            seen = past is not None and past.rank_s > 0
-            history, known_of = past.history(len(gone), shape.tp) if past and seen else assumed_history(shape.tp)
+            history, known_of = past.history(len(gone), shape.tp) if past else assumed_history(shape.tp)
             choice = choose(job.before.without(job.lost), job.model, job.cluster, history)
             action, reason, alternatives = _said(job, choice, known_of)
         except ModuleNotFoundError as error:
@@ -182,7 +137,7 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
     return decision_about(
         incident,
         action,
-        f"for {what_words(finding)}: {reason}",
+        f"{_how_sure(finding)} {what_words(finding)}: {reason}",
         mode="observe",
         time_ns=incident.time_ns,
         loss_s=loss_of(incident, finding),
@@ -193,78 +148,8 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
     )
 
 
-def job_of(shape: JobShape, gone: tuple[int, ...], known: RecoverySettings, finding: Finding) -> Job:
-    """The job before it lost ranks, scaled so that its step takes what it has taken.
-
-    >>> shape = JobShape(dp=4, pp=2, tp=1, stage_stride=4, micro_batches=4, gradient_bytes=10**9, step_time_s=1.5)
-    >>> finding = Finding(id="f", job="j", attempt=0, kind="exit", verdict="culprit", cause=None, culprits=(5,))
-    >>> job = job_of(shape, (5,), RecoverySettings(), finding)
-    >>> job.lost, job.before.place_of[5], round(estimate(job.before, job.model, job.cluster).step_s, 3)
-    ((5,), (1, 1), 1.5)
-    """
-    assumed = []
-    each = shape.micro_batches or ASSUMED_MICRO_BATCHES
-    if not shape.micro_batches:
-        assumed.append(f"a batch of {each} equal parts for each replica")
-    if known.model:
-        model = described(known.model, flops=1e15 * shape.tp, sequence=None, micro_batch=1)
-    else:
-        model = _equal_layers(shape)
-        assumed.append(f"{model.n_layers} equal layers (recovery.model)")
-    memory_bytes = known.memory_gib * 2**30 * shape.tp or UNKNOWN_MEMORY_BYTES
-    if not known.memory_gib:
-        assumed.append("memory enough for any of them (recovery.memory_gib)")
-    age = next((piece.age_s for piece in finding.evidence if isinstance(piece, CheckpointAge)), None)
-    cluster = ClusterProfile(
-        memory_bytes=memory_bytes,
-        bandwidth_bytes_per_s=known.bandwidth_gb_s * 1e9 * shape.tp,
-        restart_s=RESTART_S,
-        reroute_s=REROUTE_S,
-        checkpoint_bytes_per_s=0.0 if age is None else CHECKPOINT_BYTES_PER_S,
-        checkpoint_age_s=age or 0.0,
-    )
-    stages = split_layers(model, shape.pp, memory_bytes)
-    if shape.dp * shape.pp > MOST_NODES:
-        raise InvalidInput(f"{shape.dp * shape.pp} nodes are more than the {MOST_NODES} that plans are compared for")
-    if stages is None:
-        raise InvalidInput(
-            f"{model.name} of {model.n_layers} layers in {shape.pp} stages does not fit into "
-            f"{memory_bytes / 2**30:.0f} GiB; correct recovery.model or recovery.memory_gib"
-        )
-    before = megatron_state(dp=shape.dp, stages=stages, n_micro_batches=shape.dp * each)
-    step = estimate(before, model, cluster)
-    # What is left of the step besides the exchange; of an exchange that overlaps nobody knows how much.
-    scale = max(shape.step_time_s - step.exchange_s, shape.step_time_s / 2) / step.compute_s
-    model = replace(model, forward_s=model.forward_s * scale, backward_s=model.backward_s * scale)
-    lost = {node_of(shape, rank) for rank in gone}
-    return Job(before=before, lost=tuple(sorted(lost)), model=model, cluster=cluster, assumed=tuple(assumed))
-
-
-def node_of(shape: JobShape, rank: int) -> int:
-    """The node of a rank as `megatron_state` numbers them: data-parallel first, then stages.
-
-    >>> shape = JobShape(dp=2, pp=2, tp=2, stage_stride=2, micro_batches=4, gradient_bytes=0, step_time_s=1.0)
-    >>> [node_of(shape, rank) for rank in range(8)]
-    [0, 0, 2, 2, 1, 1, 3, 3]
-    """
-    stage = rank // shape.stage_stride % shape.pp
-    replica = rank % shape.stage_stride + rank // (shape.stage_stride * shape.pp) * shape.stage_stride
-    return shape.dp * stage + replica // shape.tp
-
-
-def _equal_layers(shape: JobShape) -> ModelProfile:
-    n_layers = -(-ASSUMED_LAYERS // shape.pp) * shape.pp
-    weights = max(shape.gradient_bytes * shape.tp * shape.pp / n_layers, 1.0)
-    return ModelProfile(
-        name="the model",
-        n_layers=n_layers,
-        forward_s=1.0,
-        backward_s=2.0,
-        parameter_bytes=weights,
-        optimizer_bytes=2 * weights,  # Adam's moments, in the precision of the gradients
-        gradient_bytes=weights,
-        activation_bytes=0.0,
-    )
+def _how_sure(finding: Finding) -> str:
+    return "for" if finding.verdict == "culprit" else "if those that are suspected are gone, for"
 
 
 def _said(job: Job, choice: Choice, known_of: str) -> tuple[Action, str, tuple[str, ...]]:

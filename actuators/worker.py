@@ -7,6 +7,7 @@ before the offset is committed, so a process that dies in between finds on its r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from pacehound.runtime.event_loop import EventWorker
 
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
+
+logger = logging.getLogger(__name__)
 
 REMEMBERED = 10_000
 """Decisions of a partition that are known as such: far more than incidents whose versions may still come again. One
@@ -70,8 +73,7 @@ class ActuatorWorker(EventWorker):
                     if partition_of(decision.job.encode(), INCIDENTS.partitions) == partition:
                         self._attendant.on_decided(decision)
         said = self._said[partition]
-        recovery = self._recovery(event)
-        decisions = [*decide(event), *([] if recovery is None else [recovery])]
+        decisions = [*decide(event), *self._recover(event)]
         new = [decision for decision in decisions if decision.identity() not in said]
         said |= dict.fromkeys(decision.identity() for decision in new)
         for oldest in list(islice(said, max(len(said) - REMEMBERED, 0))):
@@ -79,6 +81,15 @@ class ActuatorWorker(EventWorker):
         if self._attendant is not None:
             self._attendant.on_incident(event)
         return list(new)
+
+    def _recover(self, incident: Incident) -> list[Decision]:
+        """Where it cannot be reckoned, what else is decided about the incident is none the worse."""
+        try:
+            recovery = self._recovery(incident)
+        except Exception:
+            logger.exception("the recovery of incident %s of job %s cannot be priced", incident.id, incident.job)
+            return []
+        return [] if recovery is None else [recovery]
 
     def on_turn(self) -> list[Event]:
         """What the attendant does as time passes."""

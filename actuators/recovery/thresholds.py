@@ -32,6 +32,10 @@ REROUTE_S = 0.5
 LEAST_PAST_FAILURES = 0.5
 """Added to the failures that were seen (Jeffreys' prior of a Poisson rate): having seen none yet is no rate of zero."""
 
+LEAST_SEEN_FAILURES = 3
+"""In a store, those of now among them: below that its rate is not taken. Of three it is known to within a half (one
+standard error); and of one in the first minute of a job it would be expected that the next comes in seconds."""
+
 UTILISATION = 0.4
 """Of a device's peak, where a model is known by its shape alone: Llama 3 reports 38-43 % on 16,384 GPUs (Llama 3, table
 4). It scales all compute alike, so that plans are compared well where it is wrong; downtime then weighs too much or

@@ -169,16 +169,12 @@ def _history(n_lost: int, n_nodes: int, tp: int, past: int | None, hours: float 
 
 def _stored_history(store: Path, n_lost: int, tp: int) -> tuple[FailureHistory, str]:
     """What a store has seen of failures, those of `--failed` besides."""
-    from actuators.recovering import PastFailures, assumed_history
+    from actuators.recovering import PastFailures
     from pacehound.cli.history import history
 
     with history(store) as answers:
         (row,) = answers.ask("recovery/failures", {"incident": ""}).to_pylist()
-    past = PastFailures(**row)
-    if not past.rank_s > 0:
-        assumed, said = assumed_history(tp)
-        return assumed, f"{store} has watched no job: {said}"
-    return past.history(n_lost, tp)
+    return PastFailures(**row).history(n_lost, tp)
 
 
 def _before(

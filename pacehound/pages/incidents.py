@@ -200,7 +200,9 @@ def decision_words(decision: Decision) -> str:
     elif decision.by:
         how = f" ({'approved' if decision.taken else 'said'} by {decision.by})"
     price = f"price {seconds_words(decision.price_s)}, {lost}"
-    return f"{decision.action.replace('_', ' ')}: {decision.reason}; {price}{how}"
+    others = f"; else there would be {'; '.join(decision.alternatives)}" if decision.alternatives else ""
+    limit = f"; {decision.limit}" if decision.limit not in decision.reason else ""
+    return f"{decision.action.replace('_', ' ')}: {decision.reason}{limit}; {price}{how}{others}"
 
 
 def seconds_words(seconds: float) -> str:

@@ -32,9 +32,10 @@ def test_the_incident_of_a_killed_rank_says_which_plan_and_at_what_price(tmp_pat
     answer = subprocess.run(
         [*PACEHOUND, "incidents", *store, "--json"], capture_output=True, text=True, timeout=100, check=True
     )
-    (incident,) = json.loads(answer.stdout)["incidents"]
-    (finding,) = incident["findings"]
-    assert (finding["kind"], finding["verdict"], finding["culprits"]) == ("exit", "culprit", [3])
+    # On a machine that others use there may be slowness besides.
+    told_of = [(one, finding) for one in json.loads(answer.stdout)["incidents"] for finding in one["findings"]]
+    ((incident, finding),) = [pair for pair in told_of if pair[1]["kind"] == "exit"]
+    assert (finding["verdict"], finding["culprits"]) == ("culprit", [3])
     (shape,) = [piece for piece in finding["evidence"] if piece["kind"] == "job_shape"]
     assert (shape["dp"], shape["pp"], shape["micro_batches"]) == (4, 2, 4)
     assert shape["step_time_s"] == pytest.approx(told["plans"][0]["measured_s"], rel=0.5)
@@ -42,7 +43,6 @@ def test_the_incident_of_a_killed_rank_says_which_plan_and_at_what_price(tmp_pat
     print("\n", shape["words"], "\n", decision["reason"], "\n", decision["alternatives"])
     assert (decision["aimed_at"], decision["taken"], decision["limit"]) == ([3], False, "")
     assert "% of the throughput before" in decision["reason"]
-    # Where the store was slow to write, nothing was known of the past yet.
-    assert "1 failed in" in decision["reason"] or "is assumed" in decision["reason"]
+    assert "1 failed in" in decision["reason"]
     assert any("restart_without_rank" in one for one in decision["alternatives"])
     assert any("reroute" in one for one in (decision["reason"], *decision["alternatives"]))

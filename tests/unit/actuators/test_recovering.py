@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from pacehound.settings import RecoverySettings
 pytest.importorskip("scipy")
 
 SHAPE = JobShape(dp=4, pp=2, tp=1, stage_stride=4, micro_batches=8, gradient_bytes=10**9, step_time_s=1.5)
-SELDOM = PastFailures(n_failures=0, rank_s=1e7, n_attempts=3)
+SELDOM = PastFailures(n_failures=2, rank_s=1e7, n_attempts=3)
 OFTEN = PastFailures(n_failures=4_000, rank_s=1e5, n_attempts=9)
 
 
@@ -50,7 +51,7 @@ def test_a_killed_rank_brings_the_compared_plans_with_their_prices() -> None:
     decision = certain(lost(5))
     assert (decision.action, decision.aimed_at, decision.taken) == ("replan", (5,), False)
     assert 2.0 <= decision.price_s < 5.0
-    assert "1 failed in 2777.8 h of ranks that were watched (attempts: 3)" in decision.reason
+    assert "3 failed in 2777.8 h of ranks that were watched (attempts: 3)" in decision.reason
     assert "32 equal layers" in decision.reason
     words = " ".join(decision.alternatives)
     assert "reroute DP 4 x PP 2" in words
@@ -59,6 +60,12 @@ def test_a_killed_rank_brings_the_compared_plans_with_their_prices() -> None:
 
 def test_where_failures_are_frequent_nobody_restarts() -> None:
     assert certain(lost(5), OFTEN).action == "reroute"
+
+
+def test_one_failure_in_the_first_minute_tells_no_rate() -> None:
+    decision = certain(lost(5), PastFailures(n_failures=0, rank_s=60.0, n_attempts=1))
+    assert decision.action == "replan"
+    assert "1 failed in 60 s of ranks that were watched (attempts: 1), too few to tell a rate" in decision.reason
 
 
 def test_without_a_store_the_rate_is_assumed_and_said() -> None:
@@ -85,9 +92,22 @@ def test_a_hang_whose_culprit_is_gone_is_a_loss(evidence: tuple[Evidence, ...]) 
     assert certain(lost(2, evidence=evidence, kind="hang", cause="H1")).aimed_at == (2,)
 
 
-def test_a_rank_that_is_stopped_or_merely_suspected_is_not_lost() -> None:
+def test_of_a_host_that_is_merely_suspected_it_is_said_that_it_is() -> None:
+    silent = lost(2, evidence=(HostSilent(hosts=("h2",)),), kind="hang", cause="H1", verdict="suspected")
+    assert certain(silent).reason.startswith("if those that are suspected are gone, for a hang (H1) of rank 2: ")
+
+
+def test_a_rank_that_is_stopped_is_not_lost() -> None:
     stopped = lost(2, evidence=(Process(rank=2, pid=7, state="stopped"),), kind="hang", cause="H1")
     assert decided(stopped) is None
+
+
+def test_a_hang_that_comes_before_the_exit_hides_nothing() -> None:
+    hang = Finding(
+        id="h", job="j", attempt=0, kind="hang", verdict="unknown", cause=None, onset=Instant(step=8, time_ns=4)
+    )
+    left = lost(5)
+    assert certain(replace(left, findings=(hang, *left.findings))).aimed_at == (5,)
 
 
 def test_several_that_are_lost_at_once_are_one_decision() -> None:
@@ -142,3 +162,12 @@ def test_it_stands_beside_the_restart_and_is_said_once() -> None:
     assert [decision.action for decision in first if isinstance(decision, Decision)] == ["ignore", "replan"]
     assert again == []
     assert asked[0] == f"recovery/failures {one.id}"
+
+
+def test_a_layout_that_cannot_be_takes_nothing_from_the_other_decisions() -> None:
+    nonsense = JobShape(dp=1, pp=0, tp=1, stage_stride=0, micro_batches=1, gradient_bytes=0, step_time_s=1.0)
+    worker = ActuatorWorker(lambda _: (), recovery=recovery_by(RecoverySettings(), None))
+    message = Message(topic="incidents", key="j", partition=0, offset=0, value=b"")
+    (decision,) = worker.on_event(lost(5, shape=nonsense), message)
+    assert isinstance(decision, Decision)
+    assert decision.action == "ignore"
