@@ -144,7 +144,10 @@ class Attendant:
             for oldest_one in list(job.looked_into)[:-MOST_LOOKED_INTO]:
                 del job.looked_into[oldest_one]
             mode = self._mode(incident.job, VALIDATE)
-            job.phases = Phases(incident, now.unix_ns, now, mode="approve" if mode is Mode.APPROVE else "auto")
+            hold_s = self._rules.measured(incident.job).hold_s or 0.0  # the least that a hold has cost this job
+            price_s = max(VALIDATE.price_s, hold_s)
+            how: Literal["approve", "auto"] = "approve" if mode is Mode.APPROVE else "auto"
+            job.phases = Phases(incident, now.unix_ns, now, how, price_s)
         self._begin_to_act(job, incident, now)
 
     def on_decided(self, decision: Decision) -> None:

@@ -55,6 +55,8 @@ class Phases:
         The moment at which it begins.
     mode
         In mode `approve` somebody has to say yes before ranks are measured.
+    price_s
+        What a validation costs this job.
 
     Attributes
     ----------
@@ -65,11 +67,18 @@ class Phases:
 
     """
 
-    def __init__(self, incident: Incident, trap: int, now: Now, mode: Literal["approve", "auto"] = "auto") -> None:
+    def __init__(
+        self,
+        incident: Incident,
+        trap: int,
+        now: Now,
+        mode: Literal["approve", "auto"] = "auto",
+        price_s: float = VALIDATE.price_s,
+    ) -> None:
         self.phase: Phase = "profiling"
         self.reason = "the machine, the ranks and their calls are looked at more closely"
         self.incident = incident
-        self._trap, self._mode = trap, mode
+        self._trap, self._mode, self._price_s = trap, mode, price_s
         self._consent = Consent(mode)
         self._validation: ValidationProcedure | None = None
         self._began_ns = now.monotonic_ns
@@ -114,11 +123,11 @@ class Phases:
             self._is_begun = True
             return [Profile(for_ms=PROFILE_FOR_NS // 1_000_000)], [self._decision(PROFILE, self.reason, now)]
         is_seen = now.monotonic_ns - self._began_ns >= PROFILE_FOR_NS
-        if not is_seen or self._loss_s(finding, now) < VALIDATE.price_s:
+        if not is_seen or self._loss_s(finding, now) < self._price_s:
             return [], []
         reason = (
             f"it was looked at more closely for {PROFILE_FOR_NS / 1e9:g} s, and the job has lost the "
-            f"{VALIDATE.price_s:g} s that a validation costs"
+            f"{self._price_s:.3g} s that a validation costs"
         )
         if not self._consent.is_given:
             return self._ask(reason, now)
@@ -168,6 +177,7 @@ class Phases:
             mode=self._mode,
             time_ns=now.unix_ns,
             loss_s=self._loss_s(finding, now),
+            price_s=self._price_s if action is VALIDATE else None,
             aimed_at=aim_of(finding),
             taken=not until_ns,
             until_ns=until_ns,

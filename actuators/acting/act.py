@@ -246,7 +246,7 @@ class Act:
             f"{reason} (against {what_words(self._finding)})" if action is self.action else reason,
             mode=self.terms.mode,
             time_ns=now.unix_ns,
-            loss_s=loss_of(self.incident, self._finding),
+            loss_s=options.loss_s if options else loss_of(self.incident, self._finding),
             price_s=price_of(action, self.terms.measured)[0] if action.price_s else 0.0,
             aimed_at=self.aim,
             taken=is_taken,

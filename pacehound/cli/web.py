@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pacehound.cli.options import log_to_stderr, page_option, say, set_option, s
 from pacehound.settings import Settings
 
 if TYPE_CHECKING:
+    from web.approving import Approvals
     from web.serve import PageServer
 
 _ALIVE_S = 5.0
@@ -47,8 +49,28 @@ def web(page: str | None, store: Path, overrides: tuple[str, ...]) -> None:
             address=where.address,
             certificate=where.certificate,
             takes_any_port=where.takes_any_port,
+            approvals=_approvals(settings, store),
         )
         asyncio.run(_serve(server, settings.telemetry.listen))
+
+
+def _approvals(settings: Settings, store: Path) -> Approvals | None:
+    """On Kafka: links to decisions, made with the key that the alerts have, are answered here."""
+    if not (settings.kafka.servers and settings.actuators.approval_key):
+        return None
+    from actuators.control.controlled_job import ControlledJob
+    from pacehound.bus.kafka_commands import KafkaControl
+    from pacehound.bus.signing import signer_of
+    from pacehound.model.orders import Answer
+    from web.approving import Approvals
+
+    signer = signer_of(store)
+
+    def give(job: str, answer: Answer) -> None:
+        with contextlib.closing(KafkaControl(settings.kafka, job)) as control:
+            ControlledJob(control, signer, job, "an answer by a link").order(answer, time.time_ns())
+
+    return Approvals(key=settings.actuators.approval_key, give=give)
 
 
 async def _serve(server: PageServer, listen: str) -> None:

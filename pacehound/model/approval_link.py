@@ -24,8 +24,8 @@ def token_of(key: str, decision: str, until_s: int) -> str:
 
 
 def link_of(page_url: str, key: str, decision: str, until_s: int) -> str:
-    """Where the decision is shown, and answered; empty where there is no page, or no key."""
-    if not page_url or not key:
+    """Where the decision is shown, and answered; empty where there is no page, or no key that is good enough."""
+    if not page_url or len(key) < LEAST_KEY:
         return ""
     words = urlencode({"until": until_s, "token": token_of(key, decision, until_s)})
     return f"{page_url.rstrip('/')}/approve/{decision}?{words}"

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from actuators.answers import Answers
+from actuators.control.controlled_job import ControlledJob
 from bench.rig import realjob
 from bench.rig.broker import Broker
 from pacehound.bus.kafka_commands import KafkaControl
-from pacehound.bus.signing import Signer, signer_of
+from pacehound.bus.signing import Keys, Signer, signer_of
 from pacehound.instrument import hold, shim
 from pacehound.model.events import CommandResult
-from pacehound.model.orders import ANY_ATTEMPT, Locate, new_order
+from pacehound.model.orders import ANY_ATTEMPT, Answer, Locate, new_order
 from pacehound.settings import KafkaSettings
 
 pytestmark = [
@@ -78,6 +80,10 @@ def test_a_job_on_kafka_is_paused_by_who_has_the_key_and_by_nobody_else(
     try:
         assert answers(control, signer_of(tmp_path / "keys"))[0].refused == ""
         assert {one.refused for one in answers(control, Signer.drawn())} >= {"forged"}
+        said = Answer(decision="d" * 32, approves=True, by="ann")
+        ControlledJob(control, signer_of(tmp_path / "keys"), JOB, "a test").order(said, time.time_ns())
+        heard = Answers(control, JOB, Keys([signer_of(tmp_path / "keys").key]).have_signed)
+        realjob.until("the answer", lambda: said in heard.new(time.time_ns()), 10)
     finally:
         control.close()
     where = ["--set", f"kafka.servers={settings.servers}", "--set", f"kafka.prefix={settings.prefix}"]
