@@ -48,6 +48,7 @@ def test_of_a_job_only_those_asked_for_and_their_peers_are_measured(hosts: Loopb
 def test_hosts_on_which_no_job_runs_are_measured_by_their_agents(hosts: Loopback) -> None:
     for name in ("a", "b"):
         hosts.start(name, ["sleep", "600"])
+    realjob.until("their agents", lambda: hosts.agent("a") and hosts.agent("b"), 60, 0.1)
     answer = hosts.answer("validate", "--job", "validated", "--idle", "2", "--per-host", "2")
     assert [(one["rank"], one["host"]) for one in answer["ranks"]] == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
     assert [one["pair"] for one in answer["links"]] == [[1, 2], [3, 0]]
