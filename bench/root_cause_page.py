@@ -83,8 +83,8 @@ def section(
     if large:
         lines.append(_LARGE)
         for name, source, must_name, ended, simulated_s, judged_s, said_s in large:
-            cells = (name, source, "yes" if must_name else "no", ended, f"{simulated_s:.0f}", f"{judged_s:.0f}")
-            lines.append(f"| {' | '.join(cells)} | {said_s:.1f} |\n")
+            figures = (name, source, "yes" if must_name else "no", ended, f"{simulated_s:.0f}", f"{judged_s:.0f}")
+            lines.append(f"| {' | '.join(figures)} | {said_s:.1f} |\n")
     if wrong:
         lines.append(_WRONG)
         for (source, name), which in sorted(wrong.items()):
