@@ -131,7 +131,7 @@ class CallHooks:
             count,
             time.monotonic_ns(),
         )
-        if hold is not None and device not in group.ended_by_future and device != "cpu" and hold.wants(call.seq):
+        if hold is not None and group.device_times and device == "cuda" and hold.wants(call.seq):
             self._time(call, tensors[0].device)
         self._issuing[thread] = (args.op_id, call, device in group.ended_by_future)
         group.launch(call)
@@ -164,9 +164,8 @@ class CallHooks:
     # Times on a device.
 
     def _time(self, call: Call, device: Any) -> None:
-        by = self._group.device_times
         hold = self._recorder.hold
-        if not by or (by == "stream" and call.flags & layout.ASYNC):
+        if self._group.device_times == "stream" and call.flags & layout.ASYNC:
             hold.untimed()
             return
         call.timed = hold.time(self._group.launch_record(call), self._stream_of(device))

@@ -250,8 +250,7 @@ void* current_stream(c10::Device device) {
 
 /* As CallHooks._time in torch_calls.py. */
 void time_on_device(Call& call) {
-    const auto& by = call.group->device_times;
-    if (by.empty() || (by == "stream" && call.record.call.flags & PH_ASYNC)) {
+    if (call.group->device_times == "stream" && call.record.call.flags & PH_ASYNC) {
         hold.untimed();
         return;
     }
@@ -378,7 +377,7 @@ void before(const std::shared_ptr<Group>& group, const c10d::PreHookArgs& args) 
     record.call.seq = group->number(record.call.peer, record.call.direction);
     record.call.send_count = record.call.recv_count = -1;
     record.call.launch_ns = now_ns();
-    if (!is_cpu && hold.wants && hold.wants(record.call.seq)) {
+    if (!is_cpu && hold.wants && !group->device_times.empty() && tensors[0].is_cuda() && hold.wants(record.call.seq)) {
         call->device = tensors[0].device();
         time_on_device(*call);
     }

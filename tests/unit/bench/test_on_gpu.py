@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from bench.on_gpu import __main__ as command
@@ -34,13 +36,13 @@ def test_a_stage_that_fails_keeps_what_it_saw_and_does_not_end_the_others() -> N
         def stop_all(self) -> None:
             NoRig.stopped += 1
 
-    def fails(_: object):
+    def fails(_: object) -> Iterator[Seen]:
         yield Seen("one", "1", True)
         raise RuntimeError("a job ended with 1")
 
-    def is_late(_: object):
+    def is_late(_: object) -> Iterator[Seen]:
+        yield from ()
         raise OutOfTime
-        yield
 
     found, why = command._acted(Stage("a", "does", 1, fails), NoRig())  # type: ignore[arg-type]
     assert ([one.what for one in found], why) == (["one"], "RuntimeError: a job ended with 1")

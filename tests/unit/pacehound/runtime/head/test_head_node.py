@@ -27,6 +27,7 @@ from pacehound.model.events import (
     Progress,
     Tick,
     Topology,
+    UsualRounds,
 )
 from pacehound.runtime import metric_names
 from pacehound.runtime.event_loop import EventWorker
@@ -384,4 +385,23 @@ def test_what_earlier_attempts_did_reaches_the_log_when_the_store_has_answered()
         assert head.settle(5.0)
         time.sleep(0.01)
     assert [event.runs[0].name for event in store.events() if isinstance(event, JobHistory)] == ["attempt 0"]
+    assert head.stop(5.0)
+
+
+def test_what_rounds_usually_take_is_said_to_the_first_attempt_of_a_job_too():
+    usual = UsualRounds(
+        op="all_reduce", size_bytes=8, source="c10d", n_ranks=2, n_hosts=1, host_kind="2 processors", longest_s=0.1
+    )
+    store = SlowToAnswer()
+    store.answering.set()
+    store.usual_rounds = lambda: [usual]
+    head = Head(settings=Settings(), parts=parts(store), clock=ManualClock(0))
+    head.start()
+    head.publish([topology()])
+    deadline_s = time.monotonic() + 5
+    while not any(isinstance(event, JobHistory) for event in store.events()) and time.monotonic() < deadline_s:
+        assert head.settle(5.0)
+        time.sleep(0.01)
+    (said,) = (event for event in store.events() if isinstance(event, JobHistory))
+    assert (said.attempt, said.runs, said.usual) == (0, (), (usual,))
     assert head.stop(5.0)
