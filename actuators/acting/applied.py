@@ -105,7 +105,7 @@ class Applied(Act):
             return [], []
         orders, asked = self._pace(results, now)
         if asked is None:
-            return orders, []
+            return self._ask_on(orders, now)
         if asked.pace is None and self._why == "left" and self._restores < MOST_RESTORES:
             # An order of whoever has gone may wait for its step yet.
             self._restores += 1
@@ -134,6 +134,16 @@ class Applied(Act):
         if asks := self._asked_first(f"{plan.words}; {promise}", now):
             return orders, asks
         return orders, self._act(plan.words, now)
+
+    def _ask_on(self, orders: list[What], now: Now) -> tuple[list[What], list[Decision]]:
+        """While ranks make their steps: what no pace could change is known before."""
+        first = None if self._pacing is None else self._pacing.first
+        if first is None or self._why == "left" or not self.is_wanted():
+            return orders, []
+        plan = self.remedy.plan(self.incident, first)
+        if isinstance(plan, str):
+            return orders + self._drop(), self._not_taken(plan, now)
+        return orders, []
 
     def _act(self, because: str, now: Now) -> list[Decision]:
         assert self._plan is not None

@@ -61,6 +61,8 @@ class PaceProcedure:
     ----------
     pace
         What was found; `None` as long as there is nothing, and where nothing could be found.
+    first
+        The same as soon as all have answered at all: how fast they go is not known well by then.
     reason
         What it waits for, or why it is over.
     is_unheard
@@ -70,6 +72,7 @@ class PaceProcedure:
 
     def __init__(self, ticket: int, least_steps: int, within_ns: int, now_ns: int) -> None:
         self.pace: Pace | None = None
+        self.first: Pace | None = None
         self.reason = "asking the ranks how fast they go"
         self.is_over = self.is_unheard = False
         self._ticket, self._least_steps = ticket, least_steps
@@ -87,18 +90,11 @@ class PaceProcedure:
         for result in results:
             if reason := self._hear(result, now_ns):
                 return self.end(reason)
-        if self._is_complete():
-            answers = [self._answers[rank] for rank in sorted(self._answers)]
-            slowest = min(one.per_s for one in answers)
-            layouts = {(one.replicas, one.stages) for one in answers}
-            self.pace = Pace(
-                step_time_s=1 / slowest,
-                micro_batches=tuple(one.micro_batches for one in answers),
-                hosts=tuple(self._host_of[rank] for rank in sorted(self._answers)),
-                layout=layouts.pop() if len(layouts) == 1 and (0, 0) not in layouts else None,
-                furthest_step=max(one.step for one in answers),
-            )
-            return self.end(f"a step takes {1e3 / slowest:.3g} ms")
+        if self._have_all_answered():
+            self.first = self._pace()
+            if all(one.step - self._first_steps[rank] >= self._least_steps for rank, one in self._answers.items()):
+                self.pace = self.first
+                return self.end(f"a step takes {1e3 * self.pace.step_time_s:.3g} ms")
         heard_ns = self._roll.hosts
         if silent := sorted(host for host in heard_ns if now_ns - heard_ns[host] > PACE_ANSWER_WITHIN_NS):
             return self._give_up(f"the agent on {', '.join(silent[:3])} says nothing more")
@@ -137,10 +133,19 @@ class PaceProcedure:
                 return f"rank {answer.rank}: {answer.why or answer.state}"
         return ""
 
-    def _is_complete(self) -> bool:
-        return 0 < self._roll.world_size <= len(self._answers) and all(
-            one.state == "able" and one.per_s > 0 and one.step - self._first_steps[rank] >= self._least_steps
-            for rank, one in self._answers.items()
+    def _have_all_answered(self) -> bool:
+        are_all = 0 < self._roll.world_size <= len(self._answers)
+        return are_all and all(one.state == "able" and one.per_s > 0 for one in self._answers.values())
+
+    def _pace(self) -> Pace:
+        answers = [self._answers[rank] for rank in sorted(self._answers)]
+        layouts = {(one.replicas, one.stages) for one in answers}
+        return Pace(
+            step_time_s=1 / min(one.per_s for one in answers),
+            micro_batches=tuple(one.micro_batches for one in answers),
+            hosts=tuple(self._host_of[rank] for rank in sorted(self._answers)),
+            layout=layouts.pop() if len(layouts) == 1 and (0, 0) not in layouts else None,
+            furthest_step=max(one.step for one in answers),
         )
 
     def _missing(self) -> str:

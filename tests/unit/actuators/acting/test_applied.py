@@ -16,7 +16,7 @@ from actuators.acting.limits import Limits
 from actuators.acting.microbatches import MicroBatches
 from actuators.mitigation.moving import plan_moves
 from actuators.mitigation.speeds import Speeds, speeds_of
-from actuators.mitigation.thresholds import COOL_DOWN_NS, HELD_FOR_NS, KEPT_SHARE, MOST_ACTIONS_PER_HOUR
+from actuators.mitigation.thresholds import COOL_DOWN_NS, HELD_FOR_NS, KEPT_SHARE, MOST_ACTIONS_PER_HOUR, PACE_STEPS
 from actuators.now import Now
 from pacehound.model.events import CommandResult, Cost, Decision, Incident, Instant, RankAnswer
 from pacehound.model.evidence.computing import OwnTimeApart, OwnTimeGrew
@@ -211,6 +211,7 @@ def test_scripts_that_do_not_say_their_micro_batches_are_let_be_and_it_is_said(t
         (decision,) = job.decisions
         assert not decision.taken
         assert "not all scripts say how many micro-batches they compute" in decision.limit
+        assert job.ranks[0].step < PACE_STEPS, "no pace would change that, so that none is waited for"
 
 
 def test_a_job_that_ends_is_let_be(tmp_path: Path) -> None:
