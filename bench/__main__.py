@@ -35,6 +35,7 @@ LONG = (
     "detection",
     "root_cause",
     "small",
+    "overhead",
     "always",
     "stages",
     "engine",
