@@ -36,6 +36,7 @@ LONG = (
     "detection",
     "root_cause",
     "small",
+    "overhead",
     "always",
     "stages",
     "engine",

@@ -132,6 +132,7 @@ def open_parts(
             keepable=pipeline,
             store=store,
             writer=store.worker(clock),
+            late_writer=store.worker(clock),
             actuators=lambda wire: ActuatorWorker(
                 lambda _: decided, _attendant(settings, folder, store, clock, wire), _recovery(settings, store)
             ),
