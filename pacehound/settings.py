@@ -88,7 +88,8 @@ class OpsSettings:
 
     every_steps: int = 25
     """One step in so many is recorded; 0: none. An operation of a recorded step costs 4 us of CPU, any other step 3 to
-    9 us in all (docs/benchmarks.md): on average below 0.1 % of steps of 10 ms or more."""
+    9 us in all (docs/benchmarks.md): on average below 0.1 % of steps of 10 ms or more. On a GPU nothing is recorded
+    by default, for that has not been measured on one yet: any other number asks for it."""
     window_steps: int = 8
     """So many of them in a row, and per analysis: 8 of every 200."""
 

@@ -63,7 +63,7 @@ class StepOperations:
     device_clock
         Gives the clock of a CUDA device.
     is_asked
-        Somebody wants it: what cannot be recorded is noted. Errors of ours are in any case.
+        Somebody wants it: steps on a GPU are recorded too, and what cannot be is noted. Errors of ours are in any case.
 
     """
 
@@ -353,6 +353,9 @@ class StepOperations:
             return
         (device,) = devices
         if device.type != "cpu":
+            if not self._is_asked:  # events of CUDA in somebody's stream, which no GPU has been seen to bear yet
+                self._refuse("the parameters are on a GPU, where steps are recorded for who asks for it")
+                return
             if self._clock is None:
                 self._clock = self._device_clock(device)
                 atexit.register(self.leave)  # the last step is told then, before the rings are closed

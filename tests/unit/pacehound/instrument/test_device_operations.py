@@ -31,10 +31,13 @@ TOLERANCE_NS = 20 * US
 class Job:
     """A script whose kernels take 10 ms forward, 20 ms backward and 3 ms in the optimizer, and the host 1 ms each."""
 
-    def __init__(self, machine, every=1, device=DEVICE, host_takes_ns=MS):
+    def __init__(self, machine, every=1, device=DEVICE, host_takes_ns=MS, is_asked=True):
         self.machine, self.recorder, self.host_takes_ns = machine, StepRecorder(), host_takes_ns
         self.operations = StepOperations(
-            self.recorder, every, lambda device: CudaClock(machine.cuda, device, machine.host_ns)
+            self.recorder,
+            every,
+            lambda device: CudaClock(machine.cuda, device, machine.host_ns),
+            is_asked=is_asked,
         )
         self.param_groups = [{"params": [SimpleNamespace(device=device)]}]
         self.truth = {}
@@ -75,6 +78,14 @@ class Job:
                 assert told[what][0] == pytest.approx(start_ns, abs=tolerance_ns), what
             assert told[what][1] == pytest.approx(end_ns, abs=tolerance_ns), what
         return True
+
+
+def test_on_a_device_nothing_is_recorded_that_nobody_asked_for():
+    job = Job(Machine(), is_asked=False)
+    for _ in range(3):
+        job.step()
+    job.told()
+    assert (job.recorder.rows, job.recorder.notes) == ([], [])
 
 
 def test_times_are_those_of_the_device_although_the_host_is_far_ahead():
