@@ -33,7 +33,8 @@ _CONNECT_S, _ANSWER_S = 5, 300
 _BROKEN_OFF_WITHIN_S = 3.0
 
 # A block of rows with hostile times may span more than 100 days; that must cost time, not the rows.
-_INSERT_SETTINGS = {"max_partitions_per_insert_block": 0}
+# A block of Arrow is one piece: threads to take it apart only wait for each other.
+_INSERT_SETTINGS = {"max_partitions_per_insert_block": 0, "input_format_parallel_parsing": 0, "max_threads": 1}
 
 
 class Store:

@@ -124,6 +124,7 @@ def open_parts(
             keepable=pipeline,
             store=store,
             writer=store.worker(clock),
+            late_writer=store.worker(clock),
             actuators=lambda wire: ActuatorWorker(lambda _: decided, _attendant(settings, folder, clock, wire)),
             alerts=alerts,
             traces=_traces(settings.traces, clock, telemetry),

@@ -181,8 +181,8 @@ class EventLoop:
         At most so many are polled at once.
     poll_s
         So long the first message is waited for.
-    linger_s
-        After a turn with few messages others are waited for so long: few, large writes cost least.
+    linger_s, linger_below
+        After a turn with fewer messages than that others are waited for so long: few, large writes cost least.
     longest_retry_s
         What is away is asked again so often at least.
     publish
@@ -207,6 +207,7 @@ class EventLoop:
         max_messages: int = MAX_MESSAGES,
         poll_s: float = POLL_S,
         linger_s: float = 0.0,
+        linger_below: int = MAX_MESSAGES,
         longest_retry_s: float = LONGEST_RETRY_S,
         publish: Callable[[Topic, str, bytes, Event], None] | None = None,
         drains: bool = False,
@@ -222,6 +223,9 @@ class EventLoop:
         self._max_messages = max_messages
         self._poll_s = poll_s
         self._linger_s = linger_s
+        self._linger_below = linger_below
+        self.hurried = threading.Event()
+        """Set: it does not linger now."""
         self._drains = drains
         self._is_stopping = False
         self._is_unsettled = False
@@ -254,8 +258,9 @@ class EventLoop:
                 try:
                     n_worked = self.turn()
                     backoff.reset()
-                    if 0 < n_worked < MAX_MESSAGES and self._linger_s:
-                        stopping.wait(self._linger_s)
+                    if 0 < n_worked < self._linger_below and self._linger_s:
+                        self.hurried.wait(self._linger_s)
+                    self.hurried.clear()
                 except Unavailable as error:
                     if self._producer.has_given_up:
                         raise

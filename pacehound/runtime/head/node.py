@@ -70,6 +70,8 @@ _SETTLE_POLL_S = 0.02
 _AGAIN_WITHIN_S = 30.0
 # While the store fails every sender is turned away, and its backlog grows: agents ask as often.
 _STORE_RETRY_S = 5.0
+# Iterations are asked for by people alone: what has come in this time is written at once.
+_LATE_S = 4.0
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
 FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
@@ -131,7 +133,7 @@ class Head:
         on_rounds = parts.traces.on_rounds if parts.traces is not None else None
         keeping = None
         if self._keeper is not None:
-            keeping = Keeping(keeper=self._keeper, position=lambda: self.bus.position, stored=lambda: self.stored)
+            keeping = Keeping(keeper=self._keeper, position=lambda: self.bus.position, stored=self._all_stored)
         pipeline = PipelineWorker(parts.pipeline, self._silence, self._clock, self.telemetry, on_rounds, keeping)
         self._pipeline = self._loop("pipeline", (topics.CALLS, topics.HOSTS, topics.OPS), pipeline, recording=recording)
         self.mailbox = Mailbox(self._clock.now_ns())
@@ -144,7 +146,11 @@ class Head:
         )
         # Few, large inserts cost the training host least, and a sender can wait for so long.
         how = {"max_messages": 2048, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
-        self._store = self._loop("store", STORED, parts.writer, **how)
+        late = parts.late_writer
+        at_once = tuple(topic for topic in STORED if late is None or topic is not topics.ITERATIONS)
+        self._store = self._loop("store", at_once, parts.writer, **how)
+        how |= {"linger_s": _LATE_S, "linger_below": how["max_messages"]}
+        self._late = self._loop("iterations", (topics.ITERATIONS,), late, **how) if late is not None else None
         self._known_topology = known_topology or KnownTopology()
         self._is_stopping = False
         self.is_quiet = True
@@ -191,7 +197,7 @@ class Head:
         self._is_stopping = True
         self._reading.shutdown(wait=False, cancel_futures=True)
         self._end(self._pipeline, deadline_s)
-        self._wait_for((self._actuators, self._store), deadline_s)
+        self._wait_for((self._actuators, *self._stores), deadline_s)
         self._interrupt()
         self._end(self._actuators, deadline_s)
         if self._alerts is not None:
@@ -200,7 +206,8 @@ class Head:
         if self._traces is not None and self.parts.traces is not None:
             self._end(self._traces, deadline_s)
             self.parts.traces.close()
-        self._end(self._store, deadline_s)
+        for store in self._stores:
+            self._end(store, deadline_s)
         finished = not any(loop.is_alive() for loop in self._loops() if loop not in (self._alerts, self._traces))
         self._known_topology.close()
         if self._keeper is not None and finished:
@@ -321,7 +328,7 @@ class Head:
     def settle(self, timeout_s: float) -> bool:
         """Wait until everything that has arrived is processed and stored; False where that takes longer."""
         deadline_s = time.monotonic() + timeout_s
-        return all(self._wait_for((loop,), deadline_s) for loop in (self._pipeline, self._actuators, self._store))
+        return all(self._wait_for((loop,), deadline_s) for loop in (self._pipeline, self._actuators, *self._stores))
 
     @property
     def arrived(self) -> int:
@@ -365,7 +372,8 @@ class Head:
 
     def health(self) -> Health:
         """What is not as it should be, and what was not kept."""
-        waiting = self.bus.position - self._store.committed
+        # Iterations that wait for others to be written with are nothing to be told of, until this head ends.
+        waiting = self.bus.position - (self._all_stored() if self._is_stopping else self._store.committed)
         problems = [f"{loop.name} waits: {loop.loop.problem}" for loop in self._loops() if loop.loop.problem]
         problems += [
             f"{loop.name} has ended" for loop in self._loops() if not loop.is_alive() and not self._is_stopping
@@ -385,6 +393,8 @@ class Head:
     def _wait_for(self, loops: tuple[HeadLoop, ...], deadline_s: float) -> bool:
         """Whether they dealt in time with everything that is on the bus now."""
         target = self.bus.position
+        for loop in loops:
+            loop.hurry()
         while any(loop.committed < target for loop in loops):
             if time.monotonic() >= deadline_s or not all(loop.is_alive() for loop in loops):
                 return False
@@ -398,7 +408,14 @@ class Head:
 
     def _loops(self) -> tuple[HeadLoop, ...]:
         told = tuple(loop for loop in (self._alerts, self._traces) if loop is not None)
-        return (self._pipeline, self._actuators, *told, self._store)
+        return (self._pipeline, self._actuators, *told, *self._stores)
+
+    @property
+    def _stores(self) -> tuple[HeadLoop, ...]:
+        return (self._store,) if self._late is None else (self._store, self._late)
+
+    def _all_stored(self) -> int:
+        return min(loop.committed for loop in self._stores)
 
     def _make_sure_of_room(self, n_bytes: int) -> None:
         if self.bus.held_bytes + n_bytes > self._ingest_max_bytes:

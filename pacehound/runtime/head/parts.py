@@ -98,6 +98,8 @@ class Parts:
         Calls and what hosts say in, findings and incidents out.
     store, writer
         Where history is asked for, and the worker that writes it.
+    late_writer
+        Another one, for what nobody waits for; `None`: `writer` does that too.
     actuators
         Makes the worker that decides about incidents, and acts, from the way to the agents.
     alerts
@@ -115,4 +117,5 @@ class Parts:
     actuators: Callable[[ControlWire], Worker]
     alerts: Worker | None = None
     traces: Tracer | None = None
+    late_writer: Worker | None = None
     keepable: Keepable | None = None

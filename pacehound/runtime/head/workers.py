@@ -20,7 +20,7 @@ from pacehound.model.events import Tick
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
-from pacehound.runtime.event_loop import LONGEST_RETRY_S, EventLoop, EventWorker, Worker
+from pacehound.runtime.event_loop import LONGEST_RETRY_S, MAX_MESSAGES, EventLoop, EventWorker, Worker
 from pacehound.runtime.head.keeper import Keeper
 from pacehound.runtime.head.parts import Pipeline
 from pacehound.runtime.liveness import Liveness
@@ -50,6 +50,7 @@ class HeadLoop(threading.Thread):
         *,
         max_messages: int = 16,
         linger_s: float = 0.0,
+        linger_below: int = MAX_MESSAGES,
         longest_retry_s: float = LONGEST_RETRY_S,
         recording: RecordingWriter | None = None,
     ) -> None:
@@ -68,6 +69,7 @@ class HeadLoop(threading.Thread):
             max_messages=max_messages,
             poll_s=_POLL_S,
             linger_s=linger_s,
+            linger_below=linger_below,
             longest_retry_s=longest_retry_s,
             # Who reads it here need not read the bytes that were written a moment ago.
             publish=lambda topic, key, value, event: bus.publish(topic, key, value, (event,)),
@@ -93,6 +95,11 @@ class HeadLoop(threading.Thread):
         """Finish what is on the bus, then end."""
         self._stopping.set()
         self._consumer.hurry()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Somebody waits for it: deal now with what has come."""
+        self.loop.hurried.set()
 
 
 class RecordedConsumer:
