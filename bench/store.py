@@ -57,6 +57,15 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
     block_s: list[float] = []
     bare_s: list[float] = []
     same_s: list[float] = []
+    busy: dict[str, list[float]] = {}
+
+    def timed(what: str, work: Callable[[], object]) -> float:
+        """Seconds; and what it takes of a processor, the engine's threads and those that merge meanwhile included."""
+        before_s = time.process_time()
+        took_s = _seconds(work)
+        busy.setdefault(what, []).append(time.process_time() - before_s)
+        return took_s
+
     for number in range(blocks):
         batches = [_batch(f"w{i % 8}", number * BLOCK_OFFSETS + i) for i in range(BLOCK_OFFSETS)]
         first = number * BLOCK_OFFSETS
@@ -66,16 +75,18 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
         )
         quarter = BLOCK_OFFSETS // 4
         parts = [calls_table(batches[i : i + quarter]) for i in range(0, BLOCK_OFFSETS, quarter)]
-        bare_s.append(_seconds(partial(_insert, store, "bare", parts)))
+        bare_s.append(timed("bare insert, no rollup", partial(_insert, store, "bare", parts)))
         span = Span(topic="calls", partition=0, first=first, last=messages[-1].offset)
 
         def write(span: Span = span, messages: tuple[Message, ...] = messages) -> None:
-            [decided] = boundaries.decide([span])
-            writer.write_block(decided, gather(messages, clock), "bench", is_repeat=False)
+            found: list[Any] = []
+            timed("writer, of which where a block ends", lambda: found.extend(boundaries.decide([span])))
+            timed("writer, of which reading its messages", lambda: found.append(gather(messages, clock)))
+            writer.write_block(found[0], found[1], "bench", is_repeat=False)
 
-        block_s.append(_seconds(write))
+        block_s.append(timed("writer", write))
         other = [_renamed(part, "elsewhere") for part in parts]
-        same_s.append(_seconds(partial(_insert, store, schemas.CALLS, other)))
+        same_s.append(timed("bare insert, same table", partial(_insert, store, schemas.CALLS, other)))
     store.command("DROP TABLE bare")
     calls = BATCH_CALLS * BLOCK_OFFSETS
     case = f"blocks of {BLOCK_OFFSETS} messages of {BATCH_CALLS} calls"
@@ -86,6 +97,7 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
         "writer of insert, same table": (100 * _median(same_s) / _median(block_s), "%"),
         "writer of insert, no rollup": (100 * _median(bare_s) / _median(block_s), "%"),
     }
+    figures |= {f"{what}, processor": (1e6 * _median(took) / calls, "us/call") for what, took in busy.items()}
     return [{"case": case, "figure": f, "value": value, "unit": unit} for f, (value, unit) in figures.items()]
 
 
