@@ -20,8 +20,8 @@ from pacehound.runtime.head.state_file import StateFile, read_state
 
 logger = logging.getLogger(__name__)
 
-EVERY_S = 5.0
-"""What came within this is read again by the next head: a small job's in a hundredth of a second."""
+EVERY_S = 10.0
+"""What came within this is read again by the next head. Every five seconds took 0.3 % of a core beside four ranks."""
 MOST_SHARE = 0.02
 """Of its time that the pipeline's thread spends on writing its state: larger ones are written seldomer."""
 LONGEST_AWAY_S = 900.0
