@@ -72,6 +72,7 @@ _AGAIN_WITHIN_S = 30.0
 _STORE_RETRY_S = 5.0
 # Iterations are asked for by people alone: what has come in this time is written at once.
 _LATE_S = 4.0
+_WRITTEN_WITHIN_S = 0.5
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
 FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
@@ -363,11 +364,18 @@ class Head:
 
     def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
         """Rows of one of the store's own named queries."""
+        self._write_late()
         return self.parts.store.ask(name, parameters)
 
     def query(self, sql: str) -> pa.Table:
         """Rows of a statement that reads the history and nothing else."""
+        self._write_late()
         return self.parts.store.answer(sql)
+
+    def _write_late(self) -> None:
+        """Somebody asks: what waits to be written with others is written now, if the store takes it."""
+        if self._late is not None and not self._late.stuck_why:
+            self._wait_for((self._late,), time.monotonic() + _WRITTEN_WITHIN_S)
 
     def jobs(self) -> list[str]:
         """Jobs that are being watched now."""
