@@ -48,8 +48,8 @@ def test_the_rounds_of_the_slow_rank_of_a_demo_are_sent_by_its_head() -> None:
     traces = by_trace(spans_in(bodies))
     about = [spans for spans in traces.values() if any(span.name.startswith("opened: slow") for span in spans)]
     assert len(about) == 1
-    assert about[0][0].name == "opened: slow"
-    assert {"incident: slow"} < {span.name for span in about[0]}
+    assert [span.name for span in about[0] if not span.parent_span_id] == ["incident: slow"]
+    assert [span.name for span in about[0]].count("opened: slow") == 1
     assert any(span.name.startswith("decision: ") for span in about[0])
     pointed_at = {link.trace_id.hex() for span in about[0] for link in span.links}
     rounds_sent = [traces[trace_id] for trace_id in pointed_at]
