@@ -17,6 +17,8 @@ from tests.native import stub_jobs
 from tests.native.stub_jobs import Built
 
 ROOT = Path(__file__).resolve().parents[2]
+CLOCKS_NS = 1_000_000
+"""How far the device's clock may be from the host's, where whoever reads both was interrupted in between."""
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +61,8 @@ def test_calls_that_wait_for_each_other_on_a_stream_of_torchs_own_begin_one_afte
 ) -> None:
     assert said["async"] == {"timed": 3, "untimed": 0}
     first, second, third = ends(said, 4_900_000)[1:4]
-    assert first["end_ns"] <= second["start_ns"] + 1_000
-    assert second["end_ns"] <= third["start_ns"] + 1_000
+    assert first["end_ns"] <= second["start_ns"] + CLOCKS_NS
+    assert second["end_ns"] <= third["start_ns"] + CLOCKS_NS
     assert third["launch_ns"] < first["end_ns"]
 
 
