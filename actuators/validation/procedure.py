@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from actuators.control.holding import HoldProcedure
-from actuators.control.roll_call import RollCall, is_final
+from actuators.control.roll_call import RollCall
 from actuators.control.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
 from actuators.validation.peers import with_peers
-from actuators.validation.thresholds import BUDGET_S, RENEW_EVERY_NS, START_WITHIN_NS
+from actuators.validation.processes import Processes
+from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
 from pacehound.errors import InvalidInput
 from pacehound.model.events.control import CommandResult, JudgedRanks
 from pacehound.model.evidence.phrases import ranks_words
@@ -41,8 +42,6 @@ class ValidationProcedure:
     ----------
     reason
         What it waits for, or why it is over.
-    judged
-        What was found; `None` before, and where nothing could be measured.
     held_ns
         For how long the ranks stood still.
 
@@ -53,19 +52,22 @@ class ValidationProcedure:
     ) -> None:
         self.state: State = "locating"
         self.reason = "looking for the ranks"
-        self.judged: tuple[JudgedRanks, ...] | None = None
         self.held_ns = 0
         self._trap, self._only, self._groups = trap, only, groups
         self._roll = RollCall()
-        self._prepare: Prepare | None = None
+        self._processes = Processes(trap)
         self._hold: HoldProcedure | None = None
-        self._ready: set[int] = set()
         self._since_ns = self._next_ns = now_ns
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is held or measured, and nothing will be."""
         return self.state == "over"
+
+    @property
+    def judged(self) -> tuple[JudgedRanks, ...] | None:
+        """What was found; `None` before, and where nothing could be measured."""
+        return self._processes.judged
 
     def step(self, results: Iterable[CommandResult], now_ns: int) -> list[What]:
         """Hear what agents have answered, and say what they are to be told now."""
@@ -76,19 +78,11 @@ class ValidationProcedure:
             self._roll.hear(result, now_ns)
             if result.what == "locate" and not result.refused:
                 self._roll.note_ranks(result)
-            if is_final(result) and result.what in ("prepare", "measure"):
-                return self.end(f"{result.host} has refused the order to {result.what}: {result.reason}", now_ns)
-            if result.trap != self._trap:
-                continue
-            self._ready.update(result.ready)
-            if result.failed:
-                return self.end(f"{result.host}: {result.failed}", now_ns)
-            if result.judged:
-                self.judged = result.judged
-                return self.end("measured", now_ns)
+            if reason := self._processes.hear(result):
+                return self.end(reason, now_ns)
         if self.state == "locating":
             return self._locate(now_ns)
-        orders = self._renew(now_ns)
+        orders = self._processes.renew(now_ns)
         if self.state == "starting":
             return [*orders, *self._start(now_ns)]
         return [*orders, *self._measure(heard, now_ns)]
@@ -127,23 +121,12 @@ class ValidationProcedure:
         if not rendezvous:
             return self.end(f"the host of rank {first} does not say where it can be reached", now_ns)
         self.state, self.reason = "starting", "starting a process beside each rank"
-        self._since_ns, self._next_ns = now_ns, now_ns + RENEW_EVERY_NS
-        self._prepare = Prepare(
-            trap=self._trap, rendezvous=rendezvous, world_size=len(ranks) or world_size, ranks=ranks
-        )
-        return [self._prepare]
-
-    def _renew(self, now_ns: int) -> list[What]:
-        """The processes are still wanted."""
-        if self._prepare is None or now_ns < self._next_ns:
-            return []
-        self._next_ns = now_ns + RENEW_EVERY_NS
-        return [self._prepare]
+        self._since_ns = now_ns
+        prepare = Prepare(trap=self._trap, rendezvous=rendezvous, world_size=len(ranks) or world_size, ranks=ranks)
+        return self._processes.start(prepare, now_ns)
 
     def _start(self, now_ns: int) -> list[What]:
-        assert self._prepare is not None
-        expected = self._prepare.ranks or range(self._prepare.world_size)
-        waiting = sorted(set(expected) - self._ready)
+        waiting = self._processes.waiting
         if waiting and now_ns - self._since_ns > START_WITHIN_NS:
             within_s = START_WITHIN_NS / 1e9
             return self.end(f"beside {ranks_words(waiting)} nothing was ready within {within_s:g} s", now_ns)
