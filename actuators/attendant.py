@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from typing import Literal
 
 from actuators.acting.act import Act, Terms
 from actuators.acting.choosing import GIVES_BACK, acts_against, given_back
@@ -34,7 +33,7 @@ from pacehound.clock import Clock
 from pacehound.errors import PacehoundError
 from pacehound.model.events import Decision, Finding, Incident
 from pacehound.model.orders import ANY_ATTEMPT, What
-from pacehound.settings import ActuatorSettings, Mode
+from pacehound.settings import ActuatorSettings
 
 logger = logging.getLogger(__name__)
 
@@ -138,16 +137,13 @@ class Attendant:
         if job.left is not None and job.left[0] == incident.id and job.act is None:
             job.act = given_back(job.left[1], incident, now.unix_ns, Terms(limits=job.limits))
             job.left = None
-        finding = unmeasured(incident)
-        if job.phases is None and finding is not None and self._may_look(job, incident, finding, now):
+        finding, how = unmeasured(incident), self._rules.modes.acting(incident.job, VALIDATE.name)
+        if job.phases is None and finding and how and self._may_look(job, incident, finding, now):
             job.looked_into[incident.id, aim_of(finding)] = None
             for oldest_one in list(job.looked_into)[:-MOST_LOOKED_INTO]:
                 del job.looked_into[oldest_one]
-            mode = self._mode(incident.job, VALIDATE)
             hold_s = self._rules.measured(incident.job).hold_s or 0.0  # the least that a hold has cost this job
-            price_s = max(VALIDATE.price_s, hold_s)
-            how: Literal["approve", "auto"] = "approve" if mode is Mode.APPROVE else "auto"
-            job.phases = Phases(incident, now.unix_ns, now, how, price_s)
+            job.phases = Phases(incident, now.unix_ns, now, how, max(VALIDATE.price_s, hold_s))
         self._begin_to_act(job, incident, now)
 
     def on_decided(self, decision: Decision) -> None:
@@ -179,13 +175,9 @@ class Attendant:
         for name in idle[: max(len(self._jobs) - MOST_JOBS, 0)]:
             del self._jobs[name]
 
-    def _mode(self, job: str, action: Action) -> Mode:
-        return self._rules.modes.of(job, action.name)
-
     def _may_look(self, job: _Job, incident: Incident, finding: Finding, now: Now) -> bool:
         is_new = (incident.id, aim_of(finding)) not in job.looked_into
-        may = self._mode(incident.job, VALIDATE) is not Mode.OBSERVE
-        return may and is_new and not job.validations.is_reached(now.monotonic_ns)
+        return is_new and not job.validations.is_reached(now.monotonic_ns)
 
     def _begin_to_act(self, job: _Job, incident: Incident, now: Now) -> None:
         """The cheapest action that may help and was not tried, where none is under way."""
@@ -194,12 +186,11 @@ class Attendant:
         measured: list[Measured] = []
 
         def terms_of(action: Action) -> Terms | None:
-            mode = self._mode(incident.job, action)
-            if mode is Mode.OBSERVE:
+            how = self._rules.modes.acting(incident.job, action.name)
+            if how is None:
                 return None
             if not measured:
                 measured.append(self._rules.measured(incident.job))
-            how: Literal["approve", "auto"] = "approve" if mode is Mode.APPROVE else "auto"
             return Terms(mode=how, limits=job.limits, measured=measured[0])
 
         acts = acts_against(incident, now.unix_ns, terms_of, job.site)

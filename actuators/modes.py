@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from actuators.acting.consent import ActingMode
 from pacehound.errors import InvalidSetting
 from pacehound.settings import Mode
 
@@ -48,6 +49,21 @@ class Modes:
     def of(self, job: str, action: str) -> Mode:
         """Of one action about one job."""
         return next((m for j, a, m in self.others if fnmatchcase(job, j) and fnmatchcase(action, a)), self.default)
+
+    def acting(self, job: str, action: str) -> ActingMode | None:
+        """How one action about one job is done; `None` where it is only recorded.
+
+        >>> modes = Modes(Mode.APPROVE, (("debug-*", "*", Mode.OBSERVE),))
+        >>> modes.acting("a", "validate"), modes.acting("debug-1", "validate")
+        ('approve', None)
+        """
+        match self.of(job, action):
+            case Mode.APPROVE:
+                return "approve"
+            case Mode.AUTO:
+                return "auto"
+            case Mode.OBSERVE:
+                return None
 
     @property
     def acts(self) -> bool:

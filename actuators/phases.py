@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from actuators.acting.consent import Consent
+from actuators.acting.consent import ActingMode, Consent
 from actuators.decision import decision_about
 from actuators.looks import PROFILE, TRACK, VALIDATE
 from actuators.mitigation.actions import Action
@@ -72,7 +72,7 @@ class Phases:
         incident: Incident,
         trap: int,
         now: Now,
-        mode: Literal["approve", "auto"] = "auto",
+        mode: ActingMode = "auto",
         price_s: float = VALIDATE.price_s,
     ) -> None:
         self.phase: Phase = "profiling"

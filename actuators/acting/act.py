@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from actuators.acting.consent import Consent
+from actuators.acting.consent import ActingMode, Consent
 from actuators.acting.limits import Limits
 from actuators.control.pacing import PaceProcedure
 from actuators.decision import decision_about
@@ -40,12 +40,12 @@ class Terms:
 
     """
 
-    mode: Literal["approve", "auto"] = "auto"
+    mode: ActingMode = "auto"
     limits: Limits = field(default_factory=Limits)
     measured: Measured = field(default_factory=Measured)
 
 
-class Act:
+class Act(ABC):
     """One action about one incident.
 
     Parameters
@@ -85,13 +85,13 @@ class Act:
 
     # What each action says of itself.
 
+    @abstractmethod
     def is_wanted(self) -> bool:
         """Whether the incident, as it is now, calls for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(self, results: Sequence[CommandResult], now: Now) -> tuple[list[What], list[Decision]]:
-        """One step in a state of its own; `due` is the first."""
-        raise NotImplementedError
+        """One step in a state of its own; `first` is the first."""
 
     first = "asking"
     """Its state once it is due and, where somebody has to say yes before, once somebody has."""

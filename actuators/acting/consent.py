@@ -9,6 +9,9 @@ from actuators.now import Now
 from pacehound.model.events import Decision
 from pacehound.model.orders import Answer
 
+ActingMode = Literal["approve", "auto"]
+"""How something is done: once somebody has said yes, or as soon as it is due."""
+
 
 class Consent:
     """To one action: given from the beginning in mode `auto`, by somebody's yes in mode `approve`.
@@ -27,7 +30,7 @@ class Consent:
     (False, True)
     """
 
-    def __init__(self, mode: Literal["approve", "auto"]) -> None:
+    def __init__(self, mode: ActingMode) -> None:
         self.is_given = mode == "auto"
         self.is_declined = False
         self.asked = self.by = ""
