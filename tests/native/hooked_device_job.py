@@ -70,7 +70,7 @@ def main(stub: str, run_dir: Path) -> None:
 
     def queued() -> None:
         for _ in range(3):
-            by_future.all_reduce(5_000, async_op=True)
+            by_future.all_reduce(30_000, async_op=True)
 
     def captured() -> None:
         library.stub_capture(SCRIPT, 1)
@@ -89,12 +89,13 @@ def main(stub: str, run_dir: Path) -> None:
     until(lambda: block.timing(1).phase == TimingPhase.OFF)
     answer["phase"] = block.timing(1).phase
     part("after", lambda: by_stream.all_reduce(10), 0)
-    for name in ("launched", "completed"):
-        answer[name] = []
-    for path in sorted((run_dir / "rings").glob("*.ring")):
-        ring = read_ring(path)
-        for name, calls in (("launched", ring.calls), ("completed", ring.completed)):
-            answer[name] += [{**call, "handle": str(call["handle"])} for call in calls]
+    rings = [read_ring(path) for path in sorted((run_dir / "rings").glob("*.ring"))]
+    names = {group.handle: group.name for ring in rings for group in ring.groups}
+    for name, calls in (
+        ("launched", [call for ring in rings for call in ring.calls]),
+        ("completed", [call for ring in rings for call in ring.completed]),
+    ):
+        answer[name] = [{**call, "handle": names[call["handle"]]} for call in calls]
     answer["timed flag"], answer["why"] = layout.TIMED, block.timing(1).why
     print(json.dumps(answer))
 
