@@ -37,6 +37,7 @@ LONG = (
     "root_cause",
     "small",
     "overhead",
+    "profiled",
     "always",
     "stages",
     "engine",

@@ -48,9 +48,8 @@ def run() -> list[dict[str, Any]]:
 
 def _compare(shape: Shape, name: str, pairs: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
-        one_s = _step_s(shape, 1, max(int(2.0 / shape.step_s), 20), Path(folder), is_watched=False)
-        micro_batches = max(round(shape.step_s / one_s), 1)
-        steps = max(int(RUN_S / (one_s * micro_batches)), 20)
+        micro_batches = micro_batches_for(shape, Path(folder))
+        steps = max(int(RUN_S / shape.step_s), 20)
         bare: list[float] = []
         watched: list[float] = []
         neighbours = realjob.Neighbours()
@@ -70,6 +69,12 @@ def _compare(shape: Shape, name: str, pairs: int) -> list[dict[str, Any]]:
     }
     case = f"steps of {name}"
     return [{"case": case, "figure": f, "value": value, "unit": unit} for f, (value, unit) in figures.items()]
+
+
+def micro_batches_for(shape: Shape, folder: Path) -> int:
+    """How many a step needs to take as long as it is to, by a run with one."""
+    one_s = _step_s(shape, 1, max(int(2.0 / shape.step_s), 20), folder, is_watched=False)
+    return max(round(shape.step_s / one_s), 1)
 
 
 def _step_s(shape: Shape, micro_batches: int, steps: int, folder: Path, *, is_watched: bool) -> float:
