@@ -2,8 +2,9 @@
 
 Repetitions are paired: all ranks did the same one at the same moment or one right after the other, so what disturbed
 all of them disturbs no verdict. A rank is slow where it took longer than its peers by a quarter in the median, and by
-half of that in most repetitions. Where only one of the two holds nobody can tell; else it is cleared. A link is slow
-where its transfers were, and neither end is slow with its other neighbours.
+half of that in most repetitions and at its best: what disturbs goes by, and what a rank lacks it lacks each time. Where
+only a part of this holds nobody can tell; else it is cleared. A link is slow where its transfers were, and neither end
+is slow with its other neighbours.
 """
 
 from __future__ import annotations
@@ -111,14 +112,15 @@ def _judge_one(own: npt.NDArray[np.float64], peers: npt.NDArray[np.float64], slo
     ratio = float(np.median(ratios))
     halfway = 1 + (slow_ratio - 1) / 2
     share = float(np.mean(ratios > halfway))
+    at_best = float(own[there].min() / np.median(np.nanmin(judged_by, axis=1)))
     words = f"{ratio:.2f} times the peers' time ({time_s * 1e3:.2f} ms against {peers_s * 1e3:.2f} ms)"
     is_mostly_slower = share >= SLOW_SHARE
     verdict: Verdict = "cleared"
-    if ratio >= slow_ratio and is_mostly_slower:
+    if ratio >= slow_ratio and is_mostly_slower and at_best >= halfway:
         verdict = "culprit"
     elif ratio >= slow_ratio or (is_mostly_slower and ratio >= halfway):
         verdict = "unclear"
-        words += f", slower in {share:.0%} of {int(both.sum())} repetitions"
+        words += f", slower in {share:.0%} of {int(both.sum())} repetitions, {at_best:.2f} times at its best"
     return Judged(verdict=verdict, ratio=ratio, time_s=time_s, peers_s=peers_s, reason=words)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from actuators.validation.judge import Judged, judge_links, judge_ranks
+from actuators.validation.judge import Judged, Times, judge_links, judge_ranks
 from actuators.validation.passes import Link, ring_passes
-from actuators.validation.thresholds import CPU_LINK_SLOW_RATIO, LINK_SLOW_RATIO, SLOW_RATIO
+from actuators.validation.thresholds import CPU_LINK_SLOW_RATIO, LEAST_PEERS, LINK_SLOW_RATIO
 from pacehound.errors import MalformedMessage
 from pacehound.model.events.control import JudgedRanks
 from pacehound.model.json_documents import UNREADABLE_JSON
@@ -96,13 +98,15 @@ def outcome_of(measured: Sequence[RankMeasured]) -> Outcome:
     """Judge what was measured.
 
     Links within one host are not judged where processors move the data: what differs there is the processors' time.
+    Neither are the copies of its ranks compared then: the memory is the host's, and one host is compared with others.
     """
     hosts = {one.rank: one.host for one in measured}
     is_cpu = any(one.device == "cpu" for one in measured)
     of_ranks: dict[int, list[tuple[str, Judged]]] = {one.rank: [] for one in measured}
     for what in dict.fromkeys(what for one in measured for what in one.ranks):
         times = {one.rank: one.ranks.get(what, ()) for one in measured}
-        for rank, judged in judge_ranks(times, SLOW_RATIO).items():
+        judge = partial(_judge_memory, hosts=hosts) if is_cpu and what == "memory" else judge_ranks
+        for rank, judged in judge(times).items():
             of_ranks[rank].append((what, judged))
     of_links: dict[Link, list[tuple[str, Judged]]] = {}
     for what in dict.fromkeys(what for one in measured for what in one.links):
@@ -126,6 +130,18 @@ def outcome_of(measured: Sequence[RankMeasured]) -> Outcome:
         cut_short=any(one.cut_short for one in measured),
         measured_s=max((one.measured_s for one in measured), default=0.0),
     )
+
+
+def _judge_memory(times: Mapping[int, Times], hosts: Mapping[int, str]) -> dict[int, Judged]:
+    """Of every rank what is judged of its host; nothing where no host could be named."""
+    by_host: dict[str, list[Times]] = {}
+    for rank, of_rank in times.items():
+        by_host.setdefault(hosts[rank], []).append(of_rank)
+    if len(by_host) <= LEAST_PEERS:
+        return {}
+    of_hosts = [tuple(map(statistics.median, zip(*of_host, strict=False))) for of_host in by_host.values()]
+    judged = dict(zip(by_host, judge_ranks(dict(enumerate(of_hosts))).values(), strict=True))
+    return {rank: judged[hosts[rank]] for rank in times}
 
 
 def _worst(ranks: tuple[int, ...], hosts: tuple[str, ...], found: list[tuple[str, Judged]]) -> Found:

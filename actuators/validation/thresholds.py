@@ -14,7 +14,9 @@ CPU_LINK_SLOW_RATIO = 2.0
 """Where processors do: a transfer waits for two processes, and healthy ones came to 1.6 in most repetitions."""
 
 SLOW_SHARE = 0.8
-"""Of the repetitions a rank must be slower than its peers by half of that, to be slow and not disturbed for once."""
+"""Of the repetitions a rank must be slower than its peers by half of that, to be slow and not disturbed for once. Its
+fastest must be so, too, beside the fastest of its peers: on a machine whose memory others used, too, the copies of a
+healthy rank came to be slower in seven of eight repetitions (2026-11-25), though not in each."""
 
 LEAST_REPETITIONS = 8
 """Fewer prove nothing: with a half chance each, 7 of 8 come by chance in one of thirty runs, 8 of 10 in one of twenty,

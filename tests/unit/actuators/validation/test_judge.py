@@ -51,6 +51,15 @@ def test_a_rank_that_was_disturbed_in_a_few_repetitions_is_not_named() -> None:
     assert verdicts(times)[2] == "cleared"
 
 
+def test_a_rank_that_is_as_fast_as_its_peers_at_its_best_is_not_named() -> None:
+    times = {rank: [0.05] * REPETITIONS for rank in range(3)}
+    times[2] = [0.10] * 9 + [0.05]
+    found = judge_ranks(times)
+    assert found[2].verdict == "unclear"
+    assert "slower in 90% of 10 repetitions, 1.00 times at its best" in found[2].reason
+    assert verdicts(times | {2: [0.10] * REPETITIONS})[2] == "culprit"
+
+
 def test_nobody_can_say_which_of_two_is_slow() -> None:
     found = judge_ranks({0: [0.05] * REPETITIONS, 1: [0.5] * REPETITIONS})
     assert {one.verdict for one in found.values()} == {"unclear"}
@@ -112,6 +121,27 @@ def test_links_within_a_host_are_not_judged_where_processors_move_the_data() -> 
     assert outcome_of(on_one).links == ()
     on_gpus = [msgspec.structs.replace(one, device="NVIDIA H100") for one in on_one]
     assert [one.ranks for one in outcome_of(on_gpus).culprits()] == [(2, 3)]
+
+
+def copying(seconds: dict[int, float], n_hosts: int, device: str = "cpu") -> list[RankMeasured]:
+    """Of six ranks, the memory of those named takes these seconds, that of all others 0.03."""
+    each = 6 // n_hosts
+    return [
+        msgspec.structs.replace(
+            said(rank, f"h{rank // each}", 0.05, 0.001, device=device),
+            ranks={"memory": (seconds.get(rank, 0.03),) * REPETITIONS},
+            links={},
+        )
+        for rank in range(6)
+    ]
+
+
+def test_memory_is_a_hosts_where_processors_copy() -> None:
+    one_rank, one_host = {1: 0.06}, {2: 0.06, 3: 0.06}
+    assert outcome_of(copying(one_rank, n_hosts=1)).ranks == ()  # its pages, not the memory
+    assert outcome_of(copying(one_host, n_hosts=2)).ranks == ()  # of two hosts nobody can say which is slow
+    assert [one.ranks for one in outcome_of(copying(one_host, n_hosts=3)).culprits()] == [(2,), (3,)]
+    assert [one.ranks for one in outcome_of(copying(one_rank, n_hosts=1, device="NVIDIA H100")).culprits()] == [(1,)]
 
 
 def test_what_is_no_measurement_is_refused() -> None:
