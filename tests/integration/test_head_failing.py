@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -89,6 +90,9 @@ def head(tmp_path: Path) -> Iterator[FailingHead]:
 def test_a_full_disk_is_answered_with_503_until_there_is_room_and_no_confirmed_row_is_lost(head: FailingHead) -> None:
     assert head.send("before") == 200
     somebody_elses = fill(head._product.store)
+    numbers = itertools.count()
+    # What fits into the last page of the journal is kept there, and answered for.
+    head.until(lambda: head.send(f"fits-{next(numbers)}") == 503)
     began_s = time.monotonic()
     assert [head.send(f"full-{n}") for n in range(5)] == [503] * 5
     assert time.monotonic() - began_s < 5.0, "who must keep what it has is told at once"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -41,12 +42,15 @@ class Journal:
     ----------
     next
         The number of the next message.
+    lost
+        How many messages were to be kept and are not: the disk took nothing.
 
     """
 
     def __init__(self, folder: Path, first: int, on_lost: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
         self.next = first
+        self.lost = 0
         self._on_lost = on_lost
         self._lock = threading.Lock()
         self._writer: RecordingWriter | None = None
@@ -68,6 +72,7 @@ class Journal:
                     self._writer.flush()
                 except OSError as error:
                     self._lost(error)
+            self.lost += self._writer is None
         return number
 
     def cover(self, first: int) -> None:
@@ -134,6 +139,13 @@ def read_journal(folder: Path, first: int) -> Iterator[Message]:
                 raise InvalidInput(f"{path} goes on at message {message.offset}, and {expected} is missing")
             expected += 1
             yield message
+
+
+def what_can_be_read(folder: Path) -> Iterator[Message]:
+    """The messages of a former head from which none goes on, up to where each file is damaged."""
+    for _, path in _files(folder):
+        with suppress(InvalidInput):
+            yield from Recording(path)
 
 
 def last_written_ns(folder: Path) -> int:

@@ -8,13 +8,14 @@ the next head, which concludes the same from it, with the same ids (docs/adr/002
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pacehound.bus import Message
 from pacehound.clock import Clock
 from pacehound.errors import InvalidInput, PacehoundError
-from pacehound.runtime.head.journal import Journal, last_written_ns, read_journal, remove_journal
+from pacehound.runtime.head.journal import Journal, last_written_ns, read_journal, remove_journal, what_can_be_read
 from pacehound.runtime.head.parts import Keepable
 from pacehound.runtime.head.state_file import StateFile, read_state
 
@@ -48,6 +49,9 @@ class Keeper:
         Its own; made where it is not there.
     clock
         The time.
+    store
+        Writes messages that a former head had been told where there is nothing to go on from: who sent them has been
+        answered.
 
     Attributes
     ----------
@@ -62,7 +66,13 @@ class Keeper:
 
     """
 
-    def __init__(self, pipeline: Keepable, folder: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        pipeline: Keepable,
+        folder: Path,
+        clock: Clock,
+        store: Callable[[Iterable[Message]], None] = lambda messages: None,
+    ) -> None:
         self._pipeline = pipeline
         self._clock = clock
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,6 +85,7 @@ class Keeper:
             first = self._take_back(folder)
         except PacehoundError as error:
             self.refused_why = str(error)
+            store(what_can_be_read(folder))
             self._file.remove()
             remove_journal(folder)
         self.has_found = first > 0 or bool(self.again)

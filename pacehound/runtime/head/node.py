@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from pacehound.runtime.event_loop import Worker
 from pacehound.runtime.head.attempts import Attempts, AttemptsFile, Question, highest_attempt
 from pacehound.runtime.head.client import Health
 from pacehound.runtime.head.interrupted import interrupted
+from pacehound.runtime.head.journal import KEPT
 from pacehound.runtime.head.keeper import Keeper
 from pacehound.runtime.head.known_topology import KnownTopology
 from pacehound.runtime.head.mailbox import Mailbox
@@ -56,7 +58,7 @@ from pacehound.runtime.metric_names import (
     RECORDS_ACCEPTED,
     RECORDS_REJECTED,
 )
-from pacehound.runtime.records import Outcome, dead_letters_of, records_of
+from pacehound.runtime.records import Outcome, dead_letters_of, records_of, worked
 from pacehound.runtime.silence import Silence
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
@@ -70,9 +72,12 @@ _SETTLE_POLL_S = 0.02
 _AGAIN_WITHIN_S = 30.0
 # While the store fails every sender is turned away, and its backlog grows: agents ask as often.
 _STORE_RETRY_S = 5.0
-# Iterations are asked for by people alone: what has come in this time is written at once.
+# What stands in the journal, and iterations, of which nobody is answered, is written once in so long; an insert takes
+# 4 to 10 ms however few rows it has.
 _LATE_S = 4.0
+_LATE_MAX_BYTES = 16 * 1024 * 1024
 _WRITTEN_WITHIN_S = 0.5
+_AT_ONCE = 2048
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
 FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
@@ -122,7 +127,9 @@ class Head:
         self.telemetry = telemetry or Telemetry()
         self.parts = parts
         self._clock = clock or SystemClock()
-        self._keeper = Keeper(parts.keepable, state, self._clock) if state is not None and parts.keepable else None
+        self._keeper = None
+        if state is not None and parts.keepable is not None:
+            self._keeper = Keeper(parts.keepable, state, self._clock, self._store_what_was_left)
         self.bus = MemoryBus(bus_max_bytes, self._keeper.journal if self._keeper is not None else None)
         self._ingest_max_bytes = int(bus_max_bytes * _INGEST_SHARE)
         self._silence = Silence(
@@ -150,12 +157,16 @@ class Head:
             else None
         )
         # Few, large inserts cost the training host least, and a sender can wait for so long.
-        how = {"max_messages": 2048, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
-        late = parts.late_writer
-        at_once = tuple(topic for topic in STORED if late is None or topic is not topics.ITERATIONS)
-        self._store = self._loop("store", at_once, parts.writer, **how)
+        how = {"max_messages": _AT_ONCE, "linger_s": 0.3, "longest_retry_s": _STORE_RETRY_S}
+        late: tuple[Topic, ...] = ()
+        if parts.late_writer is not None:
+            journal = KEPT if self._keeper is not None else frozenset()
+            late = tuple(topic for topic in STORED if topic is topics.ITERATIONS or topic.name in journal)
+        self._store = self._loop("store", tuple(topic for topic in STORED if topic not in late), parts.writer, **how)
         how |= {"linger_s": _LATE_S, "linger_below": how["max_messages"]}
-        self._late = self._loop("iterations", (topics.ITERATIONS,), late, **how) if late is not None else None
+        self._late = self._loop("late store", late, parts.late_writer, **how) if parts.late_writer is not None else None
+        self._needs_store = self._needs_late = 0
+        """Before these positions is what only those two make outlive this process."""
         self._known_topology = known_topology or KnownTopology()
         self._is_stopping = False
         self.is_quiet = True
@@ -252,12 +263,14 @@ class Head:
                 elif outcome.error is not None:
                     raise outcome.error
             letters = dead_letters_of(request, refused, self._clock.now_ns())
+            lost = self._lost
             n_bytes = sum(len(value) + decoded_bytes(event) for event, value in taken)
             self._make_sure_of_room(n_bytes + sum(len(letter.payload) for letter in letters))
             for letter in letters:
                 self._set_aside(letter)
             for event, value in taken:
                 self._admit(event, value, is_decoded=True)
+            self._note_needs([event for event, _ in taken], lost, has_letters=bool(letters))
             for outcome in refused:
                 self.telemetry.add(RECORDS_REJECTED, error=type(outcome.error).__name__)
             return IngestResult(
@@ -280,8 +293,10 @@ class Head:
                 self._check_attempt(event)
             values = [codec.encode(event) for event in events]
             self._make_sure_of_room(sum(map(len, values)))
+            lost = self._lost
             for event, value in zip(events, values, strict=True):
                 self._admit(event, value)
+            self._note_needs(events, lost)
 
     def reject(self, payload: bytes, error: RejectedMessage, n_records: int = 1) -> None:
         """Keep what could not be taken as a dead letter (`BusFull` reaches the caller)."""
@@ -345,14 +360,16 @@ class Head:
         return self.bus.position
 
     @property
-    def stored(self) -> int:
-        """Up to where the store has dealt with them: they are written, or given up and counted."""
-        return self._store.committed
+    def kept(self) -> int:
+        """How many of them, from the first on, outlive this process: in the journal or the store, or given up."""
+        needed = zip((self._store, self._late), (self._needs_store, self._needs_late), strict=True)
+        behind = [loop.committed for loop, position in needed if loop is not None and loop.committed < position]
+        return min(behind, default=self.bus.position)
 
     @property
     def not_stored_why(self) -> str:
         """Why nothing can be stored now; empty where it can."""
-        return self._store.stuck_why
+        return next((loop.stuck_why for loop in self._stores if loop.stuck_why), "")
 
     def incidents(self, job: str | None = None) -> list[Incident]:
         """The latest version of each incident of the store."""
@@ -430,6 +447,19 @@ class Head:
     def _stores(self) -> tuple[HeadLoop, ...]:
         return (self._store,) if self._late is None else (self._store, self._late)
 
+    def _store_what_was_left(self, messages: Iterable[Message]) -> None:
+        """Rows of which senders have been answered, of a head from which none goes on."""
+        writer = self.parts.writer
+        n_left = 0
+        for n_left, message in enumerate(messages, 1):
+            for outcome in worked(message, partial(writer.on_event, message=message)):
+                if outcome.error is not None:
+                    logger.warning("a record of the last head is not stored: %s", why(outcome.error))
+            if n_left % _AT_ONCE == 0:
+                writer.settle()
+        writer.settle()
+        logger.info("%d messages that the last head had been told are stored", n_left)
+
     def _all_stored(self) -> int:
         return min(loop.committed for loop in self._stores)
 
@@ -461,6 +491,23 @@ class Head:
             said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
             lag_s = None if said_at is None else (self._clock.now_ns() - said_at) / 1e9
             self._silence.heard(key, event.job, event.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
+
+    def _note_needs(self, events: Iterable[Event], lost: int, *, has_letters: bool = False) -> None:
+        """What was admitted, and stands in no journal, has to be stored before anybody is answered for it."""
+        position = self.bus.position
+        if self._keeper is None or has_letters or any(isinstance(one, (Topology, CommandResult)) for one in events):
+            self._needs_store = position
+        is_lost = self._lost != lost
+        if is_lost and self._late is None:
+            self._needs_store = position
+        elif is_lost:
+            self._needs_late = position
+        if self._late is not None and (is_lost or self.bus.held_bytes > _LATE_MAX_BYTES):
+            self._late.hurry()
+
+    @property
+    def _lost(self) -> int:
+        return self._keeper.journal.lost if self._keeper is not None else 0
 
     def _note_attempt(self, event: FromHost) -> None:
         closed = isinstance(event, HostSample) and event.closed

@@ -63,7 +63,7 @@ class Taken(Protocol):
 
 
 class Log(Protocol):
-    """What has arrived, and how much of it is stored."""
+    """What has arrived, and how much of it outlives this process."""
 
     @property
     def arrived(self) -> int:
@@ -71,8 +71,8 @@ class Log(Protocol):
         ...
 
     @property
-    def stored(self) -> int:
-        """How many of them, from the first on, are stored, or were given up and counted."""
+    def kept(self) -> int:
+        """How many of them, from the first on, outlive this process, or were given up and counted."""
         ...
 
     @property
@@ -93,11 +93,11 @@ def make_otlp_app(
 ) -> web.Application:
     """The web application; `take_logs` and `take_spans` run on one thread, in the order in which requests arrive.
 
-    A request is answered when what it brought is stored: whoever has the answer may forget it, also if this process is
-    killed in the next moment. Where the store fails, or takes longer than senders wait, they keep what they have and
-    come again (503); until it has written what it was given nothing more is taken in. What was taken in and not
-    confirmed is known by its bytes when it comes again, and waited for instead of taken in twice: a store that is too
-    slow does not get ever more to write.
+    A request is answered when what it brought is stored, or stands in the journal, which the next head stores: whoever
+    has the answer may forget it, also if this process is killed in the next moment. Where the store fails, or takes
+    longer than senders wait, they keep what they have and come again (503); until it has written what it was given
+    nothing more is taken in. What was taken in and not confirmed is known by its bytes when it comes again, and waited
+    for instead of taken in twice: a store that is too slow does not get ever more to write.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def make_otlp_app(
             give_back(len(body))
             del body
         position = log.arrived
-        while log.stored < position:
+        while log.kept < position:
             await asyncio.sleep(_STORED_POLL_S)
         return taken
 

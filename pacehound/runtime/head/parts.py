@@ -103,7 +103,7 @@ class Parts:
     store, writer
         Where history is asked for, and the worker that writes it.
     late_writer
-        Another one, for what nobody waits for; `None`: `writer` does that too.
+        Another one, for what nobody waits for, or what a journal has; `None`: `writer` does that too.
     actuators
         Makes the worker that decides about incidents, and acts, from the way to the agents.
     alerts

@@ -1,4 +1,4 @@
-"""A request is confirmed when what it brought is stored, and else it comes again; nothing is lost or there twice."""
+"""A request is confirmed when what it brought outlives the head, else it comes again; nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pacehound.settings import Settings
 @dataclass
 class ManualLog:
     arrived: int = 0
-    stored: int = 0
+    kept: int = 0
     not_stored_why: str = ""
 
     def take(self, body: bytes) -> IngestResult:
@@ -99,16 +99,16 @@ async def said_to(server: TestServer, sent: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("path", ["/v1/logs", "/v1/traces"])
-def test_an_answer_waits_until_all_that_came_is_stored(path: str) -> None:
+def test_an_answer_waits_until_all_that_came_outlives_the_process(path: str) -> None:
     async def scenario() -> None:
-        log = ManualLog(arrived=4, stored=4)
+        log = ManualLog(arrived=4, kept=4)
         async with TestClient(made(log)) as client:
             asked = asyncio.create_task(post(client, path))
-            for stored in (4, 6):
-                log.stored = stored
+            for kept in (4, 6):
+                log.kept = kept
                 done, _ = await asyncio.wait({asked}, timeout=0.2)
                 assert not done
-            log.stored = 7
+            log.kept = 7
             assert await asked == 200
 
     asyncio.run(scenario())
@@ -121,7 +121,7 @@ def test_a_store_that_hangs_confirms_nothing_takes_nothing_more_and_nothing_twic
     monkeypatch.setattr(otlp_receiver, "_STORED_WITHIN_S", 0.1)
 
     async def scenario() -> None:
-        log = ManualLog(arrived=4, stored=4)
+        log = ManualLog(arrived=4, kept=4)
         async with TestClient(made(log)) as client:
             assert await post(client, path) == 503
             assert log.arrived == 7
@@ -130,13 +130,13 @@ def test_a_store_that_hangs_confirms_nothing_takes_nothing_more_and_nothing_twic
                 response = await asyncio.wait_for(client.post(path, data=body, headers=PROTOBUF), 1)
                 assert (response.status, response.headers["Retry-After"]) == (503, "1")
             assert log.arrived == 7, "what is refused is not looked at"
-            log.stored = 7
+            log.kept = 7
             assert await taken(client, path)
             assert log.arrived == 7, "it was there already"
             asked = asyncio.create_task(post(client, path))
             while log.arrived < 10:  # what was confirmed and is said again is somebody else's
                 await asyncio.sleep(0.01)
-            log.stored = 10
+            log.kept = 10
             assert await asked == 200
 
     asyncio.run(scenario())
@@ -152,7 +152,7 @@ def test_a_store_that_is_always_too_slow_gets_everything_once_and_confirms_it_in
         async with TestClient(made(log)) as client:
             for body in (b"1", b"22", b"333"):
                 assert await post(client, "/v1/logs", body) == 503
-                log.stored = log.arrived  # after longer than anybody waits
+                log.kept = log.arrived  # after longer than anybody waits
                 assert await taken(client, "/v1/logs", body)
             assert log.arrived == 6
 
@@ -172,7 +172,7 @@ def test_all_bodies_that_are_read_at_one_time_have_a_bound_and_the_next_comes_ag
         yield b"a"
 
     async def scenario() -> None:
-        log = ManualLog(stored=10_000)
+        log = ManualLog(kept=10_000)
         async with TestClient(made(log)) as client:
             slow = asyncio.create_task(client.post("/v1/logs", data=slow_body(), headers=PROTOBUF))
             await begun.wait()
@@ -199,7 +199,7 @@ def test_where_taking_in_hangs_senders_are_told_as_well(path: str, monkeypatch: 
     class Hanging(ManualLog):
         def take(self, body: bytes) -> IngestResult:
             may.wait()
-            self.stored += len(body)
+            self.kept += len(body)
             return super().take(body)
 
     async def scenario() -> None:
@@ -283,7 +283,7 @@ def test_a_store_that_fails_confirms_nothing_and_says_so_at_once(path: str) -> N
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
             assert "no space left on device" in await response.text()
             assert log.arrived == 3, "what is refused is not taken in"
-            log.not_stored_why, log.stored = "", 6
+            log.not_stored_why, log.kept = "", 6
             assert await taken(client, path)
             assert log.arrived == 3, "it was there already"
 

@@ -221,14 +221,14 @@ def test_a_store_that_does_not_answer_for_a_while_loses_nothing_and_confirms_not
     store.fail_times = 2
     head.publish([sample()])
     for _ in range(3):
-        assert (head.stored, store.messages) == (0, [])
+        assert (head.kept, store.messages) == (0, [])
         head._store.loop.turn()
         told = head.health()
         assert (told.failed_writes, told.not_stored_messages) in ((1, 1), (2, 1), (2, 0))
         assert ("store waits: no space left on device" in told.problems) == (not store.messages)
         clock.advance_s(60.0)
     assert len(store.messages) == 1
-    assert head.stored == head.bus.position
+    assert head.kept == head.bus.position
 
 
 def test_what_is_decoded_at_the_door_is_decoded_once(head, store, monkeypatch):
