@@ -1,7 +1,7 @@
 """What one rank measures, with torch: matrix products, memory, copies to its device, transfers to a neighbour.
 
 Every repetition begins at a barrier of all ranks. Devices do the same at the same moment and can be compared; where
-processors do the work, the ranks of a host take turns (`turns`), and do as much as they can in a given time.
+processors do the work, the ranks of a machine take turns (`turns`), and do as much as they can in a given time.
 Times are of `perf_counter_ns`, and of the device's own end where there is one.
 """
 
@@ -42,9 +42,11 @@ class Measurement:
     device
         Where the work is done: `cpu`, `cuda:0` ….
     hosts
-        By rank.
+        By rank: what leaves one is a link.
+    machines
+        By rank: containers of one machine may be hosts of their own, and share its processors.
     processors
-        Of each host.
+        Of each machine.
     repetitions
         Of each.
     deadline_s
@@ -63,6 +65,7 @@ class Measurement:
         device: str,
         *,
         hosts: Sequence[str],
+        machines: Sequence[str],
         processors: Mapping[str, int],
         repetitions: int,
         deadline_s: float,
@@ -73,7 +76,7 @@ class Measurement:
         self.links: dict[str, dict[Link, list[float]]] = {}
         self._torch, self._dist = torch, dist
         self._device = torch.device(device)
-        self._hosts, self._processors = tuple(hosts), processors
+        self._hosts, self._machines, self._processors = tuple(hosts), tuple(machines), processors
         self._repetitions, self._deadline_s = repetitions, deadline_s
         self._is_gpu = self._device.type == "cuda"
         self._rank = dist.get_rank()
@@ -159,7 +162,7 @@ class Measurement:
 
     def _in_my_turn(self, work: Callable[[], Any], window_s: float, repetition: int) -> float:
         time_s = 0.0
-        for turn in turns_of(self._hosts, self._processors, repetition):
+        for turn in turns_of(self._machines, self._processors, repetition):
             self._all_go_on()
             if self._rank in turn:
                 begin_s, done = time.perf_counter(), 0

@@ -24,6 +24,8 @@ class RankMeasured(msgspec.Struct, kw_only=True, frozen=True):
 
     Attributes
     ----------
+    machine
+        Whose processors and memory it used; hosts that are containers may share one.
     ranks
         Seconds of each repetition, by what was measured.
     links
@@ -35,6 +37,7 @@ class RankMeasured(msgspec.Struct, kw_only=True, frozen=True):
 
     rank: int
     host: str
+    machine: str
     device: str
     ranks: dict[str, tuple[float, ...]] = {}
     links: dict[str, tuple[tuple[int, int, tuple[float, ...]], ...]] = {}
@@ -98,14 +101,15 @@ def outcome_of(measured: Sequence[RankMeasured]) -> Outcome:
     """Judge what was measured.
 
     Links within one host are not judged where processors move the data: what differs there is the processors' time.
-    Neither are the copies of its ranks compared then: the memory is the host's, and one host is compared with others.
+    Nor are the copies of a machine's ranks: the memory is the machine's, and machines are compared.
     """
     hosts = {one.rank: one.host for one in measured}
+    machines = {one.rank: one.machine for one in measured}
     is_cpu = any(one.device == "cpu" for one in measured)
     of_ranks: dict[int, list[tuple[str, Judged]]] = {one.rank: [] for one in measured}
     for what in dict.fromkeys(what for one in measured for what in one.ranks):
         times = {one.rank: one.ranks.get(what, ()) for one in measured}
-        judge = partial(_judge_memory, hosts=hosts) if is_cpu and what == "memory" else judge_ranks
+        judge = partial(_judge_memory, machines=machines) if is_cpu and what == "memory" else judge_ranks
         for rank, judged in judge(times).items():
             of_ranks[rank].append((what, judged))
     of_links: dict[Link, list[tuple[str, Judged]]] = {}
@@ -132,16 +136,16 @@ def outcome_of(measured: Sequence[RankMeasured]) -> Outcome:
     )
 
 
-def _judge_memory(times: Mapping[int, Times], hosts: Mapping[int, str]) -> dict[int, Judged]:
-    """Of every rank what is judged of its host; nothing where no host could be named."""
-    by_host: dict[str, list[Times]] = {}
+def _judge_memory(times: Mapping[int, Times], machines: Mapping[int, str]) -> dict[int, Judged]:
+    """Of every rank what is judged of its machine; nothing where no machine could be named."""
+    by_machine: dict[str, list[Times]] = {}
     for rank, of_rank in times.items():
-        by_host.setdefault(hosts[rank], []).append(of_rank)
-    if len(by_host) <= LEAST_PEERS:
+        by_machine.setdefault(machines[rank], []).append(of_rank)
+    if len(by_machine) <= LEAST_PEERS:
         return {}
-    of_hosts = [tuple(map(statistics.median, zip(*of_host, strict=False))) for of_host in by_host.values()]
-    judged = dict(zip(by_host, judge_ranks(dict(enumerate(of_hosts))).values(), strict=True))
-    return {rank: judged[hosts[rank]] for rank in times}
+    medians = [tuple(map(statistics.median, zip(*ranks, strict=False))) for ranks in by_machine.values()]
+    judged = dict(zip(by_machine, judge_ranks(dict(enumerate(medians))).values(), strict=True))
+    return {rank: judged[machines[rank]] for rank in times}
 
 
 def _worst(ranks: tuple[int, ...], hosts: tuple[str, ...], found: list[tuple[str, Judged]]) -> Found:

@@ -76,8 +76,9 @@ def _measured(when_ready: Any) -> list[Any] | None:
     within = datetime.timedelta(seconds=START_WITHIN_NS / 1e9 + BUDGET_S)
     dist.init_process_group("nccl" if is_gpu else "gloo", timeout=within)
     host = os.environ.get(HOST_VARIABLE) or socket.gethostname()
+    machine = _machine() or host
     places: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(places, (host, os.cpu_count() or 1, _own_rank()))
+    dist.all_gather_object(places, (host, machine, os.cpu_count() or 1, _own_rank()))
     ranks = [rank for *_, rank in places]
     when_ready()
     ready_s = time.monotonic()
@@ -85,11 +86,12 @@ def _measured(when_ready: Any) -> list[Any] | None:
         dist,
         device,
         hosts=[name for name, *_ in places],
-        processors={name: processors for name, processors, _ in places},
+        machines=[name for _, name, *_ in places],
+        processors={name: processors for _, name, processors, _ in places},
         repetitions=REPETITIONS,
         deadline_s=ready_s + BUDGET_S,
     )
-    found: dict[str, Any] = {"rank": _own_rank(), "host": host, "cut_short": True}
+    found: dict[str, Any] = {"rank": _own_rank(), "host": host, "machine": machine, "cut_short": True}
     found["device"] = torch.cuda.get_device_name(local_rank) if is_gpu else "cpu"
     with contextlib.suppress(Deadline):
         measurement.computations()
@@ -112,6 +114,13 @@ def _measured(when_ready: Any) -> list[Any] | None:
 def _own_rank() -> int:
     """By which number it goes: that of the rank beside which it measures, where not all of them are measured."""
     return int(os.environ.get(RANK_VARIABLE) or os.environ["RANK"])
+
+
+def _machine() -> str:
+    """The same in all containers of one machine; empty where the system does not say it."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
 
 
 def _write(path: Path, content: Any) -> None:

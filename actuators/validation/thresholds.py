@@ -30,7 +30,7 @@ PEERS_EACH_SIDE = 4
 ones also where two more are slow."""
 
 MOST_TURNS = 8
-"""Of the ranks of one host in a repetition: more would take longer than the budget."""
+"""Of the ranks of one machine in a repetition: more would take longer than the budget."""
 
 CPU_SHARE_WINDOW_S = 0.15
 """Longer than the 100 ms in which Linux gives a group its processor time (`cpu.max`, `cpu.cfs_period_us`): in less a

@@ -1,7 +1,7 @@
-"""Which ranks compute at the same time where hosts share processors between them; pure.
+"""Which ranks compute at the same time where they share the processors of a machine; pure.
 
 A rank that computes while others want its processor is measured by the scheduler's luck: healthy ones, three on two
-processors, differ by more than a third. In turns each has half of its host for itself, and what else runs there the
+processors, differ by more than a third. In turns each has half of its machine for itself, and what else runs there the
 rest, so that only what keeps this rank from its processor is seen.
 """
 
@@ -16,17 +16,17 @@ Turn = frozenset[int]
 """Ranks that compute at the same time."""
 
 
-def turns_of(hosts: Sequence[str], processors: Mapping[str, int], repetition: int) -> tuple[Turn, ...]:
-    """Everybody once: on each host at most so many at a time as are half its processors, but never too many turns.
+def turns_of(machines: Sequence[str], processors: Mapping[str, int], repetition: int) -> tuple[Turn, ...]:
+    """Everybody once: on each machine at most so many at a time as are half its processors, but never too many turns.
 
     Parameters
     ----------
-    hosts
+    machines
         By rank.
     processors
-        Of each host.
+        Of each machine.
     repetition
-        Draws the order, for all ranks alike: what else runs on a host may have a rhythm.
+        Draws the order, for all ranks alike: what else runs on a machine may have a rhythm.
 
     Examples
     --------
@@ -35,12 +35,12 @@ def turns_of(hosts: Sequence[str], processors: Mapping[str, int], repetition: in
 
     """
     members: dict[str, list[int]] = {}
-    for rank, host in enumerate(hosts):
-        members.setdefault(host, []).append(rank)
+    for rank, machine in enumerate(machines):
+        members.setdefault(machine, []).append(rank)
     turns: list[set[int]] = []
-    for host, ranks in sorted(members.items()):
-        random.Random(f"{repetition} {host}").shuffle(ranks)
-        at_once = max(processors[host] // 2, -(-len(ranks) // MOST_TURNS), 1)
+    for machine, ranks in sorted(members.items()):
+        random.Random(f"{repetition} {machine}").shuffle(ranks)
+        at_once = max(processors[machine] // 2, -(-len(ranks) // MOST_TURNS), 1)
         for number, first in enumerate(range(0, len(ranks), at_once)):
             if number == len(turns):
                 turns.append(set())

@@ -102,6 +102,7 @@ def said(rank: int, host: str, seconds: float, link_s: float, n_ranks: int = 4, 
     return RankMeasured(
         rank=rank,
         host=host,
+        machine=host,
         device=device,
         ranks={"gemm float32": (seconds,) * REPETITIONS, "memory": (0.03,) * REPETITIONS},
         links={"latency": (link,)},
@@ -136,11 +137,13 @@ def copying(seconds: dict[int, float], n_hosts: int, device: str = "cpu") -> lis
     ]
 
 
-def test_memory_is_a_hosts_where_processors_copy() -> None:
+def test_memory_is_the_machines_where_processors_copy() -> None:
     one_rank, one_host = {1: 0.06}, {2: 0.06, 3: 0.06}
     assert outcome_of(copying(one_rank, n_hosts=1)).ranks == ()  # its pages, not the memory
-    assert outcome_of(copying(one_host, n_hosts=2)).ranks == ()  # of two hosts nobody can say which is slow
+    assert outcome_of(copying(one_host, n_hosts=2)).ranks == ()  # of two machines nobody can say which is slow
     assert [one.ranks for one in outcome_of(copying(one_host, n_hosts=3)).culprits()] == [(2,), (3,)]
+    containers = [msgspec.structs.replace(one, machine="m") for one in copying(one_host, n_hosts=3)]
+    assert outcome_of(containers).ranks == ()
     assert [one.ranks for one in outcome_of(copying(one_rank, n_hosts=1, device="NVIDIA H100")).culprits()] == [(1,)]
 
 

@@ -1,4 +1,4 @@
-"""Ranks of a host that share its processors compute in turns; everybody once in a repetition, in few turns."""
+"""Ranks that share a machine's processors compute in turns; everybody once in a repetition, in few turns."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from hypothesis import strategies as st
 from actuators.validation.thresholds import MOST_TURNS
 from actuators.validation.turns import turns_of
 
-HOSTS = ["a", "b", "c"]
+MACHINES = ["a", "b", "c"]
 
 
 @given(
-    st.lists(st.sampled_from(HOSTS), min_size=1, max_size=60),
-    st.fixed_dictionaries({host: st.integers(1, 128) for host in HOSTS}),
+    st.lists(st.sampled_from(MACHINES), min_size=1, max_size=60),
+    st.fixed_dictionaries({machine: st.integers(1, 128) for machine in MACHINES}),
     st.integers(0, 20),
 )
-def test_everybody_computes_once_in_few_turns(hosts: list[str], processors: dict[str, int], repetition: int) -> None:
-    turns = turns_of(hosts, processors, repetition)
-    assert sorted(rank for turn in turns for rank in turn) == list(range(len(hosts)))
+def test_everybody_computes_once_in_few_turns(machines: list[str], processors: dict[str, int], repetition: int) -> None:
+    turns = turns_of(machines, processors, repetition)
+    assert sorted(rank for turn in turns for rank in turn) == list(range(len(machines)))
     assert len(turns) <= MOST_TURNS
-    assert turns == turns_of(hosts, processors, repetition), "all ranks draw alike"
+    assert turns == turns_of(machines, processors, repetition), "all ranks draw alike"
 
 
 @given(st.integers(1, 8), st.integers(1, 16), st.integers(0, 20))
-def test_half_of_a_host_is_left_to_what_else_runs_there(n_ranks: int, processors: int, repetition: int) -> None:
+def test_half_of_a_machine_is_left_to_what_else_runs_there(n_ranks: int, processors: int, repetition: int) -> None:
     turns = turns_of(["a"] * n_ranks, {"a": processors}, repetition)
     assert max(map(len, turns)) <= max(processors // 2, 1)
 
