@@ -32,8 +32,6 @@ ENDLESS = 10_000_000
 STEP_S = ("0.008", "0.012")
 WITHIN_S = 120
 PROVED = 20
-SOME = 12_000
-"""Four minutes, and longer than twenty validations take."""
 
 
 def script(out: Path, steps: int) -> list[str]:
@@ -188,31 +186,3 @@ def test_twenty_times_the_slow_rank_is_named(job: WatchedJob) -> None:
     for run in range(PROVED):
         assert_the_slow_rank_is_named(job, run % RANKS)
     job.goes_on()
-
-
-@pytest.mark.prove
-def test_twenty_validations_of_a_healthy_job_name_nobody_and_change_no_parameter(tmp_path: Path) -> None:
-    import torch
-
-    hold.build()
-    undisturbed = tmp_path / "undisturbed"
-    undisturbed.mkdir()
-    subprocess.run(script(undisturbed, SOME), env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
-    job = WatchedJob(tmp_path / "validated", steps=SOME)
-    held_s = []
-    try:
-        job.begin()
-        for _ in range(PROVED):
-            answer = job.validated()
-            assert answer["culprits"] == [], answer
-            held_s.append(answer["held_s"])
-        assert job.process.poll() is None, "it was validated while it ran"
-        assert job.process.wait(600) == 0
-    finally:
-        if job.process.poll() is None:
-            job.end()
-    print(f"held for {min(held_s):.1f} to {max(held_s):.1f} s in {PROVED} healthy validations")
-    for rank in range(RANKS):
-        ours, theirs = (torch.load(folder / f"{rank}.pt") for folder in (tmp_path / "validated" / "out", undisturbed))
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
