@@ -225,6 +225,6 @@ def test_twenty_times_a_slow_link_between_hosts_is_found_and_of_healthy_ones_non
             subprocess.run([*tc, "add", "dev", hosts[slow].interface, "root", *limit], check=True)
             found = links(hosts, folder)
             subprocess.run([*tc, "del", "dev", hosts[slow].interface, "root"], check=True)
-            assert [one.get("pair") for one in found["culprits"]] == [[slow, (slow + 1) % 4]], (run, found)
+            assert [one.get("pair") for one in found["culprits"]] == [[slow, (slow + 1) % 4]], (run, found["culprits"])
             ratios.append(found["culprits"][0]["ratio"])
     print(f"over a link of 500 Mbit/s: {min(ratios):.2f} to {max(ratios):.2f} of the peers' time")
