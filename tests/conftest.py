@@ -12,11 +12,10 @@ import shutil
 import tempfile
 
 import pytest
-from hypothesis import settings
 
-settings.register_profile("seeded", derandomize=True, deadline=None, max_examples=50)
-settings.register_profile("deep", deadline=None, max_examples=1_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "seeded"))
+from tests.fakes.examples import load_profile
+
+load_profile()
 
 
 def pytest_collection_finish() -> None:

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.bus import Message
 from storage.blocks import BLOCK_BYTES, BLOCK_OFFSETS, Span, cut, natural_end, proposed
 from storage.held_messages import HeldMessages
+from tests.fakes.examples import examples
 
 
 def message(offset, size=0, place=("calls", 0)):
@@ -43,7 +44,7 @@ def test_a_decided_last_message_that_was_compacted_away_is_not_waited_for_for_ev
     assert ([m.offset for m in block.messages], [m.offset for m in rest]) == ([0, 3], [9])
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@examples(300)
 @given(
     offsets=st.lists(st.integers(0, 4 * BLOCK_OFFSETS), min_size=1, max_size=120, unique=True).map(sorted),
     readers=st.lists(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=25), min_size=1, max_size=5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actuators.recovery.estimator import (
@@ -22,6 +22,7 @@ from actuators.recovery.estimator import (
 from actuators.recovery.models import unit_model
 from actuators.recovery.restorer import Restoration, restore
 from actuators.recovery.state import Plan, megatron_state
+from tests.fakes.examples import examples
 from tests.unit.actuators.recovery.strategies_of_states import CLUSTER, compositions, model, state_of
 
 
@@ -54,7 +55,7 @@ def slowly(forward_s: tuple[float, ...], backward_s: tuple[float, ...], m: int, 
     return max(end("b", i, m - 1) for i in range(p))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.floats(0.5, 3.0), st.floats(0.5, 6.0)), min_size=1, max_size=5),
     st.integers(1, 9),
@@ -67,7 +68,7 @@ def test_the_sweep_over_stages_gives_what_equation_11_does(
     assert one_f_one_b_s(forward_s, backward_s, m, hop) == pytest.approx(slowly(forward_s, backward_s, m, hop))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(compositions(16, 6), st.integers(1, 24), st.sampled_from([0.0, 0.4]), st.sampled_from([0.0, 0.65]))
 def test_the_line_that_the_search_reckons_with_is_close_once_a_pipeline_is_full_and_near_for_even_stages(
     stages: tuple[int, ...], m: int, hop: float, head: float

@@ -6,11 +6,12 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actuators.recovery.estimator import pipeline_s, stage_bytes, stage_layers
 from actuators.recovery.layers import split_layers
+from tests.fakes.examples import examples
 from tests.unit.actuators.recovery.strategies_of_states import model
 
 
@@ -18,7 +19,7 @@ def all_splits(n_layers: int, n_stages: int) -> list[tuple[int, ...]]:
     return [one for one in product(range(1, n_layers + 1), repeat=n_stages) if sum(one) == n_layers]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 4), st.integers(4, 9), st.sampled_from([0.0, 0.65, 2.5]), st.floats(20.0, 90.0))
 def test_no_split_that_fits_has_a_faster_slowest_stage(p: int, n_layers: int, head: float, memory: float) -> None:
     one = model(n_layers, head_layers=head, embedding_layers=head)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from actuators.recovery.estimator import estimate, peak_bytes
@@ -13,10 +13,11 @@ from actuators.recovery.models import profile_of
 from actuators.recovery.planner import distribute_batch, lengths_that_fit, plans_for
 from actuators.recovery.profile import ClusterProfile
 from bench.recovering.exhaustive import best_by_listing, divisions
+from tests.fakes.examples import examples
 from tests.unit.actuators.recovery.strategies_of_states import CLUSTER, model, state_of
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.integers(1, 24), st.integers(1, 6), st.integers(1, 6), st.integers(1, 40), st.sampled_from([30.0, 60.0, 500.0])
 )

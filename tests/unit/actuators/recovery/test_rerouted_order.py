@@ -6,8 +6,10 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fakes.examples import examples
 
 PATH = Path(__file__).parents[4] / "examples/hybrid_schedule.py"
 
@@ -35,7 +37,7 @@ def losses(draw: st.DrawFn) -> tuple[list[list[int | None]], list[int]]:
     return holders, draw(st.lists(st.integers(1, 5), min_size=dp, max_size=dp))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(losses())
 def test_each_micro_batch_passes_each_stage_once_and_nobody_waits_for_ever(
     lost: tuple[list[list[int | None]], list[int]],
@@ -68,7 +70,7 @@ def test_each_micro_batch_passes_each_stage_once_and_nobody_waits_for_ever(
 
 
 @given(losses())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_peers_of_a_lost_place_share_its_micro_batches_evenly(
     lost: tuple[list[list[int | None]], list[int]],
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from collector.calls import rings
 from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.events import Progress, Topology
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
+from tests.fakes.examples import examples
 from tests.fakes.receiver import promises_hold
 
 PAIR = bytes(16)[:15] + b"\x07"
@@ -247,7 +248,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(STEP, max_size=60))
 def test_any_interleaving_with_kills_gives_each_row_once_and_keeps_every_promise(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]]

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.agent.outbox import RETRY_FILE_NS, Kind, Lost, Outbox, Outgoing
+from tests.fakes.examples import examples
 
 
 def message(kind: Kind, name: str, *, stream: str = "c", calls: int = 0, size: int = 10) -> Outgoing:
@@ -220,7 +221,7 @@ def test_a_file_of_another_version_is_set_aside(tmp_path: Path) -> None:
     assert Outbox(path, 1000).was_damaged
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(content=st.binary(min_size=1, max_size=400), offset=st.integers(0, 12_000))
 def test_any_damage_is_read_or_set_aside(tmp_path_factory: pytest.TempPathFactory, content: bytes, offset: int) -> None:
     path = tmp_path_factory.mktemp("outbox") / "o.sqlite"

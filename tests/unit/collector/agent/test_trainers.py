@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.agent.trainer_listener import TrainerListener
@@ -20,6 +20,7 @@ from collector.host.rank_process import RankProcess
 from pacehound.model.orders import Apply, Confirm, Offer, Withdraw
 from pacehound.trainer import Control
 from pacehound.trainer.meeting import MAX_LINE_BYTES, Peer, credentials
+from tests.fakes.examples import examples
 from tests.fakes.ordered_job import KIND, MS, OrderedJob
 
 SECOND = 1_000 * MS
@@ -45,7 +46,7 @@ ARMED = [*ABLE, ("order", Apply(ticket=1, step=3)), *[("rank", rank) for rank in
 """At the next step of each it is decided."""
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(begin=st.sampled_from([[], ABLE, ARMED, ARMED]), acts=st.lists(ACTS, max_size=25))
 def test_ranks_of_a_host_never_differ_whoever_orders_whatever(
     begin: list[tuple[str, object]], acts: list[tuple[str, object]]

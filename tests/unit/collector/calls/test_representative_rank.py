@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.calls import representative_rank as module
@@ -18,6 +18,7 @@ from collector.calls.rings import CALL, Records
 from pacehound.clock import ClockPair
 from pacehound.model import codec
 from pacehound.model.calls import DTYPE_CODE, OP_CODE, SOURCES, CallBatch
+from tests.fakes.examples import examples
 
 LATER_NS = 1 << 60
 INSTANTS = ("launch_ns", "start_ns", "end_ns")
@@ -94,7 +95,7 @@ def test_one_row_of_eight_is_sent_where_all_ranks_do_the_same():
     assert all(0 < batch.within_ns <= MAX_SPREAD_NS for batch in read)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_calls_sums_and_order_are_what_they_were_whatever_the_ranks_do(data):
     """Several communicators whose calls lie close together, late ranks, ranks of other hosts."""

@@ -8,11 +8,12 @@ import pickle
 import struct
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from collector.importers.call_files.plain_pickle import plain_value
 from collector.importers.call_files.refusal import RefusedFile
+from tests.fakes.examples import examples
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**64), 2**64) | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -25,7 +26,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(PLAIN, st.integers(0, 5))
 def test_plain_values_come_out_as_unpickler_makes_them(value, protocol):
     assert plain_value(pickle.dumps(value, protocol)) == value

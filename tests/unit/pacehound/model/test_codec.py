@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from event_strategies import call_batches, event_of
-from hypothesis import given, settings
+from hypothesis import given
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from pacehound.errors import InvalidEvent, MalformedMessage, UnknownSchema
@@ -16,6 +16,7 @@ from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.codec import MAX_MESSAGE_BYTES, decode, encode, records_of, single
 from pacehound.model.events import HostSample, Progress, RankProgress, Tick, Topology
 from pacehound.model.routing import Event, route
+from tests.fakes.examples import examples
 
 
 def batch_of(n=3, **given):
@@ -41,7 +42,7 @@ def message_with(batch, rows=None, **attributes):
 
 
 @given(call_batches())
-@settings(max_examples=150)
+@examples(150)
 def test_any_call_batch_survives_the_round_trip(batch):
     (read,) = decode(encode(batch))
     assert encode(read) == encode(batch)
@@ -53,7 +54,7 @@ def test_any_call_batch_survives_the_round_trip(batch):
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_any_event_survives_the_round_trip(kind, data):
     event = data.draw(event_of(kind))
     (read,) = decode(encode(event))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.codec import decode, encode
@@ -20,13 +20,14 @@ from pacehound.model.evidence.piece import MOST_RANKS
 from pacehound.model.evidence.waiting import MovedOn
 from tests.fakes.event_strategies import pieces_of
 from tests.fakes.events import finding
+from tests.fakes.examples import examples
 
 STREAMS = Path(__file__).parents[4] / "streams"
 ONE_BEFORE = Level(before_s=0.1, after_s=0.2, since_step=7)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_each_kind_survives_the_bus_and_has_words(kind: type, data: st.DataObject) -> None:
     piece = data.draw(pieces_of(kind))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.events import (
@@ -32,6 +32,7 @@ from streams.hang.wait_graph import launch_graph, wait_graph
 from streams.rounds.divergence import LastIterations
 from tests.fakes.events import topology
 from tests.fakes.evidence_words import words_of
+from tests.fakes.examples import examples
 from tests.fakes.hand_made_rounds import rounds_at
 
 GROUPS = {"world": (0, 1, 2, 3), "left": (0, 1), "right": (2, 3), "even": (0, 2)}
@@ -588,7 +589,7 @@ def test_launches_alone_suspect_who_stopped_first_and_not_whom_it_stopped():
     assert stage.cause().verdict == "unknown"
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.integers(2, 12).flatmap(
         lambda n: st.tuples(

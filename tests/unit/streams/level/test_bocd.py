@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.level.bocd import RunLengthPosterior
+from tests.fakes.examples import examples
 
 HAZARD = 1.0 / 200.0
 MAX_RUN = 128
@@ -156,7 +157,7 @@ def test_extreme_observations_leave_a_distribution(prune):
         assert 0.0 <= posterior.mass_within(64) <= 1.0
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=200))
 def test_any_finite_numbers_leave_probabilities(values):
     posterior = RunLengthPosterior(**PRIOR)

@@ -5,12 +5,13 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.short_job import FEWEST_ITERATIONS
 from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
 from streams.level.records import record
+from tests.fakes.examples import examples
 
 BASE_S = 0.055
 
@@ -290,7 +291,7 @@ def test_parameters_are_checked():
         ChangepointDetectors(3).update(0, 0, np.ones(4))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**31), st.floats(1e-6, 1e5), st.floats(0.0, 0.03))
 def test_scale_does_not_matter_and_onset_and_relief_alternate(seed, scale_s, sigma):
     rng = np.random.default_rng(seed)
@@ -301,7 +302,7 @@ def test_scale_does_not_matter_and_onset_and_relief_alternate(seed, scale_s, sig
     assert [change.kind for change in found if change is not None] == ["onset", "relief"]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=200))
 def test_any_numbers_are_survived(values):
     detector = ChangepointDetector()

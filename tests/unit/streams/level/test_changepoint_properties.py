@@ -8,12 +8,13 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.suites.step_noise import Noise
 from simulator.suites.step_times import POPULATIONS
 from streams.level.changepoint import ChangepointDetector, ChangepointDetectors
+from tests.fakes.examples import examples
 
 ONSET, RELIEF = 700, 900
 
@@ -40,14 +41,14 @@ def slowed(times_s, factor=1.15):
     return slower
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.integers(0, 1000), st.floats(1e-6, 1e6))
 def test_the_unit_of_time_does_not_matter(seed, unit):
     times_s = slowed(jittered(seed))
     assert steps_of(changes_of((unit * times_s).tolist())) == steps_of(changes_of(times_s.tolist()))
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.integers(0, 1000), st.lists(st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -3.0]), max_size=4))
 def test_rows_that_are_no_step_time_change_nothing(seed, rubbish):
     times_s = slowed(jittered(seed))
@@ -62,7 +63,7 @@ def test_rows_that_are_no_step_time_change_nothing(seed, rubbish):
     assert detector.skipped == n_bad
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.floats(1e-9, 1e9), st.integers(24, 400))
 def test_a_constant_series_is_silent(level, n):
     detector = ChangepointDetector()
@@ -71,7 +72,7 @@ def test_a_constant_series_is_silent(level, n):
     assert detector.baseline_s == pytest.approx(level)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.integers(0, 1000), st.integers(1, 1000), st.integers(-(10**6), 10**6))
 def test_steps_may_have_gaps_and_begin_anywhere(seed, gap, first):
     """Rows 1 apart or 1,000 apart: the changes lie at the same rows."""
@@ -92,7 +93,7 @@ def test_times_only_label_a_change():
     assert [change.detected_ns for change in found] == [10**18 - change.detected_step for change in found]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 1000), st.integers(0, 1099), st.floats(1.5, 1000.0))
 def test_a_single_pause_anywhere_is_silent(seed, at, factor):
     times_s = jittered(seed)
@@ -135,7 +136,7 @@ def test_what_is_planned_is_silent_and_15_percent_in_it_are_found_within_24(text
         assert abs(change.step - at) <= 8
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 10**6))
 def test_changes_are_said_after_they_came_and_in_order(seed):
     """Levels that come and go as they like: nothing is said before it happened, and slowness begins and ends."""
@@ -190,7 +191,7 @@ def test_the_exact_posterior_gives_the_same_changes():
     assert len(quick) >= 20
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.integers(0, 39), st.lists(st.integers(0, 1499), max_size=4))
 def test_one_that_is_pickled_anywhere_goes_on_the_same(series, cut_at):
     row = some_series(8)[series].tolist()

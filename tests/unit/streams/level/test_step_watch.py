@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.step_log import StepLog
@@ -19,6 +19,7 @@ from streams.level.step_series import rows_of
 from streams.level.step_watch import StepTime, StepWatch
 from streams.level.thresholds import LASTING_STEPS
 from tests.fakes.evidence_words import words_of
+from tests.fakes.examples import examples
 
 
 def jittered(n, seed=1, sd=0.01):
@@ -291,7 +292,7 @@ def test_a_watch_says_the_same_when_it_is_moved_and_nothing_too_soon(name):
                 assert finding.relief is None or finding.onset.step < finding.relief.step <= row.step
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 10**6))
 def test_any_series_is_survived_and_findings_open_and_close_in_order(seed):
     """Levels, spikes, rubbish, gaps, announcements and changes of work at random."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.calls import OP_CODE
@@ -17,6 +17,7 @@ from simulator.source import C10D_GLOO, COUNTS_ONLY, DEVICE_TIMES, FLIGHT_RECORD
 from streams.pipeline import Pipeline
 from streams.rounds.recurring import MAX_WAITING, RecurringIterations
 from tests.fakes.events import without_steps
+from tests.fakes.examples import examples
 from tests.fakes.hand_made_rounds import rounds_at
 
 MS = 10**6
@@ -235,7 +236,7 @@ def test_a_call_that_hangs_does_not_hold_the_others_back_without_end():
     assert len(recurring._waiting) == MAX_WAITING
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.lists(st.integers(-(2**61), 2**61), min_size=1, max_size=30)), max_size=12
@@ -254,7 +255,7 @@ def test_any_times_are_survived(blocks, until_ns):
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=80, max_size=120))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_any_ends_of_recurring_calls_are_survived(ends):
     recurring = RecurringIterations("j", 0, 0)
     for number, end_ns in enumerate(ends):

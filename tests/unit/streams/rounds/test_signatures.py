@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.calls import CallBatch
@@ -11,7 +11,6 @@ from pacehound.model.events import CallSignature, OpenCall
 from streams.rounds.signatures import disagreement, packed, packed_signatures, signature_of, unpacked
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, OPS.index("barrier")),
     st.integers(0, len(DTYPES) - 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.errors import InvalidEvent
@@ -24,6 +24,7 @@ from pacehound.model.rounds import ALGORITHMS, Rounds
 from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.merge import CLOSED_NS
 from tests.fakes.events import topology
+from tests.fakes.examples import examples
 
 S = 1_000_000_000
 WORLD = "w" * 32
@@ -271,7 +272,7 @@ def test_a_stream_ends_when_all_its_hosts_have_closed() -> None:
     assert operator.is_closed
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.data())
 def test_every_row_comes_out_exactly_once_in_any_order_of_arrival(data: st.DataObject) -> None:
     """Whatever the order and the cut_at of the batches: each (round, rank) is in exactly one closed round."""

@@ -4,12 +4,13 @@ import dataclasses
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.events import Finding, Instant
 from pacehound.model.truth.steps import StepTruth, TrueChange
 from streams.scoring.evaluate import Score, final_versions, score
+from tests.fakes.examples import examples
 
 LAST = 9_999
 
@@ -83,7 +84,7 @@ spans = st.lists(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(truths(), spans, st.randoms())
 def test_the_order_of_the_findings_does_not_matter(answers, stretches, shuffler: random.Random):
     findings = [
@@ -95,7 +96,7 @@ def test_the_order_of_the_findings_does_not_matter(answers, stretches, shuffler:
     assert score(findings, answers) == score(shuffled, answers)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(truths(), spans)
 def test_every_alarm_is_counted_once(answers, stretches):
     findings = [

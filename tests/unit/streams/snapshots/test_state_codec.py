@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.topology import Layout
@@ -35,6 +35,7 @@ from streams.snapshots import schema
 from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
 from tests.fakes.events import topology
+from tests.fakes.examples import examples
 
 SETTINGS = Settings.load({"PACEHOUND_STORE_PASSWORD": "a secret of the store"}, ["hang.suspect_after_s=3"])
 CODEC = state_codec(SETTINGS)
@@ -92,7 +93,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(values)
 def test_whatever_is_made_of_plain_parts_comes_back_as_it_was(value: Any) -> None:
     assert same(NODES.decode(NODES.encode(value)), value)

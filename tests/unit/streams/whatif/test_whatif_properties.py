@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.operations.job import OpFaults, OpJob
@@ -19,6 +19,7 @@ from streams.whatif.durations import launch_delays
 from streams.whatif.metrics import recorded_step_times_s, slowest_workers
 from streams.whatif.reader import table_of
 from tests.fakes import whatif_in_numpy
+from tests.fakes.examples import examples
 
 SLACK = 1e-9
 
@@ -67,7 +68,7 @@ def without_c():
         yield
 
 
-many = settings(max_examples=25, deadline=None)
+many = examples(25)
 
 
 @many

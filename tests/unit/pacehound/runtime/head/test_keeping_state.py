@@ -1,7 +1,7 @@
 """A head that was killed has left everything from which the next one goes on, or says why it cannot."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.bus.memory import MemoryBus
@@ -11,6 +11,7 @@ from pacehound.model.topics import CALLS, INCIDENTS
 from pacehound.runtime.head.journal import Journal, read_journal
 from pacehound.runtime.head.keeper import EVERY_S, LONGEST_AWAY_S, Keeper
 from pacehound.runtime.head.state_file import StateFile, read_state
+from tests.fakes.examples import examples
 
 
 class Counter:
@@ -62,7 +63,7 @@ class Head:
         self.keeper.write(self.bus.position if stored is None else stored)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.sampled_from(["a", "b", "c", "work", "keep", "kill", "full"]), max_size=40))
 def test_whatever_comes_in_between_the_next_head_has_been_told_everything_once(tmp_path_factory, steps):
     folder, clock = tmp_path_factory.mktemp("state"), ManualClock(0)

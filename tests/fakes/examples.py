@@ -1,0 +1,37 @@
+"""How many examples a property is tried with: n in the suite, twenty times as many in the proofs.
+
+The profile `deep` (HYPOTHESIS_PROFILE=deep, which `make prove` sets) draws them anew; in the suite they are the same in
+every run.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+SEEDED, DEEP = "seeded", "deep"
+USUAL = 50
+"""Of a property that says nothing else."""
+_TIMES_AS_MANY = 20
+
+
+def load_profile() -> None:
+    """The one that the environment names."""
+    settings.register_profile(SEEDED, derandomize=True, deadline=None, max_examples=USUAL)
+    settings.register_profile(DEEP, deadline=None, max_examples=_TIMES_AS_MANY * USUAL)
+    settings.load_profile(_named())
+
+
+def examples(n: int, **more: Any) -> settings:
+    """So many in the suite.
+
+    >>> examples(3).max_examples in (3, 60)
+    True
+    """
+    return settings(max_examples=n * (_TIMES_AS_MANY if _named() == DEEP else 1), deadline=None, **more)
+
+
+def _named() -> str:
+    return os.environ.get("HYPOTHESIS_PROFILE", SEEDED)
