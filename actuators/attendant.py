@@ -9,12 +9,13 @@ it is next heard of. What one has moved the next one gives back, by the decision
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 from actuators.acting.act import Act, Terms
-from actuators.acting.choosing import GIVES_BACK, acts_against, given_back
+from actuators.acting.choosing import GIVES_BACK, acts_against, given_back, gone_on_with
+from actuators.acting.commanding import LeftRestart, left_restarts
 from actuators.acting.limits import Hourly, Limits
 from actuators.acting.site import Site
 from actuators.answers import Answers, Trusts
@@ -33,6 +34,7 @@ from pacehound.clock import Clock
 from pacehound.errors import PacehoundError
 from pacehound.model.events import Decision, Finding, Incident
 from pacehound.model.orders import ANY_ATTEMPT, What
+from pacehound.model.topics import INCIDENTS, partition_of
 from pacehound.settings import ActuatorSettings
 
 logger = logging.getLogger(__name__)
@@ -52,7 +54,7 @@ class _Job:
     """What is known of one job; `control` and `way` while one of its incidents is looked into, or acted upon.
 
     `tried` is what is not done again, `left` the incident about which something was done by somebody who has gone, and
-    what.
+    what; `restart` what somebody who has gone has begun; `to_note` what nothing may follow from before it is written.
     """
 
     site: Site
@@ -67,12 +69,14 @@ class _Job:
     tried: dict[_Tried, None] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     left: tuple[str, str] | None = None
+    restart: LeftRestart | None = None
+    to_note: list[Decision] = field(default_factory=list)
     again_ns: int = 0
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is done about it."""
-        return self.phases is None and self.act is None
+        return self.phases is None and self.act is None and self.restart is None
 
     def hang_up(self) -> None:
         """Close the way to its agents."""
@@ -94,6 +98,8 @@ class Rules:
         The prices of a job, as its history has them.
     site
         Makes whoever runs the site's commands, for one job.
+    noted
+        What was written down of restarts by whoever had the same folder.
 
     """
 
@@ -101,6 +107,7 @@ class Rules:
     trusts: Trusts = field(default=lambda _: False)
     measured: Callable[[str], Measured] = field(default=lambda _: Measured())
     site: Callable[[], Site] = field(default=lambda: SiteCommands(ActuatorSettings()))
+    noted: Callable[[], Iterable[Decision]] = field(default=lambda: ())
 
 
 class Attendant:
@@ -130,6 +137,7 @@ class Attendant:
         job = self._jobs[incident.job] = known or _Job(self._rules.site())
         self._forget_the_oldest()
         now = self._now()
+        self._go_on(job, now)
         if job.act is not None and job.act.incident.id == incident.id:
             job.act.on_incident(incident)
         if job.phases is not None and job.phases.incident.id == incident.id:
@@ -154,6 +162,39 @@ class Attendant:
         elif decision.action == TRACK.name and decision.number and (known := self._jobs.get(decision.job)) is not None:
             known.left = None if known.left is None or known.left[0] == decision.incident else known.left
 
+    def take_up(self, log: Iterable[Decision], partitions: set[int]) -> list[Decision]:
+        """Go on with the restarts of these partitions that are not over; what of them the log lacks is to be said."""
+        standing = [one for one in log if one.site is not None]
+        known = {one.identity() for one in standing}
+        lost = [
+            one
+            for one in self._rules.noted()
+            if one.identity() not in known and partition_of(one.job.encode(), INCIDENTS.partitions) in partitions
+        ]
+        found = [*standing, *lost]
+        left = {one.ordered.identity(): one for one in left_restarts(found)}
+        now = self._now()
+        for one in found:
+            if one.site is None or one.site.restart:
+                continue
+            job = self._jobs.setdefault(one.job, _Job(self._rules.site()))
+            ago_ns = now.unix_ns - one.time_ns
+            job.limits.acted(now.monotonic_ns - ago_ns)
+            job.tried[one.incident, one.aimed_at, one.action] = None
+            if one.identity() in left:
+                if job.restart is not None:
+                    logger.error("job %s: two restarts are not over; the later one is gone on with", one.job)
+                job.restart = left[one.identity()]
+        return lost
+
+    def on_settled(self) -> None:
+        """What was decided so far is durable."""
+        now = self._now()
+        for name, job in self._jobs.items():
+            self._note(name, job)
+            if job.act is not None and not job.to_note:
+                job.act.on_settled(now)
+
     def step(self) -> list[Decision]:
         """What is due in every job."""
         now = self._now()
@@ -169,6 +210,24 @@ class Attendant:
                 left = (job.act.incident.id, job.act.action.name)
             if left is not None:
                 self._jobs[name] = _Job(self._rules.site(), left=left)
+
+    def _go_on(self, job: _Job, now: Now) -> None:
+        """With what somebody who has gone has begun."""
+        left, job.restart = job.restart, None
+        if left is None:
+            return
+        how = self._rules.modes.acting(left.ordered.job, left.ordered.action)
+        terms = Terms(mode=how or "auto", limits=job.limits, measured=self._rules.measured(left.ordered.job))
+        job.act = gone_on_with(left, now.unix_ns, terms, job.site, is_allowed=how is not None)
+
+    def _note(self, name: str, job: _Job) -> None:
+        """Write down what nothing may follow from before."""
+        try:
+            while job.to_note:
+                job.site.note(job.to_note[0])
+                del job.to_note[0]
+        except OSError as error:
+            logger.error("job %s: its restart waits, for what is done cannot be written down: %s", name, error)
 
     def _forget_the_oldest(self) -> None:
         idle = [name for name, job in self._jobs.items() if job.is_idle]
@@ -199,6 +258,7 @@ class Attendant:
     def _step(self, name: str, job: _Job, now: Now) -> list[Decision]:
         if job.is_idle or now.monotonic_ns < job.again_ns:
             return []
+        self._go_on(job, now)
         phases, act = job.phases, job.act
         before = (phases.phase if phases else "", act.state if act else "")
         decisions: list[Decision] = []
@@ -218,6 +278,8 @@ class Attendant:
                 job.validations.note(now.monotonic_ns)
         if act is not None and act.state != before[1]:
             logger.info("job %s: %s: %s: %s", name, act.action.name, act.state, act.reason)
+        job.to_note += [one for one in decisions if one.site is not None]
+        self._note(name, job)
         self._tidy(job, now)
         return decisions
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from actuators.attendant import Attendant, Rules
 from actuators.modes import Modes
 from actuators.recovering import Asks, recovery_by
-from actuators.site_commands import SiteCommands
+from actuators.site_commands import Log, SiteCommands
+from actuators.site_folder import NAME as SITE
+from actuators.site_folder import SiteFolder
 from actuators.worker import ActuatorWorker
 from pacehound.bus.kafka_commands import KafkaControl
 from pacehound.bus.kafka_reader import read_to_end
@@ -19,7 +21,7 @@ from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import Decision
-from pacehound.model.topics import DECISIONS, INCIDENTS
+from pacehound.model.topics import DECISIONS, INCIDENTS, partition_of
 from pacehound.runtime.process import Process, run_worker
 from pacehound.settings import ActuatorSettings, KafkaSettings, Settings
 
@@ -51,9 +53,10 @@ def run(settings: Settings, folder: Path, asks: Asks | None = None) -> None:
 
     def worker(process: Process) -> ActuatorWorker:
         return ActuatorWorker(
-            lambda partition: decisions(settings.kafka, partition),
+            lambda partition: decisions(settings.kafka, [partition]),
             _attendant(settings, folder, process.clock),
             recovery_by(settings.recovery, asks),
+            lambda partitions: decisions(settings.kafka, sorted(partitions)),
         )
 
     run_worker(GROUP, settings, [INCIDENTS], worker)
@@ -65,12 +68,18 @@ def _attendant(settings: Settings, folder: Path, clock: Clock) -> Attendant | No
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     signer = signer_of(folder)
     logger.info("orders are signed with the key %s; agents need it in actuators.keys", signer.key)
-    rules = rules_of(settings.actuators, signer.key)
+
+    def log(job: str) -> Iterator[Decision]:
+        return decisions(settings.kafka, [partition_of(job.encode(), DECISIONS.partitions)])
+
+    rules = rules_of(settings.actuators, signer.key, SiteFolder(folder / SITE), log)
     return Attendant(signer, clock, lambda job: contextlib.closing(KafkaControl(settings.kafka, job)), rules)
 
 
-def rules_of(settings: ActuatorSettings, own_key: str) -> Rules:
+def rules_of(settings: ActuatorSettings, own_key: str, folder: SiteFolder, log: Log | None = None) -> Rules:
     """What the settings say: who signs with `own_key`, or one of `actuators.keys`, may say yes.
+
+    Commands of the site are run from `folder`; by `log` it is known who runs which, where there are several workers.
 
     Raises
     ------
@@ -83,13 +92,14 @@ def rules_of(settings: ActuatorSettings, own_key: str) -> Rules:
     return Rules(
         modes=Modes.of_settings(settings.mode, settings.modes),
         trusts=keys.have_signed,
-        site=lambda: SiteCommands(settings),
+        site=lambda: SiteCommands(settings, folder, log),
+        noted=folder.noted,
     )
 
 
-def decisions(settings: KafkaSettings, partition: int) -> Iterator[Decision]:
-    """What was decided about the incidents of a partition."""
-    for message in read_to_end(settings, DECISIONS, [partition]):
+def decisions(settings: KafkaSettings, partitions: list[int]) -> Iterator[Decision]:
+    """What was decided about the incidents of these partitions."""
+    for message in read_to_end(settings, DECISIONS, partitions):
         try:
             for event in codec.decode(message.value):
                 if isinstance(event, Decision):

@@ -1,30 +1,39 @@
-"""Runs what a site has written into its settings, without a shell, one command at a time."""
+"""What a site has written into its settings, run without a shell, and what was written down of it."""
 
 from __future__ import annotations
 
 import logging
-import os
 import re
+import secrets
 import shlex
-import signal
-import subprocess
-import tempfile
-import time
-from collections.abc import Mapping
-from typing import IO
+import socket
+from collections.abc import Callable, Iterable, Mapping
 
-from actuators.acting.site import CommandName, Ran
-from actuators.thresholds import COMMAND_WITHIN_S
-from pacehound.errors import InvalidSetting
+from actuators.acting.commanding import who_else
+from actuators.acting.site import CommandName, Origin, Ran, Seen
+from actuators.run_once import NOT_RUN
+from actuators.site_folder import SiteFolder
+from pacehound.errors import InvalidSetting, PacehoundError
+from pacehound.model.events import Decision
 from pacehound.settings import ActuatorSettings
 
 logger = logging.getLogger(__name__)
 
-_SAID_BYTES = 500
+Log = Callable[[str], Iterable[Decision]]
+"""What was decided about a job, in the order in which everybody sees it."""
 
 
 class SiteCommands:
     """The commands of the settings.
+
+    Parameters
+    ----------
+    settings
+        Which they are.
+    folder
+        Where it is seen how they go; without one there are none.
+    log
+        Where several may have the same run begun: the log in which one of them is the first.
 
     Raises
     ------
@@ -33,7 +42,7 @@ class SiteCommands:
 
     """
 
-    def __init__(self, settings: ActuatorSettings) -> None:
+    def __init__(self, settings: ActuatorSettings, folder: SiteFolder | None = None, log: Log | None = None) -> None:
         texts: dict[CommandName, str] = {
             "stop": settings.stop_command,
             "start": settings.start_command,
@@ -45,51 +54,54 @@ class SiteCommands:
                 self._words[name] = shlex.split(text)
             except ValueError as error:
                 raise InvalidSetting(f"actuators.{name}_command={text!r}: {error}") from error
-        self._process: subprocess.Popen[bytes] | None = None
-        self._failed: Ran | None = None
-        self._output: IO[bytes] | None = None
-        self._until_s = 0.0
+        self._folder, self._log = folder, log
+        self._by = secrets.token_hex(8)
+        self._failed: dict[str, Ran] = {}
+
+    @property
+    def origin(self) -> Origin:
+        """Who asks."""
+        return Origin(by=self._by, where="" if self._folder is None else self._folder.name, host=socket.gethostname())
 
     def has(self, name: CommandName) -> bool:
         """Whether the site has written one."""
         return bool(self._words[name])
 
-    def begin(self, name: CommandName, values: Mapping[str, str]) -> str:
-        """Run it; a word stays a word, whatever is put into it."""
-        words = [_filled(word, values) for word in self._words[name]]
-        said = shlex.join(words)
-        logger.warning("job %s: the %s command is run: %s", values.get("job", ""), name, said)
-        self._failed, self._until_s = None, time.monotonic() + COMMAND_WITHIN_S
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 -- it is read when the command has ended
+    def note(self, decision: Decision) -> None:
+        """Keep what has a `SiteStep`; `OSError` where that cannot be."""
+        if self._folder is not None:
+            self._folder.note(decision)
+
+    def why_not(self, claim: Decision) -> str:
+        """Why somebody else does what is claimed here; empty where nobody does."""
+        if self._log is None:
+            return ""
         try:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output, start_new_session=True
-            )
+            return who_else(self._log(claim.job), claim)
+        except PacehoundError as error:
+            return f"it cannot be read whether somebody else runs it: {error}"
+
+    def words(self, name: CommandName, values: Mapping[str, str]) -> str:
+        """The command, as it is run."""
+        return shlex.join(self._filled(name, values))
+
+    def begin(self, run: str, name: CommandName, values: Mapping[str, str]) -> None:
+        """Run it, unless this run was begun before; a word stays a word, whatever is put into it."""
+        logger.warning("job %s: the %s command is run: %s", values.get("job", ""), name, self.words(name, values))
+        self._failed.pop(run, None)
+        try:
+            if self._folder is None:
+                raise OSError(0, "there is no folder to run it from")
+            self._folder.begin(run, self._filled(name, values))
         except OSError as error:
-            self._failed = Ran(status=127, said=f"{words[0]}: {error.strerror}")
-        return said
+            self._failed[run] = Ran(status=NOT_RUN, said=f"it could not be begun: {error.strerror}")
 
-    def ran(self) -> Ran | None:
-        """How it has ended; what takes too long is ended."""
-        if self._failed is not None:
-            return self._failed
-        if self._process is None or self._output is None:
-            return Ran(status=127, said="nothing was run")
-        status = self._process.poll()
-        if status is None and time.monotonic() < self._until_s:
-            return None
-        if status is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            status = 124
-        self._output.seek(max(self._output.seek(0, os.SEEK_END) - _SAID_BYTES, 0))
-        said = self._output.read().decode(errors="replace").strip()
-        self._output.close()
-        self._process = self._output = None
-        self._failed = Ran(status=status, said=said)
-        return self._failed
+    def seen(self, run: str) -> Seen:
+        """How it goes."""
+        if run in self._failed:
+            return self._failed[run]
+        return "never begun" if self._folder is None else self._folder.seen(run)
 
-
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    """A value that looks like a name of another is left as it is."""
-    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), word)
+    def _filled(self, name: CommandName, values: Mapping[str, str]) -> list[str]:
+        """A value that looks like a name of another is left as it is."""
+        return [re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), word) for word in self._words[name]]

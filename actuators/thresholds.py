@@ -26,3 +26,6 @@ AGAIN_AFTER_NS = 15 * SECOND_NS
 
 COMMAND_WITHIN_S = 600.0
 """A command of the site that has not ended is ended: it should hand a job to a scheduler, and not wait for it."""
+
+RECORDS_KEPT_S = 7 * 86_400.0
+"""Chosen: what was written down of a restart that is over, for whoever wants to know what was run."""

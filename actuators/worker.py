@@ -31,6 +31,9 @@ that comes again later is said again, with the same id, and every reader drops i
 Recovery = Callable[[Incident], Decision | None]
 """What is to be done about an incident that has lost ranks, besides a restart (`actuators.recovering`)."""
 
+Noted = Callable[[set[int]], Iterable[Decision]]
+"""What was written down of restarts in these partitions, in the order of the log."""
+
 Decided = Callable[[int], Iterable[Decision]]
 """What was decided about the incidents of a partition so far; a partition may be told of more than its own."""
 
@@ -50,20 +53,35 @@ class ActuatorWorker(EventWorker):
         Who looks closer and measures by itself; nobody in mode `observe`.
     recovery
         Prices plans for a job that has lost ranks.
+    noted
+        What was written down of restarts: whoever is given a partition goes on with those that are not over.
 
     """
 
     kinds: tuple[type, ...] = (Incident,)
 
     def __init__(
-        self, decided: Decided, attendant: Attendant | None = None, recovery: Recovery = lambda _incident: None
+        self,
+        decided: Decided,
+        attendant: Attendant | None = None,
+        recovery: Recovery = lambda _incident: None,
+        noted: Noted = lambda _partitions: (),
     ) -> None:
-        self._decided, self._attendant, self._recovery = decided, attendant, recovery
+        self._decided, self._attendant, self._recovery, self._noted = decided, attendant, recovery, noted
         self._said: dict[int, dict[str, None]] = {}  # by partition, in the order in which they were said
+        self._mine: set[int] = set()
+        self._new: set[int] = set()  # of those, restarts in which are not known yet
+
+    def on_assigned(self, places: list[Place]) -> None:
+        """What was left there is gone on with before anything else is done."""
+        new = {partition for _, partition in places}
+        self._mine |= new
+        self._new |= new
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """The decisions that this version of an incident adds."""
         assert isinstance(event, Incident)
+        lost = self._take_up()
         partition = message.partition
         if partition not in self._said:
             decided = list(self._decided(partition))
@@ -80,7 +98,15 @@ class ActuatorWorker(EventWorker):
             del said[oldest]
         if self._attendant is not None:
             self._attendant.on_incident(event)
-        return list(new)
+        return [*lost, *new]
+
+    def _take_up(self) -> list[Decision]:
+        """Restarts of partitions that were given to this worker; what of them does not stand in the log is said."""
+        if not self._new or self._attendant is None:
+            return []
+        lost = self._attendant.take_up(self._noted(self._new), self._new)
+        self._new = set()
+        return lost
 
     def _recover(self, incident: Incident) -> list[Decision]:
         """Where it cannot be reckoned, what else is decided about the incident is none the worse."""
@@ -93,11 +119,18 @@ class ActuatorWorker(EventWorker):
 
     def on_turn(self) -> list[Event]:
         """What the attendant does as time passes."""
-        return [] if self._attendant is None else list(self._attendant.step())
+        return [] if self._attendant is None else [*self._take_up(), *self._attendant.step()]
+
+    def on_settled(self) -> None:
+        """What was decided so far is durable."""
+        if self._attendant is not None:
+            self._attendant.on_settled()
 
     def on_revoked(self, places: list[Place]) -> None:
         """Somebody else goes on there."""
         for _, partition in places:
             self._said.pop(partition, None)
+        self._mine -= {partition for _, partition in places}
         if self._attendant is not None and places:
             self._attendant.forget()
+            self._new = set(self._mine)

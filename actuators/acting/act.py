@@ -17,7 +17,7 @@ from actuators.mitigation.options import options_for
 from actuators.mitigation.prices import Measured, price_of
 from actuators.mitigation.thresholds import HELD_FOR_NS, PACE_STEPS, PACE_WITHIN_NS
 from actuators.now import Now
-from pacehound.model.events import Decision, Incident
+from pacehound.model.events import Decision, Incident, SiteStep
 from pacehound.model.events.control import CommandResult
 from pacehound.model.orders import Answer, What
 
@@ -95,6 +95,14 @@ class Act(ABC):
 
     first = "asking"
     """Its state once it is due and, where somebody has to say yes before, once somebody has."""
+
+    def on_settled(self, now: Now) -> None:  # noqa: B027 -- most acts wait for nothing
+        """All that was decided so far stands where whoever comes after finds it."""
+
+    @property
+    def last_step(self) -> SiteStep | None:
+        """What is written down of a restart when it is over."""
+        return None
 
     # What all have.
 
@@ -219,7 +227,7 @@ class Act(ABC):
     def _end(self, reason: str, now: Now, limit: str = "", seen_gain: float | None = None) -> list[Decision]:
         """Something was done, and no more will be."""
         self._go("over", reason)
-        return [self._decision(TRACK, reason, now, limit=limit, seen_gain=seen_gain)]
+        return [self._decision(TRACK, reason, now, limit=limit, seen_gain=seen_gain, site=self.last_step)]
 
     def _not_taken(self, limit: str, now: Now) -> list[Decision]:
         self._go("over", limit)
@@ -235,18 +243,19 @@ class Act(ABC):
         limit: str = "",
         seen_gain: float | None = None,
         until_ns: int = 0,
+        site: SiteStep | None = None,
     ) -> Decision:
-        assert self._finding is not None, "only incidents with a finding are acted upon"
         self._number += 1
         options = options_for(self.incident, measured=self.terms.measured, heard_ns=now.unix_ns)
         others = [one for one in options.options if one.action not in (action.name, "ignore")] if options else []
+        known = self._finding
         return decision_about(
             self.incident,
             action,
-            f"{reason} (against {what_words(self._finding)})" if action is self.action else reason,
+            f"{reason} (against {what_words(known)})" if action is self.action and known is not None else reason,
             mode=self.terms.mode,
             time_ns=now.unix_ns,
-            loss_s=options.loss_s if options else loss_of(self.incident, self._finding),
+            loss_s=options.loss_s if options else 0.0 if known is None else loss_of(self.incident, known),
             price_s=price_of(action, self.terms.measured)[0] if action.price_s else 0.0,
             aimed_at=self.aim,
             taken=is_taken,
@@ -258,4 +267,5 @@ class Act(ABC):
             until_ns=until_ns,
             asked=self._consent.asked if not until_ns else "",
             by=self._consent.by,
+            site=site,
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from actuators.acting.act import Act, Terms
 from actuators.acting.applied import Applied
 from actuators.acting.collection import Collection
+from actuators.acting.commanding import LeftRestart
 from actuators.acting.microbatches import MicroBatches
 from actuators.acting.places import Places
 from actuators.acting.remedy import Remedy
@@ -53,3 +54,19 @@ def given_back(action: str, incident: Incident, ticket: int, terms: Terms) -> Ac
     """Takes back what somebody has done who has gone."""
     remedy = GIVES_BACK.get(action)
     return None if remedy is None else Applied(remedy, incident, ticket, terms, was_left=True)
+
+
+def gone_on_with(left: LeftRestart, ticket: int, terms: Terms, site: Site, *, is_allowed: bool) -> Act:
+    """A restart that somebody has begun who has gone; its incident is known when it is next heard of."""
+    ordered = left.ordered
+    (action,) = [one for one in BY_A_RESTART if one.name == ordered.action]
+    incident = Incident(
+        id=ordered.incident,
+        version=ordered.incident_version,
+        job=ordered.job,
+        attempt=ordered.attempt,
+        time_ns=ordered.time_ns,
+        state="open",
+        opened_ns=ordered.time_ns,
+    )
+    return Restarting(action, incident, ticket, terms, site, left=left, is_allowed=is_allowed)

@@ -44,6 +44,10 @@ class Consent:
         """It waits from now on."""
         self.asked, self._until_ns = decision.identity(), decision.until_ns
 
+    def go_on(self, decision: Decision) -> None:
+        """It was given to somebody who has ordered this, and has gone."""
+        self.is_given, self.asked, self.by = True, decision.asked, decision.by
+
     def hear(self, answer: Answer) -> None:
         """Take the first answer to it."""
         if self.asked and answer.decision == self.asked and not (self.is_given or self.is_declined):

@@ -137,6 +137,13 @@ SAVED_AFTER_STEPS = 2
 MOST_STARTS = 3
 """A scheduler that is busy is asked again."""
 
+BEGUN_WITHIN_NS = 10 * 1_000_000_000
+"""Chosen: a command that is not seen to have begun by then is begun again; a small process has to start for it."""
+
+GONE_ON_WITHIN_NS = 15 * 60 * 1_000_000_000
+"""A restart of which nothing was run is not gone on with later than that: so old a journal is not gone on with either
+(ADR 24), and the job may be over by then."""
+
 START_AGAIN_NS = 15 * 1_000_000_000
 """Chosen: between two tries to start a job, and between two looks for it."""
 

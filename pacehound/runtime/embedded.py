@@ -116,7 +116,6 @@ def open_parts(
     settings: Settings, folder: Path, telemetry: Telemetry, problems: Callable[[], list[str]] = list
 ) -> Parts:
     """The real parts, with their store in `folder`; `problems` is what a heartbeat is withheld for."""
-    from actuators.worker import ActuatorWorker
     from streams import native_loops
     from streams.pipeline import Pipeline
 
@@ -133,9 +132,7 @@ def open_parts(
             store=store,
             writer=store.worker(clock),
             late_writer=store.worker(clock),
-            actuators=lambda wire: ActuatorWorker(
-                lambda _: decided, _attendant(settings, folder, store, clock, wire), _recovery(settings, store)
-            ),
+            actuators=lambda wire: _actuators(settings, folder, store, clock, wire, decided),
             alerts=alerts,
             traces=_traces(settings.traces, clock, telemetry),
         )
@@ -153,6 +150,22 @@ def _traces(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Trac
     return worker_of(settings, clock, telemetry)
 
 
+def _actuators(
+    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AttendedWire, decided: list[Decision]
+) -> Worker:
+    """Who decides, and goes on with the restarts of a head that was killed."""
+    from actuators.worker import ActuatorWorker
+
+    worker = ActuatorWorker(
+        lambda _: decided,
+        _attendant(settings, folder, store, clock, wire),
+        _recovery(settings, store),
+        lambda _: decided,
+    )
+    worker.on_assigned([(topics.INCIDENTS.name, partition) for partition in range(topics.INCIDENTS.partitions)])
+    return worker
+
+
 def _recovery(settings: Settings, store: SiblingStore) -> Recovery:
     """Who prices plans for a job that has lost ranks, by the failures that the store has seen."""
     from actuators.recovering import recovery_by
@@ -167,9 +180,11 @@ def _attendant(
     from actuators.attendant import Attendant
     from actuators.mitigation.prices import Measured
     from actuators.service import rules_of
+    from actuators.site_folder import NAME as SITE
+    from actuators.site_folder import SiteFolder
 
     signer = signer_of(folder)
-    rules = rules_of(settings.actuators, signer.key)
+    rules = rules_of(settings.actuators, signer.key, SiteFolder(folder / SITE))
     if not rules.modes.acts:
         return None
 

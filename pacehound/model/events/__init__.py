@@ -4,7 +4,7 @@ Every event carries its job, its attempt (an elastic restart is a new attempt) a
 the id that a replay writes again. Time is the time on the event, never that of arrival.
 """
 
-from pacehound.model.events.answers import Decision, Notification
+from pacehound.model.events.answers import Decision, Notification, SiteStep
 from pacehound.model.events.bus import DeadLetter, Tick
 from pacehound.model.events.calls_of_hosts import (
     CHECKPOINT_BEGIN,
@@ -83,7 +83,7 @@ __all__ = [
     "HostSample", "HostVitals", "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory", "JudgedRanks",
     "LearntRounds", "LevelChange", "Markers", "NicReading", "Notification", "OpenCall", "PairProgress", "ProcessState",
     "Progress", "RankAnswer", "RankProcessors", "RankProgress", "RankStack", "RankState", "Refused", "RunState",
-    "SignatureMismatch", "SocketReading", "StackState", "Tick", "Topology", "TrainerAnswer", "TrainerState",
+    "SignatureMismatch", "SiteStep", "SocketReading", "StackState", "Tick", "Topology", "TrainerAnswer", "TrainerState",
     "TransferEdge", "UsualRounds", "VerdictWord",
     "Watermark", "WhatIfPrice", "members_agree",
 ]  # fmt: skip

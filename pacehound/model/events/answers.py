@@ -48,6 +48,54 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SiteStep:
+    """How far a restart has come, written down before and after each of the site's commands.
+
+    Whoever goes on with it knows from here what was decided, what was begun, and what has ended.
+
+    Attributes
+    ----------
+    step
+        What it is about: the decision itself, one of the site's commands, or the end of all of it.
+    restart
+        The decision that it belongs to; empty in that one.
+    state
+        The command is about to be begun, or has ended.
+    number
+        Which try.
+    status
+        Its exit status; `None` where it has none, or nobody knows.
+    by
+        Who is about to begin it: whose record comes first does.
+    where, host
+        The folder in which it is seen how it goes, and that folder's host.
+    without, n_ranks
+        The hosts that are left out, and how many ranks the job has.
+    before_s
+        What an iteration took.
+    stopped_ns
+        When the job was to be stopped, as Unix time; 0: not yet.
+    saved
+        What is known of the checkpoint that was asked for.
+
+    """
+
+    step: Literal["decided", "drain", "stop", "start", "over"]
+    restart: str = ""
+    state: Literal["begins", "ended"] = "begins"
+    number: int = 0
+    status: int | None = None
+    by: str = ""
+    where: str = ""
+    host: str = ""
+    without: tuple[str, ...] = ()
+    n_ranks: int = 0
+    before_s: float | None = None
+    stopped_ns: int = 0
+    saved: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What the actuators would do, or did, about an incident; recorded whether taken or not.
 
@@ -79,6 +127,8 @@ class Decision:
         The decision that waited, of what was done or not done after it was asked.
     by
         Who has said yes or no to that.
+    site
+        Of a restart: how far it has come.
 
     """
 
@@ -103,13 +153,19 @@ class Decision:
     until_ns: int = 0
     asked: str = ""
     by: str = ""
+    site: SiteStep | None = None
 
     def identity(self) -> str:
         """Names (incident, action, whom it is aimed at), of what is only recorded.
 
         What was done may be done again about the same incident, so its version counts too; and of a last one it says
-        which end of the incident it is of.
+        which end of the incident it is of. What is written down of a restart has its step's name: whoever goes on with
+        it says the same.
         """
+        if self.site is not None and self.site.restart:
+            who = (self.site.by,) if self.site.state == "begins" else ()
+            step = (self.site.step, self.site.number, self.site.state, *who)
+            return event_id("decision", self.site.restart, *step)
         which = "last" if self.is_last else "taken" if self.taken else ""
         version = (which, self.incident_version) if which else ()
         if self.number:

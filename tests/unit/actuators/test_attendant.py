@@ -84,6 +84,7 @@ class Fleet:
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds * 10)):
             self.decisions += self.attendant.step()
+            self.attendant.on_settled()
             self.clock.advance_s(STEP_NS / 1e9)
             for agents in self.agents.values():
                 agents.advance(STEP_NS)

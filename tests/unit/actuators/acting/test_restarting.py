@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
-from actuators.acting.site import CommandName, Ran
+from actuators.acting.site import CommandName, Origin, Ran, Seen
 from actuators.attendant import Rules
 from actuators.modes import Modes
 from actuators.site_commands import SiteCommands
+from actuators.site_folder import SiteFolder
 from pacehound.bus.signing import Keys
 from pacehound.errors import InvalidSetting
-from pacehound.model.events import Incident
+from pacehound.model.events import Decision, Incident
 from pacehound.settings import ActuatorSettings, Mode
 from simulator.obedient_agents import ObedientAgents
 from simulator.running_job import RunningJob
@@ -22,25 +24,55 @@ RESTARTS = Modes.of_settings(Mode.OBSERVE, "j:checkpoint_restart=auto")
 
 
 class Recorded:
-    """A site that notes what is run; `fails` are the exit statuses of starts, in their order."""
+    """A site that notes what is run; `fails` are the exit statuses of starts, in their order.
 
-    def __init__(self, fails: list[int] | None = None) -> None:
+    What it has run outlives whoever has asked for it; `hook` is called at each moment at which that one can be killed.
+    """
+
+    def __init__(self, fails: list[int] | None = None, hook: Callable[[str], None] = lambda _: None) -> None:
         self.ran_commands: list[tuple[str, str, str]] = []
-        self.fails, self.on_start = fails or [], lambda: None
-        self._status = 0
+        self.fails, self.on_start, self.hook = fails or [], lambda: None, hook
+        self.on_stop: Callable[[], None] = lambda: None
+        self.runs: dict[str, Seen] = {}
+        self._ends: dict[str, Ran] = {}
+        self.noted: list[Decision] = []
+        self.origin = Origin(by="b", where="w", host="h")
+        self.refuses = ""
+        self.is_slow = False
 
     def has(self, name: CommandName) -> bool:
         return name != "drain"
 
-    def begin(self, name: CommandName, values: Mapping[str, str]) -> str:
-        self.ran_commands.append((name, values["job"], values["hosts"]))
-        self._status = self.fails.pop(0) if name == "start" and self.fails else 0
-        if name == "start" and not self._status:
-            self.on_start()
+    def note(self, decision: Decision) -> None:
+        self.hook("before it is noted")
+        self.noted.append(decision)
+        self.hook("after it was noted")
+
+    def why_not(self, claim: Decision) -> str:
+        return self.refuses
+
+    def words(self, name: CommandName, values: Mapping[str, str]) -> str:
         return name
 
-    def ran(self) -> Ran:
-        return Ran(status=self._status, said="no room" if self._status else "")
+    def begin(self, run: str, name: CommandName, values: Mapping[str, str]) -> None:
+        self.hook("before it is begun")
+        if run not in self.runs:
+            self.ran_commands.append((name, values["job"], values["hosts"]))
+            status = self.fails.pop(0) if name == "start" and self.fails else 0
+            if name == "stop":
+                self.on_stop()
+            if name == "start" and not status:
+                self.on_start()
+            self._ends[run] = Ran(status=status, said="no room" if status else "")
+            self.runs[run] = "running" if self.is_slow else self._ends[run]
+        self.hook("after it was begun")
+
+    def seen(self, run: str) -> Seen:
+        found = self.runs.get(run, "never begun")
+        self.hook(f"when it is seen to be {found}")
+        if found == "running":
+            self.runs[run] = self._ends[run]
+        return found
 
 
 class Restarted(ObedientAgents):
@@ -73,7 +105,8 @@ def test_it_stops_and_starts_without_the_host_and_its_pace_is_the_effect() -> No
     fleet = restarted(site, scripts)
     assert site.ran_commands == [("stop", "j", "h1"), ("start", "j", "h1")]
     assert scripts.saved >= 1
-    done, over = fleet.decisions
+    done, *commanded, over = fleet.decisions
+    assert [one.action for one in commanded] == ["stop_job", "stop_job", "start_job", "start_job"]
     assert (done.action, done.taken, done.aimed_at) == ("checkpoint_restart", True, (1,))
     assert done.reason.startswith("the job stops, and starts again without h1")
     assert over.seen_gain == pytest.approx(0.5, abs=0.05)
@@ -113,21 +146,22 @@ def test_a_site_without_commands_is_offered_no_restart() -> None:
     assert (fleet.decisions, fleet.commands) == ([], [])
 
 
-def ran(site: SiteCommands) -> Ran:
+def ran(site: SiteCommands, run: str) -> Ran:
     for _ in range(10_000_000):
-        if (found := site.ran()) is not None:
+        if isinstance(found := site.seen(run), Ran):
             return found
     raise AssertionError
 
 
-def test_a_command_is_run_without_a_shell_and_a_word_stays_a_word() -> None:
+def test_a_command_is_run_without_a_shell_and_a_word_stays_a_word(tmp_path: Path) -> None:
     settings = ActuatorSettings(stop_command="echo 'a b' {job} -x={hosts}", start_command="/no/such/command {job}")
-    site = SiteCommands(settings)
+    site = SiteCommands(settings, SiteFolder(tmp_path / "site"))
     assert (site.has("stop"), site.has("drain")) == (True, False)
-    said = site.begin("stop", {"job": "j; rm -rf {hosts}", "hosts": "h1,h2"})
-    assert ran(site) == Ran(status=0, said="a b j; rm -rf {hosts} -x=h1,h2")
-    assert said.startswith("echo 'a b' 'j; rm")
-    site.begin("start", {"job": "j"})
-    assert ran(site).status == 127
+    values = {"job": "j; rm -rf {hosts}", "hosts": "h1,h2"}
+    site.begin("1", "stop", values)
+    assert ran(site, "1") == Ran(status=0, said="a b j; rm -rf {hosts} -x=h1,h2")
+    assert site.words("stop", values).startswith("echo 'a b' 'j; rm")
+    site.begin("2", "start", {"job": "j"})
+    assert ran(site, "2") == Ran(status=127, said="/no/such/command: No such file or directory")
     with pytest.raises(InvalidSetting, match="stop_command"):
         SiteCommands(ActuatorSettings(stop_command="echo 'a"))
