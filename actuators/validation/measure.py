@@ -13,7 +13,7 @@ from typing import Any
 
 from actuators.validation.passes import Link, Pass
 from actuators.validation.thresholds import CPU_SHARE_WINDOW_S, CPU_WINDOW_S
-from actuators.validation.turns import turns_of
+from actuators.validation.turns import move_to_another_processor, turns_of
 
 CPU_GEMM_SIZES, GPU_GEMM_SIZE = {"float32": 384, "bfloat16": 192}, 8192
 """Some milliseconds each."""
@@ -163,6 +163,9 @@ class Measurement:
     def _in_my_turn(self, work: Callable[[], Any], window_s: float, repetition: int) -> float:
         time_s = 0.0
         for turn in turns_of(self._machines, self._processors, repetition):
+            if self._rank in turn:
+                here = [rank for rank in sorted(turn) if self._machines[rank] == self._machines[self._rank]]
+                move_to_another_processor(repetition + here.index(self._rank))
             self._all_go_on()
             if self._rank in turn:
                 begin_s, done = time.perf_counter(), 0

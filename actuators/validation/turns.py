@@ -1,4 +1,4 @@
-"""Which ranks compute at the same time where they share the processors of a machine; pure.
+"""Which ranks compute at the same time where they share the processors of a machine, and on which of these.
 
 A rank that computes while others want its processor is measured by the scheduler's luck: healthy ones, three on two
 processors, differ by more than a third. In turns each has half of its machine for itself, and what else runs there the
@@ -7,6 +7,7 @@ rest, so that only what keeps this rank from its processor is seen.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping, Sequence
 
@@ -46,3 +47,15 @@ def turns_of(machines: Sequence[str], processors: Mapping[str, int], repetition:
                 turns.append(set())
             turns[number].update(ranks[first : first + at_once])
     return tuple(map(frozenset, turns))
+
+
+def move_to_another_processor(number: int) -> None:
+    """Go to the one of this number among those that it may use, and be free again to leave it.
+
+    What runs beside a processor (on the same core, in another guest) may slow it by more than half. A rank would stay
+    where it was in the repetition before, and be called slow for it.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        may_use = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {sorted(may_use)[number % len(may_use)]})
+        os.sched_setaffinity(0, may_use)

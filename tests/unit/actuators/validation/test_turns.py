@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actuators.validation.thresholds import MOST_TURNS
-from actuators.validation.turns import turns_of
+from actuators.validation.turns import move_to_another_processor, turns_of
 
 MACHINES = ["a", "b", "c"]
 
@@ -32,3 +35,16 @@ def test_half_of_a_machine_is_left_to_what_else_runs_there(n_ranks: int, process
 def test_the_order_changes_from_one_repetition_to_the_next() -> None:
     orders = {turns_of(["a"] * 4, {"a": 2}, repetition) for repetition in range(8)}
     assert len(orders) > 4
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors cannot be chosen here")
+def test_a_rank_may_use_the_processors_that_it_could_use_before() -> None:
+    may_use = os.sched_getaffinity(0)
+    try:
+        for mine in (may_use, {min(may_use)}):
+            os.sched_setaffinity(0, mine)
+            for repetition in range(5):
+                move_to_another_processor(repetition)
+                assert os.sched_getaffinity(0) == mine
+    finally:
+        os.sched_setaffinity(0, may_use)
