@@ -27,9 +27,9 @@ def test_asking_a_store_that_is_not_there_says_so_and_makes_nothing(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_incidents_say_what_was_seen_and_of_an_unknown_job_that_nothing_was(store: Store, tmp_path: Path) -> None:
-    write(store, [*one_of_each(), call_batch()])
-    store.close()
+def test_incidents_say_what_was_seen_and_of_an_unknown_job_that_nothing_was(own_store: Store, tmp_path: Path) -> None:
+    write(own_store, [*one_of_each(), call_batch()])
+    own_store.close()
     seen = ask("incidents", "--store", tmp_path / "store", "--json")
     assert seen.exit_code == 0
     answer = json.loads(seen.stdout)
@@ -37,39 +37,39 @@ def test_incidents_say_what_was_seen_and_of_an_unknown_job_that_nothing_was(stor
     assert answer["seen"]["calls"] > 0 < answer["seen"]["ranks"]
     unknown = ask("incidents", "--store", tmp_path / "store", "--job", "it's unknown")
     assert unknown.stdout == "not watched: nothing of job it's unknown has reached this store\n"
+    counted = ask("sql", "--store", tmp_path / "store", "SELECT count() AS n FROM incidents")
+    assert counted.stdout.split() == ["n", "1"], counted.output
 
 
-def test_incidents_are_those_of_the_last_job_unless_all_are_asked_for(store: Store, tmp_path: Path) -> None:
+def test_incidents_are_those_of_the_last_job_unless_all_are_asked_for(answering_store: Store) -> None:
     hour_ns = 3600 * 10**9
     early, late = START_NS, START_NS + hour_ns
     write(
-        store,
+        answering_store,
         [
             topology(),
             incident(id="a" * 32, job="early it's", time_ns=early, opened_ns=early),
             incident(id="b" * 32, job="late", attempt=3, time_ns=late, opened_ns=late),
         ],
     )
-    store.close()
-    where = ("--store", tmp_path / "store")
 
     def jobs(*arguments: str) -> set[str]:
-        answer = json.loads(ask("incidents", *where, "--json", *arguments).stdout)
+        answer = json.loads(ask("incidents", "--json", *arguments).stdout)
         return {one["job"] for one in answer["incidents"]}
 
     assert jobs() == jobs("--last") == {"late"}
     assert jobs("--all") == {"late", "early it's"}
     assert jobs("--job", "early it's") == {"early it's"}
-    assert "of other jobs in this store there are 1: --all" in ask("incidents", *where).stdout
-    both = ask("incidents", *where, "--job", "late", "--all")
+    assert "of other jobs in this store there are 1: --all" in ask("incidents").stdout
+    both = ask("incidents", "--job", "late", "--all")
     assert (both.exit_code, "--job late and --all exclude each other" in both.stderr) == (2, True)
 
     def rows(*arguments: str) -> list[dict[str, object]]:
-        answer = json.loads(ask("sql", *where, "--json", *arguments).stdout)
+        answer = json.loads(ask("sql", "--json", *arguments).stdout)
         return [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
 
     of_job = "SELECT job, attempt FROM incidents WHERE job = {job:String} AND attempt = {attempt:UInt32}"
     assert rows(of_job) == [{"job": "late", "attempt": 3}]
     assert rows(of_job, "--job", "early it's") == [{"job": "early it's", "attempt": 0}]
-    unknown = ask("sql", *where, of_job, "--job", "unknown")
+    unknown = ask("sql", of_job, "--job", "unknown")
     assert (unknown.exit_code, "nothing of job unknown is in the store" in unknown.stderr) == (2, True)

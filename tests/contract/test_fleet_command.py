@@ -23,14 +23,15 @@ def fleet(*arguments: object) -> Result:
 
 
 @pytest.fixture
-def folder(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An incident a day ago, as of the clock of the command."""
+def a_day_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the command."""
     opened_ns = incident().opened_ns
+    monkeypatch.setattr("pacehound.clock.SystemClock.now_ns", lambda self: opened_ns + 86_400 * SECOND_NS)
+
+
+def write_incident(store: Store) -> None:
     slow = finding(kind="slow", cause="S1", magnitude=0.5)
     write(store, [slow, incident(findings=(slow,))])
-    store.close()
-    monkeypatch.setattr("pacehound.clock.SystemClock.now_ns", lambda self: opened_ns + 86_400 * SECOND_NS)
-    return tmp_path / "store"
 
 
 def test_help_lists_every_question_with_what_it_answers() -> None:
@@ -39,8 +40,11 @@ def test_help_lists_every_question_with_what_it_answers() -> None:
         assert any(line.split()[:1] == [name] and len(line.split()) > 5 for line in lines), name
 
 
-def test_without_a_name_every_question_is_answered(folder: Path) -> None:
-    answer = fleet("--store", folder)
+@pytest.mark.usefixtures("a_day_later")
+def test_without_a_name_every_question_is_answered(own_store: Store, tmp_path: Path) -> None:
+    write_incident(own_store)
+    own_store.close()
+    answer = fleet("--store", tmp_path / "store")
     assert answer.exit_code == 0, answer.output
     blocks = answer.stdout.split("\n\n")
     assert [block.partition(":")[0] for block in blocks] == NAMES
@@ -50,9 +54,12 @@ def test_without_a_name_every_question_is_answered(folder: Path) -> None:
     assert dict(zip(columns.split("\t"), row.split("\t"), strict=True))["cause"] == "S1"
 
 
-def test_one_question_for_a_script(folder: Path) -> None:
+@pytest.mark.usefixtures("a_day_later")
+def test_one_question_for_a_script(answering_store: Store) -> None:
+    write_incident(answering_store)
+
     def losses(*options: str) -> dict[str, Any]:
-        answer = json.loads(fleet("losses", "--store", folder, "--json", *options).stdout)
+        answer = json.loads(fleet("losses", "--json", *options).stdout)
         assert answer["schema"] == 1
         assert list(answer["queries"]) == ["losses"]
         found: dict[str, Any] = answer["queries"]["losses"]
@@ -64,8 +71,13 @@ def test_one_question_for_a_script(folder: Path) -> None:
     assert losses("--since", "23h")["rows"] == []
 
 
-def test_what_cannot_be_asked_is_refused(folder: Path) -> None:
-    assert fleet("--store", folder, "--since", "a while").exit_code == 2
-    assert "write a number and s, m, h or d" in fleet("--store", folder, "--since", "a while").stderr
-    assert fleet("nothing-like-it", "--store", folder).exit_code == 2
-    assert "there is no store" in fleet("--store", folder.parent / "nowhere").stderr
+@pytest.mark.usefixtures("answering_store")
+def test_what_cannot_be_asked_is_refused() -> None:
+    unclear = fleet("--since", "a while")
+    assert (unclear.exit_code, "write a number and s, m, h or d" in unclear.stderr) == (2, True)
+    assert fleet("nothing-like-it").exit_code == 2
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    assert "there is no store" in fleet("--store", tmp_path / "nowhere").stderr
+    assert list(tmp_path.iterdir()) == []

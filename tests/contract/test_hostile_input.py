@@ -26,7 +26,9 @@ INPUTS = {
     "operators": 20_000,
 } | dict.fromkeys(READERS.keys() - {"operators"}, 100_000)
 ALL = DOORS | READERS
-SHORT_SHARE = 500
+SHORT_SHARE = 1_000
+"""Of the inputs of the long form: 20 to 500 a door, which show whether the damage reaches what is checked, and how it
+is refused. The rare input is searched for by the long form."""
 MOST_GROWTH_MIB = 64
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -15,6 +14,7 @@ from storage.client import Store
 from storage.read import ask
 from tests.fakes import page_store
 from tests.fakes.events import START_NS
+from tests.fakes.shared_store import copy_store
 from web.app import make_page
 from web.gate import HEADERS, Gate, page_token
 from web.live import MOST_LISTENERS, News
@@ -30,9 +30,9 @@ class Stored:
 
 @pytest.fixture(scope="module")
 def source(empty_store, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page") / "store"
-    shutil.copytree(empty_store, folder, symlinks=True)
-    with Store.open(folder) as store:  # one for all: the page only reads
+    with Store.open(
+        copy_store(empty_store, tmp_path_factory.mktemp("page") / "store")
+    ) as store:  # one for all: the page only reads
         page_store.fill(store)
         yield Source(Stored(store), clock=ManualClock(START_NS))
 

@@ -17,12 +17,6 @@ from tests.contract.test_store_contract import write
 from tests.fakes.events import START_NS, finding, incident, topology
 
 
-@pytest.fixture
-def store(tmp_path: Path):
-    with Store.open(tmp_path / "s") as opened:
-        yield opened
-
-
 def gone(number: int, ranks: tuple[int, ...], kind: str = "exit", verdict: str = "culprit"):
     one = finding(
         id=f"f{number}", kind=kind, verdict=verdict, cause=None, culprits=ranks if verdict != "unknown" else ()
@@ -56,12 +50,12 @@ def test_attempts_without_a_failure_have_been_watched_too(store):
     assert seen(store)["rank_s"] == pytest.approx(2 * 250.0)
 
 
-def test_recover_counts_them_where_it_is_given_the_store(tmp_path):
+def test_recover_counts_them_where_it_is_given_the_store(own_store: Store, tmp_path: Path):
     pytest.importorskip("scipy")
-    with Store.open(tmp_path / "s") as opened:
-        write(opened, [*gone(0, (1, 2)), topology(time_ns=START_NS), *(step(0, n, 1800.0 * n, 1.0) for n in range(3))])
+    write(own_store, [*gone(0, (1, 2)), topology(time_ns=START_NS), *(step(0, n, 1800.0 * n, 1.0) for n in range(3))])
+    own_store.close()
     model = ("--model", "layers=8,forward_ms=8,parameter_mb=40", "--dp", "4", "--pp", "2")
-    command = ["recover", "--nodes", "8", "--failed", "3", *model, "--store", str(tmp_path / "s"), "--json"]
+    command = ["recover", "--nodes", "8", "--failed", "3", *model, "--store", str(tmp_path / "store"), "--json"]
     done = CliRunner().invoke(cli.pacehound, command)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["history"].startswith("3 failed in 2.0 h of ranks")

@@ -142,15 +142,15 @@ def test_every_kind_of_function_that_the_engine_has_was_looked_at(store: Store) 
 
 
 def test_a_question_that_takes_too_long_is_broken_off_and_the_next_is_answered(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    own_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(readers.LIMITS, "max_execution_time", 1)
-    monkeypatch.setattr(store._readers, "_idle", [])  # those that were opened with the limit as it is
+    monkeypatch.setattr(own_store._readers, "_idle", [])  # those that were opened with the limit as it is
     began_s = time.monotonic()
     with pytest.raises(InvalidInput, match="takes longer than"):
-        store.answer(ENDLESS)
+        own_store.answer(ENDLESS)
     assert time.monotonic() - began_s < 10
-    assert store.answer("SELECT 5 AS n").to_pylist() == [{"n": 5}]
+    assert own_store.answer("SELECT 5 AS n").to_pylist() == [{"n": 5}]
 
 
 def test_what_an_answer_left_behind_that_broke_off_is_in_no_other_answer(store: Store) -> None:
@@ -190,25 +190,27 @@ def test_an_answer_has_the_columns_of_the_question_also_without_rows(store: Stor
 
 
 def test_while_one_question_is_answered_others_are_and_the_store_is_written_and_closed(
-    store: Store, tmp_path: Path
+    own_store: Store, tmp_path: Path
 ) -> None:
     failures: list[str] = []
 
     def ask() -> None:
         try:
-            store.answer(ENDLESS)
+            own_store.answer(ENDLESS)
         except InvalidInput as error:
             failures.append(str(error))
 
     asking = threading.Thread(target=ask)
     asking.start()
     running = "SELECT count() AS n FROM system.processes WHERE query LIKE '%sipHash64%'"
-    while store.query(running).to_pylist() == [{"n": 1}]:  # itself
+    while own_store.query(running).to_pylist() == [{"n": 1}]:  # itself
         time.sleep(0.01)
     began_s = time.monotonic()
-    store.insert("schema_migrations", store.query("SELECT toUInt32(number) AS number, name FROM schema_migrations"))
-    assert store.answer("SELECT count() > 0 AS n FROM schema_migrations").to_pylist() == [{"n": 1}]
-    assert store.close()
+    own_store.insert(
+        "schema_migrations", own_store.query("SELECT toUInt32(number) AS number, name FROM schema_migrations")
+    )
+    assert own_store.answer("SELECT count() > 0 AS n FROM schema_migrations").to_pylist() == [{"n": 1}]
+    assert own_store.close()
     assert time.monotonic() - began_s < 5
     asking.join()
     assert "broken off" in failures[0]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
@@ -30,6 +30,7 @@ from pacehound.model.events import (
 from pacehound.model.routing import route
 from storage import schemas
 from storage.client import Store
+from storage.gather import gather
 from storage.migrate import known_migrations, migrate
 from storage.named_queries import named_query, query_names
 from storage.read import (
@@ -43,6 +44,7 @@ from storage.read import (
     usual_rounds,
 )
 from tests.fakes.events import SECOND_NS, START_NS, call_batch, finding, incident, one_of_each, operations
+from tests.fakes.examples import examples
 from tests.fakes.stored import write as write_messages
 
 VIEWS = {table: table.removeprefix("stored_") for table in (schemas.CALLS, *schemas.ROW_TABLES)}
@@ -68,7 +70,8 @@ def notification(state, after_ns, incident="i0"):
 
 
 def counts(store):
-    return {view: store.query(f"SELECT count() AS n FROM {view}").column("n")[0].as_py() for view in VIEWS.values()}
+    sql = " UNION ALL ".join(f"SELECT '{view}' AS view, count() AS n FROM {view}" for view in VIEWS.values())
+    return {row["view"]: row["n"] for row in store.query(sql).to_pylist()}
 
 
 def contents(store, view):
@@ -83,21 +86,21 @@ def test_migrating_twice_changes_nothing(store):
     assert applied == [m.number for m in known_migrations()]
 
 
-def test_a_migration_that_stopped_halfway_is_finished_by_the_next_start(tmp_path):
-    with Store.open(tmp_path) as store:
-        store.command("TRUNCATE TABLE schema_migrations")
-        store.command("DROP TABLE stored_dead_letters")
-    with Store.open(tmp_path) as store:
+def test_a_migration_that_stopped_halfway_is_finished_by_the_next_start(own_store, tmp_path):
+    own_store.command("TRUNCATE TABLE schema_migrations")
+    own_store.command("DROP TABLE stored_dead_letters")
+    own_store.close()
+    with Store.open(tmp_path / "store") as store:
         assert counts(store)["dead_letters"] == 0
 
 
-def test_a_store_of_a_newer_version_is_not_touched(tmp_path):
-    with Store.open(tmp_path) as store:
-        store.command("INSERT INTO schema_migrations (number, name) VALUES (999, 'later')")
+def test_a_store_of_a_newer_version_is_not_touched(own_store, tmp_path):
+    own_store.command("INSERT INTO schema_migrations (number, name) VALUES (999, 'later')")
+    own_store.close()
     with pytest.raises(InvalidInput, match="0999"):
-        Store.open(tmp_path)
+        Store.open(tmp_path / "store")
     with pytest.raises(InvalidInput, match="0999"):  # and not StoreOwned: the refused one let go of the lock
-        Store.open(tmp_path)
+        Store.open(tmp_path / "store")
 
 
 def test_the_columns_the_writer_fills_are_those_of_the_tables(store):
@@ -314,7 +317,7 @@ def test_bytes_that_are_no_event_become_dead_letters_and_the_rest_is_written(sto
     assert [bytes.fromhex(row["payload_hex"]) for row in kept] == [d.payload for d in result.dead_letters]
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_messages_are_stored_or_returned_and_never_stop_the_writer(store, data):
     value = bytearray(encode(data.draw(st.sampled_from([call_batch(n_calls=2), incident(), *one_of_each()]))))
@@ -344,7 +347,7 @@ def test_two_dead_letters_of_one_offset_are_both_kept(store):
     assert counts(store)["dead_letters"] == 2
 
 
-@settings(max_examples=20, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(max_size=30),
     number=st.integers(-(1 << 63), (1 << 63) - 1),
@@ -401,10 +404,22 @@ def test_rows_that_do_not_fit_a_table_are_an_error_that_says_so(store):
         store.insert("stored_nowhere", store.query("SELECT 1 AS a"))
 
 
-def test_a_second_owner_is_refused_at_once_and_told_whom_to_ask(store, tmp_path):
+def test_a_second_owner_is_refused_at_once_and_told_whom_to_ask(own_store, tmp_path):
     with pytest.raises(StoreOwned, match=f"process {os.getpid()}"):
         Store.open(tmp_path / "store")
-    assert counts(store)["calls"] == 0  # the first goes on
+    assert counts(own_store)["calls"] == 0  # the first goes on
+
+
+def test_a_store_that_was_emptied_takes_a_block_again(shared_store):
+    """Many tests share one, and name their blocks alike."""
+    store = shared_store.opened()
+    (insert, *_) = gather(messages_of([call_batch()]), ManualClock(START_NS)).inserts
+    for _ in range(2):
+        for _ in range(2):
+            store.insert(insert.table, insert.rows, "token")
+        assert counts(store)["calls"] == store.query("SELECT sum(calls) AS n FROM call_minutes")["n"][0].as_py() == 20
+        shared_store.empty()
+        assert not any(counts(store).values())
 
 
 def test_a_path_that_is_a_file_is_bad_input(tmp_path):
@@ -413,11 +428,11 @@ def test_a_path_that_is_a_file_is_bad_input(tmp_path):
         Store.open(tmp_path / "file")
 
 
-def test_what_was_told_is_remembered_by_incident_state_sink_and_level(tmp_path):
+def test_what_was_told_is_remembered_by_incident_state_sink_and_level(own_store, tmp_path):
     slack = replace(notification("open", 7), sink="slack", level="page")
-    with Store.open(tmp_path) as store:
-        write(store, [notification("open", 0), notification("open", 5), notification("closed", 9), slack, slack])
-    with Store.open(tmp_path) as store:
+    write(own_store, [notification("open", 0), notification("open", 5), notification("closed", 9), slack, slack])
+    own_store.close()
+    with Store.open(tmp_path / "store") as store:
         found = sorted((one.incident, one.state, one.sink, one.level) for one in told(store))
         assert found == [("i0", "closed", "", ""), ("i0", "open", "", ""), ("i0", "open", "slack", "page")]
         assert slack.time_ns in [one.time_ns for one in told(store)]

@@ -30,6 +30,7 @@ from streams.whatif.analysis import analyse, build
 from streams.whatif.live import live_trace
 from streams.whatif.price_watch import window_price
 from streams.whatif.tensor_groups import tensor_groups
+from tests.fakes.shared_store import copy_store
 from tests.fakes.stored import write as write_messages
 
 SETTINGS = Settings.load({}, ["ops.every_steps=2", "ops.window_steps=4"])
@@ -106,8 +107,8 @@ def write(store, events):
 
 
 @pytest.fixture(scope="module")
-def folder(log, tmp_path_factory):
-    found = tmp_path_factory.mktemp("store")
+def folder(log, empty_store, tmp_path_factory):
+    found = copy_store(empty_store, tmp_path_factory.mktemp("operations") / "store")
     with Store.open(found) as store:
         write(store, log)
         write(store, log)  # a writer that begins again says everything twice
@@ -149,7 +150,7 @@ def test_the_command_says_the_same(folder, log):
     assert "As an incident would say it: in steps 76 to 82, worker dp 2, stage 0 (rank 2)" in page.stdout
 
 
-def test_only_steps_that_all_ranks_have_told_of_are_taken(tmp_path, log):
+def test_only_steps_that_all_ranks_have_told_of_are_taken(store, log):
     """Here rank 3 has told of no step beyond 80."""
     cut = []
     for event in log:
@@ -158,14 +159,13 @@ def test_only_steps_that_all_ranks_have_told_of_are_taken(tmp_path, log):
             event = replace(event, rows=event.rows.filter(pa.array(is_kept)))
         if isinstance(event, (Operations, Topology, CallBatch)):
             cut.append(event)
-    with Store.open(tmp_path) as store:
-        write(store, cut)
-        window = stored_window(store.query, SPEC.job, None, 3)
-        assert np.unique(window.operations.integers("step")).tolist() == [76, 78, 80]
-        with pytest.raises(InvalidInput, match="attempt 7"):
-            stored_window(store.query, SPEC.job, 7, 3)
-        with pytest.raises(InvalidInput, match=r"ops\.every_steps"):
-            stored_window(store.query, "another", None, 3)
+    write(store, cut)
+    window = stored_window(store.query, SPEC.job, None, 3)
+    assert np.unique(window.operations.integers("step")).tolist() == [76, 78, 80]
+    with pytest.raises(InvalidInput, match="attempt 7"):
+        stored_window(store.query, SPEC.job, 7, 3)
+    with pytest.raises(InvalidInput, match=r"ops\.every_steps"):
+        stored_window(store.query, "another", None, 3)
 
 
 @pytest.fixture(scope="module")
@@ -190,10 +190,11 @@ def test_without_ends_of_the_gradients_findings_say_that_there_is_no_price(launc
     assert any("what stragglers cost" in sentence and "--nccl profiler" in sentence for sentence in said)
 
 
-def test_without_ends_of_the_gradients_the_command_shows_the_window_and_says_why_it_has_no_price(launches, tmp_path):
-    with Store.open(tmp_path) as store:
-        write(store, [event for event in launches if isinstance(event, (Operations, Topology, CallBatch))])
-    options = ["--job", SPEC.job, "--store", str(tmp_path), "--set", "ops.window_steps=4"]
+def test_without_ends_of_the_gradients_the_command_shows_the_window_and_says_why_it_has_no_price(
+    launches, answering_store
+):
+    write(answering_store, [event for event in launches if isinstance(event, (Operations, Topology, CallBatch))])
+    options = ["--job", SPEC.job, "--set", "ops.window_steps=4"]
     answer = CliRunner().invoke(cli.pacehound, ["whatif", *options, "--json"])
     assert answer.exit_code == 0, answer.stderr
     found = json.loads(answer.stdout)

@@ -28,9 +28,9 @@ ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
 @pytest.fixture
-def folder(store: Store, tmp_path: Path) -> Path:
-    write(store, [topology(), incident(job="j", time_ns=START_NS, opened_ns=START_NS)])
-    store.close()
+def folder(own_store: Store, tmp_path: Path) -> Path:
+    write(own_store, [topology(), incident(job="j", time_ns=START_NS, opened_ns=START_NS)])
+    own_store.close()
     return tmp_path / "store"
 
 

@@ -1,0 +1,66 @@
+"""One store for many tests: opened once, emptied after each of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from storage.client import Store
+
+_TABLES = """
+    SELECT name, create_table_query AS made_by, total_rows
+    FROM system.tables WHERE database = currentDatabase() ORDER BY name
+"""
+_KEPT = "schema_migrations"
+
+
+def copy_store(store: Path, to: Path) -> Path:
+    """A store that nobody has open, a second time."""
+    shutil.copytree(store, to, symlinks=True)  # its links are relative
+    return to
+
+
+class SharedStore:
+    """A process has one engine, so it has to be closed before anything else opens a store.
+
+    Parameters
+    ----------
+    empty
+        A store that was made and closed: it is copied.
+    folder
+        Where the copy lies, once there is one.
+
+    """
+
+    def __init__(self, empty: Path, folder: Path) -> None:
+        self._empty, self._folder = empty, folder
+        self._store: Store | None = None
+        self._as_made: dict[str, str] = {}
+
+    def opened(self) -> Store:
+        """The store; there is nothing in it."""
+        if self._store is None:
+            if not self._folder.exists():
+                copy_store(self._empty, self._folder)
+            self._store = Store.open(self._folder)
+            self._as_made = {row["name"]: row["made_by"] for row in self._store.query(_TABLES).to_pylist()}
+        return self._store
+
+    def empty(self) -> None:
+        """Forget all rows, and with them the tokens of their blocks; the tables have to be as they were."""
+        assert self._store is not None
+        tables = self._store.query(_TABLES).to_pylist()
+        as_left = {row["name"]: row["made_by"] for row in tables}
+        if as_left != self._as_made:
+            self.close()
+            shutil.rmtree(self._folder)
+        assert as_left == self._as_made, "who alters tables takes `own_store`"
+        for row in tables:
+            if row["total_rows"] and row["name"] != _KEPT:
+                self._store.command(f"TRUNCATE TABLE {row['name']}")
+
+    def close(self) -> None:
+        """Let go of the engine; what was opened is opened again when it is needed."""
+        if self._store is not None:
+            self._store.close()
+        self._store = None
