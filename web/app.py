@@ -41,7 +41,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def make_page(
     source: Source, gate: Gate, *, is_tls: bool = False, approvals: Approvals | None = None
 ) -> web.Application:
-    """The application; it changes nothing, but hands over what whoever has a link of an alert says (`approvals`)."""
+    """The application; it changes nothing, but hands over what whoever may answer says to what waits (`approvals`)."""
     pool = ThreadPoolExecutor(MOST_QUESTIONS, thread_name_prefix="page")
     waiting = 0
 
@@ -92,10 +92,16 @@ def make_page(
         if not gate.knows(request.headers.get("Authorization", "")):
             raise web.HTTPUnauthorized(text="this is not the token of this page\n")
         response = web.Response(status=204)
+        session = gate.session(request.headers.get("Authorization", ""))
         response.set_cookie(
-            gate.cookie, gate.session(), max_age=SESSION_S, httponly=True, samesite="Strict", secure=is_tls, path="/"
+            gate.cookie, session, max_age=SESSION_S, httponly=True, samesite="Strict", secure=is_tls, path="/"
         )
         return response
+
+    async def answering(request: web.Request) -> web.Response:
+        """Whether this browser may answer what waits."""
+        may = gate.may_answer(request.headers.get("Authorization", ""), request.cookies.get(gate.cookie, ""))
+        return web.json_response({"may_answer": may and approvals is not None})
 
     async def live(request: web.Request) -> web.StreamResponse:
         if news.is_full:
@@ -130,8 +136,14 @@ def make_page(
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         is_open = not request.path.startswith("/api/") or request.path == "/api/session"
+        is_answer = request.method == "POST" and request.path.startswith("/api/decisions/")
         refused = gate.refusal(
-            request.method, request.headers.get("Host", ""), request.headers, request.cookies, is_open=is_open
+            request.method,
+            request.headers.get("Host", ""),
+            request.headers,
+            request.cookies,
+            is_open=is_open,
+            is_answer=is_answer,
         )
         if refused is not None:
             return web.Response(status=refused.status, text=f"{refused.reason}\n", headers=dict(HEADERS))
@@ -163,11 +175,13 @@ def make_page(
     app.router.add_get("/api/incidents/{incident}/shares", shares)
     app.router.add_get("/api/fleet", view(fleet))
     app.router.add_get("/api/live", live)
+    app.router.add_get("/api/answering", answering)
     app.router.add_post("/api/session", session)
     if approvals is not None:
         approving = Approving(approvals, source, asked)
         app.router.add_get("/approve/{decision:[0-9a-f]{32}}", approving.show)
         app.router.add_post("/approve/{decision:[0-9a-f]{32}}", approving.answer)
+        app.router.add_post("/api/decisions/{decision:[0-9a-f]{32}}", approving.answer_on_the_page)
     app.router.add_get("/{path:.*}", file)
     return app
 

@@ -1,7 +1,8 @@
-"""A page of its own for one decision that waits: GET shows what would be done, POST says yes or no to it.
+"""What is said to a decision that waits: on a page of its own, which an alert links to, or on the incident's.
 
-Whoever has the link from an alert may answer, once and as long as the decision waits. Programs that look at links
-(mail scanners, chat previews) only GET.
+Whoever has the link from an alert may answer, once and as long as the decision waits: GET shows what would be done,
+POST says yes or no to it. Programs that look at links (mail scanners, chat previews) only GET. On the incident's page
+whoever has shown the token of those who may answer does (`web.gate`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ HEADERS = {
 
 @dataclass(slots=True, kw_only=True)
 class Approvals:
-    """Who may say yes by a link, and how it is handed over.
+    """Who may say yes, and how it is handed over.
 
     Attributes
     ----------
@@ -45,7 +46,7 @@ class Approvals:
     give
         Hands an answer about a job over.
     answered
-        Decisions whose link was used.
+        Decisions to which somebody here has said something.
 
     """
 
@@ -59,7 +60,7 @@ Asked = Callable[..., Awaitable[Decision | None]]
 
 
 class Approving:
-    """The two handlers."""
+    """The handlers."""
 
     def __init__(self, approvals: Approvals, source: Source, asked: Asked) -> None:
         self._approvals, self._source, self._asked = approvals, source, asked
@@ -89,9 +90,31 @@ class Approving:
         if said.get("answer") not in ("yes", "no"):
             raise web.HTTPBadRequest(text="answer is yes or no\n")
         decision = await self._decision(request)
-        approvals, name = self._approvals, str(said.get("by", "")).strip()[:MOST_NAME]
-        by = f"{name or 'somebody'} by the link in the alert, from {request.remote or 'here'}"
-        answer = Answer(decision=decision.identity(), approves=said["answer"] == "yes", by=by)
+        who = f"{_name(said.get('by', ''))} by the link in the alert, from {request.remote or 'here'}"
+        answer = await self._hand_over(decision, said["answer"] == "yes", who)
+        what = "It is done now" if answer.approves else "It is not done"
+        return _page(
+            what, f"<p>{_text(decision.action)} for job {_text(decision.job)}: noted as said by {_text(answer.by)}.</p>"
+        )
+
+    async def answer_on_the_page(self, request: web.Request) -> web.Response:
+        """The same, said where the incident is shown; the gate has seen that whoever says it may."""
+        if request.content_type != "application/json":  # what no form of another site can send
+            raise web.HTTPUnsupportedMediaType(text="an answer is JSON\n")
+        try:
+            said = await request.json()
+        except ValueError:
+            said = None
+        if not isinstance(said, dict) or not isinstance(said.get("approves"), bool):
+            raise web.HTTPBadRequest(text="an answer is an object with approves, true or false\n")
+        decision = await self._waiting(request.match_info["decision"])
+        who = f"{_name(said.get('by', ''))} on the page, from {request.remote or 'here'}"
+        answer = await self._hand_over(decision, said["approves"], who)
+        return web.json_response({"decision": answer.decision, "approved": answer.approves, "by": answer.by})
+
+    async def _hand_over(self, decision: Decision, approves: bool, by: str) -> Answer:
+        approvals = self._approvals
+        answer = Answer(decision=decision.identity(), approves=approves, by=by)
         if answer.decision in approvals.answered:  # another request was faster
             raise web.HTTPGone(text="it was answered already\n")
         approvals.answered[answer.decision] = None
@@ -102,10 +125,7 @@ class Approving:
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
         for oldest in list(approvals.answered)[:-MOST_ANSWERED]:
             del approvals.answered[oldest]
-        what = "It is done now" if answer.approves else "It is not done"
-        return _page(
-            what, f"<p>{_text(decision.action)} for job {_text(decision.job)}: noted as said by {_text(by)}.</p>"
-        )
+        return answer
 
     async def _decision(self, request: web.Request) -> Decision:
         """The one that the link is of, as long as it waits."""
@@ -117,6 +137,9 @@ class Approving:
         now_s = self._source.now_ns() / 1e9
         if why := why_not(self._approvals.key, name, until_s, request.query.get("token", ""), now_s):
             raise web.HTTPForbidden(text=f"{why}\n")
+        return await self._waiting(name)
+
+    async def _waiting(self, name: str) -> Decision:
         found = await self._asked(_waiting, name)
         if found is None or name in self._approvals.answered:
             raise web.HTTPGone(text="it was answered already, or is not waited for any more\n")
@@ -125,6 +148,10 @@ class Approving:
 
 def _waiting(source: Source, name: str) -> Decision | None:
     return next((one for one in waiting(source.decisions(""), source.now_ns()) if one.identity() == name), None)
+
+
+def _name(said: object) -> str:
+    return str(said).strip()[:MOST_NAME] or "somebody"
 
 
 def _page(title: str, body: str) -> web.Response:

@@ -3,6 +3,9 @@
 The token travels in the fragment of the printed address, which browsers send to nobody; the page hands it over once and
 gets a cookie that scripts cannot read. A browser that comes with another name for this machine (DNS rebinding), from
 another origin, or with a method that changes things is refused, whatever it shows.
+
+Whoever reads does not answer: a second token opens the page for those who may say yes or no to what waits. Nothing else
+is taken from a browser, and that only where it says that the page itself has asked it to.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 TOKEN_FILE = "page.token"
+ANSWERING_FILE = "answering.token"
 SESSION_S = 30 * 86_400
 """A browser that has shown the token is known for a month."""
 
@@ -55,6 +59,8 @@ class Gate:
         Of the page: cookies of one machine are shared between its ports.
     names
         Names besides addresses by which this machine may be called.
+    answering
+        What whoever may answer, too, must have shown instead; empty: nobody may.
 
     >>> gate = Gate("t", 4319, frozenset({"localhost"}))
     >>> gate.refusal("GET", "evil.example:4319", {}, {})
@@ -68,20 +74,31 @@ class Gate:
     token: str
     port: int
     names: frozenset[str]
+    answering: str = ""
 
     @property
     def cookie(self) -> str:
         """Its name."""
         return f"pacehound_{self.port}"
 
-    def session(self) -> str:
-        """What the cookie holds: it tells nobody the token."""
-        return hmac.new(self.token.encode(), b"pacehound page session", hashlib.sha256).hexdigest()
+    def session(self, authorization: str = "") -> str:
+        """What the cookie holds after this was shown: it tells nobody the token."""
+        return _session(self.answering if self.may_answer(authorization) else self.token)
 
     def refusal(
-        self, method: str, host: str, headers: Mapping[str, str], cookies: Mapping[str, str], *, is_open: bool = False
+        self,
+        method: str,
+        host: str,
+        headers: Mapping[str, str],
+        cookies: Mapping[str, str],
+        *,
+        is_open: bool = False,
+        is_answer: bool = False,
     ) -> Refused | None:
-        """Why a request is not answered, if it is not; `is_open`: what it asks for is for everybody."""
+        """Why a request is not answered, if it is not.
+
+        `is_open`: what it asks for is for everybody; `is_answer`: it says yes or no to what waits.
+        """
         if not self._is_called(host):
             return Refused(421, f"this page does not answer as {host[:80]}")
         origin = headers.get("Origin", "")
@@ -93,18 +110,25 @@ class Gate:
             is_link = headers.get("Sec-Fetch-Mode") == "navigate" and is_open
             if not is_link:
                 return Refused(403, "asked from another origin")
-        if method not in ("GET", "HEAD") and not (method == "POST" and is_open):
+        if method not in ("GET", "HEAD") and not (method == "POST" and (is_open or is_answer)):
             return Refused(405, "the page only reads")
-        if is_open or self.knows(headers.get("Authorization", ""), cookies.get(self.cookie, "")):
+        authorization, cookie = headers.get("Authorization", ""), cookies.get(self.cookie, "")
+        if is_answer and self.knows(authorization, cookie):
+            if not self.may_answer(authorization, cookie):
+                return Refused(403, "this browser may read, and not answer: `pacehound approve` says who may")
+            # Every browser says where a POST comes from; a program shows the token itself.
+            return None if origin or self.may_answer(authorization) else Refused(403, "asked from nowhere")
+        if is_open or self.knows(authorization, cookie):
             return None
         return Refused(401, "the token of the page has not been shown")
 
     def knows(self, authorization: str, cookie: str = "") -> bool:
-        """Whether the token, or a session that it began, was shown."""
-        shown = authorization.removeprefix("Bearer ").encode(errors="replace")
-        return hmac.compare_digest(shown, self.token.encode()) or hmac.compare_digest(
-            cookie.encode(errors="replace"), self.session().encode()
-        )
+        """Whether a token, or a session that it began, was shown."""
+        return _is_shown(self.token, authorization, cookie) or self.may_answer(authorization, cookie)
+
+    def may_answer(self, authorization: str, cookie: str = "") -> bool:
+        """Whether that was the one of those who may answer."""
+        return bool(self.answering) and _is_shown(self.answering, authorization, cookie)
 
     def _is_called(self, host: str) -> bool:
         """By its address, or by a name that it is known to have."""
@@ -119,15 +143,26 @@ class Gate:
         return True
 
 
-def page_token(folder: Path) -> str:
+def _session(token: str) -> str:
+    return hmac.new(token.encode(), b"pacehound page session", hashlib.sha256).hexdigest()
+
+
+def _is_shown(token: str, authorization: str, cookie: str) -> bool:
+    shown = authorization.removeprefix("Bearer ").encode(errors="replace")
+    return hmac.compare_digest(shown, token.encode()) or hmac.compare_digest(
+        cookie.encode(errors="replace"), _session(token).encode()
+    )
+
+
+def page_token(folder: Path, name: str = TOKEN_FILE) -> str:
     """The token of the page over this folder: made at first, and kept for its user alone, so that links stay good."""
-    path = folder / TOKEN_FILE
+    path = folder / name
     try:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         pass
     token = secrets.token_urlsafe(24)
-    made = path.with_name(f"{TOKEN_FILE}.{os.getpid()}")
+    made = path.with_name(f"{name}.{os.getpid()}")
     made.unlink(missing_ok=True)
     with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(token + "\n")

@@ -16,7 +16,7 @@ from pacehound.runtime.head.certificate import Certificate
 from pacehound.runtime.head.connections import HEADERS_WITHIN_S, listen
 from web.app import make_page
 from web.approving import Approvals
-from web.gate import Gate, page_token
+from web.gate import ANSWERING_FILE, Gate, page_token
 from web.source import Source
 
 MOST_CONNECTIONS = 256
@@ -50,6 +50,8 @@ class PageServer:
     certificate: Certificate | None = None
     takes_any_port: bool = False
     approvals: Approvals | None = None
+    answers_at: str = field(default="", init=False)
+    """Its address for those who may answer what waits, once it listens; empty where nobody may."""
     _runner: web.AppRunner | None = field(default=None, init=False)
     _server: asyncio.Server | None = field(default=None, init=False)
 
@@ -65,7 +67,8 @@ class PageServer:
         listener = self._bind()
         port = int(listener.getsockname()[1])
         names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower(), self.address.host.lower()}
-        gate = Gate(page_token(self.folder), port, frozenset(names))
+        answering = page_token(self.folder, ANSWERING_FILE) if self.approvals is not None else ""
+        gate = Gate(page_token(self.folder), port, frozenset(names), answering)
         is_tls = self.certificate is not None
         self._runner = web.AppRunner(
             make_page(self.source, gate, is_tls=is_tls, approvals=self.approvals),
@@ -78,7 +81,9 @@ class PageServer:
         tls = self.certificate.context if self.certificate is not None else None
         self._server = await listen(self._runner.server, listener, MOST_CONNECTIONS, tls)
         host = socket.gethostname() if self.address.host in ("0.0.0.0", "::") else self.address.host
-        return f"{Address(host, port).url('https' if is_tls else 'http')}/#token={gate.token}"
+        url = Address(host, port).url("https" if is_tls else "http")
+        self.answers_at = f"{url}/#token={answering}" if answering else ""
+        return f"{url}/#token={gate.token}"
 
     async def stop(self) -> None:
         """Answer nobody any more."""

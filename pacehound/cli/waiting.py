@@ -38,7 +38,7 @@ def answer_or_list(
         _, decisions = answers.incidents(None)
     open_ones = waiting(decisions, time.time_ns())
     if decision is None:
-        _list(open_ones, as_json=as_json)
+        _list(open_ones, store, as_json=as_json)
         return
     one = _named(open_ones, decision)
     by = f"{os.environ.get('USER', 'somebody')}@{socket.gethostname()}"
@@ -60,7 +60,21 @@ def _named(open_ones: Sequence[Decision], beginning: str) -> Decision:
     raise InvalidInput(f"{what} {beginning[:40]!r}; waiting: {known}")
 
 
-def _list(open_ones: Sequence[Decision], *, as_json: bool) -> None:
+def _page_of(store: Path) -> tuple[str, str] | None:
+    """The page of the head that has this store, and the token of those who may answer there."""
+    from pacehound.runtime.head.client import live_owner
+    from web.gate import ANSWERING_FILE
+
+    owner = live_owner(store)
+    if owner is None or not owner[0].page:
+        return None
+    try:
+        return owner[0].page.partition("#")[0], (store / ANSWERING_FILE).read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+
+
+def _list(open_ones: Sequence[Decision], store: Path, *, as_json: bool) -> None:
     from pacehound.pages.incidents import seconds_words
 
     if as_json:
@@ -82,7 +96,10 @@ def _list(open_ones: Sequence[Decision], *, as_json: bool) -> None:
         return
     if not open_ones:
         say("no decision waits for a yes")
+    page = _page_of(store) if open_ones else None
     for one in open_ones:
         left_s = max(one.until_ns - time.time_ns(), 0) / 1e9
         say(f"{one.identity()[:12]}  job {one.job}: {one.action} at {seconds_words(one.price_s)}: {one.reason}")
         say(f"{'':12}  lost so far {seconds_words(one.loss_s)}; waits {seconds_words(left_s)} more")
+        if page is not None:
+            say(f"{'':12}  on the page: {page[0]}#/incident/{one.incident}?token={page[1]}")

@@ -91,6 +91,8 @@ async def _serve(server: PageServer, listen: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     say(f"pacehound: the page: {await server.start()}", err=True)
+    if server.answers_at:
+        say(f"pacehound: for those who may answer what waits: {server.answers_at}", err=True)
     try:
         while not ending.is_set():
             liveness.mark_alive()

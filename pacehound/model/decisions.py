@@ -10,6 +10,8 @@ from pacehound.model.events import Decision
 def waiting(decisions: Iterable[Decision], now_ns: int) -> list[Decision]:
     """Those that were neither answered nor given up, and still have time; the newest first.
 
+    Of several questions about the same action of an incident the last one waits: whoever has asked before has gone.
+
     >>> asked = Decision(job="j", attempt=0, time_ns=1, incident="i", incident_version=0, mode="approve", action="x",
     ...     reason="", price_s=1.0, loss_s=2.0, number=1, until_ns=9)
     >>> done = Decision(job="j", attempt=0, time_ns=2, incident="i", incident_version=0, mode="approve", action="x",
@@ -19,5 +21,7 @@ def waiting(decisions: Iterable[Decision], now_ns: int) -> list[Decision]:
     """
     known = list(decisions)
     answered = {one.asked for one in known if one.asked}
-    found = [one for one in known if one.until_ns > now_ns and one.identity() not in answered]
+    asked = sorted((one for one in known if one.until_ns), key=lambda one: one.time_ns)
+    last = {(one.incident, one.action, one.aimed_at): one for one in asked}.values()
+    found = [one for one in last if one.until_ns > now_ns and one.identity() not in answered]
     return sorted(found, key=lambda one: -one.time_ns)

@@ -57,6 +57,25 @@ def fill(store: Store, now_ns: int = START_NS) -> None:
     assert write(store, messages, ManualClock(now_ns)).dead_letters == ()
 
 
+def waits(store: Store, now_ns: int) -> Decision:
+    """A restart of the slow job that waits for somebody's yes, for an hour."""
+    one = Decision(
+        job=SLOW, attempt=0, time_ns=now_ns, incident="slow-incident", incident_version=1, mode="approve", number=1,
+        action="checkpoint_restart", reason="the job stops, and starts again without h1 (against rank 5: computation)",
+        price_s=1_200.0, loss_s=1_900.0, aimed_at=(CULPRIT,), promised_gain=0.33, until_ns=now_ns + 3_600 * SECOND_NS,
+        limit="somebody has to say yes", alternatives=("adjust_microbatches at 5 s", "adjust_topology at 60 s"),
+    )  # fmt: skip
+    decided(store, one)
+    return one
+
+
+def decided(store: Store, one: Decision) -> None:
+    """One more."""
+    topic, key = route(one)
+    message = Message(topic=topic.name, key=key, partition=0, offset=one.number, value=encode(one))
+    assert write(store, [message], ManualClock(one.time_ns)).dead_letters == ()
+
+
 def end_ns(start_ns: int, step: int) -> int:
     """When a step of the slow job ended: 0.1 s each, 0.15 s while it is slow."""
     slow = min(max(step + 1 - SLOW_FROM, 0), SLOW_UNTIL - SLOW_FROM)

@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from pacehound.runtime.head.client import live_owner
+
 SCRIPT = Path(__file__).with_name("checkpointed_job.py")
 HOSTS = ("a", "b")
 RANKS = 4
@@ -21,7 +23,10 @@ SLOW = "b"
 
 
 def start(folder: Path, store: Path, without: set[str]) -> None:
-    """As many ranks as before, on fewer hosts."""
+    """As many ranks as before, on fewer hosts; when there is a head, for whoever finds none becomes one."""
+    deadline_s = time.monotonic() + 120
+    while live_owner(store) is None and time.monotonic() < deadline_s:
+        time.sleep(0.1)
     hosts = [host for host in HOSTS if host not in without]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -58,6 +63,8 @@ def stop(folder: Path) -> None:
 
 if __name__ == "__main__":
     word, where, kept, *left_out = sys.argv[1:]
+    with (Path(where) / "commands").open("a") as commands:
+        commands.write(f"{word} {' '.join(left_out)}\n")
     if word == "start":
         start(Path(where), Path(kept), set(left_out[0].split(",")) if left_out and left_out[0] else set())
     else:

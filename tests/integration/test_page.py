@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import browser
+import pyarrow as pa
 import pytest
 from playwright.sync_api import expect
 
 from bench.rig import realjob
+from pacehound.model.orders import Answer
+from pacehound.runtime.head.address import Address
 from storage.client import Store
+from storage.read import ask
 from tests.fakes import page_store
 from tests.fakes.events import START_NS
+from web.approving import Approvals
+from web.serve import PageServer
+from web.source import Source
 
 pytestmark = [
     pytest.mark.integration,
@@ -219,3 +231,97 @@ def test_without_its_token_the_page_asks_for_it_and_takes_no_other(address: str)
         page.reload()
         page.get_by_role("heading", name="Jobs").wait_for()
     assert all("401" in said for said in watched.wrong), watched.wrong
+
+
+class Answered:
+    """A page over a history in which a decision waits, in this process; what is said there is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.given: list[tuple[str, Answer]] = []
+        self._store = Store.open(folder)
+        page_store.fill(self._store, time.time_ns())
+        self.asked = page_store.waits(self._store, time.time_ns())
+        self._server = PageServer(
+            source=Source(Stored(self._store)),
+            folder=folder,
+            address=Address("127.0.0.1", 0),
+            approvals=Approvals(key="k" * 32, give=lambda job, answer: self.given.append((job, answer))),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.reads_at = asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(30)
+        self.answers_at = self._server.answers_at
+
+    def become(self, **fields: Any) -> None:
+        """Whoever acts has heard it."""
+        one = replace(self.asked, number=self.asked.number + 1, time_ns=time.time_ns(), until_ns=0, **fields)
+        page_store.decided(self._store, replace(one, asked=self.asked.identity()))
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(30)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+        self._store.close()
+
+
+class Stored:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        return ask(self._store, name, **parameters)
+
+
+@pytest.fixture(name="answered")
+def _answered(tmp_path: Path) -> Iterator[Answered]:
+    page = Answered(tmp_path / "store")
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1440, "light")])
+def test_what_waits_is_answered_where_its_incident_is_shown(answered: Answered, width: int, theme: str) -> None:
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium, width, theme)
+        page = watched.page
+        page.goto(answered.answers_at.replace("#", "#/incident/slow-incident?"))
+        page.get_by_role("heading", name="Shall it be done? checkpoint restart").wait_for()
+        assert "token" not in page.url
+        question = page.locator("section.question")
+        for words in ("starts again without h1", "20 min", "33 % shorter", "instead"):
+            expect(question).to_contain_text(words)
+        assert watched.accessibility() == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if PICTURES:
+            page.screenshot(path=Path(PICTURES, f"question-{width}-{theme}.png"))
+        question.get_by_label("Your name").fill("ann <b>")
+        question.get_by_role("button", name="Do it").click()
+        expect(question.get_by_role("status")).to_contain_text("Yes was said by ann <b> on the page, from 127.0.0.1")
+        for name in ("Do it", "Do not"):
+            expect(question.get_by_role("button", name=name)).to_be_disabled()
+        if PICTURES:
+            page.screenshot(path=Path(PICTURES, f"answered-{width}-{theme}.png"))
+        ((job, answer),) = answered.given
+        assert (job, answer.decision, answer.approves) == (page_store.SLOW, answered.asked.identity(), True)
+        answered.become(taken=True, by=answer.by)
+        expect(question).to_have_count(0, timeout=30_000)
+        expect(page.locator("dl.facts").first).to_contain_text("approved by ann <b>")
+    assert watched.wrong == []
+
+
+def test_who_only_reads_is_told_how_it_is_answered_and_has_no_button(answered: Answered) -> None:
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium)
+        page = watched.page
+        page.goto(answered.reads_at)
+        page.get_by_role("heading", name="Jobs").wait_for()
+        watched.go("#/incident/slow-incident")
+        question = page.locator("section.question")
+        expect(question).to_contain_text(f"pacehound approve {answered.asked.identity()[:12]} says yes")
+        assert question.get_by_role("button").count() == 0
+        post = f"fetch('api/decisions/{answered.asked.identity()}', {{method: 'POST', body: '{{\"approves\": true}}', "
+        post += "headers: {'Content-Type': 'application/json'}}).then(r => r.status)"
+        assert page.evaluate(post) == 403
+        assert watched.accessibility() == []
+    assert answered.given == []

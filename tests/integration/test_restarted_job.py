@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,29 @@ class RestartedJob(AskedJob):
         settings = [f"actuators.modes=J:checkpoint_restart={mode}"]
         settings += [f"actuators.stop_command={site} stop {folder} {self.store}"]
         settings += [f"actuators.start_command={site} start {folder} {self.store} {{hosts}}"]
-        words = [sys.executable, "-m", "pacehound", "up", "--store", str(self.store)]
-        words += [word for one in settings for word in ("--set", one)]
-        with (folder / "log").open("w") as log:
-            self.head = subprocess.Popen(words, stdout=log, stderr=log)
+        self.words = [sys.executable, "-m", "pacehound", "up", "--listen", "127.0.0.1:0", "--store", str(self.store)]
+        self.words += [word for one in settings for word in ("--set", one)]
+        self.begin()
+
+    def begin(self) -> None:
+        """A head."""
+        with (self.folder / "log").open("a") as log:
+            self.head = subprocess.Popen(self.words, stdout=log, stderr=log)
         self.until(lambda: live_owner(self.store) is not None, "a head")
+
+    def kill(self) -> None:
+        """And one that follows it."""
+        self.head.kill()
+        self.head.wait(60)
+        self.begin()
+
+    def commands(self) -> list[str]:
+        """What the site was told, in order."""
+        return (self.folder / "commands").read_text().splitlines()
+
+    def runs(self, what: str) -> int:
+        """How many commands of the site have begun, or ended."""
+        return len(list((self.store / "site" / "runs").glob(f"*/{what}")))
 
     def site(self, word: str) -> None:
         subprocess.run(
@@ -64,7 +82,7 @@ class RestartedJob(AskedJob):
         found = self.rows("SELECT event FROM decisions WHERE mode != 'observe' ORDER BY time_ns")
         return [json.loads(one["event"]) for one in found]
 
-    def until(self, done: Callable[[], bool], what: str) -> None:
+    def until(self, done: Callable[[], bool], what: str, every_s: float = 0.3) -> None:
         deadline_s = time.monotonic() + WITHIN_S
         while not done():
             if time.monotonic() > deadline_s:
@@ -73,7 +91,7 @@ class RestartedJob(AskedJob):
                     f"{what}: not within {WITHIN_S} s: {said}; {(self.folder / 'log').read_text()[-2000:]}"
                 )
             assert self.head.poll() is None, (self.folder / "log").read_text()[-2000:]
-            time.sleep(0.3)
+            time.sleep(every_s)
 
     def goes_on(self, steps: int) -> None:
         before = len(self.losses())
@@ -98,8 +116,10 @@ def alone(folder: Path, steps: int) -> list[float]:
     return [json.loads(line)["loss"] for line in (folder / "losses").read_text().splitlines()]
 
 
-def assert_it_is_restarted_without_the_host(folder: Path, mode: str = "auto") -> str:
-    """What was seen, in a line."""
+def assert_it_is_restarted_without_the_host(
+    folder: Path, mode: str = "auto", kills: Sequence[Callable[[RestartedJob], bool]] = ()
+) -> str:
+    """What was seen, in a line; the head is killed as soon as each of `kills` is so, in turn."""
     job = RestartedJob(folder, mode)
     try:
         job.site("start")
@@ -115,9 +135,12 @@ def assert_it_is_restarted_without_the_host(folder: Path, mode: str = "auto") ->
             waiting = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)["waiting"]
             subprocess.run([*command, waiting[0]["decision"][:12]], check=True, timeout=60)
             assert not asked["taken"]
+        for number, is_moment in enumerate(kills):
+            job.until(lambda moment=is_moment: moment(job), f"moment {number}", every_s=0.01)  # type: ignore[misc]
+            job.kill()
         job.until(lambda: any(one["action"] == "track" and one["number"] for one in job.decisions()), "it is restarted")
         job.goes_on(40)
-        decisions = job.decisions()
+        decisions, commands = job.decisions(), job.commands()
     finally:
         job.close()
     done = next(one for one in decisions if one["action"] == "checkpoint_restart" and one["taken"])
@@ -125,6 +148,8 @@ def assert_it_is_restarted_without_the_host(folder: Path, mode: str = "auto") ->
     assert done["reason"].startswith(f"the job stops, and starts again without {restarted_site.SLOW}"), done
     assert done["price_s"] < 120, "its own last restart, and not the literature's twenty minutes"
     assert over["seen_gain"] > 0.3, over
+    # By hand it was started, stopped and started.
+    assert commands[3:] == ["stop ", f"start {restarted_site.SLOW}"], commands
     if mode == "approve":
         assert done["by"]
     found = {one["step"]: one["loss"] for one in job.losses()}
@@ -141,3 +166,15 @@ def test_ten_times_a_slow_host_is_left_out_and_the_losses_are_the_same(tmp_path:
 
 def test_in_mode_approve_it_waits_for_somebody(tmp_path: Path) -> None:
     print(assert_it_is_restarted_without_the_host(tmp_path, "approve"))
+
+
+KILLS: tuple[Callable[[RestartedJob], bool], ...] = (
+    lambda job: bool(list((job.store / "site" / "records").glob("[0-9a-f]*"))),  # it was ordered
+    lambda job: job.runs("begun") == 1,  # the stop is run
+    lambda job: job.runs("begun") == 2,  # the start is run
+    lambda job: job.runs("ended") == 2,  # the new attempt is waited for
+)
+
+
+def test_a_head_that_is_killed_four_times_meanwhile_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
+    print(assert_it_is_restarted_without_the_host(tmp_path, kills=KILLS))

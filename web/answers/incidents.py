@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from pacehound.model.events import SURENESS, Finding, Incident
+from pacehound.model.decisions import waiting
+from pacehound.model.events import SURENESS, Decision, Finding, Incident
 from pacehound.model.incident_window import AROUND_NS, window_of
-from pacehound.pages.incidents import cost_words, decision_words, headline
+from pacehound.pages.incidents import cost_words, decision_words, headline, seconds_words
 from web.source import Source
 
 
@@ -50,7 +51,8 @@ def incident(source: Source, identity: str) -> dict[str, Any] | None:
     if not versions:
         return None
     latest = versions[0]
-    decided = {decision.action: decision for decision in source.decisions(identity)}
+    decisions = source.decisions(identity)
+    decided = {decision.action: decision for decision in decisions}
     from_ns = window_of(latest)[0]
     until_ns = max(latest.closed_ns or source.now_ns(), latest.opened_ns) + AROUND_NS
     around = {"job": latest.job, "attempt": latest.attempt, "from_ns": from_ns, "until_ns": until_ns}
@@ -65,8 +67,23 @@ def incident(source: Source, identity: str) -> dict[str, Any] | None:
             {"words": decision_words(one), "time_ns": one.time_ns, "taken": one.taken, "action": one.action}
             for one in decided.values()
         ],
+        "waiting": [_question(one) for one in waiting(decisions, source.now_ns())] if source.is_watched else [],
         "told": source.rows("page/notifications", incident=identity),
         "stacks": source.rows("page/stacks", **around),
+    }
+
+
+def _question(decision: Decision) -> dict[str, Any]:
+    """What somebody has to say yes to."""
+    return {
+        "decision": decision.identity(),
+        "action": decision.action.replace("_", " "),
+        "reason": decision.reason,
+        "price": seconds_words(decision.price_s),
+        "lost": seconds_words(decision.loss_s),
+        "promised_gain": decision.promised_gain,
+        "alternatives": [one.replace("_", " ") for one in decision.alternatives],
+        "until_ns": decision.until_ns,
     }
 
 

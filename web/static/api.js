@@ -37,6 +37,12 @@ export async function showToken(token) {
   await fetched("api/session", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
 }
 
+// Says yes or no to a decision that waits.
+export async function answer(decision, approves, by) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ approves, by }) };
+  return (await fetched(`api/decisions/${encodeURIComponent(decision)}`, options)).json();
+}
+
 // Calls `onNews` whenever something new is stored, and `onState` when the connection comes or goes.
 export function listen(onNews, onState) {
   const stream = new EventSource("api/live");

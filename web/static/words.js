@@ -32,6 +32,10 @@ export function ago(timeNs, nowNs) {
   return gone < 2 ? "now" : `${seconds(Math.round(gone))} ago`;
 }
 
+export function until(timeNs, nowNs) {
+  return `${moment(timeNs)} (in ${seconds(Math.max(Math.round((timeNs - nowNs) / 1e9), 1))})`;
+}
+
 export function moment(timeNs) {
   if (!timeNs) return "–";
   return new Date(timeNs / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC";

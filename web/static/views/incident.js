@@ -7,6 +7,7 @@ import { h, part, table } from "../dom.js";
 import { VERDICTS, ago, moment, percent, ranks, seconds, whole } from "../words.js";
 import { cause, crumbs, fact, facts, incidentState, jobLink, legend, marksOf, nothing, verdict } from "./common.js";
 import { evidence } from "./evidence.js";
+import { questions } from "./question.js";
 
 const MARGIN = 0.6; // of the incident's own steps, shown before and after it
 const LEAST_MARGIN = 40;
@@ -94,14 +95,17 @@ export async function incidentView([id]) {
   }
   const longest = rounds.slice(0, 20);
 
+  const asked = await questions();
+
   about.show(data);
+  await asked.show(data);
   known.show(data);
   stacks.show(data);
   past.show(data);
   return {
     title: data.what,
     up: jobLink(data.job, data.attempt, false),
-    node: [crumbs(["Jobs", "#/"], [data.job, jobLink(data.job, data.attempt, false)], ["Incident"]), about,
+    node: [crumbs(["Jobs", "#/"], [data.job, jobLink(data.job, data.attempt, false)], ["Incident"]), about, asked.node,
       chart ? h("section", { "aria-label": "The job's iteration times around it" }, chart.node) : null, known,
       h("section", { "aria-labelledby": "map" }, h("h2", { id: "map" }, "Who waited"), map, shares ? legend("culprit", "suspect") : null),
       longest.length ? h("section", { "aria-labelledby": "rounds" }, h("h2", { id: "rounds" }, "Longest rounds"),
@@ -115,6 +119,7 @@ export async function incidentView([id]) {
     refresh: async () => {
       data = await get(`incidents/${encodeURIComponent(id)}`);
       about.show({ ...data, now_ns: data.state === "closed" ? data.closed_ns : data.now_ns });
+      await asked.show(data);
       known.show(data.findings.length ? { findings: data.findings } : data);
       stacks.show(data);
       past.show(data);
