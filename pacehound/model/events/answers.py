@@ -79,6 +79,8 @@ class Decision:
         The decision that waited, of what was done or not done after it was asked.
     by
         Who has said yes or no to that.
+    joined
+        Hosts that would take part besides, or again.
 
     """
 
@@ -103,9 +105,10 @@ class Decision:
     until_ns: int = 0
     asked: str = ""
     by: str = ""
+    joined: tuple[str, ...] = ()
 
     def identity(self) -> str:
-        """Names (incident, action, whom it is aimed at), of what is only recorded.
+        """Names (incident, action, whom it is aimed at, who would join), of what is only recorded.
 
         What was done may be done again about the same incident, so its version counts too; and of a last one it says
         which end of the incident it is of.
@@ -114,4 +117,5 @@ class Decision:
         version = (which, self.incident_version) if which else ()
         if self.number:
             version = (*version, self.number, self.time_ns)
-        return event_id("decision", self.incident, self.action, *self.aimed_at, *version)
+        joined = ("joined", *self.joined) if self.joined else ()
+        return event_id("decision", self.incident, self.action, *self.aimed_at, *joined, *version)
