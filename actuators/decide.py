@@ -16,6 +16,7 @@ from actuators.decision import decision_about
 from actuators.mitigation.actions import IGNORE, Action
 from actuators.mitigation.loss import aim_of, candidates_for, due_at, gravest, loss_of, what_words, why_nothing
 from pacehound.model.events import Decision, Finding, Incident
+from pacehound.model.evidence.leaving import Joined
 
 Mode = Literal["observe"]
 
@@ -60,7 +61,7 @@ def decide(incident: Incident, mode: Mode = "observe") -> list[Decision]:
 def _last_word(incident: Incident, mode: Mode) -> list[Decision]:
     """It is over: what it has cost in all, as the incident says it, whatever was decided while it went on."""
     finding = gravest(incident.findings, is_over=True)
-    if finding is None:
+    if finding is None or _has_only_been_joined(incident):
         return []
     loss_s = loss_of(incident, finding)
     words = f"it is over: {loss_s:.1f} s were lost in all to {what_words(finding)}"
@@ -71,6 +72,12 @@ def _last_word(incident: Incident, mode: Mode) -> list[Decision]:
     ]
     words += f"; due by then: {', '.join(due)}" if due else "; no action was due by then"
     return [replace(_decision(incident, finding, mode, IGNORE, words, loss_s), is_last=True)]
+
+
+def _has_only_been_joined(incident: Incident) -> bool:
+    """Whether it was over before, and is told again for a host that could take part in its job."""
+    joined = [piece.at_ns for finding in incident.findings for piece in finding.evidence if isinstance(piece, Joined)]
+    return incident.closed_ns is not None and max(joined, default=0) > incident.closed_ns
 
 
 def _decision(incident: Incident, finding: Finding, mode: Mode, action: Action, reason: str, loss_s: float) -> Decision:

@@ -1,7 +1,7 @@
-"""A job that has lost ranks, as far as it can be reckoned with: who is gone, its layout, its costs; pure.
+"""A job that has lost ranks, as far as it can be reckoned with: its layout, its costs; pure.
 
-The layout and the time of a step are those that calls have shown (`JobShape`); who is gone, evidence says. What calls
-do not show, layers and memory, is told by settings or assumed, and said.
+The layout and the time of a step are those that calls have shown (`JobShape`); who is gone, evidence says
+(`pacehound.model.gone`). What calls do not show, layers and memory, is told by settings or assumed, and said.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from actuators.recovery.thresholds import (
 )
 from pacehound.errors import InvalidInput
 from pacehound.model.events import Finding
-from pacehound.model.evidence.leaving import JobShape, Left, Process
-from pacehound.model.evidence.machines import CheckpointAge, Gpu, HostSilent
+from pacehound.model.evidence.leaving import JobShape
+from pacehound.model.evidence.machines import CheckpointAge
 from pacehound.settings import RecoverySettings
 
 
@@ -38,31 +38,6 @@ class Job:
     model: ModelProfile
     cluster: ClusterProfile
     assumed: tuple[str, ...]
-
-
-def gone_ranks(finding: Finding) -> tuple[int, ...]:
-    """Those that will not come back by themselves, by evidence.
-
-    >>> left = Left(rank=3, pid=7, signal=9)
-    >>> gone_ranks(Finding(id="f", job="j", attempt=0, kind="exit", verdict="culprit", cause=None, culprits=(3,),
-    ...     evidence=(left,)))
-    (3,)
-    """
-    gone = set()
-    named = {*finding.culprits, *finding.candidates} if finding.kind == "blind" else set(finding.culprits)
-    for piece in finding.evidence:
-        match piece:
-            case Left(rank=rank):
-                gone.add(rank)
-            case Process(rank=rank, state="exited"):
-                gone.add(rank)
-            case Gpu(rank=rank, has_failed=True):
-                gone.add(rank)
-            case HostSilent():
-                gone |= named
-            case _:
-                pass
-    return tuple(sorted(gone & named))
 
 
 def job_of(shape: JobShape, gone: tuple[int, ...], known: RecoverySettings, finding: Finding) -> Job:

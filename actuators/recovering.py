@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any
 
 from actuators.decision import decision_about
-from actuators.lost_job import Job, gone_ranks, job_of
+from actuators.joining import joining
+from actuators.lost_job import Job, job_of
 from actuators.mitigation.actions import RESTART_WITHOUT_RANK, Action
 from actuators.mitigation.loss import gravest, loss_of, what_words
 from actuators.recovery.estimator import estimate
-from actuators.recovery.policy import Choice, FailureHistory, Option, choose, duration, score
+from actuators.recovery.policy import Choice, FailureHistory, choose, duration, score
 from actuators.recovery.thresholds import (
     ASSUMED_DEVICE_HOURS,
     ASSUMED_FAILURES,
@@ -22,9 +23,11 @@ from actuators.recovery.thresholds import (
     REROUTE_S,
     RESTART_S,
 )
+from actuators.recovery.wording import option_words
 from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.events import Decision, Finding, Incident
-from pacehound.model.evidence.leaving import JobShape
+from pacehound.model.evidence.leaving import JobShape, Joined
+from pacehound.model.gone import gone_ranks
 from pacehound.settings import RecoverySettings
 
 logger = logging.getLogger(__name__)
@@ -84,18 +87,19 @@ Asks = Callable[[str, dict[str, str]], list[dict[str, Any]]]
 
 def recovery_by(settings: RecoverySettings, asks: Asks | None) -> Callable[[Incident], Decision | None]:
     """Decides with what a job's settings and a store say; without a store the rate of failures is assumed."""
+    return partial(recovery_of, failures=partial(past_failures, asks), known=settings)
 
-    def failures(incident: str) -> PastFailures | None:
-        if asks is None:
-            return None
-        try:
-            (row,) = asks("recovery/failures", {"incident": incident})
-        except PacehoundError as error:
-            logger.warning("past failures cannot be asked for: %s", error)
-            return None
-        return PastFailures(**row)
 
-    return partial(recovery_of, failures=failures, known=settings)
+def past_failures(asks: Asks | None, incident: str) -> PastFailures | None:
+    """What a store has seen, but for one incident; nothing where nobody can be asked."""
+    if asks is None:
+        return None
+    try:
+        (row,) = asks("recovery/failures", {"incident": incident})
+    except PacehoundError as error:
+        logger.warning("past failures cannot be asked for: %s", error)
+        return None
+    return PastFailures(**row)
 
 
 def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings) -> Decision | None:
@@ -112,12 +116,15 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
 
     """
     finding = gravest([one for one in incident.findings if gone_ranks(one)], is_over=True)
-    if incident.state != "open" or finding is None:
+    if finding is None:
         return None
     gone = gone_ranks(finding)
     shape = next((piece for piece in finding.evidence if isinstance(piece, JobShape)), None)
-    if shape is None or not shape.step_time_s > 0:
+    joined = next((piece for piece in finding.evidence if isinstance(piece, Joined)), None)
+    if shape is None or not shape.step_time_s > 0 or (incident.state != "open" and joined is None):
         return None
+    if joined is not None:
+        return _with_those_that_join(incident, finding, joined, shape, failures, known)
     action, reason, limit = REPLAN, "", ""
     alternatives: tuple[str, ...] = ()
     if shape.is_sharded:
@@ -148,6 +155,46 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
     )
 
 
+def _with_those_that_join(
+    incident: Incident,
+    finding: Finding,
+    joined: Joined,
+    shape: JobShape,
+    failures: Failures,
+    known: RecoverySettings,
+) -> Decision:
+    """What was lost was decided about when it was told of; now there are hosts that could take part."""
+    gone, hosts = gone_ranks(finding), (*joined.back, *joined.new)
+    price_s, limit, alternatives = REPLAN.price_s, "", tuple[str, ...]()
+    try:
+        job = job_of(shape, gone, known, finding)
+        past = failures(incident.id)
+        history, known_of = past.history(len(gone), shape.tp) if past else assumed_history(shape.tp)
+        found = joining(job, shape, joined, history)
+        price_s, alternatives = found.price_s, found.alternatives
+        limit = "" if found.pays else "going on without them gives more until the next failure"
+        assumed = ", ".join(filter(None, (*job.assumed, found.assumed)))
+        reason = f"{found.reason}; {known_of}{f'; assumed are {assumed}' if assumed else ''}"
+    except ModuleNotFoundError as error:
+        reason, limit = "plans cannot be compared", f"{error.name} is missing: pip install 'pacehound[recovery]'"
+    except InvalidInput as error:
+        reason, limit = "plans cannot be compared", str(error)
+    return decision_about(
+        incident,
+        REPLAN,
+        f"with {', '.join(hosts)} ({joined.n_ranks} ranks): {reason}",
+        mode="observe",
+        time_ns=incident.time_ns,
+        loss_s=loss_of(incident, finding),
+        price_s=price_s,
+        aimed_at=gone,
+        joined=hosts,
+        taken=False,
+        alternatives=alternatives,
+        limit=limit,
+    )
+
+
 def _how_sure(finding: Finding) -> str:
     return "for" if finding.verdict == "culprit" else "if those that are suspected are gone, for"
 
@@ -168,22 +215,11 @@ def _said(job: Job, choice: Choice, known_of: str) -> tuple[Action, str, tuple[s
     until = f"most until the next failure, expected in {duration(choice.until_next_s)}"
     return (
         action,
-        f"{_option(best, before.throughput)} gives {until}{basis}",
+        f"{option_words(best, before.throughput)} gives {until}{basis}",
         (
-            *(_option(one, before.throughput) for one in others),
+            *(option_words(one, before.throughput) for one in others),
             restart,
         ),
-    )
-
-
-def _option(option: Option, before: float) -> str:
-    plan = option.state.plan
-    lengths = sorted({len(stages) for stages in plan.stages})
-    pp = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]}-{lengths[-1]}"
-    moved = option.restoration.moved_bytes if option.restoration else 0.0
-    return (
-        f"{plan.kind} DP {plan.dp} x PP {pp} ({option.estimate.throughput / before:.1%} of the throughput before, "
-        f"{option.downtime_s:.1f} s down, {moved / 1e9:.1f} GB moved)"
     )
 
 

@@ -138,9 +138,11 @@ class HostProcesses:
         closed_why: str = "",
         *,
         unseen: Mapping[int, tuple[str, ...]] | None = None,
-        claimed: int = 0,
+        claimed: int | None = None,
     ) -> list[HostSample]:
         """One sample per attempt that is not over; an attempt that a later one has replaced is closed when all left.
+
+        A host without a rank says so too: it may offer itself to a job that has lost some.
 
         Parameters
         ----------
@@ -151,12 +153,12 @@ class HostProcesses:
         unseen
             By pid: libraries whose calls are not seen (collector/agent/blindness.py).
         claimed
-            The attempt of a job that never had a rank.
+            The attempt of a job that has had no rank here yet; `None` while the launcher has not said which it is.
 
         """
         attempts = {process.attempt for process in self._known.values()}
-        if not attempts and closed_why:
-            attempts = {claimed}  # a job that never had a rank ends too
+        if not attempts and (claimed is not None or closed_why):
+            attempts = {claimed or 0}  # a job that never had a rank ends too
         latest = max(attempts, default=0)
         sampled = []
         for attempt in sorted(attempts - self._closed):

@@ -390,7 +390,7 @@ class Agent:
         unix_ns = self._job.clock.to_unix_ns(now_ns)
         promised = self.assembler.promise(promise_ns, now_ns, running)
         unseen = self._blindness.look(self.processes.alive(), self.assembler.callers, now_ns)
-        claimed = self._folder.attempt() if closed_why else 0
+        claimed = None if self.processes.known else self._folder.attempt()
         samples = self.processes.samples(
             self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
         )

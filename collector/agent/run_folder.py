@@ -87,12 +87,12 @@ class RunFolder:
         except (OSError, *UNREADABLE_JSON):  # not there, or not wholly written yet
             return None
 
-    def attempt(self) -> int:
-        """What the launcher has claimed; 0 while it has not."""
+    def attempt(self) -> int | None:
+        """What the launcher has claimed; `None` while it has not."""
         try:
             return msgspec.json.decode((self.path / "attempt.json").read_bytes(), type=Claimed).attempt
         except (OSError, msgspec.DecodeError):
-            return 0
+            return None
 
     def command(self) -> Command | None:
         """Which process the launcher has started; `None` while that is not said."""

@@ -78,7 +78,8 @@ def incident_page(
         facts.add_row("cost", Text(cost))
     if measured:
         facts.add_row("measured", Text(measured))
-    latest = {d.action: d for d in decisions if d.incident == incident.id}  # in order, so the last word stands
+    # In order, so the last word stands.
+    latest = {(d.action, bool(d.joined)): d for d in decisions if d.incident == incident.id}
     for decision in latest.values():
         facts.add_row("would do" if not decision.taken else "did", Text(decision_words(decision)))
     if facts.row_count:

@@ -23,6 +23,7 @@ from pacehound.model.events import (
     Watermark,
     WhatIfPrice,
 )
+from pacehound.model.evidence.leaving import JobShape
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import host_stream
@@ -101,6 +102,11 @@ class JobOperator:
         """Ids of its incidents that are not closed."""
         return self._incidents.open_ids()
 
+    @property
+    def layout(self) -> JobShape | None:
+        """How its ranks are laid out now; nothing where that is irregular or not known."""
+        return self._shape.shape(self._communicators, self._iterations.step_time_s)
+
     def on_stage_one(self, event: StageOneEvent) -> list[StageTwoEvent]:
         """One event of a communicator."""
         match event:
@@ -125,6 +131,8 @@ class JobOperator:
         if self._repeats.is_one(sample) or (self._world is None and not sample.processes):
             return []
         stream = host_stream(self.job, sample.host)
+        if not sample.processes and stream not in self._merge.streams:
+            return []  # it has no rank here and nobody waits for it (`streams/job/returns.py`)
         self._hosts.is_heard(sample.host)
         self._merge.push(stream, sample)
         self._merge.advance(stream, CLOSED_NS if sample.closed else sample.time_ns)

@@ -16,11 +16,13 @@ from pacehound.model.events import (
     Topology,
     Watermark,
 )
+from pacehound.model.evidence.leaving import JobShape
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
 from streams.job.operator import JobOperator, StageTwoEvent
+from streams.job.returns import Returns
 
 MAX_ENDED_ATTEMPTS = 1_000
 """Ended attempts whose late messages are still recognised as such."""
@@ -50,6 +52,7 @@ class StageTwo:
         self._settings = settings
         self.attempts: dict[int, JobOperator] = {}
         self._ended: dict[int, None] = {}
+        self._returns = Returns(job)
         self.late = 0
 
     @property
@@ -80,6 +83,17 @@ class StageTwo:
         if event.attempt in self._ended:
             self.late += 1
             return []
+        self._returns.on_event(event)
+        said = self._returns.told(self._on_event(event))
+        if isinstance(event, (HostSample, Topology)):
+            said += self._returns.news(event.time_ns, self._layout)
+        return said
+
+    def _layout(self, attempt: int) -> JobShape | None:
+        operator = self.attempts.get(attempt)
+        return None if operator is None else operator.layout
+
+    def _on_event(self, event: Event) -> list[StageTwoEvent]:
         match event:
             case HostSample() if event.attempt not in self.attempts and not event.processes:
                 return []  # its command has joined no process group: another host of the job may yet

@@ -66,3 +66,9 @@ boundary (chosen)."""
 
 SHAPE_TIMES = 2_048
 """Rounds of one pair, and of one group, that are remembered: 341 in each of six iterations (chosen)."""
+
+MOST_OFFERS = 64
+"""Hosts that could take part in a job which has lost some: as many as a piece of evidence lists (chosen)."""
+
+MOST_LOSSES = 64
+"""Losses of one job whose later versions still tell who could take part: more than have open incidents (chosen)."""

@@ -28,6 +28,7 @@ from streams.job.iterations import JobIterations
 from streams.job.measurements import Measurements
 from streams.job.operator import JobOperator
 from streams.job.repeats import Repeats
+from streams.job.returns import Loss, Returns, World
 from streams.job.shape import ShapeWatch
 from streams.job.short_slowdowns import ShortSlowdowns, _Short
 from streams.job.stage_two import StageTwo
@@ -91,7 +92,8 @@ _PLAIN: dict[type, str] = {
         "_job _attempt _communicator _members _lateness_ns _open _first_ns _previous _last_marker _last_pause_ns "
         "_planned _planned_since_last incomplete backward"
     ),
-    StageTwo: "job _settings attempts _ended late",
+    StageTwo: "job _settings attempts _ended _returns late",
+    Returns: "_job _world _before _loss _away _offers _joined _more",
     JobOperator: (
         "job attempt _tick_ns _lateness_ns _merge _repeats _operation_ids _done_ns _world _world_size _communicators "
         "_clocks _hosts _iterations _was_hung _watches _incidents _measurements _shape ended"
@@ -176,7 +178,7 @@ _MADE: tuple[type, ...] = (
     _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
     HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
-    Pace, PricedWindow,
+    Pace, PricedWindow, World, Loss,
     # What findings rest on
     *evidence.KINDS, *evidence.PARTS,
 )  # fmt: skip

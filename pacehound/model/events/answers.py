@@ -129,6 +129,8 @@ class Decision:
         Who has said yes or no to that.
     site
         Of a restart: how far it has come.
+    joined
+        Hosts that would take part besides, or again.
 
     """
 
@@ -154,9 +156,10 @@ class Decision:
     asked: str = ""
     by: str = ""
     site: SiteStep | None = None
+    joined: tuple[str, ...] = ()
 
     def identity(self) -> str:
-        """Names (incident, action, whom it is aimed at), of what is only recorded.
+        """Names (incident, action, whom it is aimed at, who would join), of what is only recorded.
 
         What was done may be done again about the same incident, so its version counts too; and of a last one it says
         which end of the incident it is of. What is written down of a restart has its step's name: whoever goes on with
@@ -170,4 +173,5 @@ class Decision:
         version = (which, self.incident_version) if which else ()
         if self.number:
             version = (*version, self.number, self.time_ns)
-        return event_id("decision", self.incident, self.action, *self.aimed_at, *version)
+        joined = ("joined", *self.joined) if self.joined else ()
+        return event_id("decision", self.incident, self.action, *self.aimed_at, *joined, *version)

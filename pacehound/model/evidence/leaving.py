@@ -122,3 +122,29 @@ class JobShape(Piece, frozen=True, kw_only=True, tag="job_shape"):
         return f"by its calls the job trained with DP {self.dp} x PP {self.pp}{inner}{each}, in steps of " + (
             f"{self.step_time_s:.3g} s" if self.step_time_s else "unknown length"
         )
+
+
+class Joined(Piece, frozen=True, kw_only=True, tag="joined"):
+    """Hosts that could take part in a job which has lost ranks and goes on with fewer.
+
+    `back` were lost with their ranks and are heard again; `new` have offered themselves. They are good for `n_ranks`,
+    beside the `n_now` of `n_before` that train. `dp` and `pp` are the degrees of those by their calls; 0: irregular, or
+    not known yet. `at_ns`: since when.
+    """
+
+    back: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    n_ranks: int
+    n_now: int
+    n_before: int
+    at_ns: int
+    dp: int = 0
+    pp: int = 0
+
+    def _sentence(self) -> str:
+        told = [f"{', '.join(self.back)} {'are' if len(self.back) > 1 else 'is'} heard again"] if self.back else []
+        told += [f"{', '.join(self.new)} {'offer' if len(self.new) > 1 else 'offers'} to take part"] if self.new else []
+        return (
+            f"{' and '.join(told)}: {self.n_ranks} ranks more could train beside the {self.n_now} of {self.n_before} "
+            "that do"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from actuators.worker import ActuatorWorker
 from pacehound.bus import Message
 from pacehound.model.events import Decision, Finding, Incident, Instant
 from pacehound.model.evidence import Evidence
-from pacehound.model.evidence.leaving import JobShape, Left, Process
+from pacehound.model.evidence.leaving import JobShape, Joined, Left, Process
 from pacehound.model.evidence.machines import CheckpointAge, Gpu, HostSilent
 from pacehound.settings import RecoverySettings
 
@@ -171,3 +172,70 @@ def test_a_layout_that_cannot_be_takes_nothing_from_the_other_decisions() -> Non
     (decision,) = worker.on_event(lost(5, shape=nonsense), message)
     assert isinstance(decision, Decision)
     assert decision.action == "ignore"
+
+
+BACK = Joined(back=("h5",), n_ranks=1, n_now=7, n_before=8, at_ns=20)
+
+
+def _gain(decision: Decision) -> float:
+    return float(re.findall(r"does ([0-9.]+)% more than the plan of now", decision.reason)[0])
+
+
+def with_joined(joined: Joined = BACK, one: Incident | None = None) -> Incident:
+    before = one or lost(5)
+    return replace(before, version=1, time_ns=20, findings=(before.findings[0].next_version(joined),))
+
+
+def test_a_host_that_is_back_pays_where_failures_are_seldom() -> None:
+    decision = certain(with_joined())
+    assert (decision.action, decision.mode, decision.taken, decision.limit) == ("replan", "observe", False, "")
+    assert (decision.aimed_at, decision.joined) == ((5,), ("h5",))
+    assert decision.reason.startswith("with h5 (1 ranks): symmetric DP 8 x PP 1 (105.6% of the throughput before, ")
+    assert "more than the plan of now" in decision.reason
+    assert "it pays after" in decision.reason
+    assert "that it goes on by the plan that gave most after the loss" in decision.reason
+    assert decision.alternatives[0].startswith("going on as asymmetric DP 3 x PP 2-3 (")
+    assert decision.identity() != certain(lost(5)).identity()
+
+
+def test_where_the_next_failure_is_near_it_does_not_and_that_is_said() -> None:
+    decision = certain(with_joined(), OFTEN)
+    assert (decision.action, decision.joined) == ("replan", ("h5",))
+    assert decision.limit == "going on without them gives more until the next failure"
+    assert "it would pay after" in decision.reason
+    assert "and not before the next failure, expected in" in decision.reason
+
+
+def test_the_plan_of_now_is_that_which_calls_show() -> None:
+    shown = Joined(back=("h5", "h6"), n_ranks=2, n_now=6, n_before=8, at_ns=20, dp=3, pp=2)
+    decision = certain(with_joined(shown, lost(5, 6)))
+    assert decision.alternatives[0].startswith("going on as symmetric DP 3 x PP 2 (")
+    assert "that it goes on by" not in decision.reason
+
+
+def test_more_new_hosts_than_were_lost_are_used() -> None:
+    more = Joined(back=("h5",), new=("h8",), n_ranks=3, n_now=7, n_before=8, at_ns=20)
+    decision, one = certain(with_joined(more)), certain(with_joined())
+    assert decision.joined == ("h5", "h8")
+    assert _gain(decision) > _gain(one) > 0.0
+
+
+def test_it_is_decided_also_when_the_incident_is_over_and_its_last_word_is_said_once() -> None:
+    def ask(_name: str, _parameters: dict[str, str]) -> list[dict[str, Any]]:
+        return [{"n_failures": 2, "rank_s": 1e7, "n_attempts": 4}]
+
+    worker = ActuatorWorker(lambda _: (), recovery=recovery_by(RecoverySettings(), ask))
+    message = Message(topic="incidents", key="j", partition=0, offset=0, value=b"")
+    over = replace(lost(5), state="closed", version=1, time_ns=15, closed_ns=15)
+    first = worker.on_event(over, message)
+    assert [one.action for one in first if isinstance(one, Decision)] == ["ignore"]
+    again = replace(with_joined(one=over), version=2)
+    told = [one for one in worker.on_event(again, message) if isinstance(one, Decision)]
+    assert [(one.action, one.joined) for one in told] == [("replan", ("h5",))]
+    assert worker.on_event(again, message) == []
+
+
+def test_a_node_of_several_ranks_needs_them_all() -> None:
+    shape = JobShape(dp=2, pp=2, tp=2, stage_stride=4, micro_batches=8, gradient_bytes=10**9, step_time_s=1.5)
+    one = Joined(back=("h5",), n_ranks=1, n_now=6, n_before=8, at_ns=20)
+    assert "1 ranks are no node of 2" in certain(with_joined(one, lost(5, shape=shape))).limit
