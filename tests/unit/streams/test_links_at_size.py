@@ -71,7 +71,7 @@ def test_a_slow_link_is_named_for_sure_where_edges_are_seen(n_ranks: int, algori
 
 
 def test_a_slow_link_of_a_tree_that_nobody_saw_is_suspected_and_the_finding_says_what_was_assumed() -> None:
-    link, events = job(64, "tree", 0.1)
+    link, events = job(16, "tree", 0.1)
     (finding,) = findings_of_job(without_edges(events), SETTINGS)
     assert named([finding]) == ("suspected", "S2", {frozenset(link)})
     assert "the tree is assumed: NCCL's own over 8 hosts" in words_of(finding)

@@ -589,7 +589,7 @@ def test_launches_alone_suspect_who_stopped_first_and_not_whom_it_stopped():
     assert stage.cause().verdict == "unknown"
 
 
-@examples(200)
+@examples(75)
 @given(
     st.integers(2, 12).flatmap(
         lambda n: st.tuples(

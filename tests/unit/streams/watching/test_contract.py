@@ -107,10 +107,14 @@ def again(watches: Watches) -> Watches:
     return restored
 
 
+@cache
+def said_of_a_job_that_is_well() -> list[tuple[int, object]]:
+    return asked(Watches("simulated", 0, SETTINGS), told(None))
+
+
 @pytest.mark.parametrize("name", NUMBER_OF)
 def test_a_watch_says_nothing_of_a_job_that_is_well(name: str) -> None:
-    watches = Watches("simulated", 0, SETTINGS)
-    assert [one for number, one in asked(watches, told(None)) if number == NUMBER_OF[name]] == []
+    assert [one for number, one in said_of_a_job_that_is_well() if number == NUMBER_OF[name]] == []
 
 
 @pytest.mark.parametrize("fault", [SLOW, STOPPED], ids=["slow", "stopped"])
@@ -149,12 +153,19 @@ def test_the_state_of_a_watch_does_not_grow_with_the_job(name: str) -> None:
     assert sizes[-1] <= 1.02 * sizes[0]
 
 
+@cache
+def halfway() -> bytes:
+    """The watches in the middle of a quiet job."""
+    watches, questions = Watches("simulated", 0, SETTINGS), told(None)
+    asked(watches, questions[: _end_of_a_step(questions, 0.5)])
+    return state_codec(SETTINGS).encode(watches)
+
+
 @pytest.mark.parametrize("name", NUMBER_OF)
 @pytest.mark.parametrize("step_time_s", [math.nan, math.inf, -math.inf, -1.0])
 def test_a_number_that_cannot_be_is_no_finding(name: str, step_time_s: float) -> None:
-    watches, questions = Watches("simulated", 0, SETTINGS), told(None)
-    cut = _end_of_a_step(questions, 0.5)
-    asked(watches, questions[:cut])
+    watches: Watches = state_codec(SETTINGS).decode(halfway())
+    questions = told(None)
     watch = list(watches)[NUMBER_OF[name]]
     iteration, moment = next(arguments for _, question, arguments in reversed(questions) if question == "on_iteration")
     for _ in range(20):
