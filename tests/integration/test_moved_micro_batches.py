@@ -30,7 +30,6 @@ from tests.integration.asked_job import AskedJob
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timed,
     pytest.mark.skipif(find_spec("torch") is None, reason="there is no torch"),
     pytest.mark.skipif(shim.reason_not_made() is not None, reason="no C compiler"),
 ]

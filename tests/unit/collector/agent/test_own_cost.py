@@ -71,13 +71,13 @@ def test_an_agent_above_its_budget_sends_one_row_for_a_round_and_its_reader_has_
     seq = 0
 
     def work(n_seconds: int, cores: float) -> int:
-        """Each rank makes a hundred calls a second, alike to within 20 us; the bytes that this takes."""
+        """Each rank makes sixty calls a second, alike to within 20 us; the bytes that this takes."""
         nonlocal seq
         before = sum(map(len, run.receiver.messages))
         for _ in range(20 * n_seconds):
             run.cpu_ns += round(cores * 50 * MS)
-            for number in range(5):
-                launch_ns = run.now_ns + number * 8 * MS
+            for number in range(3):
+                launch_ns = run.now_ns + number * 14 * MS
                 for rank, ring in enumerate(rings):
                     late_ns = 1_000 * (7 * seq + 5 * rank) % 20_000
                     ring.done(seq, launch_ns + late_ns, launch_ns + 40_000)

@@ -1,11 +1,13 @@
 """`pacehound evaluate`: suites and logs become rows of one form, and what is asked wrongly is said."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from pacehound import cli
+from pacehound.model.topology import Layout
 from simulator.suites.call_jobs import CALL_JOBS
 
 COLUMNS = {
@@ -68,8 +70,13 @@ def _small(name, count):
     return {name: dataclasses.replace(POPULATIONS[name], count=count)}
 
 
+def _in_replicas(make):
+    """The same job without pipelines and tensor parallelism: a third of the calls."""
+    return lambda seed: replace(make(seed), layout=Layout(dp=8))
+
+
 def test_whole_jobs_are_scored_with_their_culprits(monkeypatch):
-    some = {name: CALL_JOBS[name] for name in ("clean", "slow_rank", "killed_rank")}
+    some = {name: _in_replicas(CALL_JOBS[name]) for name in ("clean", "slow_rank", "killed_rank")}
     monkeypatch.setattr("simulator.suites.call_jobs.CALL_JOBS", some)
     clean, slow, killed = rows_of("--suite", "calls")
     assert (clean["case"], clean["expected"], clean["false_alarms"], clean["recall"]) == ("clean", 0, 0, None)

@@ -209,7 +209,7 @@ def in_mid_job() -> Pipeline:
 
 
 def damaged(content: bytes, rng: random.Random) -> Iterator[bytes]:
-    for _ in range(150):
+    for _ in range(40):
         yield content[: rng.randrange(len(content))]
         flipped = bytearray(content)
         for at in rng.choices(range(len(content)), k=rng.choice((1, 1, 4, 40))):
@@ -220,6 +220,7 @@ def damaged(content: bytes, rng: random.Random) -> Iterator[bytes]:
 
 
 def test_a_damaged_state_is_refused_or_read_and_nothing_else_happens() -> None:
+    """Of a whole job; `tests/contract/test_hostile_input.py` damages more of them."""
     content = in_mid_job().snapshot()
     reasons = []
     for bad in damaged(content, random.Random(7)):
@@ -227,7 +228,7 @@ def test_a_damaged_state_is_refused_or_read_and_nothing_else_happens() -> None:
             CODEC.decode(bad)
         except MalformedState as error:
             reasons.append(str(error))
-    assert len(reasons) > 200
+    assert len(reasons) > 55
     assert max(map(len, reasons)) < 300
 
 
