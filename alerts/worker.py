@@ -190,12 +190,12 @@ class AlertWorker(EventWorker):
 
     def on_turn(self) -> list[Event]:
         """Tell of what has become due, and those who have come back."""
-        self._asking.turn()
+        asked: list[Event] = list(self._asking.turn())
         try:
             self._read_past()
         except Unavailable as error:
             logger.warning("what was told before cannot be read yet: %s", error)
-            return []
+            return asked
         if self._orders.look():
             self._ask_all_again()
         if self._heartbeat is not None:
@@ -203,7 +203,7 @@ class AlertWorker(EventWorker):
         self._ask_later(self._clock.now_ns())
         told = self._tell()
         self._forget_told(self._clock.now_ns())
-        return told
+        return [*asked, *told]
 
     def on_settled(self) -> None:
         """All that was told is noted."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
+    Asked,
     Changepoint,
     Command,
     CommandResult,
@@ -97,6 +98,8 @@ def rows_of(event: Event) -> list[tuple[str, Row]]:
             return [(schemas.DECISIONS, _plain(event, schemas.DECISIONS) | _named(event))]
         case Notification():
             return [(schemas.NOTIFICATIONS, _plain(event, schemas.NOTIFICATIONS) | {"sent_ns": event.time_ns})]
+        case Asked():
+            return [(schemas.ASKED, _plain(event, schemas.ASKED))]
         case Command():
             return [(schemas.COMMANDS, _command(event))]
         case CommandResult():

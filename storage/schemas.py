@@ -15,6 +15,7 @@ FINDINGS, INCIDENTS, DECISIONS = "stored_findings", "stored_incidents", "stored_
 PRICES, OPERATIONS = "stored_prices", "stored_operations"
 LEARNT_ROUNDS = "stored_learnt_rounds"
 NOTIFICATIONS, DEAD_LETTERS = "stored_notifications", "stored_dead_letters"
+ASKED = "stored_asked"
 COMMANDS, COMMAND_RESULTS = "stored_commands", "stored_command_results"
 VALIDATIONS = "stored_validations"
 
@@ -319,6 +320,17 @@ ROW_TABLES: dict[str, pa.Schema] = {
             ("sent_ns", _INT),
         ]
     ),
+    ASKED: pa.schema(
+        [
+            *_JOB,
+            ("incident", _TEXT),
+            ("decision", _TEXT),
+            ("sink", _TEXT),
+            ("outcome", _TEXT),
+            ("by", _TEXT),
+            ("time_ns", _INT),
+        ]
+    ),
     DEAD_LETTERS: pa.schema(
         [
             ("event_id", _TEXT),
@@ -356,6 +368,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     PRICES: ("job", "attempt", "first_step", "last_step", "what", "name"),
     OPERATIONS: ("job", "attempt", "step", "rank", "optype", "seq"),
     NOTIFICATIONS: ("incident", "state", "sink", "level"),
+    ASKED: ("incident", "decision", "sink", "outcome"),
     COMMANDS: ("job", "attempt", "event_id"),
     COMMAND_RESULTS: ("job", "attempt", "event_id"),
     VALIDATIONS: ("job", "attempt", "event_id", "ranks"),

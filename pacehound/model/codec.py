@@ -88,6 +88,7 @@ _JSON_EVENTS: dict[str, type] = {
     "pacehound.incident": events.Incident,
     "pacehound.decision": events.Decision,
     "pacehound.notification": events.Notification,
+    "pacehound.asked": events.Asked,
     "pacehound.command": events.Command,
     "pacehound.command_result": events.CommandResult,
     DEAD_LETTER_EVENT: events.DeadLetter,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pacehound.model import topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
+    Asked,
     Changepoint,
     Command,
     CommandResult,
@@ -54,6 +55,7 @@ Event = (
     | Incident
     | Decision
     | Notification
+    | Asked
     | Command
     | CommandResult
     | DeadLetter
@@ -95,7 +97,7 @@ def route(event: Event) -> tuple[topics.Topic, str]:
             return topics.INCIDENTS, event.job
         case Decision():
             return topics.DECISIONS, event.job
-        case Notification():
+        case Notification() | Asked():
             return topics.NOTIFICATIONS, event.job
         case Command():
             return topics.COMMANDS, event.job

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pacehound.model.calls import DTYPE_CODE, OP_CODE, CallBatch, Sees
 from pacehound.model.events import (
     AgentCost,
+    Asked,
     Changepoint,
     Command,
     CommandResult,
@@ -260,6 +261,7 @@ def one_of_each():
             loss_s=4.5,
         ),
         Notification(**same, incident="i0", state="open", idempotency_key="k"),
+        Asked(**same, incident="i0", decision="d0", outcome="told", sink="slack"),
         Command(**same, order=b"{}", key="k", signature=b"s"),
         CommandResult(
             **same,

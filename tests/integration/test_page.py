@@ -286,9 +286,10 @@ def test_what_waits_is_answered_where_its_incident_is_shown(answered: Answered, 
         watched = browser.Watched(chromium, width, theme)
         page = watched.page
         page.goto(answered.answers_at.replace("#", "#/incident/slow-incident?"))
-        page.get_by_role("heading", name="Shall it be done? checkpoint restart").wait_for()
+        page.get_by_role("heading", name="Somebody has to say yes: checkpoint restart").wait_for()
         assert "token" not in page.url
         question = page.locator("section.question")
+        expect(page.locator("dl.facts").first).not_to_contain_text("starts again")
         for words in ("starts again without h1", "20 min", "33 % shorter", "instead"):
             expect(question).to_contain_text(words)
         assert watched.accessibility() == []

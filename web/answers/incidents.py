@@ -52,7 +52,8 @@ def incident(source: Source, identity: str) -> dict[str, Any] | None:
         return None
     latest = versions[0]
     decisions = source.decisions(identity)
-    decided = {decision.action: decision for decision in decisions}
+    asked = waiting(decisions, source.now_ns()) if source.is_watched else []
+    decided = {decision.action: decision for decision in decisions if decision not in asked}
     from_ns = window_of(latest)[0]
     until_ns = max(latest.closed_ns or source.now_ns(), latest.opened_ns) + AROUND_NS
     around = {"job": latest.job, "attempt": latest.attempt, "from_ns": from_ns, "until_ns": until_ns}
@@ -67,8 +68,9 @@ def incident(source: Source, identity: str) -> dict[str, Any] | None:
             {"words": decision_words(one), "time_ns": one.time_ns, "taken": one.taken, "action": one.action}
             for one in decided.values()
         ],
-        "waiting": [_question(one) for one in waiting(decisions, source.now_ns())] if source.is_watched else [],
+        "waiting": [_question(one) for one in asked],
         "told": source.rows("page/notifications", incident=identity),
+        "asked": source.rows("page/asked", incident=identity),
         "stacks": source.rows("page/stacks", **around),
     }
 

@@ -4,7 +4,7 @@ Every event carries its job, its attempt (an elastic restart is a new attempt) a
 the id that a replay writes again. Time is the time on the event, never that of arrival.
 """
 
-from pacehound.model.events.answers import Decision, Notification, SiteStep
+from pacehound.model.events.answers import Asked, Decision, Notification, SiteStep
 from pacehound.model.events.bus import DeadLetter, Tick
 from pacehound.model.events.calls_of_hosts import (
     CHECKPOINT_BEGIN,
@@ -77,7 +77,7 @@ from pacehound.model.events.store import EarlierRun, JobHistory, LevelChange, Us
 __all__ = [
     "CHECKPOINT_BEGIN", "CHECKPOINT_END", "EVALUATION_BEGIN", "EVALUATION_END", "HOLD_BEGIN", "HOLD_END",
     "MARKER_NAMES", "MAX_WORLD_RANKS",
-    "NEVER", "OPTIMIZER_STEP", "SURENESS", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "CallSignature", "Cause",
+    "NEVER", "OPTIMIZER_STEP", "SURENESS", "UNKNOWN_MEMBER", "UNTOLD", "AgentCost", "Asked", "CallSignature", "Cause",
     "Changepoint", "ChannelTransfers", "Command", "CommandResult", "Cost", "DeadLetter", "Decision", "EarlierRun",
     "Finding", "FindingKind", "FixKind", "FixPrice", "GpuReading", "GroupOutlier", "HostEvidence", "HostProcessors",
     "HostSample", "HostVitals", "Incident", "IncidentState", "Instant", "IterationSample", "JobHistory", "JudgedRanks",

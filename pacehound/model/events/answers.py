@@ -1,4 +1,4 @@
-"""What those who read incidents did about them: notifications of alerts, decisions of actuators."""
+"""What those who read incidents did about them: notifications and questions of alerts, decisions of actuators."""
 
 from __future__ import annotations
 
@@ -45,6 +45,37 @@ class Notification:
         """Names (incident, state), and which sink was told at which level."""
         whom = (self.sink, self.level) if self.level else ()
         return event_id("notification", self.incident, self.state, *whom)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Somebody was told of a decision that waits for a yes; or, of no sink, what came of the question.
+
+    Attributes
+    ----------
+    decision
+        The one that waits.
+    sink
+        Who was told; empty where it is over.
+    outcome
+        `told`, or `refused` by the sink; `answered` by somebody, or `over` without an answer.
+    by
+        Who has answered.
+
+    """
+
+    job: str
+    attempt: int
+    time_ns: int
+    incident: str
+    decision: str
+    outcome: Literal["told", "refused", "answered", "over"]
+    sink: str = ""
+    by: str = ""
+
+    def identity(self) -> str:
+        """Names (decision, sink, outcome)."""
+        return event_id("asked", self.decision, self.sink, self.outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

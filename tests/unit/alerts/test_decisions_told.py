@@ -22,11 +22,13 @@ class Told:
     def __init__(self, name: str = "slack") -> None:
         self.name = name
         self.notices: list[Notice] = []
-        self.is_away = False
+        self.is_away = self.refuses = False
 
     def deliver(self, notice: Notice) -> Delivery:
         if self.is_away:
             return Delivery(outcome="unavailable")
+        if self.refuses:
+            return Delivery(outcome="refused")
         self.notices.append(notice)
         return Delivery(outcome="delivered")
 
@@ -62,6 +64,38 @@ def test_what_was_answered_or_has_expired_or_never_waited_is_told_to_nobody() ->
     clock.advance_s(3_600)
     asking.turn()
     assert told.notices == []
+
+
+def test_who_was_told_and_who_has_answered_is_said_once() -> None:
+    clock, here, away, deaf = ManualClock(START_NS), Told(), Told("webhook"), Told("email")
+    away.is_away, deaf.refuses = True, True
+    asking = Asking([here, away, deaf], clock, "http://head:4319", KEY)
+    asking.on_decision(ASKED)
+    first = asking.turn()
+    assert [(one.sink, one.outcome, one.decision) for one in first] == [
+        ("slack", "told", ASKED.identity()),
+        ("email", "refused", ASKED.identity()),
+    ]
+    assert {(one.job, one.incident, one.time_ns) for one in first} == {(ASKED.job, ASKED.incident, START_NS)}
+    assert asking.turn() == []
+    away.is_away = False
+    clock.advance_s(100)
+    (late,) = asking.turn()
+    assert (late.sink, late.time_ns) == ("webhook", START_NS + 100 * 10**9)
+    done = replace(ASKED, number=2, until_ns=0, taken=True, asked=ASKED.identity(), by="ann", time_ns=START_NS + 5)
+    asking.on_decision(done)
+    asking.on_decision(replace(done, number=3))
+    (answered,) = asking.turn()
+    assert (answered.outcome, answered.by, answered.sink, answered.time_ns) == ("answered", "ann", "", START_NS + 5)
+
+
+def test_a_question_that_nobody_has_answered_is_over() -> None:
+    asking = Asking([Told()], ManualClock(START_NS))
+    asking.on_decision(ASKED)
+    asking.turn()
+    asking.on_decision(replace(ASKED, number=2, until_ns=0, asked=ASKED.identity()))
+    (over,) = asking.turn()
+    assert (over.outcome, over.by) == ("over", "")
 
 
 def test_all_sinks_say_what_it_costs_and_carry_the_link() -> None:

@@ -28,6 +28,7 @@ export async function incidentView([id]) {
       one.state === "closed" ? fact("until", `${moment(one.closed_ns)}: ${one.closed_why}`) : null,
       one.cost ? fact("cost", one.cost) : null,
       one.decisions.map((decision) => fact(decision.taken ? "did" : "would do", decision.words)),
+      one.asked.length ? fact("asked", one.asked.map(asking).join("; ")) : null,
       one.told.length ? fact("told", one.told.map((told) => `${told.state} ${moment(told.sent_ns)}`).join("; ")) : null),
   ]);
 
@@ -126,6 +127,11 @@ export async function incidentView([id]) {
     },
     leave: () => leaves.forEach((leave) => leave()),
   };
+}
+
+function asking(one) {
+  const words = { told: one.sink, refused: `${one.sink} did not take it`, answered: `${one.by} has answered`, over: "it is not waited for any more" };
+  return `${words[one.outcome]} ${moment(one.time_ns)}`;
 }
 
 function at(instant) {

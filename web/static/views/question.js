@@ -25,8 +25,8 @@ export async function questions() {
 function question(asked, nowNs, mayAnswer) {
   const key = asked.decision.slice(0, 12);
   return h("section", { class: "question", "aria-labelledby": `question-${key}` },
-    h("h2", { id: `question-${key}` }, `Shall it be done? ${asked.action}`),
-    h("p", null, `${asked.reason}.`),
+    h("h2", { id: `question-${key}` }, `Somebody has to say yes: ${asked.action}`),
+    h("p", null, `${asked.reason[0].toUpperCase()}${asked.reason.slice(1)}.`),
     facts(
       fact("costs", `${asked.price} of the job's time; it has lost ${asked.lost} so far`),
       asked.promised_gain ? fact("gives", `iterations ${percent(asked.promised_gain)} shorter`) : null,
