@@ -21,6 +21,7 @@ from pacehound.runtime.event_loop import EventWorker
 
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
+    from actuators.recovery_orders import RecoveryOrders
 
 logger = logging.getLogger(__name__)
 
@@ -50,15 +51,22 @@ class ActuatorWorker(EventWorker):
         Who looks closer and measures by itself; nobody in mode `observe`.
     recovery
         Prices plans for a job that has lost ranks.
+    survivors
+        Who answers them when they ask which plan to go on with; nobody where no way leads to them.
 
     """
 
     kinds: tuple[type, ...] = (Incident,)
 
     def __init__(
-        self, decided: Decided, attendant: Attendant | None = None, recovery: Recovery = lambda _incident: None
+        self,
+        decided: Decided,
+        attendant: Attendant | None = None,
+        recovery: Recovery = lambda _incident: None,
+        survivors: RecoveryOrders | None = None,
     ) -> None:
         self._decided, self._attendant, self._recovery = decided, attendant, recovery
+        self._survivors = survivors
         self._said: dict[int, dict[str, None]] = {}  # by partition, in the order in which they were said
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
@@ -80,6 +88,8 @@ class ActuatorWorker(EventWorker):
             del said[oldest]
         if self._attendant is not None:
             self._attendant.on_incident(event)
+        if self._survivors is not None:
+            self._survivors.on_incident(event)
         return list(new)
 
     def _recover(self, incident: Incident) -> list[Decision]:
@@ -92,8 +102,9 @@ class ActuatorWorker(EventWorker):
         return [] if recovery is None else [recovery]
 
     def on_turn(self) -> list[Event]:
-        """What the attendant does as time passes."""
-        return [] if self._attendant is None else list(self._attendant.step())
+        """What the attendant does as time passes, and what survivors are answered."""
+        found = [] if self._survivors is None else self._survivors.step()
+        return [*found, *([] if self._attendant is None else self._attendant.step())]
 
     def on_revoked(self, places: list[Place]) -> None:
         """Somebody else goes on there."""
