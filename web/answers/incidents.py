@@ -50,7 +50,7 @@ def incident(source: Source, identity: str) -> dict[str, Any] | None:
     if not versions:
         return None
     latest = versions[0]
-    decided = {decision.action: decision for decision in source.decisions(identity)}
+    decided = {(one.action, bool(one.joined)): one for one in source.decisions(identity)}
     from_ns = window_of(latest)[0]
     until_ns = max(latest.closed_ns or source.now_ns(), latest.opened_ns) + AROUND_NS
     around = {"job": latest.job, "attempt": latest.attempt, "from_ns": from_ns, "until_ns": until_ns}
