@@ -29,3 +29,20 @@ COMMAND_WITHIN_S = 600.0
 
 RECORDS_KEPT_S = 7 * 86_400.0
 """Chosen: what was written down of a restart that is over, for whoever wants to know what was run."""
+
+MOST_QUESTIONS = 256
+"""Chosen: questions of survivors that are remembered, so that each is answered once."""
+
+INCIDENT_WITHIN_NS = 300 * SECOND_NS
+"""An exit is told some seconds after it, a hang within a minute; what was ordered is recorded on the incident of the
+loss, and where none has come by then it stands in the store's commands alone."""
+
+EFFECT_AFTER_NS = 15 * SECOND_NS
+EFFECT_EVERY_NS = 10 * SECOND_NS
+"""Chosen: what a recovery has brought is asked for so soon, and so often."""
+
+EFFECT_ITERATIONS = 8
+"""Chosen: the middle one of so many tells the new pace; the first of a plan warms up."""
+
+EFFECT_WITHIN_NS = 600 * SECOND_NS
+"""By then it is said with the iterations that there are."""

@@ -21,6 +21,7 @@ from pacehound.runtime.event_loop import EventWorker
 
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
+    from actuators.recovery_orders import RecoveryOrders
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ class ActuatorWorker(EventWorker):
         Prices plans for a job that has lost ranks.
     noted
         What was written down of restarts: whoever is given a partition goes on with those that are not over.
+    survivors
+        Who answers them when they ask which plan to go on with; nobody where no way leads to them.
 
     """
 
@@ -66,8 +69,10 @@ class ActuatorWorker(EventWorker):
         attendant: Attendant | None = None,
         recovery: Recovery = lambda _incident: None,
         noted: Noted = lambda _partitions: (),
+        survivors: RecoveryOrders | None = None,
     ) -> None:
         self._decided, self._attendant, self._recovery, self._noted = decided, attendant, recovery, noted
+        self._survivors = survivors
         self._said: dict[int, dict[str, None]] = {}  # by partition, in the order in which they were said
         self._mine: set[int] = set()
         self._new: set[int] = set()  # of those, restarts in which are not known yet
@@ -98,6 +103,8 @@ class ActuatorWorker(EventWorker):
             del said[oldest]
         if self._attendant is not None:
             self._attendant.on_incident(event)
+        if self._survivors is not None:
+            self._survivors.on_incident(event)
         return [*lost, *new]
 
     def _take_up(self) -> list[Decision]:
@@ -118,8 +125,9 @@ class ActuatorWorker(EventWorker):
         return [] if recovery is None else [recovery]
 
     def on_turn(self) -> list[Event]:
-        """What the attendant does as time passes."""
-        return [] if self._attendant is None else [*self._take_up(), *self._attendant.step()]
+        """What the attendant does as time passes, and what survivors are answered."""
+        found = [] if self._survivors is None else self._survivors.step()
+        return [*found, *([] if self._attendant is None else [*self._take_up(), *self._attendant.step()])]
 
     def on_settled(self) -> None:
         """What was decided so far is durable."""

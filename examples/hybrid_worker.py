@@ -17,6 +17,7 @@ import signal
 import statistics
 import threading
 import time
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -312,13 +313,21 @@ class Worker:
         while int(self.store.get("generation")) <= self.generation:
             time.sleep(POLL_S)
         self.generation = int(self.store.get("generation"))
-        said = {"applied": self.applied, "is_complete": self.is_complete}
+        said = {"applied": self.applied, "is_complete": self.is_complete, "answer": self.answer()}
         self.store.set(f"report/{self.generation}/{self.node}", json.dumps(said))
         while not self.store.check([f"order/{self.generation}"]):
             time.sleep(POLL_S)
             if int(self.store.get("generation")) > self.generation:
                 return self.next_order()
         return json.loads(self.store.get(f"order/{self.generation}"))
+
+    def answer(self) -> Order | None:
+        """What this node was told to go on with after a loss, where somebody listens; the launcher compares them."""
+        if not self.store.check([f"question/{self.generation}"]):
+            return None
+        question = json.loads(self.store.get(f"question/{self.generation}"))
+        found = self.control.recovery(question["survivors"], question["about"], within_s=self.options.ask_s)
+        return None if found is None else asdict(found)
 
     def run(self) -> None:
         if self.options.join_step >= 0:
@@ -371,6 +380,7 @@ def main() -> None:
     parser.add_argument("--csv", default="")
     parser.add_argument("--stop", default="")
     parser.add_argument("--pace-s", type=float, required=True)
+    parser.add_argument("--ask-s", type=float, default=2.0)
     torch.set_num_threads(1)
     Worker(parser.parse_args()).run()
     # gloo's threads, some of them of a plan that was given up, are not waited for.

@@ -7,8 +7,9 @@ python examples/train_hybrid.py --dp 4 --pp 2 --steps 12 --die 3:5:4
 Node 3 kills itself in step 5 before its fourth operation. The others make their process groups anew for the plan that
 `actuators.recovery` chooses: new pipelines, for which they fetch the layers that they lack from live replicas (weights
 and both Adam moments), or rerouting, where the lost one's micro-batches pass through its peers. They go on with the
-same step. `--pace-ms` is what a layer takes: a sleep stands in for a device, so that a machine of two cores
-can run eight of them, and the estimate of a step can be held against what it took.
+same step. Under `pacehound run` they ask first which plan to go on with (`Control.recovery`), and where all of them are
+ordered one they use that. `--pace-ms` is what a layer takes: a sleep stands in for a device, so that a machine of two
+cores can run eight of them, and the estimate of a step can be held against what it took.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from actuators.recovery.estimator import estimate, extra_loads, stage_bytes
 from actuators.recovery.layers import split_layers
 from actuators.recovery.policy import FailureHistory, choose
 from actuators.recovery.profile import ClusterProfile, ModelProfile
-from actuators.recovery.restorer import Move, exchanges
-from actuators.recovery.state import State, megatron_state
+from actuators.recovery.restorer import Move, Restoration, exchanges, restore
+from actuators.recovery.state import Plan, State, megatron_state
 
 WORKER = Path(__file__).with_name("hybrid_worker.py")
 
@@ -71,6 +72,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--csv", type=Path, default=None, help="node 0 writes each step: its time, and who is where")
     parser.add_argument("--stop", type=Path, default=None, help="all nodes leave after the same step once it exists")
+    parser.add_argument(
+        "--ask-s", type=float, default=2.0, help="survivors wait so long for a plan that is ordered (pacehound.trainer)"
+    )
     parser.add_argument("--json", action="store_true", help="one object on stdout instead of lines")
     return parser.parse_args()
 
@@ -117,6 +121,7 @@ class Job:
                 f"--address={options.address}", f"--dp={options.dp}", f"--pp={options.pp}",
                 f"--csv={options.csv or ''}", f"--stop={options.stop or ''}",
                 f"--micro-batch={options.micro_batch}", f"--steps={options.steps}", f"--pace-s={pace_s}",
+                f"--ask-s={options.ask_s}",
                 f"--join-step={joins.get(node, -1)}", f"--die-step={deaths.get(node, (-1, 0))[0]}",
                 f"--die-operation={deaths.get(node, (0, 0))[1]}",
             ])
@@ -142,6 +147,32 @@ class Job:
             "applied": applied,
         }
         self.store.set(f"order/{self.generation}", json.dumps(order))
+
+    def ask(self, gone: list[int]) -> None:
+        """What the nodes are to ask: what is left of the job and its costs (docs/trainer.md)."""
+        state, model, cluster = self.state, self.model, self.cluster
+        layer = ("forward_s", "backward_s", "parameter_bytes", "optimizer_bytes", "gradient_bytes", "boundary_bytes")
+        given = ("memory_bytes", "bandwidth_bytes_per_s", "latency_s", "restart_s", "reroute_s")
+        about = {
+            "stages": state.plan.stages,
+            "batches": state.plan.batches,
+            "holders": state.holders,
+            "idle": state.idle,
+            "lost": gone,
+            "layer": {name: getattr(model, name) for name in (*layer, "samples_per_micro_batch")},
+            "cluster": {name: getattr(cluster, name) for name in given},
+        }
+        question = {"survivors": state.survivors, "about": about}
+        self.store.set(f"question/{self.generation + 1}", json.dumps(question))
+
+    def ordered(self, reports: list[dict[str, Any]]) -> Plan | None:
+        """The plan that all nodes were ordered to go on with; nothing where one was not."""
+        answers = [one.get("answer") or {} for one in reports]
+        tickets = {one["ticket"] if one.get("is_ordered") else 0 for one in answers}
+        if len(tickets) > 1 or tickets == {0}:
+            return None
+        plan = answers[0]["plan"]
+        return Plan(kind=plan["kind"], stages=tuple(map(tuple, plan["stages"])), batches=tuple(plan["batches"]))
 
     def reports(self, nodes: tuple[int, ...]) -> list[dict[str, Any]] | None:
         """What all of them say; nothing where another one is lost before it has."""
@@ -169,27 +200,48 @@ class Job:
             dead = self.lost()
             gone += dead
             self.state = self.state.without(dead)
+            if gone:
+                self.ask(gone)
             reports = self.reports(self.state.survivors)
             if reports is None and not self.lost():
                 raise SystemExit("a node went away without having failed")
-        history = FailureHistory(n_failures=1, node_s=1.5 * self.options.until_next_s * len(self.state.survivors))
-        options = choose(self.state, self.model, self.cluster, history).options
-        best = next((one for one in options if not (one.restoration and one.restoration.read_bytes)), None)
-        if best is None:
+        plan = self.ordered(reports)
+        restoration = self.restoration(plan) if plan is not None else self.best()
+        if restoration is None:
             raise SystemExit("no live replica of some layer is left: start again from a checkpoint")
-        self.state = best.state
-        self.states.append(best.state)
-        moves, moved_bytes = (best.restoration.moves, best.restoration.moved_bytes) if best.restoration else ((), 0.0)
+        self.state = restoration.state
+        self.states.append(self.state)
+        moves, moved_bytes = restoration.moves, restoration.moved_bytes
         self.recoveries.append({
             "lost": gone,
             "joined": joined,
             "applied": max(one["applied"] for one in reports),
             "rolled_forward": sum(one["applied"] < max(r["applied"] for r in reports) for one in reports),
             "moved_bytes": moved_bytes,
+            "is_ordered": plan is not None,
+            "recommended": (reports[0].get("answer") or {}).get("why", ""),
             "at_s": begun_s,
             "generation": self.generation,
         })  # fmt: skip
         self.order(moves, max(one["applied"] for one in reports))
+
+    def restoration(self, plan: Plan) -> Restoration:
+        """Who takes which place of a plan, and what moves for it; in rerouting nothing does."""
+        if plan.kind != "reroute":
+            return restore(self.state, plan, self.model)
+        state = replace(self.state, plan=replace(self.state.plan, kind="reroute"))
+        return Restoration(state=state, moves=(), moved_bytes=0.0, busiest_bytes=0.0, read_bytes=0.0)
+
+    def best(self) -> Restoration | None:
+        """What the policy chooses where nobody has ordered anything."""
+        history = FailureHistory(n_failures=1, node_s=1.5 * self.options.until_next_s * len(self.state.survivors))
+        options = choose(self.state, self.model, self.cluster, history).options
+        best = next((one for one in options if not (one.restoration and one.restoration.read_bytes)), None)
+        if best is None:
+            return None
+        return best.restoration or Restoration(
+            state=best.state, moves=(), moved_bytes=0.0, busiest_bytes=0.0, read_bytes=0.0
+        )
 
     def run(self) -> dict[str, Any]:
         if self.reports(self.state.survivors) is None:

@@ -52,8 +52,8 @@ class ControlledJob:
         self._issuer, self._number = secrets.token_hex(8), 0
         _, self._after = wire.results(job, 0)
 
-    def order(self, what: What, now_ns: int) -> str:
-        """Give an order to all agents of the job; its id. `now_ns` is Unix time."""
+    def order(self, what: What, now_ns: int, ranks: tuple[int, ...] = ()) -> str:
+        """Give an order to all agents of the job, about all ranks or some; its id. `now_ns` is Unix time."""
         self._number += 1
         order = new_order(
             what,
@@ -65,6 +65,7 @@ class ControlledJob:
             lives_ns=LIVES_NS,
             why=self._why,
             incident=self._incident,
+            ranks=ranks,
         )
         self._wire.command(self._signer.signed(order))
         return order.id

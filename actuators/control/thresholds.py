@@ -64,3 +64,10 @@ WITHDRAW_WITHIN_NS = 5 * SECOND_NS
 
 APPLY_SLACK_NS = 60 * SECOND_NS
 """Over twice the time that the ranks need to the step at their pace: an evaluation or a checkpoint lies between."""
+
+ANSWER_EVERY_NS = 250_000_000
+"""Survivors of a loss wait two seconds by default: an answer on the way to an agent is said again three times a second
+at the least, for an agent that has just begun (chosen)."""
+
+CONFIRM_ANSWER_AHEAD_NS = 250_000_000
+"""An agent asks ten times a second by then: what is confirmed nearer to the deadline than this may come after it."""

@@ -12,6 +12,7 @@ there can be: as many as the busiest place has exchanges.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,6 +22,12 @@ import numpy.typing as npt
 
 from actuators.recovery.profile import ModelProfile
 from actuators.recovery.state import Place, Plan, Span, State
+
+
+def load() -> None:
+    """Import SciPy's solver now, which takes a second: whoever asks for a plan later does not wait for that."""
+    with contextlib.suppress(ModuleNotFoundError):
+        import scipy.optimize  # noqa: F401
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,6 +118,9 @@ class OrderBook:
         for ticket, answer in late:
             attempt = max(self.trainers.attempts, default=0)
             results.append(self._result(host, None, attempt=attempt, ticket=ticket, trainers=(answer,)))
+        if (asked := self.trainers.question(host.now_ns)) is not None:
+            attempt, question = asked
+            results.append(replace(self._result(host, None, attempt=attempt), what="recovery", asked=question))
         return results
 
     def _step_hold(self, host: HostNow) -> list[CommandResult]:
@@ -187,7 +190,7 @@ class OrderBook:
                 self.profiling.begin(what, host.unix_ns, processes, order.why, host.now_ns)
                 return "", self.holder.locate(processes, host.now_ns)
             case Offer() as what:
-                reason = self.trainers.offer(what, order.why, order.attempt, processes, host.now_ns)
+                reason = self.trainers.offer(what, order.why, order.attempt, processes, host.now_ns, order.ranks)
                 self._offered = self._offered if reason else order
             case Apply() as what:
                 reason = self.trainers.apply(what, host.now_ns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,8 +16,9 @@ from typing import Any
 
 from collector.agent.trainer_listener import Trainer, TrainerListener
 from collector.host.rank_process import RankProcess
-from pacehound.model.events.control import TrainerAnswer, TrainerState
-from pacehound.model.orders import Apply, Confirm, Offer, Withdraw
+from pacehound.model.events.control import RecoveryQuestion, TrainerAnswer, TrainerState
+from pacehound.model.orders import MOST_RANKS, MOST_WORLD, Apply, Confirm, Offer, Withdraw
+from pacehound.trainer.order import RECOVERY
 from pacehound.trainer.token import Token
 
 logger = logging.getLogger("pacehound.agent")
@@ -29,6 +31,14 @@ LEASE_NS = 8_000_000_000
 
 MOST_ENDED = 100
 """Tickets that are not offered again; whose orders come late is refused for that already, by their number."""
+
+MOST_WITHIN_MS = 60_000
+"""Ranks may wait for so long for an answer; who asks for longer is looked after for this long."""
+
+_MOST_QUESTION = 8_192
+"""Characters, as in pacehound/trainer/recovering.py."""
+
+_DIGEST = re.compile(r"[0-9a-f]{32}")
 
 MOST_WHY = 500
 """Characters of a reason that a script gives."""
@@ -69,16 +79,23 @@ class Trainers:
         self._offer: Offer | None = None
         self._why = ""
         self._attempt = 0
+        self._whom: frozenset[int] = frozenset()
         self._answers: dict[int, TrainerAnswer] = {}
         self._heard_ns = 0
         self._next_report_ns = 0
         self._has_news = False
+        self._asking: tuple[int, RecoveryQuestion] | None = None  # the newest question, and its attempt
+        self._asked_until_ns: int | None = 0  # `None`: it came just now
         self._ended: deque[int] = deque(maxlen=MOST_ENDED)
         self._tokens: deque[int] = deque()
 
     @property
     def is_busy(self) -> bool:
         """Whether a controller is about to say more."""
+        return self._is_open or self._asking is not None
+
+    @property
+    def _is_open(self) -> bool:
         return self.ticket != 0 and not self.is_confirmed
 
     @property
@@ -103,12 +120,32 @@ class Trainers:
             if trainer.attempt == self._attempt:
                 self._note(trainer.rank, "absent", why=f"the script of rank {trainer.rank} has ended or hung up")
         for trainer in came:
-            if self._offer is not None and trainer.attempt == self._attempt and not self.is_confirmed:
+            is_open = self._offer is not None and not self.is_confirmed
+            if is_open and trainer.attempt == self._attempt and self._is_meant(trainer.rank):
                 self._ask(trainer)
-        return self._has_news or bool(self.late)
+        return self._has_news or bool(self.late) or self._asked_until_ns is None
 
-    def offer(self, what: Offer, why: str, attempt: int, processes: Iterable[RankProcess], now_ns: int) -> str:
-        """Ask all scripts of an attempt; why it cannot be, else nothing."""
+    def question(self, now_ns: int) -> tuple[int, RecoveryQuestion] | None:
+        """What ranks want to know, with their attempt, where it is news; it is forgotten when they wait no more."""
+        if self._asking is None:
+            return None
+        if self._asked_until_ns is None:
+            self._asked_until_ns = now_ns + self._asking[1].within_ms * 1_000_000
+            return self._asking
+        if now_ns > self._asked_until_ns:
+            self._asking = None
+        return None
+
+    def offer(
+        self,
+        what: Offer,
+        why: str,
+        attempt: int,
+        processes: Iterable[RankProcess],
+        now_ns: int,
+        ranks: tuple[int, ...] = (),
+    ) -> str:
+        """Ask all scripts of an attempt, or those of some ranks; why it cannot be, else nothing."""
         if what.ticket == self.ticket:
             self._heard_ns = now_ns
             return ""
@@ -117,19 +154,23 @@ class Trainers:
         if self.is_confirmed:
             return "another order waits for its step"
         self._end("another order was given")
+        # Ranks that have lost one come to no step: what they are handed they have, and need no second word.
+        if what.kind == RECOVERY and not self._opens(what.ticket):
+            return "it was taken back here"
         logger.info("order %d, %s, is offered to the scripts, for: %s", what.ticket, what.kind, why)
         self._offer, self._why, self._attempt, self._heard_ns = what, why, attempt, now_ns
+        self._whom = frozenset(ranks)
         self.ticket = self.told_of = what.ticket
         self._answers, self._has_news = {}, True
         for process in processes:
-            if process.attempt == attempt:
+            if process.attempt == attempt and self._is_meant(process.rank):
                 self._answers[process.rank] = TrainerAnswer(
                     rank=process.rank,
                     state="absent",
                     why=f"the script of rank {process.rank} takes no orders (pacehound.trainer)",
                 )
         for trainer in list(self.listener.trainers.values()):
-            if trainer.attempt == attempt:
+            if trainer.attempt == attempt and self._is_meant(trainer.rank):
                 self._ask(trainer)
         return ""
 
@@ -140,13 +181,8 @@ class Trainers:
         self._heard_ns = now_ns
         if self.is_confirmed:
             return ""
-        token = Token(os.fspath(self.listener.folder), what.ticket)
-        if what.ticket not in self._tokens:
-            if not token.make():
-                return "it was taken back here"
-            self._tokens.append(what.ticket)
-            if len(self._tokens) > MOST_ENDED:
-                Token(os.fspath(self.listener.folder), self._tokens.popleft()).remove()
+        if not self._opens(what.ticket):
+            return "it was taken back here"
         for rank, answer in self._answers.items():
             if answer.state == "able" and (trainer := self.listener.trainers.get((self._attempt, rank))) is not None:
                 self.listener.say(trainer, say="apply", ticket=what.ticket, step=what.step)
@@ -180,9 +216,9 @@ class Trainers:
 
     def step(self, now_ns: int) -> tuple[TrainerAnswer, ...]:
         """End what nobody renews; what the controller is to hear now, else nothing."""
-        if self.is_busy and now_ns - self._heard_ns > LEASE_NS:
+        if self._is_open and now_ns - self._heard_ns > LEASE_NS:
             self._end(_SILENT)
-        is_due = self.is_busy and now_ns >= self._next_report_ns
+        is_due = self._is_open and now_ns >= self._next_report_ns
         if not (self._has_news or is_due):
             return ()
         self._has_news, self._next_report_ns = False, now_ns + REPORT_NS
@@ -200,6 +236,42 @@ class Trainers:
         if not self.is_confirmed:
             self._end(_SILENT)
         self.listener.close()
+
+    def _is_meant(self, rank: int) -> bool:
+        return not self._whom or rank in self._whom
+
+    def _opens(self, ticket: int) -> bool:
+        """Whether its token is there, made now or before."""
+        if ticket not in self._tokens:
+            if not Token(os.fspath(self.listener.folder), ticket).make():
+                return False
+            self._tokens.append(ticket)
+            if len(self._tokens) > MOST_ENDED:
+                Token(os.fspath(self.listener.folder), self._tokens.popleft()).remove()
+        return True
+
+    def _hear_question(self, trainer: Trainer, word: dict[str, Any]) -> None:
+        """Ranks that ask the same are told of together; another question takes the place of one before."""
+        digest, payload = str(word.get("digest", "")), str(word.get("payload", ""))
+        survivors, within_ms = word.get("survivors"), word.get("within_ms")
+        if not isinstance(survivors, list) or not isinstance(within_ms, int) or len(payload) > _MOST_QUESTION:
+            return
+        if not survivors or not all(isinstance(rank, int) and 0 <= rank < MOST_WORLD for rank in survivors):
+            return
+        if len(survivors) > MOST_RANKS or _DIGEST.fullmatch(digest) is None:
+            return
+        ranks = {trainer.rank}
+        within_ms = min(max(within_ms, 0), MOST_WITHIN_MS)
+        if self._asking is not None and (self._asking[0], self._asking[1].digest) == (trainer.attempt, digest):
+            ranks |= set(self._asking[1].ranks)
+        question = RecoveryQuestion(
+            digest=digest,
+            survivors=tuple(survivors),
+            ranks=tuple(sorted(ranks)),
+            payload=payload,
+            within_ms=within_ms,
+        )
+        self._asking, self._asked_until_ns = (trainer.attempt, question), None
 
     def _ask(self, trainer: Trainer) -> None:
         assert self._offer is not None
@@ -220,6 +292,9 @@ class Trainers:
 
     def _hear(self, trainer: Trainer, word: dict[str, Any]) -> None:
         said, ticket, step = word.get("say"), word.get("ticket"), word.get("step")
+        if said == "lost":
+            self._hear_question(trainer, word)
+            return
         if not (isinstance(said, str) and said in _SAID and isinstance(ticket, int) and isinstance(step, int)):
             return
         if not (0 < ticket < 1 << 63 and -1 <= step < 1 << 62):

@@ -26,3 +26,11 @@ class AttendedWire(ControlWire, Protocol):
     def given(self, job: str, after: int) -> tuple[list[Command], int]:
         """Orders that were given about a job since the last time, and the number to ask for next."""
         ...
+
+
+class AskedWire(AttendedWire, Protocol):
+    """The same, where it is heard what ranks of any job ask."""
+
+    def questions(self, after: int) -> tuple[list[CommandResult], int]:
+        """Answers of agents that hold a question, since the last time, and the number to ask for next."""
+        ...

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pacehound.bus.control import AttendedWire
+from pacehound.bus.control import AskedWire, AttendedWire
 from pacehound.bus.recording import RecordingWriter
 from pacehound.bus.signing import signer_of
 from pacehound.clock import Clock, SystemClock
@@ -41,6 +42,7 @@ from pacehound.settings import Settings, TraceSettings
 
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
+    from actuators.recovery_orders import RecoveryOrders
     from actuators.worker import Recovery
 
 logger = logging.getLogger(__name__)
@@ -151,7 +153,7 @@ def _traces(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Trac
 
 
 def _actuators(
-    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AttendedWire, decided: list[Decision]
+    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AskedWire, decided: list[Decision]
 ) -> Worker:
     """Who decides, and goes on with the restarts of a head that was killed."""
     from actuators.worker import ActuatorWorker
@@ -161,6 +163,7 @@ def _actuators(
         _attendant(settings, folder, store, clock, wire),
         _recovery(settings, store),
         lambda _: decided,
+        _survivors(settings, folder, store, clock, wire),
     )
     worker.on_assigned([(topics.INCIDENTS.name, partition) for partition in range(topics.INCIDENTS.partitions)])
     return worker
@@ -171,6 +174,25 @@ def _recovery(settings: Settings, store: SiblingStore) -> Recovery:
     from actuators.recovering import recovery_by
 
     return recovery_by(settings.recovery, lambda name, parameters: store.ask(name, parameters).to_pylist())
+
+
+def _survivors(settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AskedWire) -> RecoveryOrders:
+    """Who answers ranks that have lost some and ask which plan to go on with; ordered in mode `auto` alone."""
+    from actuators.modes import Modes
+    from actuators.recovery.restorer import load
+    from actuators.recovery_orders import RecoveryOrders
+
+    modes = Modes.of_settings(settings.actuators.mode, settings.actuators.modes)
+    if modes.acts:
+        threading.Thread(target=load, name="load solver", daemon=True).start()  # survivors wait for two seconds
+    return RecoveryOrders(
+        wire,
+        signer_of(folder),
+        clock,
+        modes,
+        lambda name, parameters: store.ask(name, parameters).to_pylist(),
+        settings.recovery,
+    )
 
 
 def _attendant(

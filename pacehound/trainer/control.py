@@ -22,7 +22,11 @@ from pacehound.trainer.line import AgentLine, note_failure
 from pacehound.trainer.meeting import FOLDER, Bell
 from pacehound.trainer.open_order import OpenOrder
 from pacehound.trainer.order import COLLECT, PACE, Agree, Can, Order, interval_of, refusal
+from pacehound.trainer.recovering import Awaited, Question, Recovery
 from pacehound.trainer.token import Token
+
+RECOVERY_WITHIN_S = 2.0
+"""A head that lives answers in one; a recovery by itself takes about as long as this (docs/recovery.md)."""
 
 _NEVER = sys.maxsize
 _NOBODY: Any = (0,)
@@ -99,6 +103,58 @@ class Control:
         if step >= self._point:
             self._point = (step // self._agree_every + 1) * self._agree_every
         return self._after(step, is_decided=may_apply, is_agreed=may_apply and self._all_have(ticket))
+
+    def recovery(
+        self,
+        survivors: Sequence[int],
+        about: object,
+        *,
+        within_s: float = RECOVERY_WITHIN_S,
+        agree: Agree | None = None,
+    ) -> Recovery | None:
+        """Which plan to go on with after ranks were lost; `None`: nobody orders or recommends one, decide yourself.
+
+        All survivors call it, with the same `survivors` and `about`. It waits, until the deadline at the latest, and
+        not at all where nobody listens. What is ordered, all survivors get, or none uses it.
+
+        Parameters
+        ----------
+        survivors
+            The ranks that are left, by the numbers that they have connected with.
+        about
+            What is left of the job, and its costs, as JSON can say them (docs/trainer.md).
+        within_s
+            The deadline, from now on.
+        agree
+            As in `connect`, over the survivors: closes the last gap between hosts. It is called once by each of them.
+
+        """
+        found: Recovery | None = None
+        try:
+            if os.getpid() == self._pid and self._words is not _NOBODY:
+                found = self._asks(Question(survivors, about), round(within_s * 1e9)).wait(time.monotonic_ns)
+        except Exception as error:
+            self._fail(error)
+        if agree is None:
+            return found
+        ticket = found.ticket if found is not None and found.is_ordered else 0
+        agreed = agree([ticket, -ticket])  # the only call that may raise: it is the script's
+        if found is None or not found.is_ordered:
+            return found
+        return found if [int(one) for one in agreed] == [ticket, -ticket] else None
+
+    def _asks(self, question: Question, within_ns: int) -> Awaited:
+        """No order waits for a step any more: there will be none before the job has recovered."""
+        if self._open is not None:
+            ticket = self._open.order.ticket
+            Token(self._folder, ticket).withdraw()
+            self._open = None
+            self._say(say="kept", ticket=ticket, step=-1, why="a rank was lost")
+        if self._agent.lines is None:
+            self._agent.connect(self._decided)
+        self._heard, self._due = 0, 0  # what is still unread then is read at the next step
+        now_ns = time.monotonic_ns()
+        return Awaited(self._agent, self._folder, question, now_ns + within_ns, now_ns)
 
     def close(self) -> None:
         """Take no more orders; what was armed is taken back, where no rank here has applied it.

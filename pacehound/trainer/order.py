@@ -17,6 +17,9 @@ COLLECT = "pacehound.collect"
 """Every so many steps (`{"every": 100}`) the process collects its garbage, and never otherwise; `{"every": 0}`: as
 before. Nothing is handed to the script, which need not know of it."""
 
+RECOVERY = "pacehound.recovery"
+"""Which plan to go on with after a loss: what `Control.recovery` has asked for is answered with it, and nobody else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:

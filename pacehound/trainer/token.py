@@ -61,6 +61,11 @@ class Token:
         """Whether nobody here applies it any more."""
         return self._is(NO)
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether it stands, or is taken back: nobody need wait any more."""
+        return self._is(GO) or self._is(DONE) or self._is(NO)
+
     def remove(self) -> None:
         """Nobody will ask for it again."""
         for state in (OPEN, GO, DONE, NO):

@@ -82,6 +82,7 @@ class Host:
     def __init__(self, folder: Path, name: str, world_size: int) -> None:
         self.folder, self.name, self.world_size = folder, name, world_size
         self.ranks: list[Rank] = []
+        self.meant: tuple[int, ...] = ()  # by orders; empty: all
         self.number = 0
         self.trainers: Trainers | None = None
         self.start()
@@ -103,14 +104,15 @@ class Host:
         trainers = self.trainers
         if trainers is None:
             return []
-        processes = [RankProcess(attempt=0, rank=one.rank, pid=100 + one.rank, start_ticks=1) for one in self.ranks]
+        here = [one.rank for one in self.ranks if not self.meant or one.rank in self.meant]
+        processes = [RankProcess(attempt=0, rank=rank, pid=100 + rank, start_ticks=1) for rank in here]
         trainers.look([])
         results = []
         for what in orders:
             reason = ""
             match what:
                 case Offer():
-                    reason = trainers.offer(what, "a test", 0, processes, now_ns)
+                    reason = trainers.offer(what, "a test", 0, processes, now_ns, self.meant)
                 case Apply():
                     reason = trainers.apply(what, now_ns)
                 case Confirm():

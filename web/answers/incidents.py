@@ -53,7 +53,7 @@ def incident(source: Source, identity: str) -> dict[str, Any] | None:
     latest = versions[0]
     decisions = source.decisions(identity)
     asked = waiting(decisions, source.now_ns()) if source.is_watched else []
-    decided = {decision.action: decision for decision in decisions if decision not in asked}
+    decided = {(one.action, bool(one.joined)): one for one in decisions if one not in asked}
     from_ns = window_of(latest)[0]
     until_ns = max(latest.closed_ns or source.now_ns(), latest.opened_ns) + AROUND_NS
     around = {"job": latest.job, "attempt": latest.attempt, "from_ns": from_ns, "until_ns": until_ns}

@@ -102,6 +102,32 @@ class TrainerAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryQuestion:
+    """Ranks that have lost others ask which plan to go on with (`pacehound.trainer`).
+
+    Attributes
+    ----------
+    digest
+        Of the question: who asks the same has the same.
+    survivors
+        All that are to ask it.
+    ranks
+        Those of this host that have.
+    payload
+        What is left of the job, and its costs, as JSON.
+    within_ms
+        So long the most impatient of them waits from now on.
+
+    """
+
+    digest: str
+    survivors: tuple[int, ...]
+    ranks: tuple[int, ...]
+    payload: str
+    within_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRanks:
     """What a validation says of one rank, or of the link from one to another.
 
@@ -162,6 +188,8 @@ class CommandResult:
         What was measured, said by the host of rank 0.
     failed
         Why nothing was measured.
+    asked
+        What its ranks want to know.
 
     """
 
@@ -184,6 +212,7 @@ class CommandResult:
     ready: tuple[int, ...] = ()
     judged: tuple[JudgedRanks, ...] = ()
     failed: str = ""
+    asked: RecoveryQuestion | None = None
 
     def identity(self) -> str:
         """Names the answer of a host."""

@@ -68,6 +68,12 @@ class Mailbox:
             found = [one.event for one in _live(self._results, after, now_ns) if one.event.job == job]
             return [event for event in found if isinstance(event, CommandResult)], self._number
 
+    def questions(self, after: int, now_ns: int) -> tuple[list[CommandResult], int]:
+        """What ranks of any job have asked after a number, and the number to ask for next."""
+        with self._lock:
+            found = [one.event for one in _live(self._results, after, now_ns)]
+            return [event for event in found if isinstance(event, CommandResult) and event.asked], self._number
+
 
 def _live(kept: deque[_Kept], after: int, now_ns: int) -> Iterator[_Kept]:
     while kept and kept[0].until_ns <= now_ns:

@@ -345,6 +345,10 @@ class Head:
         """What agents of a job have answered, and the number to ask for next."""
         return self.mailbox.results(job, after, self._clock.now_ns())
 
+    def questions(self, after: int) -> tuple[list[CommandResult], int]:
+        """What ranks of any job have asked, and the number to ask for next."""
+        return self.mailbox.questions(after, self._clock.now_ns())
+
     def given(self, job: str, after: int) -> tuple[list[Command], int]:
         """Orders that were given about a job, and the number to ask for next."""
         return self.mailbox.commands(job, after, self._clock.now_ns())

@@ -20,6 +20,7 @@ from collector.host.rank_process import RankProcess
 from pacehound.model.orders import Apply, Confirm, Offer, Withdraw
 from pacehound.trainer import Control
 from pacehound.trainer.meeting import MAX_LINE_BYTES, Peer, credentials
+from pacehound.trainer.order import RECOVERY
 from tests.fakes.examples import examples
 from tests.fakes.ordered_job import KIND, MS, OrderedJob
 
@@ -282,4 +283,67 @@ def test_an_offer_that_nobody_renews_ends(agent: Agent) -> None:
     agent.offer()
     assert agent.trainers.step(agent.now_ns + LEASE_NS - 1) != ()
     assert [one.why for one in agent.trainers.step(agent.now_ns + LEASE_NS + 1)] == ["the controller says nothing more"]
+    assert not agent.trainers.is_busy
+
+
+def lost(control: Control, survivors: object = (0, 1), **more: Any) -> None:
+    word = {"digest": "a" * 32, "survivors": list(survivors), "payload": "{}", "within_ms": 2_000} | more  # type: ignore[call-overload]
+    control._agent.say(say="lost", **word)
+
+
+def test_what_ranks_ask_after_a_loss_is_told_of_together_and_looked_after_until_they_wait_no_more(
+    tmp_path: Path,
+) -> None:
+    agent = Agent(tmp_path)
+    ranks = [agent.rank(rank, KIND) for rank in (0, 1)]
+    assert agent.trainers.question(agent.now_ns) is None
+    lost(ranks[0])
+    agent.look()
+    assert agent.trainers.is_busy
+    assert agent.trainers.look([])
+    attempt, question = agent.trainers.question(agent.now_ns) or (None, None)
+    assert (attempt, question and question.ranks, question and question.survivors) == (0, (0,), (0, 1))
+    assert agent.trainers.question(agent.now_ns) is None, "it is told once"
+    lost(ranks[1])
+    agent.look()
+    _, question = agent.trainers.question(agent.now_ns) or (None, None)
+    assert question is not None
+    assert question.ranks == (0, 1)
+    assert agent.trainers.question(agent.now_ns + 3 * SECOND) is None
+    assert not agent.trainers.is_busy
+
+
+def test_an_answer_to_survivors_has_a_token_at_once_and_is_for_them_alone(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    ranks = [agent.rank(rank, KIND) for rank in (0, 1, 2)]
+    agent.processes = [RankProcess(attempt=0, rank=rank, pid=rank, start_ticks=1) for rank in (0, 1, 2)]
+    what = Offer(ticket=5, kind=RECOVERY, payload="null")
+    assert agent.trainers.offer(what, "to see", 0, agent.processes[:2], agent.now_ns, (0, 1)) == ""
+    assert set(agent.states()) == {0, 1}
+    assert (tmp_path / "trainer" / "5.open").exists()
+    for control in ranks[:2]:
+        control._agent.say(say="armed", ticket=5, step=0, per_s=0.0)
+    assert set(agent.states().values()) == {"armed"}
+    assert agent.trainers.confirm(Confirm(ticket=5)) == ""
+    assert (tmp_path / "trainer" / "5.go").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"digest": "../../etc/passwd"},
+        {"digest": 7},
+        {"survivors": []},
+        {"survivors": [-1]},
+        {"survivors": [1 << 40]},
+        {"survivors": ["0"]},
+        {"payload": "x" * 10_000},
+        {"within_ms": "soon"},
+    ],
+)
+def test_a_question_that_nobody_asks_is_none(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    agent = Agent(tmp_path)
+    lost(agent.rank(0, KIND), **wrong)
+    agent.look()
+    assert agent.trainers.question(agent.now_ns) is None
     assert not agent.trainers.is_busy

@@ -1,0 +1,136 @@
+"""Plain Python processes that ask a real head which plan to go on with; whoever is killed then, they never differ."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pacehound.runtime.head.client import live_owner
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(find_spec("scipy") is None, reason="there is no scipy"),
+]
+SCRIPT = Path(__file__).with_name("asking_script.py")
+RANKS = 4
+SURVIVORS = range(RANKS - 1)
+ASK_S = 6.0
+"""Three times the default: what is killed when is tested here, and not how fast this machine is."""
+WITHIN_S = 300
+KILLS = 12
+ITSELF, RECOMMENDED = 0, -1
+
+
+class Job:
+    """`pacehound run` of the script, beside a head in a mode."""
+
+    def __init__(self, folder: Path, mode: str) -> None:
+        self.folder, self.store, self.mode = folder, folder / "store", mode
+        self.log = (folder / "log").open("ab")
+        self.number = -1
+        self.head = self.start_head()
+        words = [sys.executable, str(SCRIPT), str(folder), str(RANKS), str(ASK_S)]
+        self.process = self.start("run", "--job", "asking", "--", *words)
+        self.until(lambda: all((folder / f"{rank}.pid").exists() for rank in SURVIVORS), "the ranks begin")
+        environ = Path(f"/proc/{(folder / '0.pid').read_text()}/environ").read_bytes().split(b"\0")
+        self.run_dir = Path(
+            next(one for one in environ if one.startswith(b"PACEHOUND_RUN_DIR=")).partition(b"=")[2].decode()
+        )
+        self.until(lambda: (self.run_dir / "trainer/agent.sock").exists(), "the agent listens")
+
+    def start(self, command: str, *words: str) -> subprocess.Popen[bytes]:
+        words = (sys.executable, "-m", "pacehound", command, "--store", str(self.store), *words)
+        return subprocess.Popen(words, stdout=self.log, stderr=self.log)
+
+    def start_head(self) -> subprocess.Popen[bytes]:
+        head = self.start("up", "--set", f"actuators.mode={self.mode}")
+        self.until(lambda: live_owner(self.store) is not None, "the head listens", head)
+        return head
+
+    def until(self, done: Callable[[], bool], what: str, process: subprocess.Popen[bytes] | None = None) -> None:
+        deadline_s = time.monotonic() + WITHIN_S
+        while not done():
+            assert time.monotonic() < deadline_s, f"{what}: {self.said()}"
+            assert process is None or process.poll() is None, self.said()
+            time.sleep(0.02)
+
+    def said(self) -> str:
+        return (self.folder / "log").read_text()[-3000:]
+
+    def ask(self) -> None:
+        self.number += 1
+        (self.folder / f"ask.{self.number}").touch()
+
+    def answers(self) -> list[int]:
+        """What each survivor goes on with."""
+        paths = [self.folder / f"{rank}.{self.number}" for rank in SURVIVORS]
+        self.until(lambda: all(path.exists() for path in paths), "they decide")
+        return [int(path.read_text()) for path in paths]
+
+    def close(self) -> None:
+        for rank in SURVIVORS:
+            os.kill(int((self.folder / f"{rank}.pid").read_text()), signal.SIGKILL)
+        for process in (self.process, self.head):
+            process.terminate()
+            process.wait(WITHIN_S)
+
+
+@pytest.fixture
+def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
+    made = Job(tmp_path, getattr(request, "param", "auto"))
+    yield made
+    made.close()
+
+
+def test_what_a_head_orders_all_survivors_use(job: Job) -> None:
+    """A head may be slow once, when others have the processors: then nobody uses it, and they ask again."""
+    for _ in range(5):
+        job.ask()
+        (answer,) = set(job.answers())
+        if answer != ITSELF:
+            break
+    assert answer > 0, job.said()
+
+
+@pytest.mark.parametrize("job", ["observe"], indirect=True)
+def test_in_observe_it_is_recommended_to_all(job: Job) -> None:
+    for _ in range(5):
+        job.ask()
+        if ITSELF not in (answers := job.answers()):
+            break
+    assert set(answers) == {RECOMMENDED}, job.said()
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("victim", ["head", "agent"])
+def test_whoever_is_killed_at_whatever_moment_survivors_never_differ(job: Job, victim: str) -> None:
+    """An agent that was killed is not begun again by its launcher: each question of that kind has a run of its own."""
+    came_of_it: Counter[str] = Counter()
+    chance = random.Random(7)
+    for _ in range(KILLS if victim == "head" else 1):
+        job.ask()
+        time.sleep(chance.uniform(0.0, 2.0))
+        if victim == "head":
+            job.head.kill()
+            job.head.wait()
+        else:
+            os.kill(int((job.run_dir / "agent.lock").read_text()), signal.SIGKILL)
+        (answer,) = set(job.answers())
+        came_of_it["ordered" if answer > 0 else "itself"] += 1
+        if victim == "head":
+            job.head = job.start_head()
+    print("\n", victim, dict(came_of_it))
+    if victim == "agent":
+        job.ask()
+        assert set(job.answers()) == {ITSELF}

@@ -1,0 +1,124 @@
+"""A job that loses a rank asks its head which plan to go on with, and says which it used.
+
+By itself the example would reroute, for it is told that the next failure is near. The head knows of no failures and
+orders a new plan: so it is seen who has decided.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.rig import realjob
+from pacehound.runtime.head.client import live_owner
+from tests.integration.asked_job import AskedJob
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.prove,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(
+        find_spec("torch") is None or find_spec("scipy") is None, reason="there is no torch, or no scipy"
+    ),
+]
+SCRIPT = Path(__file__).parents[2] / "examples/train_hybrid.py"
+WITHIN_S = 600
+ASK_S = 20.0
+"""The deadline is ten times the default: it is not the time that is tested here, on a machine that others use."""
+LOST = 3
+NEAR = ("--until-next-s", "1.2")
+
+
+class AskingJob(AskedJob):
+    """The example with four nodes under one `pacehound run`, and a head in a mode."""
+
+    def __init__(self, folder: Path, mode: str) -> None:
+        self.folder, self.store = folder, folder / "store"
+        self.log = (folder / "log").open("ab")
+        head = [*realjob.PACEHOUND, "up", "--store", str(self.store), "--set", f"actuators.mode={mode}"]
+        self.head = subprocess.Popen(head, env=realjob.environment({}), stdout=self.log, stderr=self.log, cwd="/")
+        realjob.until("the head", lambda: live_owner(self.store) is not None, WITHIN_S)
+        words = [*realjob.PACEHOUND, "run", "--store", str(self.store), "--job", "hybrid", "--", sys.executable]
+        words += [str(SCRIPT), "--dp", "2", "--pp", "2", "--pace-ms", "5", "--steps", "1000000", "--json"]
+        words += ["--die", f"{LOST}:12:4", "--stop", str(folder / "stop"), "--ask-s", str(ASK_S), *NEAR]
+        self.process = subprocess.Popen(
+            words, env=realjob.environment({"OMP_NUM_THREADS": "1"}), stdout=subprocess.PIPE, stderr=self.log, cwd="/"
+        )
+
+    def said(self) -> str:
+        return (self.folder / "log").read_text()[-3000:]
+
+    def decisions(self) -> list[dict[str, Any]]:
+        found = self.rows("SELECT event FROM decisions WHERE mode = 'auto' ORDER BY time_ns")
+        return [json.loads(one["event"]) for one in found]
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        deadline_s = time.monotonic() + WITHIN_S
+        while not done():
+            late = time.monotonic() > deadline_s
+            assert not late, f"{what}: {self.decisions()}; {self.said()}"
+            assert self.process.poll() is None, self.said()
+            time.sleep(0.2)
+
+    def goes_on(self) -> None:
+        self.until(
+            lambda: self.rows("SELECT 1 FROM topology WHERE is_world AND world_size = 3") != [], "it goes on with three"
+        )
+
+    def end(self) -> dict[str, Any]:
+        """What the job says of the plan after the loss; it checks itself that all replicas are equal."""
+        (self.folder / "stop").touch()
+        out, _ = self.process.communicate(timeout=WITHIN_S)
+        assert self.process.returncode == 0, self.said()
+        told = json.loads(out[out.index(b"{") :])
+        _, after = told["plans"]
+        assert after["recovery"]["lost"] == [LOST]
+        found: dict[str, Any] = after
+        return found
+
+    def close(self) -> None:
+        (self.folder / "stop").touch()
+        for process in (self.process, self.head):
+            if process.poll() is None:
+                process.terminate()
+                process.wait(WITHIN_S)
+
+
+@pytest.fixture
+def job(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    made = AskingJob(tmp_path, getattr(request, "param", "auto"))
+    yield made
+    made.close()
+
+
+def test_in_auto_the_head_orders_a_plan_all_survivors_use_it_and_its_effect_is_written(job: AskingJob) -> None:
+    job.goes_on()
+    job.until(lambda: any(one["action"] == "track" for one in job.decisions()), "what it has brought")
+    ordered, effect = job.decisions()
+    print("\n", ordered["reason"], "\n", effect["reason"])
+    after = job.end()
+    assert after["recovery"]["is_ordered"] is True
+    assert after["kind"] != "reroute"
+    assert (ordered["action"], ordered["taken"], ordered["aimed_at"]) == ("replan", True, [LOST])
+    assert ordered["limit"] == ""
+    assert "1 failed in" in ordered["reason"]
+    assert "too few to tell a rate" in ordered["reason"]
+    assert effect["reason"].startswith("training stood still for ")
+    assert effect["seen_gain"] is not None
+
+
+@pytest.mark.parametrize("job", ["observe"], indirect=True)
+def test_in_observe_it_is_told_and_the_job_decides_by_itself(job: AskingJob) -> None:
+    job.goes_on()
+    assert job.decisions() == []
+    after = job.end()
+    assert (after["kind"], after["recovery"]["is_ordered"]) == ("reroute", False)
+    assert "gives most until the next failure" in after["recovery"]["recommended"]
