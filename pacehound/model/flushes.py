@@ -336,7 +336,10 @@ def _is_unknown(column: Column, name: str) -> bool:
 
 
 def flushes_of(events: Iterable[HostCall], shards: Mapping[str, int]) -> Iterator[Flush]:
-    """What a host says, in as few flushes as may be; each communicator's in the order in which it is said.
+    """What a host says, in as few flushes as may be, of one kind of thing each; in the order in which it is heard.
+
+    Topologies, calls, markers, promises, and the promises that close: what an agent may do with them, if it has to make
+    room, differs. On Kafka they are joined to one message.
 
     Parameters
     ----------
@@ -346,10 +349,10 @@ def flushes_of(events: Iterable[HostCall], shards: Mapping[str, int]) -> Iterato
         By communicator.
 
     """
-    by_shard: dict[tuple[int, int], list[HostCall]] = {}
+    by_shard: dict[tuple[int, int, int], list[HostCall]] = {}
     for event in events:
-        by_shard.setdefault((event.attempt, shards[event.communicator]), []).append(event)
-    for (attempt, shard), said in by_shard.items():
+        by_shard.setdefault((event.attempt, shards[event.communicator], _turn(event)), []).append(event)
+    for (attempt, shard, _), said in sorted(by_shard.items(), key=lambda one: one[0]):
         for some in _portions(said):
             batches = [event for event in some if isinstance(event, CallBatch)]
             yield Flush(
@@ -363,6 +366,12 @@ def flushes_of(events: Iterable[HostCall], shards: Mapping[str, int]) -> Iterato
                 markers=tuple(event for event in some if isinstance(event, Markers)),
                 promises=tuple(event for event in some if isinstance(event, Progress)),
             )
+
+
+def _turn(event: HostCall) -> int:
+    if isinstance(event, Progress):
+        return 3 + event.closed
+    return (Topology, CallBatch, Markers).index(type(event))
 
 
 def _spread(columns: Mapping[str, Column], represented: Sequence[RepresentedRank]) -> None:

@@ -275,7 +275,7 @@ class StreamsWorker:
         bodies: list[bytearray] = []
         for result in results:
             self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
-        for result in _together(event, results):
+        for result in concluded(event, results):
             body = codec.encode(result)
             if len(body) > LARGEST_OUTPUT_BYTES:
                 refused = InvalidEvent(
@@ -519,7 +519,7 @@ class StreamsWorker:
             self._telemetry.add(TICKS)
 
 
-def _together(event: Event, results: Sequence[Event]) -> Sequence[Event]:
+def concluded(event: Event, results: Sequence[Event]) -> Sequence[Event]:
     """What follows from a flush is said at once; from anything else as workers of before understand it."""
     if not isinstance(event, Flush) or not results:
         return results
