@@ -7,6 +7,7 @@ PacehoundError
 │   ├── MalformedMessage      the bytes are no Pacehound event
 │   ├── UnknownSchema         an event of a version that this build does not read
 │   └── InvalidEvent          well-formed, but it contradicts itself or its job
+│       └── PartlyRefused         that holds of a part of it; the rest was taken
 └── Unavailable           try again later: a bus, a store or a head node is away
     ├── BusFull               back-pressure: the receiver is up and says "slower"
     └── StoreOwned            another process owns the store; ask it instead
@@ -14,7 +15,7 @@ PacehoundError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def nearest(word: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
@@ -54,6 +55,14 @@ class UnknownSchema(RejectedMessage):
 
 class InvalidEvent(RejectedMessage):
     """The event can be read, but what it says cannot be true."""
+
+
+class PartlyRefused(InvalidEvent):
+    """Some of what the event says cannot be true; the rest was taken, and `results` follow from it."""
+
+    def __init__(self, reason: str, results: Sequence[object]) -> None:
+        super().__init__(reason)
+        self.results = tuple(results)
 
 
 class Unavailable(PacehoundError):

@@ -67,6 +67,17 @@ class StreamSettings:
     """Operators are told the time at fixed multiples of this."""
 
 
+class MessageForm(StrEnum):
+    """How an agent says what its host's calls are."""
+
+    TOGETHER = "together"
+    APART = "apart"
+
+    @classmethod
+    def _missing_(cls, value: object) -> MessageForm:
+        raise ValueError("write together or apart")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
     """The daemon on a training host."""
@@ -80,6 +91,9 @@ class AgentSettings:
     cpu_budget_cores: float = 0.2
     """Where the agent takes more than this over ten seconds, it flushes less often, down to every `lateness_s / 2`;
     where that is not enough, one rank of a host tells of small calls that all its ranks made alike."""
+    messages: MessageForm = MessageForm.TOGETHER
+    """`together`: the calls of all ranks and communicators of a host in one message per flush. `apart`: one for each
+    communicator, as agents of before 0025 send them, which workers of before read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

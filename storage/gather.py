@@ -13,6 +13,7 @@ from pacehound.bus import Message
 from pacehound.clock import Clock
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import DeadLetter
+from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
 from pacehound.runtime.records import dead_letters_of, worked
@@ -108,6 +109,12 @@ class Rows:
 
     def add(self, event: Event) -> None:
         """Take an event whole or, when a value does not fit, not at all."""
+        if isinstance(event, Flush):
+            inside = Rows()
+            for one in event.events():
+                inside.add(one)
+            self._take_over(inside)
+            return
         by_table: dict[str, list[Row]] = {}
         for table, row in rows_of(event):
             by_table.setdefault(table, []).append(row)
@@ -123,6 +130,13 @@ class Rows:
             self.rows[schemas.CALLS] += len(event)
         elif not converted:
             self.not_stored += 1
+
+    def _take_over(self, other: Rows) -> None:
+        self.rows.update(other.rows)
+        self.not_stored += other.not_stored
+        self._batches += other._batches
+        for table, parts in other._parts.items():
+            self._parts.setdefault(table, []).extend(parts)
 
     def inserts(self) -> Iterator[Insert]:
         """Everything that was added."""

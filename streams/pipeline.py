@@ -7,13 +7,17 @@ the log, events out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
+from pacehound.errors import PartlyRefused
 from pacehound.model.events import Watermark
+from pacehound.model.flushes import Flush
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, host_stream, route
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
-from streams.rounds.stage_one import OpenStream, StageOne
+from streams.rounds.shard import hear_flush
+from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
 from streams.slow.base_times import base_times
 from streams.snapshots.codec import MalformedState
 from streams.snapshots.schema import state_codec
@@ -54,19 +58,44 @@ class Pipeline:
         if job is not None and job.has_ended(event.attempt):
             self._count("after_end")
             return []
-        _, key = route(event)
-        self._touched |= {_KEY + key, _JOB + event.job}
-        stage_one = self._keys.get(key) or StageOne(self._settings)
-        results = stage_one.on_event(event)
-        if stage_one.communicator is not None:
-            self._keys[key] = stage_one
+        refused: PartlyRefused | None = None
+        try:
+            results = self._stage_one(event)
+        except PartlyRefused as error:
+            refused, results = error, [cast(StageTwoInput, result) for result in error.results]
         out: list[Event] = []
         for result in results:
             if isinstance(result, (Rounds, Watermark)):
                 out.append(result)
             out += self._job(event.job).on_event(result)
         self._finish(event.job, event.attempt)
+        if refused is not None:
+            raise PartlyRefused(str(refused), out)
         return out
+
+    def _stage_one(self, event: Event) -> list[StageTwoInput]:
+        self._touched.add(_JOB + event.job)
+        if isinstance(event, Flush):
+            # Communicators are the keys here, however their hosts send them: they may do so each in its own way.
+            stages: dict[str, StageOne] = {}
+
+            def stage_of(communicator: str) -> StageOne:
+                if communicator not in stages:
+                    stages[communicator] = self._keys.get(communicator) or StageOne(self._settings)
+                return stages[communicator]
+
+            try:
+                return hear_flush(event, stage_of)
+            finally:
+                self._touched |= {_KEY + communicator for communicator in stages}
+                self._keys |= {name: stage for name, stage in stages.items() if stage.communicator is not None}
+        _, key = route(event)
+        self._touched.add(_KEY + key)
+        stage_one = self._keys.get(key) or StageOne(self._settings)
+        results = stage_one.on_event(event)
+        if stage_one.communicator is not None:
+            self._keys[key] = stage_one
+        return results
 
     def streams(self) -> dict[str, OpenStream]:
         """Every stream that is open, by name: who writes ticks must know where silence matters."""

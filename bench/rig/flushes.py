@@ -1,4 +1,4 @@
-"""The same events as from agents that flush less often."""
+"""The same events as from agents that flush less often, or say all at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pacehound.model.calls import CALL_SCHEMA, CallBatch
-from pacehound.model.events import Progress
+from pacehound.model.events import Markers, Progress, Topology
+from pacehound.model.flushes import flushes_of
 from pacehound.model.routing import Event, route
+from pacehound.model.shards import shard_of
 
 
 def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
@@ -33,6 +35,32 @@ def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
             yield from _merged(waiting.pop(stream), stream, cuts)
     for stream, left in waiting.items():
         yield from _merged(left, stream, cuts)
+
+
+def together(events: Iterable[Event]) -> Iterator[Event]:
+    """What a host says of its calls at once, as flushes: simulated agents say it communicator by communicator."""
+    shards: dict[str, int] = {}
+    waiting: dict[str, list[Event]] = {}
+    promised: dict[str, set[str]] = {}
+    for event in events:
+        if isinstance(event, Topology):
+            shards[event.communicator] = shard_of(event.communicator, event.members, event.world_size)
+        host = getattr(event, "host", "")
+        communicator = getattr(event, "communicator", "")
+        if communicator in promised.setdefault(host, set()):
+            promised[host].clear()
+            yield from _at_once(waiting.pop(host), shards)
+        waiting.setdefault(host, []).append(event)
+        if isinstance(event, Progress):
+            promised[host].add(communicator)
+    for left in waiting.values():
+        yield from _at_once(left, shards)
+
+
+def _at_once(events: list[Event], shards: dict[str, int]) -> Iterator[Event]:
+    of_calls = (Topology, CallBatch, Markers, Progress)
+    yield from flushes_of([event for event in events if isinstance(event, of_calls)], shards)
+    yield from (event for event in events if not isinstance(event, of_calls))
 
 
 def _merged(events: list[Event], stream: tuple[str, str], cuts: dict[tuple[str, str], int]) -> Iterator[Event]:

@@ -13,10 +13,13 @@ from pacehound.bus import Message
 from pacehound.bus.kafka_reader import read_to_end
 from pacehound.model import codec, topics
 from pacehound.model.events import Incident, Tick
+from pacehound.model.shards import SHARD_KEY
 from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings, Settings
 from streams.job.stage_two import StageTwo
 from streams.kafka.partition import Stamp
+from streams.kafka.worker import concluded
+from streams.rounds.shard import Shard
 from streams.rounds.stage_one import StageOne
 
 Versions = dict[tuple[str, int], Incident]
@@ -115,12 +118,13 @@ def from_log(kafka: KafkaSettings, settings: Settings) -> FromLog:
 def _stage_one(
     topic: Topic, kafka: KafkaSettings, settings: Settings, ticks: dict[str, int]
 ) -> Iterator[tuple[str, bytes]]:
-    keys: dict[str, StageOne] = {}
+    keys: dict[str, StageOne | Shard] = {}
     for message in ordered(read_to_end(kafka, topic)):
-        stage = keys.setdefault(message.key, StageOne(settings))
+        kind = Shard if message.key.startswith(SHARD_KEY) else StageOne
+        stage = keys.setdefault(message.key, kind(settings))
         for event in codec.decode(message.value):
             if isinstance(event, Tick):
                 ticks[event.job] = ticks.get(event.job, 0) + 1
             results = stage.on_event(event)
             if results:
-                yield f"{topic.name}/{message.key}", b"".join(codec.encode(result) for result in results)
+                yield f"{topic.name}/{message.key}", b"".join(map(codec.encode, concluded(event, results)))

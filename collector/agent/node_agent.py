@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,10 +23,11 @@ from collector.agent.host_watch import HostWatch
 from collector.agent.measuring import Measuring
 from collector.agent.obedience import Obedience, ObeyedOrders, Trusted
 from collector.agent.orders import HostNow, OrderBook
-from collector.agent.outbox import Kind, Outbox, Outgoing
+from collector.agent.outbox import Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
+from collector.agent.saying import outgoing, outgoing_at_once
 from collector.agent.seen import Seen
 from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
@@ -40,22 +41,10 @@ from collector.calls.pending_records import RingRecords
 from collector.calls.ring_set import Refused, RingSet
 from collector.calls.transfer_rates import TransferSampler
 from collector.host.processes import PROC
-from pacehound.model import codec
-from pacehound.model.calls import CallBatch
-from pacehound.model.events import (
-    AgentCost,
-    CommandResult,
-    HostEvidence,
-    HostSample,
-    HostVitals,
-    Markers,
-    Progress,
-    Topology,
-)
-from pacehound.model.operations import Operations
-from pacehound.model.routing import host_stream
+from pacehound.model.events import AgentCost, CommandResult, HostEvidence, HostVitals
+from pacehound.model.flushes import HostCall
 from pacehound.runtime.watched import Watched
-from pacehound.settings import Settings
+from pacehound.settings import MessageForm, Settings
 
 logger = logging.getLogger("pacehound.agent")
 
@@ -71,10 +60,6 @@ UNREADABLE_END_NS = 2_000_000_000
 LAST_READS = 100
 _PROGRESS_ROOM_BYTES = 64 * 1024
 
-AgentEvent = (
-    Topology | CallBatch | Markers | Progress | HostSample | HostVitals | HostEvidence | Operations | CommandResult
-)
-
 
 class AgentState(msgspec.Struct, kw_only=True):
     """What an agent that starts again must know, saved with the messages that it belongs to."""
@@ -88,6 +73,8 @@ class AgentState(msgspec.Struct, kw_only=True):
     obeyed: ObeyedOrders = msgspec.field(default_factory=ObeyedOrders)
     groups: GroupLimits = msgspec.field(default_factory=GroupLimits)
     seen: Seen = msgspec.field(default_factory=Seen)
+    messages: MessageForm = MessageForm.APART
+    """How this run's agent began: the streams of a job do not change their keys. (Before there was a choice, apart.)"""
     has_closed: bool = False
 
 
@@ -150,7 +137,8 @@ class Agent:
             settings.agent.flush_s, settings.stream.lateness_s / 2, budget_cores=settings.agent.cpu_budget_cores
         )
         self.counts = AgentCounts()
-        state = self._restored()
+        state = self._restored(settings.agent.messages)
+        self._messages = state.messages
         self.assembler = CallAssembler(self._job.job, self._job.host, self._job.clock, state.assembler)
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
         self._host_watch = host_watch
@@ -375,11 +363,11 @@ class Agent:
             uses_representatives=self._cost.uses_representatives and not closed_why,
         )
         self._frames.retire(self.processes.gone())
-        messages = [_outgoing(event) for event in settled]
+        messages = self._said(settled)
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
         measured, self._measured = self._measured, []
-        seen = [*self._seen(), *map(_outgoing, measured), *map(_outgoing, operations)]
+        seen = [*self._seen(), *map(outgoing, measured), *map(outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
         for communicator, lost in self._outbox.make_room(coming_bytes).items():
             self.assembler.note_dropped(communicator, lost.calls, lost.reported)
@@ -395,7 +383,7 @@ class Agent:
             self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
         )
         answers, self._answers = self._answers, []
-        messages += [*map(_outgoing, promised), *seen, *map(_outgoing, samples), *map(_outgoing, answers)]
+        messages += [*self._said(promised), *seen, *map(outgoing, samples), *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
             self._rings.remove_finished()
@@ -406,14 +394,17 @@ class Agent:
         if self._host_watch is not None and not closed_why:
             self._host_watch.consider(promised, self.processes.alive(), now_ns, unix_ns)
 
+    def _said(self, events: Sequence[HostCall]) -> list[Outgoing]:
+        if self._messages is MessageForm.APART:
+            return [outgoing(event) for event in events]
+        return outgoing_at_once(events, self.assembler.communicators)
+
     def _seen(self) -> list[Outgoing]:
         """What was seen besides calls; what cannot be said must not take the calls with it."""
         messages = []
         for event in self._host_watch.seen() if self._host_watch is not None else ():
             try:
-                messages.append(
-                    _outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event)
-                )
+                messages.append(outgoing(replace(event, agent=self._own()) if isinstance(event, HostVitals) else event))
             except ValueError as error:
                 self._warn_once(f"{type(event).__name__} cannot be said: {error}")
         return messages
@@ -438,46 +429,27 @@ class Agent:
             unnamed_calls=self._unnamed.told,
             obeyed=self._orders.obedience.state if self._orders is not None else ObeyedOrders(),
             groups=self._groups,
+            messages=self._messages,
             seen=self._seen_so_far,
             has_closed=self.has_closed,
         )
 
-    def _restored(self) -> AgentState:
+    def _restored(self, messages: MessageForm) -> AgentState:
         if self._outbox.state is not None:
             try:
                 return msgspec.msgpack.decode(self._outbox.state, type=AgentState)
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 self._outbox.discard(error)
         if not self._outbox.was_damaged:
-            return AgentState(assembler=AssemblerState())
+            return AgentState(assembler=AssemblerState(), messages=messages)
         logger.warning(
             "the outbox was damaged and is set aside (%s); the rings are read from the start",
             self._outbox.counts.last_file_error,
         )
         # Rows that had been sent come again, in batches with numbers of their own; readers go by a row's identity.
-        return AgentState(assembler=AssemblerState(first_ordinal=time.time_ns() // 1_000_000))
+        return AgentState(assembler=AssemblerState(first_ordinal=time.time_ns() // 1_000_000), messages=messages)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned and len(self._warned) < 100:
             self._warned.add(text)
             logger.warning("%s", text)
-
-
-def _outgoing(event: AgentEvent) -> Outgoing:
-    kind: Kind = "keep"
-    calls = reported = 0
-    if isinstance(event, CallBatch):
-        kind, calls, reported = "calls", event.n_calls, event.dropped
-    elif isinstance(event, Progress) and not event.closed:
-        kind = "progress"
-    elif isinstance(event, HostSample) and not event.closed:
-        kind = "host"
-    elif isinstance(event, (HostVitals, HostEvidence, Operations)):
-        kind = "diagnostics"
-    elif isinstance(event, Markers):
-        kind = "markers"
-    if isinstance(event, (HostSample, HostVitals, HostEvidence, Operations, CommandResult)):
-        stream = host_stream(event.job, event.host)
-    else:
-        stream = event.communicator
-    return Outgoing(kind=kind, stream=stream, calls=calls, reported=reported, payload=codec.encode(event))

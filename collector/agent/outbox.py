@@ -26,6 +26,11 @@ from typing import Literal
 
 import msgspec
 
+from pacehound.errors import RejectedMessage
+from pacehound.model import codec
+from pacehound.model.flushes import Flush
+from pacehound.model.shards import SHARD_KEY
+
 Kind = Literal["calls", "progress", "host", "diagnostics", "markers", "keep"]
 
 _SCHEMA_VERSION = 1
@@ -59,7 +64,7 @@ class Outgoing:
     kind
         What may be done to it when room is needed; `keep` is never touched.
     stream
-        Its communicator, or its host's stream.
+        Its communicator or its shard, or its host's stream.
     calls
         How many calls go missing if it is dropped.
     reported
@@ -154,6 +159,7 @@ class Outbox:
         self.counts.merged_progress += len(gone)
         for number in gone:
             self._forget(number)
+        gone_from: set[str] = set()
         kinds: tuple[tuple[Kind, ...], ...] = (("diagnostics",), ("calls",), ("host", "markers"))
         for droppable in kinds:
             for number, entry in list(self._entries.items()):
@@ -161,10 +167,12 @@ class Outbox:
                     break
                 if number <= self._in_flight_to or entry.kind not in droppable:
                     continue
+                for communicator, cost in _cost(entry):
+                    costs = lost.setdefault(communicator, Lost())
+                    costs.calls += cost.calls
+                    costs.reported += cost.reported
                 if entry.kind == "calls":
-                    cost = lost.setdefault(entry.stream, Lost())
-                    cost.calls += entry.calls
-                    cost.reported += entry.reported
+                    gone_from.add(entry.stream)
                 self._forget(number)
                 gone.append(number)
                 self.counts.dropped_messages += 1
@@ -173,7 +181,7 @@ class Outbox:
         stale = [
             number
             for number, entry in self._entries.items()
-            if entry.kind == "progress" and entry.stream in lost and number > self._in_flight_to
+            if entry.kind == "progress" and entry.stream in gone_from and number > self._in_flight_to
         ]
         for number in stale:
             self._forget(number)
@@ -384,6 +392,19 @@ class Outbox:
                     path.replace(path.with_name(path.name + ".damaged"))
         except OSError as error:  # it stays where it is, and this agent lives in memory
             self._note_file_error(error, 0)
+
+
+def _cost(entry: Outgoing) -> list[tuple[str, Lost]]:
+    """What goes missing with it, by communicator."""
+    if entry.kind != "calls":
+        return []
+    if not entry.stream.startswith(SHARD_KEY):
+        return [(entry.stream, Lost(entry.calls, entry.reported))]
+    try:
+        told = [event for event in codec.decode(entry.payload) if isinstance(event, Flush)]
+    except RejectedMessage:  # the file was damaged: so many calls, nobody can tell whose
+        return [(entry.stream, Lost(entry.calls, entry.reported))]
+    return [(part.communicator, Lost(part.n_rows, part.dropped)) for flush in told for part in flush.parts]
 
 
 def _companions(path: Path) -> list[Path]:

@@ -25,6 +25,7 @@ from pacehound.errors import InvalidInput, MalformedMessage, Unavailable
 from pacehound.model import codec, topics
 from pacehound.model.json_documents import UNREADABLE_JSON
 from pacehound.model.routing import host_stream
+from pacehound.model.shards import shard_key
 from pacehound.model.topics import Topic
 from pacehound.settings import KafkaSettings
 
@@ -96,6 +97,8 @@ def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[Topic, str]:
             if attribute.key == "pacehound.communicator":
                 return topics.CALLS, attribute.value.string_value
         raise MalformedMessage(f"{name} without the attribute 'pacehound.communicator'")
+    if name == codec.FLUSH_EVENT:
+        return topics.CALLS, _shard_key(resource, record)
     if name == codec.OPERATIONS_EVENT:
         named = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
         return topics.OPS, host_stream(named.get("pacehound.job", ""), named.get("host.name", ""))
@@ -110,6 +113,15 @@ def _routed(resource: ResourceLogs, record: LogRecord) -> tuple[Topic, str]:
     if name in _ON_A_HOST:
         return topics.HOSTS, host_stream(routing.job, routing.host)
     return topics.CALLS, routing.communicator
+
+
+def _shard_key(resource: ResourceLogs, record: LogRecord) -> str:
+    said = {attribute.key: attribute.value for attribute in record.attributes}
+    named = {attribute.key: attribute.value for attribute in resource.resource.attributes}
+    if codec.SHARD not in said or "pacehound.job" not in named or "pacehound.attempt" not in named:
+        raise MalformedMessage(f"{record.event_name} without its job, its attempt or the attribute {codec.SHARD!r}")
+    job, attempt = named["pacehound.job"].string_value, named["pacehound.attempt"].int_value
+    return shard_key(job, attempt, said[codec.SHARD].int_value)
 
 
 class KafkaSender:

@@ -10,6 +10,7 @@ from typing import Protocol
 from pacehound.bus import Message, Place
 from pacehound.errors import BusFull
 from pacehound.model.calls import CallBatch
+from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
 from pacehound.model.topics import Topic, partition_of
@@ -258,4 +259,6 @@ class MemoryConsumer:
 
 def decoded_bytes(event: Event) -> int:
     """What an event takes that has been decoded, where that is worth counting: its columns."""
+    if isinstance(event, Flush):
+        return event.n_bytes
     return int(event.rows.nbytes) if isinstance(event, (CallBatch, Operations)) else 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import msgspec
 from rich.console import Console
 
 from pacehound.bus import Message
-from pacehound.errors import RejectedMessage
+from pacehound.errors import PartlyRefused, RejectedMessage
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import Incident
@@ -29,6 +29,7 @@ def replayed(messages: Iterable[Message], pipeline: Pipeline) -> Iterator[Event]
             for event in codec.decode(message.value):
                 yield from pipeline.on_event(event)
         except RejectedMessage as error:
+            yield from (cast(Event, one) for one in error.results) if isinstance(error, PartlyRefused) else ()
             yield dead_letter_of(message, error, now_ns=0)
 
 

@@ -26,8 +26,11 @@ from pacehound.model import events
 from pacehound.model.arrow_body import is_compressed
 from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.columns import numbers, values_of
+from pacehound.model.conclusions import Conclusions, ConclusionsHead, read_conclusions, rounds_table
+from pacehound.model.conclusions import head_of as head_of_conclusions
 from pacehound.model.evidence import read_json
 from pacehound.model.finite import unfit_field
+from pacehound.model.flushes import Flush, FlushHead, arrow_rows, head_of, read_flush
 from pacehound.model.message_parts import MAX_PARTS, has_too_many_parts
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
 from pacehound.model.representative import RepresentedRank
@@ -64,10 +67,15 @@ MIN_ROW_BYTES = 16
 _REPRESENTED, _WITHIN = "pacehound.alike", "pacehound.within_ns"
 
 CALLS_EVENT = "pacehound.calls"
+FLUSH_EVENT = "pacehound.flush"
 ROUNDS_EVENT = "pacehound.rounds"
+CONCLUSIONS_EVENT = "pacehound.conclusions"
 OPERATIONS_EVENT = "pacehound.operations"
 DEAD_LETTER_EVENT = "pacehound.dead_letter"
-_ARROW_EVENTS = (CALLS_EVENT, ROUNDS_EVENT, OPERATIONS_EVENT)
+_ARROW_EVENTS = (CALLS_EVENT, FLUSH_EVENT, ROUNDS_EVENT, CONCLUSIONS_EVENT, OPERATIONS_EVENT)
+_HEAD, SHARD = "pacehound.said", "pacehound.shard"
+"""Of a flush: all but its columns, as JSON; and which part of its job it is of."""
+
 _JSON_EVENTS: dict[str, type] = {
     "pacehound.topology": events.Topology,
     "pacehound.progress": events.Progress,
@@ -144,6 +152,10 @@ def encode(event: Event) -> bytes:
     _set(record.attributes, "pacehound.schema", SCHEMA_VERSION)
     if isinstance(event, CallBatch):
         _encode_calls(event, record)
+    elif isinstance(event, Flush):
+        _encode_flush(event, record)
+    elif isinstance(event, Conclusions):
+        _encode_conclusions(event, record)
     elif isinstance(event, Rounds):
         _encode_rounds(event, record)
     elif isinstance(event, Operations):
@@ -259,6 +271,10 @@ def decode_record(resource_logs: ResourceLogs, record: LogRecord) -> Event:
                 raise InvalidEvent(f"time_ns is {event.time_ns}, which is no 64-bit integer")
             return _believed(event)
         resource = {kv.key: kv.value for kv in resource_logs.resource.attributes}
+        if name == FLUSH_EVENT:
+            return _decode_flush(resource, attributes, body)
+        if name == CONCLUSIONS_EVENT:
+            return _believed(_decode_conclusions(resource, attributes, body))
         table = _read_arrow(body)
         if name == CALLS_EVENT:
             if len(body) > MAX_TEXT_BYTES + table.num_rows * ROW_BYTES:
@@ -370,6 +386,53 @@ def _decode_calls(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
         if highest >= events.MAX_WORLD_RANKS:
             raise InvalidEvent(f"calls batch has rank {highest}; at most {events.MAX_WORLD_RANKS} can be watched")
     return batch.whole()
+
+
+def _encode_flush(flush: Flush, record: LogRecord) -> None:
+    record.event_name = FLUSH_EVENT
+    record.time_unix_nano = max(flush.time_ns, 0)
+    _set(record.attributes, SHARD, flush.shard)
+    record.attributes.add(key=_HEAD).value.bytes_value = msgspec.json.encode(head_of(flush))
+    record.body.bytes_value = _write_arrow(arrow_rows(flush)) if len(flush) else b""
+
+
+def _decode_flush(resource: dict[str, AnyValue], attributes: dict[str, AnyValue], body: bytes) -> Flush:
+    said = attributes.get(_HEAD, AnyValue()).bytes_value
+    if len(said) > MAX_TEXT_BYTES:
+        _check_texts(FLUSH_EVENT, said)
+    flush = read_flush(
+        read_json(said, FlushHead),
+        _read_arrow(body) if body else None,
+        job=_text(resource, "pacehound.job"),
+        attempt=_integer(resource, "pacehound.attempt"),
+        host=_text(resource, "host.name"),
+        shard=_integer(attributes, SHARD),
+    )
+    _believed(flush)
+    for one in (*flush.parts, *flush.said):
+        for name in ("communicator", "source"):
+            if len(value := getattr(one, name, "")) > MAX_NAME_CHARS:
+                raise InvalidEvent(f"a {name} has {len(value)} characters; at most {MAX_NAME_CHARS} are taken")
+    if not -(1 << 63) <= flush.time_ns < 1 << 63:
+        raise InvalidEvent(f"time_ns is {flush.time_ns}, which is no 64-bit integer")
+    return flush
+
+
+def _encode_conclusions(conclusions: Conclusions, record: LogRecord) -> None:
+    record.event_name = CONCLUSIONS_EVENT
+    record.time_unix_nano = max(conclusions.time_ns, 0)
+    record.attributes.add(key=_HEAD).value.bytes_value = msgspec.json.encode(head_of_conclusions(conclusions))
+    table = rounds_table(conclusions)
+    record.body.bytes_value = b"" if table is None else _write_arrow(table)
+
+
+def _decode_conclusions(resource: dict[str, AnyValue], attributes: dict[str, AnyValue], body: bytes) -> Conclusions:
+    return read_conclusions(
+        read_json(attributes.get(_HEAD, AnyValue()).bytes_value, ConclusionsHead),
+        _read_arrow(body) if body else None,
+        job=_text(resource, "pacehound.job"),
+        attempt=_integer(resource, "pacehound.attempt"),
+    )
 
 
 def _check_words(rows: pa.RecordBatch) -> None:
@@ -533,4 +596,5 @@ def _integer(attributes: dict[str, AnyValue], key: str) -> int:
     return number
 
 
-assert set(_JSON_EVENTS.values()) | {CallBatch, Operations, Rounds} == set(get_args(Event)), "an event has no encoding"
+_WITH_COLUMNS = {CallBatch, Conclusions, Flush, Operations, Rounds}
+assert set(_JSON_EVENTS.values()) | _WITH_COLUMNS == set(get_args(Event)), "an event has no encoding"

@@ -23,7 +23,7 @@ MAX_ROWS = 1 << 18
 MAX_APART_NS = 1_000_000_000
 """Ranks whose calls are further apart than that are not represented."""
 
-_OWN = ("stream", "group")
+OWN = ("stream", "group")
 """Numbers that mean something in one process alone."""
 
 
@@ -87,7 +87,7 @@ def spread(rows: pa.RecordBatch, represented: Sequence[RepresentedRank]) -> pa.R
             values = values_of(column)
             later = np.tile(np.array([getattr(one, field.name) for one in represented], np.int64), len(own))
             column = numbers(np.where(is_own | (values <= 0), values, values + later), field.type)
-        elif field.name in _OWN:
+        elif field.name in OWN:
             column = numbers(np.where(is_own, values_of(column), 0), field.type)
         arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, schema=taken.schema)

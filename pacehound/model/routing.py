@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pacehound.model import topics
 from pacehound.model.calls import CallBatch
+from pacehound.model.conclusions import Conclusions
 from pacehound.model.events import (
     Asked,
     Changepoint,
@@ -29,11 +30,13 @@ from pacehound.model.events import (
     Watermark,
     WhatIfPrice,
 )
+from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 
 Event = (
     CallBatch
+    | Flush
     | Topology
     | Progress
     | Markers
@@ -44,6 +47,7 @@ Event = (
     | JobHistory
     | Operations
     | Rounds
+    | Conclusions
     | SignatureMismatch
     | Watermark
     | IterationSample
@@ -78,6 +82,8 @@ def route(event: Event) -> tuple[topics.Topic, str]:
     match event:
         case CallBatch() | Topology() | Progress() | Markers():
             return topics.CALLS, event.communicator
+        case Flush():
+            return topics.CALLS, event.key
         case Tick():
             is_host = event.stream.startswith(HOST_STREAM)
             return (topics.HOSTS if is_host else topics.CALLS), event.stream
@@ -87,7 +93,7 @@ def route(event: Event) -> tuple[topics.Topic, str]:
             return topics.OPS, host_stream(event.job, event.host)
         case JobHistory():
             return topics.HOSTS, event.job
-        case Rounds() | SignatureMismatch() | Watermark():
+        case Rounds() | Conclusions() | SignatureMismatch() | Watermark():
             return topics.ROUNDS, event.job
         case IterationSample():
             return topics.ITERATIONS, event.job

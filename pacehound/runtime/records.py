@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
 from pacehound.bus import Message
-from pacehound.errors import RejectedMessage, Unavailable
+from pacehound.errors import PartlyRefused, RejectedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import DeadLetter
 from pacehound.model.routing import Event
@@ -34,7 +34,7 @@ class Outcome(Generic[T]):
     event
         What it said; `None` where it could not be read.
     result
-        What `work` returned; `None` where the record was refused.
+        What `work` returned; `None` where the record was refused, as a whole.
     error
         Why it was refused; `None` where it was not.
     record
@@ -102,7 +102,8 @@ class Record:
                 # It must neither stop the partition nor disappear.
                 where = (self._message.topic, self._message.partition, self._message.offset)
                 logger.exception("failed on %s/%d at %d", *where)
-            return Outcome(event=event, error=error, record=self)
+            results: Any = list(error.results) if isinstance(error, PartlyRefused) else None
+            return Outcome(event=event, result=results, error=error, record=self)
 
 
 def records_of(message: Message) -> list[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pacehound.errors import InvalidEvent
+from pacehound.model.conclusions import Conclusions
 from pacehound.model.events import (
     HostEvidence,
     HostSample,
@@ -95,6 +96,8 @@ class StageTwo:
 
     def _on_event(self, event: Event) -> list[StageTwoEvent]:
         match event:
+            case Conclusions():
+                return [said for one in event.said for said in self.on_event(one)]
             case HostSample() if event.attempt not in self.attempts and not event.processes:
                 return []  # its command has joined no process group: another host of the job may yet
             case HostSample():

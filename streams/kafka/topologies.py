@@ -24,9 +24,10 @@ from streams.rounds.stage_one import StageOne
 logger = logging.getLogger("pacehound.streams")
 
 
-def headers_of(topology: Topology, offset: int) -> tuple[tuple[str, bytes], ...]:
+def headers_of(topology: Topology, key: str, offset: int) -> tuple[tuple[str, bytes], ...]:
     """What a record says of itself, so that others need not be decoded: whose it is, and where it stood in `calls`."""
-    return ("communicator", topology.communicator.encode()), ("job", topology.job.encode()), ("at", b"%d" % offset)
+    of = ("communicator", topology.communicator.encode()), ("job", topology.job.encode()), ("at", b"%d" % offset)
+    return of if key == topology.communicator else (*of, ("key", key.encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class _Record:
     job: str
     offset: int
     value: bytes
+    key: str
 
     def topology(self) -> Topology | None:
         try:
@@ -69,12 +71,13 @@ class KnownTopologies:
                 known._records.pop(message.key, None)
             elif {"communicator", "job", "at"} <= said.keys() and said["at"].isdigit():
                 communicator, job = (said[name].decode(errors="replace") for name in ("communicator", "job"))
-                known._records[message.key] = _Record(communicator, job, int(said["at"]), message.value)
+                key = said["key"].decode(errors="replace") if "key" in said else communicator
+                known._records[message.key] = _Record(communicator, job, int(said["at"]), message.value, key)
         return known
 
-    def before(self, communicator: str, offset: int) -> list[Topology]:
-        """What stood in `calls` before an offset, in its order."""
-        found = [one for one in self._records.values() if one.communicator == communicator and one.offset < offset]
+    def before(self, key: str, offset: int) -> list[Topology]:
+        """What stood in `calls` before an offset, on a key, in its order."""
+        found = [one for one in self._records.values() if one.key == key and one.offset < offset]
         return [said for one in sorted(found, key=lambda one: one.offset) if (said := one.topology()) is not None]
 
     def of_job(self, job: str, attempt: int, settings: Settings) -> list[Event]:

@@ -13,17 +13,21 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, cast
 
 from pacehound.bus import Message, Place
 from pacehound.bus.kafka import MAX_MESSAGE_BYTES, KafkaProducer
 from pacehound.bus.kafka_reader import first_offset_from, oldest_offsets, read_to_end
 from pacehound.clock import Clock
-from pacehound.errors import BusFull, InvalidEvent, RejectedMessage, Unavailable
+from pacehound.errors import BusFull, InvalidEvent, PartlyRefused, RejectedMessage, Unavailable
 from pacehound.model import codec, topics
+from pacehound.model.conclusions import Concluded, Conclusions
 from pacehound.model.events import Tick, Topology
+from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
+from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event, route
+from pacehound.model.shards import SHARD_KEY
 from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.metric_names import (
@@ -44,6 +48,7 @@ from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.kafka.partition import MARKER, Gap, KeyState, Partition, SnapshotReader
 from streams.kafka.topologies import KnownTopologies, headers_of
+from streams.rounds.shard import Shard
 from streams.rounds.stage_one import OpenStream, StageOne
 from streams.snapshots.schema import state_codec
 
@@ -58,11 +63,13 @@ TICK_GRACE_S = 10.0
 REACHED_WITHIN_S = 1.0
 LARGEST_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 """Key, stamp and Kafka's own frame need some room, too."""
+MAX_CONCLUDED_CELLS = 16_384
+"""Rounds times ranks that are said at once, of 24 to 40 bytes each: what is larger by itself is said by itself."""
 ASKED_AGAIN_AFTER_S = 2.0
 """The group may change while it goes back; there may be nothing to go back to; and nothing new may come."""
 LOOKED_UP_WITHIN_S = 5.0
 
-Stage = StageOne | StageTwo
+Stage = StageOne | Shard | StageTwo
 
 
 class ConsumerGroup(Protocol):
@@ -195,17 +202,19 @@ class StreamsWorker:
 
     async def _note_topology(self, message: Message, state: KeyState[Stage], event: Event) -> None:
         """Keep a topology that was taken in, for whoever has to begin the state anew when `calls` has forgotten it."""
-        if not isinstance(event, Topology) or not isinstance(state.operator, StageOne) or state.operator.is_closed:
+        if not isinstance(event, (Topology, Flush)) or isinstance(state.operator, StageTwo) or state.operator.is_closed:
             return
-        name = event.identity()
-        if name not in state.announced:
-            state.announced.append(name)
-            await self._put_topology(message.key, name, codec.encode(event), headers_of(event, message.offset))
+        for topology in event.topologies if isinstance(event, Flush) else (event,):
+            name = topology.identity()
+            if name not in state.announced:
+                state.announced.append(name)
+                headers = headers_of(topology, message.key, message.offset)
+                await self._put_topology(message.key, name, codec.encode(topology), headers)
 
     async def _put_topology(
-        self, communicator: str, name: str, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
+        self, key: str, name: str, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
     ) -> None:
-        number = topics.partition_of(communicator.encode(), topics.TOPOLOGY.partitions)
+        number = topics.partition_of(key.encode(), topics.TOPOLOGY.partitions)
         await self._put_to(topics.TOPOLOGY, number, name.encode(), value, headers)
 
     async def _work(self, partition: Partition[Stage], message: Message, state: KeyState[Stage]) -> bool:
@@ -223,7 +232,7 @@ class StreamsWorker:
         refused = []
         for outcome in worked(message, work):
             error = outcome.error
-            if outcome.event is not None and error is None:
+            if outcome.event is not None and (error is None or isinstance(error, PartlyRefused)):
                 is_kept = True
                 try:
                     await self._note_topology(message, state, outcome.event)
@@ -266,6 +275,7 @@ class StreamsWorker:
         bodies: list[bytearray] = []
         for result in results:
             self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
+        for result in concluded(event, results):
             body = codec.encode(result)
             if len(body) > LARGEST_OUTPUT_BYTES:
                 refused = InvalidEvent(
@@ -380,7 +390,8 @@ class StreamsWorker:
     def _maker(self, topic: str) -> Callable[[str], Stage]:
         if topic == topics.ROUNDS.name:
             return lambda key: StageTwo(key, self._settings)
-        return lambda key: StageOne(self._settings)
+        is_calls = topic == topics.CALLS.name
+        return lambda key: (Shard if is_calls and key.startswith(SHARD_KEY) else StageOne)(self._settings)
 
     async def _go_back(self, partition: Partition[Stage], message: Message, gap: Gap) -> None:
         """Messages before this one have not been delivered: ask for them."""
@@ -497,12 +508,34 @@ class StreamsWorker:
         for place in self._group.assigned():
             partition = self._partitions.get(place)
             for key, state in partition.keys.items() if partition is not None else ():
-                if isinstance(state.operator, StageOne) and (opened := state.operator.open_stream()) is not None:
+                if (
+                    isinstance(state.operator, (StageOne, Shard))
+                    and (opened := state.operator.open_stream()) is not None
+                ):
                     streams[key] = opened
         for name in self._silence.due(streams, self._clock.monotonic_s()):
             opened = streams[name]
             await self._publish(Tick(job=opened.job, attempt=opened.attempt, time_ns=self._clock.now_ns(), stream=name))
             self._telemetry.add(TICKS)
+
+
+def concluded(event: Event, results: Sequence[Event]) -> Sequence[Event]:
+    """What follows from a flush is said at once; from anything else as workers of before understand it."""
+    if not isinstance(event, Flush) or not results:
+        return results
+    portions: list[list[Event]] = []
+    n_cells = 0
+    for result in results:
+        cells = result.arrival_ns.size if isinstance(result, Rounds) else 1
+        if not portions or n_cells + cells > MAX_CONCLUDED_CELLS:
+            portions.append([])
+            n_cells = 0
+        portions[-1].append(result)
+        n_cells += cells
+    return [
+        Conclusions(job=event.job, attempt=event.attempt, said=tuple(cast(Concluded, one) for one in portion))
+        for portion in portions
+    ]
 
 
 def snapshot_partition(topic: str, number: int) -> int:

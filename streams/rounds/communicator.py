@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
-from pacehound.model.calls import DIRECTIONS, CallBatch, Sees
-from pacehound.model.columns import values_of
+from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.events import (
     NEVER,
     OPTIMIZER_STEP,
@@ -29,14 +28,14 @@ from pacehound.model.events import (
     Watermark,
     members_agree,
 )
-from pacehound.model.rounds import ALGORITHMS, Rounds
+from pacehound.model.rounds import Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid, Rows
+from streams.rounds.call_rows import NONE, RECV, SEND, CallRows, rows_of_batch
 from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
-from streams.rounds.row_loops import places_of, without_backward_times
-from streams.rounds.signatures import packed_signatures
+from streams.rounds.row_loops import places_of
 
 StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
 
@@ -45,9 +44,7 @@ Int64Array = npt.NDArray[np.int64]
 
 _NO_RANKS: BoolArray = np.zeros(0, np.bool_)
 _NO_SEQS: Int64Array = np.zeros(0, np.int64)
-
-_ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
-_NONE, _SEND, _RECV = (DIRECTIONS.index(name) for name in ("none", "send", "recv"))
+_NO_PAIRS: BoolArray = np.zeros(1, np.bool_)
 
 
 @dataclass(slots=True)
@@ -159,47 +156,49 @@ class CommunicatorOperator:
 
     def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
         """A host's rows; they wait in the grid until a progress promises that all are there."""
-        if batch.host not in self._hosts:
-            raise InvalidEvent(
-                f"calls of host {batch.host!r}, which has not announced communicator {batch.communicator}"
-            )
-        self._count("dropped_calls", batch.dropped)
-        if len(batch) == 0:
+        self._check_announced(batch.host)
+        return self.on_rows(rows_of_batch(batch), batch.host, batch.sees, batch.source, batch.dropped)
+
+    def on_rows(self, rows: CallRows, host: str, sees: Sees, source: str, dropped: int) -> list[StageOneEvent]:
+        """A host's rows as columns, and how many more it has lost."""
+        self._check_announced(host)
+        self._count("dropped_calls", dropped)
+        if len(rows) == 0:
             return []
-        rank, peer, direction = batch.column("rank"), batch.column("peer"), batch.codes("direction")
-        is_pair = direction != _NONE
+        column = self._places(rows.rank, np.ones(len(rows), np.bool_), "rank")
+        is_pair = _NO_PAIRS if rows.direction is None else rows.direction != NONE
         has_pairs = bool(is_pair.any())
-        column = self._places(rank, np.ones(len(batch), np.bool_), "rank")
         if has_pairs:
-            self._places(peer, is_pair, "peer")
-        self._sees, self._source = batch.sees, batch.source
-        launch, start, end, n_backward = without_backward_times(
-            *(batch.integers(name) for name in ("launch_ns", "start_ns", "end_ns"))
-        )
-        self._count("backward_times", n_backward)
-        send_rate, recv_rate, algorithm = _transfer_columns(batch)
-        rows = Rows(
+            self._places(rows.peer, is_pair, "peer")
+        self._sees, self._source = sees, source
+        self._count("backward_times", rows.n_backward)
+        placed = Rows(
             column=column,
-            seq=batch.integers("seq"),
-            op=batch.codes("op"),
-            size_bytes=batch.size_bytes(),
-            arrival_ns=launch,
-            start_ns=start,
-            end_ns=end,
-            signature=packed_signatures(batch),
-            send_rate=send_rate,
-            recv_rate=recv_rate,
-            algorithm=algorithm,
+            seq=rows.seq,
+            op=rows.op,
+            size_bytes=rows.size_bytes,
+            arrival_ns=rows.arrival_ns,
+            start_ns=rows.start_ns,
+            end_ns=rows.end_ns,
+            signature=rows.signature,
+            send_rate=rows.send_rate,
+            recv_rate=rows.recv_rate,
+            algorithm=rows.algorithm,
         )
-        if not has_pairs:
-            self._collectives.add(rows)
-            return []
-        self._collectives.add(rows.take(~is_pair))
+        if has_pairs:
+            self._collectives.add(placed.take(~is_pair))
+            self._add_pairs(rows, placed, is_pair)
+        else:
+            self._collectives.add(placed)
+        return []
+
+    def _add_pairs(self, rows: CallRows, placed: Rows, is_pair: BoolArray) -> None:
+        assert rows.direction is not None
         width = int(self._ascending[-1]) + 1
-        mine, other = rank.astype(np.int64), peer.astype(np.int64)
-        key = np.where(direction == _SEND, mine * width + other, other * width + mine)
-        column = np.where(direction == _RECV, 1, 0).astype(np.int64)
-        sides = replace(rows, column=column, signature=np.zeros(len(batch), np.int64))
+        mine, other = rows.rank.astype(np.int64), rows.peer.astype(np.int64)
+        key = np.where(rows.direction == SEND, mine * width + other, other * width + mine)
+        column = np.where(rows.direction == RECV, 1, 0).astype(np.int64)
+        sides = replace(placed, column=column, signature=np.zeros(len(rows), np.int64))
         # Rows of one pair lie side by side in this order, and within a pair as they were.
         chosen = np.flatnonzero(is_pair)
         order = chosen[np.argsort(key[chosen], kind="stable")]
@@ -210,7 +209,10 @@ class CommunicatorOperator:
             grid = self._pairs.setdefault((sender, receiver), RoundGrid(2))
             self._fresh.add((sender, receiver))
             grid.add(in_order.take(slice(first, after)))
-        return []
+
+    def _check_announced(self, host: str) -> None:
+        if host not in self._hosts:
+            raise InvalidEvent(f"calls of host {host!r}, which has not announced communicator {self.communicator}")
 
     def on_markers(self, markers: Markers) -> list[StageOneEvent]:
         """Optimizer steps and planned pauses of a host's ranks."""
@@ -434,18 +436,3 @@ class CommunicatorOperator:
             counts["incomplete_iterations"] = self._iterations.incomplete
             counts["backward_markers"] = self._iterations.backward
         return {name: number for name, number in counts.items() if number}
-
-
-def _transfer_columns(
-    batch: CallBatch,
-) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.int8] | None]:
-    """Send rates, receive rates and algorithms of a batch's rows; nothing where no row has any of them."""
-    names = batch.rows.column("algorithm").dictionary
-    table = np.array([_ALGORITHM_CODES.get(str(name).lower(), 0) for name in names.to_pylist()] or [0], np.int8)
-    rates = [batch.column(name).astype(np.float64, copy=False) for name in ("send_rate", "recv_rate")]
-    if not table.any() and not any(np.isfinite(rate).any() for rate in rates):
-        return None, None, None
-    algorithm = table[values_of(batch.rows.column("algorithm").indices)]
-    if not algorithm.any() and not any(np.isfinite(rate).any() for rate in rates):
-        return None, None, None
-    return rates[0], rates[1], algorithm

@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pacehound.errors import InvalidEvent
-from pacehound.model.calls import CALL_SCHEMA, FIRST_PLACE, NO_PEER, CallBatch
+from pacehound.model.calls import CALL_SCHEMA, FIRST_PLACE, NO_PEER, CallBatch, Sees
 from pacehound.model.events import UNKNOWN_MEMBER, Markers, Progress, Tick, Topology, Watermark
+from streams.rounds.call_rows import CallRows
 from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
 from streams.rounds.giving_up import Patience
 from streams.rounds.merge import CLOSED_NS
@@ -113,6 +115,17 @@ class PartialCommunicator:
             self._dropped[oldest.host] += len(oldest)
         return []
 
+    @property
+    def takes_rows(self) -> bool:
+        """Every member is known, so that rows need not wait."""
+        return self._operator is not None
+
+    def on_rows(self, rows: CallRows, host: str, sees: Sees, source: str, dropped: int) -> list[StageOneEvent]:
+        """A host's rows as columns; as `CommunicatorOperator.on_rows`, where every member is known."""
+        assert self._operator is not None
+        peers = self._named_peers(rows.peer)
+        return self._operator.on_rows(rows if peers is None else replace(rows, peer=peers), host, sees, source, dropped)
+
     def on_markers(self, markers: Markers) -> list[StageOneEvent]:
         """Optimizer steps and planned pauses of a host's ranks."""
         if self._operator is not None:
@@ -188,14 +201,20 @@ class PartialCommunicator:
         return events
 
     def _named_calls(self, batch: CallBatch) -> CallBatch:
-        peers = batch.integers("peer")
+        peers = self._named_peers(batch.column("peer"))
+        if peers is None:
+            return batch
+        return replace(batch, rows=batch.rows.set_column(_PEER, CALL_SCHEMA.field(_PEER), pa.array(peers)))
+
+    def _named_peers(self, peers: np.ndarray) -> npt.NDArray[np.int32] | None:
+        """Peers by rank; `None` where they are."""
         is_place = peers <= FIRST_PLACE
         if not is_place.any():
-            return batch
+            return None
+        peers = peers.astype(np.int64)
         self._require_peers(np.unique(peers[is_place]).tolist())
         named = np.where(is_place, self._members[np.where(is_place, FIRST_PLACE - peers, 0)], peers)
-        column = pa.array(named.astype(np.int32))
-        return replace(batch, rows=batch.rows.set_column(_PEER, CALL_SCHEMA.field(_PEER), column))
+        return named.astype(np.int32)
 
     def _named_progress(self, progress: Progress) -> Progress:
         """Peers by rank, and the calls that were dropped here counted with those that the host has lost."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from pacehound.model.calls import CallBatch
 from pacehound.model.codes import ALGORITHMS, DTYPES, OPS, PROTOCOLS, REDOPS
 from pacehound.model.columns import values_of
 from pacehound.model.events import CallSignature, OpenCall
+from pacehound.model.flushes import Flush
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -48,13 +50,9 @@ def packed_signatures(batch: CallBatch) -> Int64Array:
 
     Counts are kept modulo 2**27 - 1, so that two that differ by a multiple of it look alike.
     """
-    op, count = batch.codes("op"), batch.integers("count")
-    is_counted = _IS_COUNTED[op]
-    numbers = op.astype(np.int64)
-    numbers |= np.where(is_counted, batch.codes("dtype").astype(np.int64) << _DTYPE_AT, 0)
-    numbers |= np.where(is_counted & (count >= 0), (count % ((1 << _COUNT_BITS) - 1) + 1) << _COUNT_AT, 0)
-    numbers |= np.where(_IS_REDUCING[op], batch.codes("redop").astype(np.int64) << _REDOP_AT, 0)
-    numbers |= np.where(_IS_ROOTED[op], (batch.integers("peer") + 1) << _ROOT_AT, 0)
+    numbers = _packed(
+        batch.codes("op"), batch.integers("count"), batch.codes("dtype"), batch.codes("redop"), batch.integers("peer")
+    )
     for column, code_of, at in (
         ("algorithm", _ALGORITHM_CODE, _ALGORITHM_AT),
         ("protocol", _PROTOCOL_CODE, _PROTOCOL_AT),
@@ -63,6 +61,25 @@ def packed_signatures(batch: CallBatch) -> Int64Array:
         codes = np.array([code_of.get(name.lower(), 0) for name in names.dictionary.to_pylist()], np.int64)
         if codes.any():  # most sources do not know
             numbers |= codes[values_of(names.indices)] << at
+    return numbers
+
+
+def flush_signatures(flush: Flush) -> Int64Array:
+    """The same of the rows of a flush, shape `(n_rows,)`."""
+    numbers = _packed(*(flush.column(name) for name in ("op", "count", "dtype", "redop", "peer")))
+    for name, at in (("algorithm", _ALGORITHM_AT), ("protocol", _PROTOCOL_AT)):
+        if name in flush.columns:
+            numbers |= flush.columns[name].astype(np.int64) << at
+    return numbers
+
+
+def _packed(op: Any, count: Any, dtype: Any, redop: Any, peer: Any) -> Int64Array:
+    is_counted = _IS_COUNTED[op]
+    numbers: Int64Array = op.astype(np.int64)
+    numbers |= np.where(is_counted, dtype.astype(np.int64) << _DTYPE_AT, 0)
+    numbers |= np.where(is_counted & (count >= 0), (count % ((1 << _COUNT_BITS) - 1) + 1) << _COUNT_AT, 0)
+    numbers |= np.where(_IS_REDUCING[op], redop.astype(np.int64) << _REDOP_AT, 0)
+    numbers |= np.where(_IS_ROOTED[op], (peer.astype(np.int64) + 1) << _ROOT_AT, 0)
     return numbers
 
 

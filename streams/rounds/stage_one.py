@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pacehound.errors import InvalidEvent
-from pacehound.model.calls import CallBatch
+from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.events import (
     HostEvidence,
     HostSample,
@@ -16,9 +16,11 @@ from pacehound.model.events import (
     Tick,
     Topology,
 )
+from pacehound.model.flushes import CallPart, Flush
 from pacehound.model.operations import Operations
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
+from streams.rounds.call_rows import CallRows
 from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
 from streams.rounds.giving_up import Patience
 from streams.rounds.partial_membership import PartialCommunicator
@@ -89,13 +91,22 @@ class StageOne:
             case Tick():
                 return [] if self.communicator is None else self._noted(self.communicator.on_tick(event))
             case CallBatch():
-                return self._noted(self._known(event).on_calls(event))
+                return self._noted(self._known(event.host, "calls").on_calls(event))
             case Markers():
-                return self._noted(self._known(event).on_markers(event))
+                return self._noted(self._known(event.host, "markers").on_markers(event))
             case Progress():
-                return self._noted(self._known(event).on_progress(event))
+                return self._noted(self._known(event.host, "progress").on_progress(event))
             case _:
                 raise InvalidEvent(f"{type(event).__name__} is no input of the streams")
+
+    def on_rows(self, flush: Flush, part: CallPart, where: slice, rows: CallRows) -> list[StageTwoInput]:
+        """The calls that a flush has of this communicator, `where` they are among its rows; errors as in `on_event`."""
+        if self.is_closed:
+            return []
+        operator = self._known(flush.host, "calls")
+        if isinstance(operator, PartialCommunicator) and not operator.takes_rows:
+            return self._noted(operator.on_calls(flush.batch(part, where)))
+        return self._noted(operator.on_rows(rows.at(where), flush.host, Sees(part.sees), part.source, part.dropped))
 
     def open_stream(self) -> OpenStream | None:
         """The stream of this key, if it is open."""
@@ -119,10 +130,7 @@ class StageOne:
         """Keep of a key that is closed what tells a repeat, and nothing else."""
         self.communicator = None
 
-    def _known(self, event: CallBatch | Markers | Progress) -> CommunicatorOperator | PartialCommunicator:
+    def _known(self, host: str, what: str) -> CommunicatorOperator | PartialCommunicator:
         if self.communicator is None:
-            raise InvalidEvent(
-                f"{type(event).__name__} of host {event.host!r} on communicator {event.communicator}, "
-                "which no topology has announced"
-            )
+            raise InvalidEvent(f"{what} of host {host!r} on a communicator which no topology has announced")
         return self.communicator

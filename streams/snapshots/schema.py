@@ -50,6 +50,7 @@ from streams.rounds.mismatches import MismatchWatch
 from streams.rounds.partial_membership import PartialCommunicator
 from streams.rounds.period import PeriodTracker
 from streams.rounds.recurring import RecurringIterations, _Anchor, _Calls
+from streams.rounds.shard import Shard
 from streams.rounds.stage_one import StageOne
 from streams.slow.always.always_slow import AlwaysSlowWatch, _SinceStart
 from streams.slow.always.found import AlwaysSlow
@@ -74,6 +75,7 @@ SCHEMA_VERSION = 6
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
+    Shard: "_settings _stages _over",
     CommunicatorOperator: (
         "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
         "_sees _source _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"

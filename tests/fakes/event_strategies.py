@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from pacehound.model import events
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.model.codec import MAX_ATTEMPT
+from pacehound.model.conclusions import Conclusions
 from pacehound.model.evidence import KINDS, PARTS
+from pacehound.model.flushes import Flush, flushes_of
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.rounds import Rounds
 
@@ -175,7 +177,44 @@ def findings(draw):
     )
 
 
+@st.composite
+def flushes(draw):
+    """Of what simulated hosts cannot say, too: any columns, of some communicators."""
+    job, host, attempt = draw(TEXT), draw(TEXT), draw(ATTEMPT)
+    same = {"job": job, "host": host, "attempt": attempt}
+    said = [
+        *draw(st.lists(topologies(), max_size=2)),
+        *draw(st.lists(call_batches(), max_size=3)),
+        *draw(st.lists(markers(), max_size=1)),
+        *draw(st.lists(_any_event_of(events.Progress), max_size=2)),
+    ]
+    ours = [
+        batch_of_host(one, **same) if isinstance(one, CallBatch) else dataclasses.replace(one, **same) for one in said
+    ]
+    found = list(flushes_of(ours, {one.communicator: 3 for one in ours if hasattr(one, "communicator")}))
+    return found[0] if found else Flush(**same, shard=3)
+
+
+def batch_of_host(batch, **same):
+    columns = {
+        name: batch.column(name) for name in ("rank", "seq", "count", "peer", "launch_ns", "end_ns", "send_rate")
+    }
+    columns |= {name: batch.codes(name) for name in ("op", "dtype", "redop", "direction")}
+    names = ("communicator", "source", "ordinal", "sees", "dropped", "within_ns")
+    return CallBatch.from_columns(columns, **same, **{name: getattr(batch, name) for name in names})
+
+
+@st.composite
+def conclusions(draw):
+    same = {"job": draw(TEXT), "attempt": draw(ATTEMPT)}
+    watermark = st.builds(events.Watermark)
+    said = draw(st.lists(st.one_of(rounds(), watermark, topologies(), _any_event_of(events.Progress)), max_size=5))
+    return Conclusions(**same, said=tuple(dataclasses.replace(one, **same) for one in said))
+
+
 st.register_type_strategy(CallBatch, call_batches())
+st.register_type_strategy(Flush, flushes())
+st.register_type_strategy(Conclusions, conclusions())
 st.register_type_strategy(Rounds, rounds())
 st.register_type_strategy(Operations, operations())
 st.register_type_strategy(events.Topology, topologies())
@@ -189,11 +228,11 @@ def event_of(kind):
 
 
 def _with_attempt(event, attempt):
-    return event if isinstance(event, CallBatch) else dataclasses.replace(event, attempt=attempt)
+    return event if isinstance(event, (CallBatch, Flush, Conclusions)) else dataclasses.replace(event, attempt=attempt)
 
 
 def _any_event_of(kind):
-    if kind in (CallBatch, Operations, Rounds, events.Topology, events.Markers, events.Finding):
+    if kind in (CallBatch, Flush, Conclusions, Operations, Rounds, events.Topology, events.Markers, events.Finding):
         return st.from_type(kind)
     if kind is events.Progress:
         rate = st.none() | st.floats(0, 1e6)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from collector.agent.delivery import Outcome
 from pacehound.bus.otlp import SendResult
 from pacehound.errors import RejectedMessage, Unavailable
-from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import Progress
 from pacehound.model.routing import Event
+from tests.fakes.said import said_in
 
 
 class FakeReceiver:
@@ -37,7 +37,7 @@ class FakeReceiver:
 
     @property
     def events(self) -> list[Event]:
-        return [event for message in self.messages for event in codec.decode(message)]
+        return [event for message in self.messages for event in said_in(message)]
 
     def of(self, kind: type) -> list:  # type: ignore[type-arg]
         return [event for event in self.events if isinstance(event, kind)]

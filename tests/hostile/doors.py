@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench.rig.flushes import together
 from collector.agent import control_block
 from collector.agent.outbox import Outbox, Outgoing
 from collector.calls import frames
@@ -24,6 +25,7 @@ from pacehound.bus import Message
 from pacehound.errors import InvalidEvent, RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import HostSample, Incident, Tick
+from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event, route
 from pacehound.model.topology import Layout
 from pacehound.runtime.records import worked
@@ -111,10 +113,14 @@ class Messages(Door):
     """
 
     def __init__(self) -> None:
-        events: list[Event] = [*one_of_each(), call_batch(), operations()]
+        at_once = [one for one in together(simulated_job("one that is said at once")) if isinstance(one, Flush)]
+        events: list[Event] = [*one_of_each(), call_batch(), operations(), *at_once[:4]]
         self.good = [codec.encode(event) for event in events if route(event)[0] in INPUTS]
         faults: Sequence[object] = (SLOW, StopRank(rank=3, step=30), ExitRank(rank=2, step=30, signal=9))
-        self._victims = [[codec.encode(event) for event in simulated_job(VICTIM.decode(), fault)] for fault in faults]
+        self._victims = [
+            [codec.encode(event) for event in form(simulated_job(VICTIM.decode(), fault))]
+            for form, fault in zip((iter, together, iter), faults, strict=True)
+        ]
         self._pipeline = Pipeline(Settings())
         self._events = simulated_job("a good job", SLOW)
         self._told = 0

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from pacehound.clock import ClockPair
-from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Progress
 from tests.fakes.head_node import HeadNode, head_node
 from tests.fakes.receiver import promises_hold
+from tests.fakes.said import said_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +69,7 @@ def until(claim: Callable[[], bool], seconds: float = 15.0) -> None:
 def rows(node: HeadNode) -> list[tuple[int, int]]:
     found = []
     for message in node.messages():
-        for event in codec.decode(message):
+        for event in said_in(message):
             if isinstance(event, CallBatch):
                 found += list(zip(event.integers("rank").tolist(), event.integers("seq").tolist(), strict=True))
     return found
@@ -116,7 +116,7 @@ def test_an_agent_killed_twice_and_a_node_away_cost_nothing(tmp_path: Path) -> N
                     process.wait()
         arrived = rows(back)
         assert Counter(arrived) == Counter((rank, seq) for rank in (0, 1) for seq in range(1000))
-        events = [event for message in back.messages() for event in codec.decode(message)]
+        events = [event for message in back.messages() for event in said_in(message)]
         assert promises_hold(events)
         assert [e for e in events if isinstance(e, Progress)][-1].closed
         last = [e for e in events if isinstance(e, HostSample)][-1]
@@ -131,7 +131,7 @@ def test_a_stopped_rank_is_seen_and_a_term_lets_a_later_agent_go_on(tmp_path: Pa
     started: list[subprocess.Popen[bytes]] = []
 
     def states(node: HeadNode) -> list[str]:
-        samples = [e for m in node.messages() for e in codec.decode(m) if isinstance(e, HostSample)]
+        samples = [e for m in node.messages() for e in said_in(m) if isinstance(e, HostSample)]
         return [p.state for p in samples[-1].processes] if samples else []
 
     with head_node() as node:
@@ -147,7 +147,7 @@ def test_a_stopped_rank_is_seen_and_a_term_lets_a_later_agent_go_on(tmp_path: Pa
             agent.terminate()
             assert agent.wait(12) == 0
             assert not any(
-                e.closed for m in node.messages() for e in codec.decode(m) if isinstance(e, (HostSample, Progress))
+                e.closed for m in node.messages() for e in said_in(m) if isinstance(e, (HostSample, Progress))
             )
             agent = start(AGENT, folder, node.endpoint)
             started.append(agent)

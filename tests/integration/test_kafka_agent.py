@@ -18,6 +18,7 @@ from pacehound.errors import Unavailable
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Markers, Progress, Topology
+from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import CALLS, HOSTS, partition_of
 from pacehound.settings import KafkaSettings
@@ -108,7 +109,7 @@ def decoded(messages: Iterable[Message]) -> list[Event]:
             _, key = route(event)
             partitions = {CALLS.name: CALLS, HOSTS.name: HOSTS}[message.topic].partitions
             assert (message.key, message.partition) == (key, partition_of(key.encode(), partitions))
-            events.append(event)
+            events += event.events() if isinstance(event, Flush) else [event]
     return events
 
 

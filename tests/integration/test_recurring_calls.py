@@ -14,12 +14,12 @@ import pytest
 
 from bench.rig import realjob
 from pacehound.bus.recording import Recording
-from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import IterationSample, Markers, Progress
 from pacehound.model.routing import Event
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
+from tests.fakes.said import said_in
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -37,7 +37,7 @@ def recorded(folder: Path, kind: str, iterations: int) -> list[Event]:
     with realjob.recording_head(folder) as record:
         run = realjob.start(folder, realjob.forked(kind, iterations, ranks=2, script=SCRIPT))
         assert run.wait(400) == 0, run.text()
-    return [event for message in Recording(record) for event in codec.decode(message.value)]
+    return [event for message in Recording(record) for event in said_in(message.value)]
 
 
 def without_steps(events: list[Event]) -> Iterator[Event]:

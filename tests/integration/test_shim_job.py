@@ -11,10 +11,10 @@ import pytest
 
 from bench.rig import realjob
 from pacehound.bus.recording import Recording
-from pacehound.model import codec
 from pacehound.model.events import Incident
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
+from tests.fakes.said import said_in
 from tests.native import stub_jobs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timed, pytest.mark.timeout(300)]
@@ -74,7 +74,7 @@ def test_what_a_slow_job_tells_through_the_shim_is_an_incident(tmp_path: Path, m
     monkeypatch.setattr("streams.job.iterations.UNMARKED_PATIENCE_NS", 0)
     pipeline, latest = Pipeline(Settings()), {}
     for message in Recording(recording):
-        for event in codec.decode(message.value):
+        for event in said_in(message.value):
             latest |= {out.id: out for out in pipeline.on_event(event) if isinstance(out, Incident)}
     check([finding for incident in latest.values() for finding in map(asdict, incident.findings)], neighbours)
 

@@ -19,6 +19,7 @@ from pacehound.errors import InvalidInput, RejectedMessage
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostEvidence, HostSample, HostVitals, Markers, Progress, Topology
+from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ MAX_JOBS = 1_000
 """Jobs that are remembered, by who spoke last: one whose machines have vanished never says that it has ended."""
 
 _Key = tuple[str, int, str, str]  # job, attempt, host, communicator
-_FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
+_FromHost = CallBatch | Flush | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
 
 
 class KnownTopology:
@@ -55,15 +56,19 @@ class KnownTopology:
             self._spoken = dict.fromkeys(key[0] for key in self._kept)
             self._write_anew(path)
 
-    def missing_before(self, event: _FromHost) -> bytes | None:
-        """The topology to repeat before `event`, once per life of this head; usually none."""
+    def missing_before(self, event: _FromHost) -> list[tuple[str, bytes]]:
+        """The communicators whose topology is to be repeated before `event`, once per life of this head."""
         if isinstance(event, (Topology, HostSample, HostVitals, HostEvidence, Operations)):
-            return None
-        key = (event.job, event.attempt, event.host, event.communicator)
-        if key in self._made:
-            return None
-        self._made.add(key)
-        return self._kept.get(key)
+            return []
+        spoken_of = [event.communicator] if not isinstance(event, Flush) else _spoken_of(event)
+        found = []
+        for communicator in spoken_of:
+            key = (event.job, event.attempt, event.host, communicator)
+            if key not in self._made:
+                self._made.add(key)
+                if key in self._kept:
+                    found.append((communicator, self._kept[key]))
+        return found
 
     def note(self, event: _FromHost, value: bytes, now_s: float) -> None:
         """Keep it, at this monotonic time.
@@ -78,10 +83,10 @@ class KnownTopology:
             self._kept = {key: value for key, value in self._kept.items() if key[0] != silent}
             self._made = {key for key in self._made if key[0] != silent}
         if isinstance(event, Topology):
-            key = (event.job, event.attempt, event.host, event.communicator)
-            self._made.add(key)
-            self._kept[key] = value
-            self._append(value, now_s)
+            self._keep(event, value, now_s)
+        elif isinstance(event, Flush):
+            for topology in event.topologies:
+                self._keep(topology, codec.encode(topology), now_s)
         elif isinstance(event, HostSample) and event.closed:
             _forget(self._kept, event)
             self._made = {key for key in self._made if key[:3] != (event.job, event.attempt, event.host)}
@@ -95,6 +100,12 @@ class KnownTopology:
         if self._writer is not None:
             self._writer.close()
         self._writer = self._path = None
+
+    def _keep(self, topology: Topology, value: bytes, now_s: float) -> None:
+        key = (topology.job, topology.attempt, topology.host, topology.communicator)
+        self._made.add(key)
+        self._kept[key] = value
+        self._append(value, now_s)
 
     def _append(self, value: bytes, now_s: float) -> None:
         if (writer := self._writer) is not None:
@@ -116,6 +127,13 @@ class KnownTopology:
             logger.warning("the topology is not kept for now: %s", error)
             self._writer = None
             self._again_at_s = now_s + AGAIN_AFTER_S
+
+
+def _spoken_of(flush: Flush) -> list[str]:
+    """Communicators of which a flush tells without announcing them."""
+    announced = {topology.communicator for topology in flush.topologies}
+    said = dict.fromkeys([*(part.communicator for part in flush.parts), *(one.communicator for one in flush.said)])
+    return [communicator for communicator in said if communicator not in announced]
 
 
 def _write(writer: RecordingWriter, values: Iterable[bytes]) -> None:

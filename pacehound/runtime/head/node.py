@@ -35,6 +35,7 @@ from pacehound.model.events import (
     Progress,
     Topology,
 )
+from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
@@ -80,8 +81,8 @@ _WRITTEN_WITHIN_S = 0.5
 _AT_ONCE = 2048
 
 # What a host may send. Everything else is concluded in here, and a stranger's conclusion is none.
-FromHost = CallBatch | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
-SENT_BY_HOSTS = (CallBatch, Topology, Progress, Markers, HostSample, HostVitals, HostEvidence, Operations)
+FromHost = CallBatch | Flush | Topology | Progress | Markers | HostSample | HostVitals | HostEvidence | Operations
+SENT_BY_HOSTS = (CallBatch, Flush, Topology, Progress, Markers, HostSample, HostVitals, HostEvidence, Operations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,26 +481,29 @@ class Head:
         topic, key = route(event)
         if isinstance(event, SENT_BY_HOSTS):
             self._note_attempt(event)
-            missing = self._known_topology.missing_before(event)
-            if missing is not None:
-                self.bus.publish(topic, key, missing)
+            for communicator, missing in self._known_topology.missing_before(event):
+                self.bus.publish(topics.CALLS, communicator, missing)
             self._known_topology.note(event, value, self._clock.monotonic_s())
         self.bus.publish(topic, key, value, (event,) if is_decoded else None)
         if isinstance(event, Topology):
             self.bus.publish(topics.TOPOLOGY, key, value, (event,) if is_decoded else None)
+        for topology in event.topologies if isinstance(event, Flush) else ():
+            self.bus.publish(topics.TOPOLOGY, topology.communicator, codec.encode(topology), (topology,))
         if isinstance(event, CommandResult):
             self.mailbox.put(event, self._clock.now_ns())
         self.telemetry.add(RECORDS_ACCEPTED)
         if isinstance(event, SENT_BY_HOSTS):
             # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
-            said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
-            lag_s = None if said_at is None else (self._clock.now_ns() - said_at) / 1e9
-            self._silence.heard(key, event.job, event.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
+            for said in event.promises if isinstance(event, Flush) else (event,):
+                said_at = said.time_ns if isinstance(said, (Progress, HostSample)) else None
+                lag_s = None if said_at is None else (self._clock.now_ns() - said_at) / 1e9
+                stream = key if said is event else route(said)[1]
+                self._silence.heard(stream, said.job, said.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
 
     def _note_needs(self, events: Iterable[Event], lost: int, *, has_letters: bool = False) -> None:
         """What was admitted, and stands in no journal, has to be stored before anybody is answered for it."""
         position = self.bus.position
-        if self._keeper is None or has_letters or any(isinstance(one, (Topology, CommandResult)) for one in events):
+        if self._keeper is None or has_letters or any(map(_is_stored_alone, events)):
             self._needs_store = position
         is_lost = self._lost != lost
         if is_lost and self._late is None:
@@ -578,6 +582,11 @@ class Head:
         for incident in interrupted(gone, self._clock.now_ns()):
             self.telemetry.add(INCIDENTS_INTERRUPTED)
             self._publish(incident)
+
+
+def _is_stored_alone(event: Event) -> bool:
+    """Something of it stands on a topic that no journal keeps."""
+    return isinstance(event, (Topology, CommandResult)) or (isinstance(event, Flush) and bool(event.topologies))
 
 
 def why(error: Exception | None) -> str:

@@ -10,11 +10,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import cast
 
 from pacehound.bus import Message
 from pacehound.bus.memory import MemoryBus, MemoryConsumer
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock
+from pacehound.errors import PartlyRefused
 from pacehound.model import topics
 from pacehound.model.events import Tick
 from pacehound.model.rounds import Rounds
@@ -173,8 +175,11 @@ class PipelineWorker(EventWorker):
     def on_event(self, event: Event, message: Message) -> list[Event]:
         """What the pipeline concludes, as far as it is kept."""
         self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
+        refused: PartlyRefused | None = None
         try:
             results = self._pipeline.on_event(event)
+        except PartlyRefused as error:
+            refused, results = error, [cast(Event, result) for result in error.results]
         finally:
             if self._keeping is not None:
                 self._keeping.keeper.handled(message)
@@ -182,7 +187,10 @@ class PipelineWorker(EventWorker):
             self._telemetry.add(EVENTS_OUT, kind=type(result).__name__)
             if self._on_rounds is not None and isinstance(result, Rounds):
                 self._on_rounds(result)
-        return [result for result in results if route(result)[0] in STORED]
+        stored = [result for result in results if route(result)[0] in STORED]
+        if refused is not None:
+            raise PartlyRefused(str(refused), stored)
+        return stored
 
     def on_turn(self) -> list[Event]:
         """A tick for each stream in which a host is silent: only what stands in the log may close a silence."""

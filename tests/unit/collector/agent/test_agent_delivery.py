@@ -17,13 +17,13 @@ from collector.agent.outbox import RETRY_FILE_NS
 from collector.agent.run_folder import RunFolder
 from pacehound.errors import InvalidInput, InvalidSetting
 from pacehound.launcher.run_dir import write_command
-from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Progress, Topology
 from pacehound.runtime.watched import Watched
 from pacehound.settings import Settings
 from tests.fakes.agent_run import MS, AgentRun
 from tests.fakes.receiver import promises_hold
+from tests.fakes.said import said_in
 
 
 def busy(run: AgentRun, seconds: int, calls_per_second: int) -> None:
@@ -96,7 +96,7 @@ def test_a_message_that_is_refused_is_found_dropped_and_counted_and_the_rest_arr
     busy(run, 5, 10)
     _, waiting = run.outbox.take(1 << 30)
     run.outbox.release()
-    wrong = next(m for m in waiting if isinstance(codec.decode(m)[0], CallBatch))
+    wrong = next(m for m in waiting if any(isinstance(one, CallBatch) for one in said_in(m)))
     run.receiver.refuses = {wrong}
     run.end()
     run.deliver()

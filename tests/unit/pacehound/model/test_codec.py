@@ -61,7 +61,7 @@ def test_any_event_survives_the_round_trip(kind, data):
     assert type(read) is kind
     assert encode(read) == encode(event)
     assert route(read) == route(event)
-    if dataclasses.is_dataclass(event) and kind.__name__ not in ("CallBatch", "Rounds"):
+    if dataclasses.is_dataclass(event) and kind.__name__ not in ("CallBatch", "Flush", "Conclusions", "Rounds"):
         assert read == event
         assert read.identity() == event.identity()
 

@@ -297,9 +297,9 @@ def test_introductions_survive_a_torn_file(tmp_path):
     first.note(event, codec.encode(event), 0.0)
     first.close()
     path.write_bytes(path.read_bytes() + b"torn")
-    assert KnownTopology(path).missing_before(progress("j")) == codec.encode(event)
+    assert KnownTopology(path).missing_before(progress("j")) == [(event.communicator, codec.encode(event))]
     path.write_bytes(b"no recording at all")
-    assert KnownTopology(path).missing_before(progress("j")) is None
+    assert KnownTopology(path).missing_before(progress("j")) == []
 
 
 @needs_root
@@ -316,8 +316,8 @@ def test_introductions_are_written_again_after_a_full_disk(tmp_path):
         somebody_elses.unlink()
         known.note(progress("before"), b"", 8.0 + AGAIN_AFTER_S)
         again = KnownTopology(copied(path, tmp_path))
-        assert again.missing_before(progress("amid")) == codec.encode(amid)
-        assert again.missing_before(progress("before")) == codec.encode(before)
+        assert again.missing_before(progress("amid")) == [(amid.communicator, codec.encode(amid))]
+        assert again.missing_before(progress("before")) == [(before.communicator, codec.encode(before))]
         known.close()
 
 

@@ -1,0 +1,436 @@
+"""Flush: what one host says at once of all communicators of a shard, the calls of all its ranks as columns.
+
+It says what a `Topology`, a `CallBatch`, `Markers` and a `Progress` for each communicator would, and costs its readers
+one message. The rows of a communicator lie side by side: a `CallPart` says whose they are, and how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pacehound.errors import InvalidEvent
+from pacehound.model.calls import CALL_SCHEMA, DTYPE_BYTES, NO_PEER, UNKNOWN_COUNT, CallBatch, Sees
+from pacehound.model.codes import ALGORITHMS, DIRECTIONS, DTYPES, OPS, PROTOCOLS, REDOPS
+from pacehound.model.columns import numbers, values_of
+from pacehound.model.events import MAX_WORLD_RANKS, Markers, Progress, Topology
+from pacehound.model.finite import unfit_field
+from pacehound.model.identity import event_id
+from pacehound.model.representative import MAX_ROWS, OWN, RepresentedRank, check_represented
+from pacehound.model.shards import shard_key
+
+CODED: Mapping[str, tuple[str, ...]] = {
+    "op": OPS,
+    "dtype": DTYPES,
+    "redop": REDOPS,
+    "direction": DIRECTIONS,
+    "algorithm": ALGORITHMS,
+    "protocol": PROTOCOLS,
+}
+"""Columns that hold positions in these names; a position that this build does not know stands for the first."""
+
+_SAME = {"job", "attempt", "communicator", "source"}
+
+COLUMNS: Mapping[str, type[np.generic]] = {
+    spec.name: np.int8 if spec.name in CODED else spec.type.to_pandas_dtype()
+    for spec in CALL_SCHEMA
+    if spec.name not in _SAME
+}
+"""By name, what a column of calls holds."""
+
+_UNKNOWN = {
+    "count": UNKNOWN_COUNT, "peer": NO_PEER, "send_count": UNKNOWN_COUNT, "recv_count": UNKNOWN_COUNT,
+    "send_rate": float("nan"), "recv_rate": float("nan"),
+}  # fmt: skip
+
+ALWAYS = ("rank", "seq", "op", "launch_ns")
+"""Other columns travel where a row knows something of them."""
+
+MAX_FLUSH_ROWS = 4_096
+"""Of one message: below the 512 KB to which messages are joined on Kafka, whatever the source sees."""
+
+MAX_FLUSH_SAID = 1_024
+"""Entries of the promises of one message, each of 60 to 400 bytes."""
+
+Column = npt.NDArray[np.generic]
+HostCall = Topology | CallBatch | Markers | Progress
+"""What a host says of its calls, each with a message of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPart:
+    """Whose the next rows are; all of it as in `CallBatch`."""
+
+    communicator: str
+    source: str
+    ordinal: int
+    sees: int
+    n_rows: int
+    dropped: int = 0
+    within_ns: int = 0
+    represented: tuple[RepresentedRank, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flush:
+    """What a host says at once of the communicators of a shard; in the order in which it is to be heard.
+
+    Attributes
+    ----------
+    shard
+        Which one of the job's (`pacehound.model.shards`).
+    topologies
+        Communicators that ranks of the host have joined.
+    parts, columns
+        The rows, by name of `COLUMNS`, and whose they are, one part behind the other. Each array has shape
+        `(n_rows,)`; what is not there is unknown in every row.
+    markers, promises
+        As they would stand alone. A promise speaks of all rows that this host has sent before, and of these.
+
+    """
+
+    job: str
+    attempt: int
+    host: str
+    shard: int
+    topologies: tuple[Topology, ...] = ()
+    parts: tuple[CallPart, ...] = ()
+    columns: Mapping[str, Column] = field(default_factory=dict, repr=False)
+    markers: tuple[Markers, ...] = ()
+    promises: tuple[Progress, ...] = ()
+
+    def __post_init__(self) -> None:
+        n_rows = len(self)
+        for name, column in self.columns.items():
+            if column.shape != (n_rows,) or column.dtype != COLUMNS[name]:
+                raise InvalidEvent(f"flush column {name!r} is {column.dtype} {column.shape}, not {n_rows} values")
+        if n_rows and not self.columns.keys() >= set(ALWAYS):
+            raise InvalidEvent(f"a flush of {n_rows} rows has the columns {sorted(self.columns)} alone")
+        for said in self.said:
+            if (said.job, said.attempt, said.host) != (self.job, self.attempt, self.host):
+                raise InvalidEvent(
+                    f"a flush of host {self.host!r}, job {self.job!r} holds a {type(said).__name__} of another one"
+                )
+
+    def __len__(self) -> int:
+        return sum(part.n_rows for part in self.parts)
+
+    @property
+    def said(self) -> tuple[Topology | Markers | Progress, ...]:
+        """All but the calls."""
+        return (*self.topologies, *self.markers, *self.promises)
+
+    @property
+    def key(self) -> str:
+        """On `calls`."""
+        return shard_key(self.job, self.attempt, self.shard)
+
+    @property
+    def n_bytes(self) -> int:
+        """What its columns take."""
+        return sum(column.nbytes for column in self.columns.values())
+
+    @property
+    def time_ns(self) -> int:
+        """Of the last that it tells."""
+        said = max((one.time_ns for one in self.said), default=0)
+        rows = [int(self.column(name).max(initial=0)) for name in ("launch_ns", "end_ns") if name in self.columns]
+        return max([said, *rows])
+
+    def identity(self) -> str:
+        """Names (job, attempt, host, shard, its batches and promises)."""
+        batches = [f"{part.communicator} {part.source} {part.ordinal}" for part in self.parts]
+        said = [one.identity() for one in self.said]
+        return event_id("flush", self.job, self.attempt, self.host, self.shard, " ".join(batches), " ".join(said))
+
+    def column(self, name: str) -> Column:
+        """A column, shape `(n_rows,)`, also where nothing is known of it."""
+        known = self.columns.get(name)
+        if known is not None:
+            return known
+        return np.full(len(self), _UNKNOWN.get(name, 0), COLUMNS[name])
+
+    def slices(self) -> list[slice]:
+        """Where the rows of each part are."""
+        ends = np.cumsum([0, *(part.n_rows for part in self.parts)]).tolist()
+        return [slice(first, after) for first, after in pairwise(ends)]
+
+    def size_bytes(self) -> npt.NDArray[np.int64]:
+        """`count` times the size of `dtype`, shape `(n_rows,)`; 0 where either is unknown."""
+        if "count" not in self.columns or "dtype" not in self.columns:
+            return np.zeros(len(self), np.int64)
+        widths: npt.NDArray[np.int64] = _DTYPE_BYTES[self.columns["dtype"]]
+        return np.maximum(self.columns["count"].astype(np.int64, copy=False), 0) * widths
+
+    def batch(self, part: CallPart, rows: slice) -> CallBatch:
+        """The rows of one part as a batch of their own."""
+        columns = {
+            name: _NAMES[name][values[rows]] if name in _NAMES else values[rows]
+            for name, values in self.columns.items()
+        }
+        return CallBatch.from_columns(
+            columns,
+            job=self.job,
+            attempt=self.attempt,
+            host=self.host,
+            communicator=part.communicator,
+            source=part.source,
+            ordinal=part.ordinal,
+            sees=Sees(part.sees),
+            dropped=part.dropped,
+            within_ns=part.within_ns,
+        )
+
+    def whole(self) -> Flush:
+        """The same calls with a row for each, also where one rank stands for several (representative.py).
+
+        Raises
+        ------
+        InvalidEvent
+            A row is of a rank that its part does not stand for, or they stand for too many.
+
+        """
+        if not any(part.represented for part in self.parts):
+            return self
+        n_rows = sum(part.n_rows * max(len(part.represented), 1) for part in self.parts)
+        if n_rows > MAX_ROWS:
+            raise InvalidEvent(f"a flush stands for {n_rows} rows; at most {MAX_ROWS} are taken")
+        counts = np.concatenate([np.full(part.n_rows, max(len(part.represented), 1)) for part in self.parts])
+        taken = np.repeat(np.arange(len(self)), counts)
+        columns = {name: column[taken] for name, column in self.columns.items()}
+        parts, first = [], 0
+        for part in self.parts:
+            n_ranks = max(len(part.represented), 1)
+            after = first + part.n_rows * n_ranks
+            if part.represented:
+                check_represented(part.n_rows, part.represented)
+                _spread({name: column[first:after] for name, column in columns.items()}, part.represented)
+            parts.append(replace(part, n_rows=after - first, represented=()))
+            first = after
+        return replace(self, parts=tuple(parts), columns=columns)
+
+    def events(self) -> Iterator[HostCall]:
+        """The same, each thing by itself, in order."""
+        yield from self.topologies
+        for part, rows in zip(self.parts, self.slices(), strict=True):
+            yield self.batch(part, rows)
+        yield from self.markers
+        yield from self.promises
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushHead:
+    """All but the columns, as it travels."""
+
+    parts: tuple[CallPart, ...] = ()
+    topologies: tuple[Topology, ...] = ()
+    markers: tuple[Markers, ...] = ()
+    promises: tuple[Progress, ...] = ()
+
+
+def head_of(flush: Flush) -> FlushHead:
+    """All but the columns.
+
+    Raises
+    ------
+    ValueError
+        A number is NaN or infinite: no reader would take it.
+
+    """
+    for promise in flush.promises:
+        if unfit := unfit_field(promise):
+            raise ValueError(f"Progress of job {flush.job!r}: {unfit} is no finite number")
+    return FlushHead(parts=flush.parts, topologies=flush.topologies, markers=flush.markers, promises=flush.promises)
+
+
+def arrow_rows(flush: Flush) -> pa.RecordBatch:
+    """The columns, as they travel."""
+    kinds = {name: pa.from_numpy_dtype(COLUMNS[name]) for name in flush.columns}
+    arrays = [numbers(column, kinds[name]) for name, column in flush.columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(kinds.items())))
+
+
+def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attempt: int, host: str, shard: int) -> Flush:
+    """A flush as it came, with a row for every call; unknown columns are ignored.
+
+    Raises
+    ------
+    InvalidEvent
+        It contradicts itself, or claims what cannot be.
+
+    """
+    if not 0 <= shard <= MAX_WORLD_RANKS:
+        raise InvalidEvent(f"the shard of a flush is {shard}")
+    n_rows, n_there = sum(part.n_rows for part in head.parts), 0 if rows is None else rows.num_rows
+    if n_rows != n_there or min((part.n_rows for part in head.parts), default=0) < 0:
+        raise InvalidEvent(f"a flush says it has {n_rows} rows and has {n_there}")
+    columns: dict[str, Column] = {}
+    if rows is not None:
+        known = {name: kind for name, kind in COLUMNS.items() if name in rows.schema.names}
+        columns = {name: _read_column(rows.column(name), name, kind) for name, kind in known.items()}
+    for part in head.parts:
+        if part.dropped < 0 or part.within_ns < 0:
+            raise InvalidEvent(f"{part.dropped} calls dropped, right within {part.within_ns} ns: neither is negative")
+        Sees(part.sees)
+    if n_rows and "rank" in columns and "seq" in columns:
+        ranks, highest = columns["rank"], max((one.rank for p in head.parts for one in p.represented), default=0)
+        if ranks.min() < 0 or columns["seq"].min() < 0:
+            raise InvalidEvent("a flush has a negative rank or sequence number")
+        highest = max(int(ranks.max()), highest)
+        if highest >= MAX_WORLD_RANKS:
+            raise InvalidEvent(f"a flush has rank {highest}; at most {MAX_WORLD_RANKS} can be watched")
+    return Flush(
+        job=job,
+        attempt=attempt,
+        host=host,
+        shard=shard,
+        topologies=head.topologies,
+        parts=head.parts,
+        columns=columns,
+        markers=head.markers,
+        promises=head.promises,
+    ).whole()
+
+
+def _read_column(column: pa.Array, name: str, kind: type[np.generic]) -> Column:
+    wanted = pa.from_numpy_dtype(kind)
+    values: Column = values_of(column if column.type == wanted else column.cast(wanted))
+    if name in CODED and len(values) and values.view(np.uint8).max() >= len(CODED[name]):
+        values = np.where(values.view(np.uint8) < len(CODED[name]), values, 0).astype(np.int8)
+    return values
+
+
+_DTYPE_BYTES = np.array(DTYPE_BYTES, np.int64)
+_NAMES = {name: np.array(CODED[name]) for name in ("algorithm", "protocol")}
+
+
+def columns_of(batches: Sequence[CallBatch]) -> dict[str, Column]:
+    """The rows of batches as the columns of a flush, without those of which nothing is known."""
+    columns: dict[str, Column] = {}
+    for name, kind in COLUMNS.items():
+        parts = [_column(batch, name).astype(kind, copy=False) for batch in batches]
+        column = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        if name in ALWAYS or not _is_unknown(column, name):
+            columns[name] = column
+    return columns
+
+
+def _column(batch: CallBatch, name: str) -> Column:
+    if name not in _NAMES:
+        return batch.codes(name) if name in CODED else batch.column(name)
+    column = batch.rows.column(name)
+    known = {value: code for code, value in enumerate(CODED[name])}
+    table = np.array([known.get(value, 0) for value in column.dictionary.to_pylist()] or [0], np.int8)
+    codes: Column = table[values_of(column.indices)]
+    return codes
+
+
+def _is_unknown(column: Column, name: str) -> bool:
+    unknown = _UNKNOWN.get(name, 0)
+    return bool(np.isnan(column).all() if unknown != unknown else (column == unknown).all())
+
+
+def flushes_of(events: Iterable[HostCall], shards: Mapping[str, int]) -> Iterator[Flush]:
+    """What a host says, in as few flushes as may be, of one kind of thing each; in the order in which it is heard.
+
+    Topologies, calls, markers, promises, and the promises that close: what an agent may do with them, if it has to make
+    room, differs. On Kafka they are joined to one message.
+
+    Parameters
+    ----------
+    events
+        Of one host, and of any attempts.
+    shards
+        By communicator.
+
+    """
+    by_shard: dict[tuple[int, int, int], list[HostCall]] = {}
+    for event in events:
+        by_shard.setdefault((event.attempt, shards[event.communicator], _turn(event)), []).append(event)
+    for (attempt, shard, _), said in sorted(by_shard.items(), key=lambda one: one[0]):
+        for some in _portions(said):
+            batches = [event for event in some if isinstance(event, CallBatch)]
+            yield Flush(
+                job=said[0].job,
+                attempt=attempt,
+                host=said[0].host,
+                shard=shard,
+                topologies=tuple(event for event in some if isinstance(event, Topology)),
+                parts=tuple(map(_part, batches)),
+                columns=columns_of(batches) if batches else {},
+                markers=tuple(event for event in some if isinstance(event, Markers)),
+                promises=tuple(event for event in some if isinstance(event, Progress)),
+            )
+
+
+def _turn(event: HostCall) -> int:
+    if isinstance(event, Progress):
+        return 3 + event.closed
+    return (Topology, CallBatch, Markers).index(type(event))
+
+
+def _spread(columns: Mapping[str, Column], represented: Sequence[RepresentedRank]) -> None:
+    """Rows that were repeated once for each of these ranks become those of the ranks; the columns are written to."""
+    ranks = np.array([one.rank for one in represented], columns["rank"].dtype)
+    own = columns["rank"].copy()
+    unlisted = sorted(set(own.tolist()) - set(ranks.tolist()))
+    if unlisted:
+        raise InvalidEvent(
+            f"rows of ranks {unlisted[:8]} stand for ranks {ranks.tolist()[:8]}: they are not among them"
+        )
+    n_each = len(own) // len(ranks)
+    columns["rank"][:] = np.tile(ranks, n_each)
+    is_own = own == columns["rank"]
+    for name in ("launch_ns", "start_ns", "end_ns"):
+        if name in columns:
+            values = columns[name].astype(np.int64)
+            later = np.tile(np.array([getattr(one, name) for one in represented], np.int64), n_each)
+            columns[name][:] = np.where(is_own | (values <= 0), values, values + later)
+    for name in OWN:
+        if name in columns:
+            columns[name][~is_own] = 0
+
+
+def _part(batch: CallBatch) -> CallPart:
+    return CallPart(
+        communicator=batch.communicator,
+        source=batch.source,
+        ordinal=batch.ordinal,
+        sees=batch.sees.value,
+        n_rows=len(batch),
+        dropped=batch.dropped,
+        within_ns=batch.within_ns,
+        represented=batch.represented,
+    )
+
+
+def _portions(said: Sequence[HostCall]) -> Iterator[list[HostCall]]:
+    """As many at a time as one message takes."""
+    some: list[HostCall] = []
+    n_rows = n_said = 0
+    for event in said:
+        rows, entries = (len(event), 1) if isinstance(event, CallBatch) else (0, _entries(event))
+        if some and (n_rows + rows > MAX_FLUSH_ROWS or n_said + entries > MAX_FLUSH_SAID):
+            yield some
+            some, n_rows, n_said = [], 0, 0
+        some.append(event)
+        n_rows += rows
+        n_said += entries
+    if some:
+        yield some
+
+
+def _entries(event: Topology | Markers | Progress) -> int:
+    if isinstance(event, Topology):
+        return 1 + len(event.members) // 32
+    if isinstance(event, Markers):
+        return 1 + len(event.ranks) // 4
+    ranks = [
+        1 + len(rank.open) * (1 + sum(len(c.channels) for c in rank.open)) + len(rank.pairs) for rank in event.ranks
+    ]
+    return 1 + sum(ranks) + len(event.edges) + len(event.announced) // 4

@@ -1,0 +1,161 @@
+"""Calls as the join takes them: columns, worked out once for all rows that came together.
+
+A host's flush holds a hundred rows or two of each of many communicators. What does not depend on the communicator (its
+signature, its size, whether its times can be) is worked out here for all of them at once; the rest takes views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.calls import DIRECTIONS, CallBatch
+from pacehound.model.codes import ALGORITHMS as CALL_ALGORITHMS
+from pacehound.model.columns import values_of
+from pacehound.model.flushes import Flush
+from pacehound.model.rounds import ALGORITHMS
+from streams.rounds.row_loops import without_backward_times
+from streams.rounds.signatures import flush_signatures, packed_signatures
+
+Int64Array = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
+Int8Array = npt.NDArray[np.int8]
+BoolArray = npt.NDArray[np.bool_]
+Float64Array = npt.NDArray[np.float64]
+
+NONE, SEND, RECV = (DIRECTIONS.index(name) for name in ("none", "send", "recv"))
+
+_ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
+_ROUND_ALGORITHM = np.array([_ALGORITHM_CODES.get(name, 0) for name in CALL_ALGORITHMS], np.int8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRows:
+    """Rows of one host; every array has shape `(n_rows,)`.
+
+    Attributes
+    ----------
+    direction
+        `None` where all of them are collectives.
+    is_backward
+        Rows whose times went backwards, and were taken for unseen; `None` where there are none.
+    send_rate, recv_rate, algorithm
+        `None` where no row has any of them; the algorithm is that of a round.
+
+    """
+
+    rank: Int32Array
+    peer: Int32Array
+    direction: Int8Array | None
+    seq: Int64Array
+    op: Int8Array
+    size_bytes: Int64Array
+    arrival_ns: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+    signature: Int64Array
+    is_backward: BoolArray | None
+    send_rate: Float64Array | None
+    recv_rate: Float64Array | None
+    algorithm: Int8Array | None
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def at(self, where: slice) -> CallRows:
+        """Some of them, as views."""
+        columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
+        taken: dict[str, Any] = {name: None if values is None else values[where] for name, values in columns.items()}
+        if self.algorithm is not None and not _has_transfers(*(taken[name] for name in _TRANSFERS)):
+            taken |= dict.fromkeys(_TRANSFERS)
+        return CallRows(**taken)
+
+    @property
+    def n_backward(self) -> int:
+        """How many rows have times that went backwards."""
+        return 0 if self.is_backward is None else int(np.count_nonzero(self.is_backward))
+
+
+_TRANSFERS = ("send_rate", "recv_rate", "algorithm")
+_COLUMNS = tuple(field.name for field in fields(CallRows))
+
+
+def rows_of_batch(batch: CallBatch) -> CallRows:
+    """The rows of a batch."""
+    names = batch.rows.column("algorithm").dictionary
+    table = np.array([_ALGORITHM_CODES.get(str(name).lower(), 0) for name in names.to_pylist()] or [0], np.int8)
+    algorithm = table[values_of(batch.rows.column("algorithm").indices)] if table.any() else None
+    return _rows(
+        batch.column,
+        batch.codes,
+        size_bytes=batch.size_bytes(),
+        signature=packed_signatures(batch),
+        rates=[batch.column(name).astype(np.float64, copy=False) for name in ("send_rate", "recv_rate")],
+        algorithm=algorithm,
+    )
+
+
+def rows_of_flush(flush: Flush) -> CallRows:
+    """The rows of a flush, of all its communicators."""
+    rates: list[Any] = [flush.columns.get(name) for name in ("send_rate", "recv_rate")]
+    if any(rate is not None for rate in rates):
+        rates = [flush.column(name) for name in ("send_rate", "recv_rate")]
+    codes = flush.columns.get("algorithm")
+    return _rows(
+        flush.column,
+        flush.column,
+        size_bytes=flush.size_bytes(),
+        signature=flush_signatures(flush),
+        rates=rates,
+        algorithm=None if codes is None else _ROUND_ALGORITHM[codes],
+    )
+
+
+def _rows(
+    column: Callable[[str], Any],
+    codes: Callable[[str], Any],
+    *,
+    size_bytes: Int64Array,
+    signature: Int64Array,
+    rates: list[Any],
+    algorithm: Int8Array | None,
+) -> CallRows:
+    times = [column(name).astype(np.int64, copy=False) for name in ("launch_ns", "start_ns", "end_ns")]
+    launch, start, end, n_backward = without_backward_times(*times)
+    direction = codes("direction")
+    has_transfers = _has_transfers(rates[0], rates[1], algorithm)
+    n_rows = len(launch)
+    return CallRows(
+        rank=column("rank"),
+        peer=column("peer"),
+        direction=direction if direction.any() else None,
+        seq=column("seq").astype(np.int64, copy=False),
+        op=codes("op"),
+        size_bytes=size_bytes,
+        arrival_ns=launch,
+        start_ns=start,
+        end_ns=end,
+        signature=signature,
+        is_backward=_backward(*times) if n_backward else None,
+        send_rate=(np.full(n_rows, np.nan) if rates[0] is None else rates[0]) if has_transfers else None,
+        recv_rate=(np.full(n_rows, np.nan) if rates[1] is None else rates[1]) if has_transfers else None,
+        algorithm=(np.zeros(n_rows, np.int8) if algorithm is None else algorithm) if has_transfers else None,
+    )
+
+
+def _has_transfers(send_rate: Float64Array | None, recv_rate: Float64Array | None, algorithm: Int8Array | None) -> bool:
+    """A row has a rate, or an algorithm."""
+    if algorithm is not None and algorithm.any():
+        return True
+    return any(rate is not None and bool(np.isfinite(rate).any()) for rate in (send_rate, recv_rate))
+
+
+def _backward(launch: Int64Array, start: Int64Array, end: Int64Array) -> BoolArray:
+    """Which rows `without_backward_times` has counted."""
+    is_negative = (launch < 0) | (start < 0) | (end < 0)
+    backward: BoolArray = is_negative | ((end > 0) & ((end < launch) | (end < start)))
+    return backward

@@ -1,0 +1,135 @@
+"""Stage one on the key of a shard: all its communicators, of which each host tells at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from pacehound.errors import InvalidEvent, PartlyRefused, RejectedMessage
+from pacehound.model.events import Tick, Topology
+from pacehound.model.flushes import Flush
+from pacehound.model.routing import Event
+from pacehound.settings import Settings
+from streams.rounds.call_rows import rows_of_flush
+from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
+
+MAX_OVER = 1_000
+"""Communicators that are over, and whose late rows are still recognised as such."""
+
+
+def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageTwoInput]:
+    """What follows from a flush: its parts reach the communicators one by one, and its rows are made ready once.
+
+    Raises
+    ------
+    PartlyRefused
+        Some of it cannot be true, or belongs to nothing that is known; the rest was taken, and what follows from that
+        is with the error.
+
+    """
+    results: list[StageTwoInput] = []
+    refused: list[RejectedMessage] = []
+
+    def hear(what: Callable[[], Iterable[StageTwoInput]]) -> None:
+        try:
+            results.extend(what())
+        except RejectedMessage as error:
+            refused.append(error)
+
+    for topology in flush.topologies:
+        hear(lambda said=topology: stage_of(said.communicator).on_event(said))  # type: ignore[misc]
+    if flush.parts:
+        rows = rows_of_flush(flush)
+        for part, where in zip(flush.parts, flush.slices(), strict=True):
+            hear(lambda p=part, w=where: stage_of(p.communicator).on_rows(flush, p, w, rows))  # type: ignore[misc]
+    for said in (*flush.markers, *flush.promises):
+        hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+    if refused:
+        raise PartlyRefused(f"{len(refused)} parts of a flush are refused, the first one: {refused[0]}", results)
+    return results
+
+
+class Shard:
+    """The communicators of a shard, each with its own stage one.
+
+    >>> from pacehound.settings import Settings
+    >>> Shard(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="shard:j/0/0"))
+    []
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stages: dict[str, StageOne] = {}
+        self._over: dict[str, None] = {}  # in the order in which they were over
+
+    def on_event(self, event: Event) -> list[StageTwoInput]:
+        """One event; what stage two has to know of it, in order.
+
+        Raises
+        ------
+        InvalidEvent
+            The event cannot be true, or belongs to nothing that is known; it has changed nothing. (`PartlyRefused`:
+            that holds of a part of it.)
+
+        """
+        try:
+            match event:
+                case Flush():
+                    return hear_flush(event, self._stage)
+                case Topology():
+                    return self._stage(event.communicator).on_event(event)
+                case Tick():
+                    return [
+                        result
+                        for communicator, stage in self._stages.items()
+                        for result in stage.on_event(replace(event, stream=communicator))
+                    ]
+                case _:
+                    raise InvalidEvent(f"a {type(event).__name__} does not travel with a shard")
+        finally:
+            self._note_over()
+
+    @property
+    def is_closed(self) -> bool:
+        """All that has been told of is over; a job may yet make another communicator."""
+        return not self._stages and bool(self._over)
+
+    def shed(self) -> None:
+        """What is left of communicators that are over is small already."""
+
+    def open_stream(self) -> OpenStream | None:
+        """All its streams as one: whoever tells of one of them tells of the others."""
+        streams = [opened for stage in self._stages.values() if (opened := stage.open_stream()) is not None]
+        if not streams:
+            return None
+        hosts = dict.fromkeys(host for opened in streams for host in opened.hosts)
+        return OpenStream(
+            job=streams[0].job,
+            attempt=streams[0].attempt,
+            hosts=tuple(hosts),
+            is_complete=all(opened.is_complete for opened in streams),
+        )
+
+    def _stage(self, communicator: str) -> StageOne:
+        if communicator in self._over:
+            return self._over_stage()
+        stage = self._stages.get(communicator)
+        if stage is None:
+            stage = self._stages[communicator] = StageOne(self._settings)
+        return stage
+
+    def _note_over(self) -> None:
+        """Keep no state of what is over, nor of what was refused before it was known."""
+        for communicator, stage in list(self._stages.items()):
+            if stage.is_closed:
+                self._over[communicator] = None
+            if stage.is_closed or stage.communicator is None:
+                del self._stages[communicator]
+        while len(self._over) > MAX_OVER:
+            del self._over[next(iter(self._over))]
+
+    def _over_stage(self) -> StageOne:
+        """Takes nothing: what comes was sent twice."""
+        stage = StageOne(self._settings)
+        stage.is_closed = True
+        return stage
