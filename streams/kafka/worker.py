@@ -476,7 +476,10 @@ class StreamsWorker:
         host = getattr(event, "host", None)
         if host is None or isinstance(event, Operations):  # which speak of the past, and on a topic of their own
             return
-        time_ns = getattr(event, "time_ns", 0)
+        if isinstance(event, Flush):  # its promises say how far the host has got; calls speak of the past by nature
+            time_ns = max((promise.time_ns for promise in event.promises), default=0)
+        else:
+            time_ns = getattr(event, "time_ns", 0)
         lag_s = (self._clock.now_ns() - time_ns) / 1e9 if time_ns > 0 else None
         self._silence.heard(key, event.job, host, lag_s=lag_s, now_s=self._clock.monotonic_s())
 
