@@ -20,7 +20,13 @@ def test_the_last_override_of_a_key_counts_and_a_value_may_hold_an_equals_sign()
 @pytest.mark.parametrize("key", sorted(known_keys()))
 def test_every_setting_can_be_set_by_its_variable_and_handed_on(key):
     variable = "PACEHOUND_" + key.replace(".", "_").upper()
-    text = {"slow.min_change": "0.7", "incidents.min_loss": "0.7", "actuators.mode": "auto"}.get(key, "7")
+    fits = {
+        "slow.min_change": "0.7",
+        "incidents.min_loss": "0.7",
+        "actuators.mode": "auto",
+        "agent.messages": "apart",
+    }
+    text = fits.get(key, "7")
     settings = Settings.load({variable: text})
     (override,) = settings.as_overrides()
     assert override.startswith(f"{key}={text}")
