@@ -29,3 +29,7 @@ COMMAND_WITHIN_S = 600.0
 
 RECORDS_KEPT_S = 7 * 86_400.0
 """Chosen: what was written down of a restart that is over, for whoever wants to know what was run."""
+
+PRICES_KEPT_S = 30.0
+"""Chosen: a job's last checkpoint or restart is priced in seconds to minutes, and a question takes tens of milliseconds
+of the store for each version of an incident."""
