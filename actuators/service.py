@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from actuators.attendant import Attendant, Rules
+from actuators.job_prices import JobPrices
 from actuators.modes import Modes
 from actuators.recovering import Asks, recovery_by
 from actuators.site_commands import Log, SiteCommands
@@ -40,7 +42,7 @@ def run(settings: Settings, folder: Path, asks: Asks | None = None) -> None:
     folder
         Whose key signs orders; agents have to trust it (`actuators.keys`).
     asks
-        Asks the store for past failures; without one their rate is assumed.
+        Asks the store for past failures, and for what jobs have taken so far; without one both are assumed.
 
     Raises
     ------
@@ -54,7 +56,7 @@ def run(settings: Settings, folder: Path, asks: Asks | None = None) -> None:
     def worker(process: Process) -> ActuatorWorker:
         return ActuatorWorker(
             lambda partition: decisions(settings.kafka, [partition]),
-            _attendant(settings, folder, process.clock),
+            _attendant(settings, folder, process.clock, JobPrices(asks, process.clock)),
             recovery_by(settings.recovery, asks),
             lambda partitions: decisions(settings.kafka, sorted(partitions)),
         )
@@ -62,7 +64,7 @@ def run(settings: Settings, folder: Path, asks: Asks | None = None) -> None:
     run_worker(GROUP, settings, [INCIDENTS], worker)
 
 
-def _attendant(settings: Settings, folder: Path, clock: Clock) -> Attendant | None:
+def _attendant(settings: Settings, folder: Path, clock: Clock, prices: JobPrices) -> Attendant | None:
     if not Modes.of_settings(settings.actuators.mode, settings.actuators.modes).acts:
         return None
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -72,7 +74,7 @@ def _attendant(settings: Settings, folder: Path, clock: Clock) -> Attendant | No
     def log(job: str) -> Iterator[Decision]:
         return decisions(settings.kafka, [partition_of(job.encode(), DECISIONS.partitions)])
 
-    rules = rules_of(settings.actuators, signer.key, SiteFolder(folder / SITE), log)
+    rules = replace(rules_of(settings.actuators, signer.key, SiteFolder(folder / SITE), log), measured=prices)
     return Attendant(signer, clock, lambda job: contextlib.closing(KafkaControl(settings.kafka, job)), rules)
 
 

@@ -46,3 +46,7 @@ EFFECT_ITERATIONS = 8
 
 EFFECT_WITHIN_NS = 600 * SECOND_NS
 """By then it is said with the iterations that there are."""
+
+PRICES_KEPT_S = 30.0
+"""Chosen: a job's last checkpoint or restart is priced in seconds to minutes, and a question takes tens of milliseconds
+of the store for each version of an incident."""

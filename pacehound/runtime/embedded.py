@@ -200,7 +200,7 @@ def _attendant(
 ) -> Attendant | None:
     """Who gives orders by itself; nobody, in mode `observe`."""
     from actuators.attendant import Attendant
-    from actuators.mitigation.prices import Measured
+    from actuators.job_prices import JobPrices
     from actuators.service import rules_of
     from actuators.site_folder import NAME as SITE
     from actuators.site_folder import SiteFolder
@@ -210,11 +210,8 @@ def _attendant(
     if not rules.modes.acts:
         return None
 
-    def measured(job: str) -> Measured:
-        (row,) = store.ask("plan/measured", {"job": job}).to_pylist()
-        return Measured.of_row(row)
-
-    return Attendant(signer, clock, lambda job: contextlib.nullcontext(wire), replace(rules, measured=measured))
+    prices = JobPrices(lambda name, parameters: store.ask(name, parameters).to_pylist(), clock)
+    return Attendant(signer, clock, lambda job: contextlib.nullcontext(wire), replace(rules, measured=prices))
 
 
 def _alerts(
