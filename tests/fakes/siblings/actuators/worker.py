@@ -5,7 +5,7 @@ from pacehound.runtime.event_loop import EventWorker
 class ActuatorWorker(EventWorker):
     kinds = (Incident,)
 
-    def __init__(self, decided, attendant=None, recovery=None, survivors=None):
+    def __init__(self, decided, attendant=None, recovery=None, noted=None, survivors=None):
         pass
 
     def on_event(self, incident, message):
