@@ -27,6 +27,7 @@ from actuators.recovery.wording import option_words
 from pacehound.errors import InvalidInput, PacehoundError
 from pacehound.model.events import Decision, Finding, Incident
 from pacehound.model.evidence.leaving import JobShape, Joined
+from pacehound.model.evidence.phrases import n_ranks_words
 from pacehound.model.gone import gone_ranks
 from pacehound.settings import RecoverySettings
 
@@ -182,7 +183,7 @@ def _with_those_that_join(
     return decision_about(
         incident,
         REPLAN,
-        f"with {', '.join(hosts)} ({joined.n_ranks} ranks): {reason}",
+        f"with {', '.join(hosts)} ({n_ranks_words(joined.n_ranks)}): {reason}",
         mode="observe",
         time_ns=incident.time_ns,
         loss_s=loss_of(incident, finding),

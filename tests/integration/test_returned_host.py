@@ -80,7 +80,7 @@ def test_a_host_that_comes_back_gets_a_decision_on_the_incident_of_its_loss(tmp_
         print("\n", decision["reason"], "\n", decision["alternatives"], "\n", decision["limit"])
         assert (decision["action"], decision["mode"], decision["taken"]) == ("replan", "observe", False)
         assert (decision["joined"], decision["aimed_at"], decision["incident"]) == (["h2"], [LOST], loss["incident"])
-        assert decision["reason"].startswith("with h2 (1 ranks): ")
+        assert decision["reason"].startswith("with h2 (1 rank): ")
         assert "the plan of now" in decision["reason"]
         assert decision["alternatives"][0].startswith("going on as ")
         (tmp_path / "stop").touch()
@@ -92,7 +92,9 @@ def test_a_host_that_comes_back_gets_a_decision_on_the_incident_of_its_loss(tmp_
             [*realjob.PACEHOUND, "incidents", "--store", str(job.store)], capture_output=True, text=True, timeout=100,
             check=True,
         ).stdout  # fmt: skip
-        assert " ".join(shown.split()).count("would do replan") == 2, shown
+        words = " ".join(shown.split())
+        assert words.count("would do replan: with h2") == 1, shown
+        assert f"would do {loss['action']}: for an exit of rank {LOST}" in words, shown
     finally:
         (tmp_path / "stop").touch()
         for process in (returned, job.process):

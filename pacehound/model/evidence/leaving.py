@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pacehound.model.evidence.phrases import signal_name
+from pacehound.model.evidence.phrases import n_ranks_words, signal_name
 from pacehound.model.evidence.piece import OfRanks, Piece
 
 
@@ -145,6 +145,6 @@ class Joined(Piece, frozen=True, kw_only=True, tag="joined"):
         told = [f"{', '.join(self.back)} {'are' if len(self.back) > 1 else 'is'} heard again"] if self.back else []
         told += [f"{', '.join(self.new)} {'offer' if len(self.new) > 1 else 'offers'} to take part"] if self.new else []
         return (
-            f"{' and '.join(told)}: {self.n_ranks} ranks more could train beside the {self.n_now} of {self.n_before} "
-            "that do"
+            f"{' and '.join(told)}: {n_ranks_words(self.n_ranks)} more could train beside the {self.n_now} of "
+            f"{self.n_before} that do"
         )

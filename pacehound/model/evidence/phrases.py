@@ -21,6 +21,15 @@ def shown_ranks(ranks: Sequence[int], n_ranks: int = 0) -> str:
     return f"rank{'s' if n != 1 else ''} {numbers(ranks, n)}"
 
 
+def n_ranks_words(n: int) -> str:
+    """How many.
+
+    >>> n_ranks_words(1), n_ranks_words(2)
+    ('1 rank', '2 ranks')
+    """
+    return f"{n} rank{'s' if n != 1 else ''}"
+
+
 def numbers(ranks: Sequence[int], n_ranks: int = 0) -> str:
     """The same without the word."""
     n = max(len(ranks), n_ranks)

@@ -190,7 +190,7 @@ def test_a_host_that_is_back_pays_where_failures_are_seldom() -> None:
     decision = certain(with_joined())
     assert (decision.action, decision.mode, decision.taken, decision.limit) == ("replan", "observe", False, "")
     assert (decision.aimed_at, decision.joined) == ((5,), ("h5",))
-    assert decision.reason.startswith("with h5 (1 ranks): symmetric DP 8 x PP 1 (105.6% of the throughput before, ")
+    assert decision.reason.startswith("with h5 (1 rank): symmetric DP 8 x PP 1 (105.6% of the throughput before, ")
     assert "more than the plan of now" in decision.reason
     assert "it pays after" in decision.reason
     assert "that it goes on by the plan that gave most after the loss" in decision.reason
