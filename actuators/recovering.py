@@ -78,6 +78,11 @@ def assumed_history(tp: int) -> tuple[FailureHistory, str]:
     return FailureHistory(n_failures=ASSUMED_FAILURES, node_s=node_s), said
 
 
+def history_of(past: PastFailures | None, n_lost: int, tp: int) -> tuple[FailureHistory, str]:
+    """What is reckoned with, and how to say so, once these ranks are lost, too."""
+    return assumed_history(tp) if past is None else past.history(n_lost, tp)
+
+
 Failures = Callable[[str], PastFailures | None]
 """Asks for those before an incident, by its id, when there is something to decide; `None` where nobody can be asked."""
 
@@ -134,14 +139,11 @@ def recovery_of(incident: Incident, failures: Failures, known: RecoverySettings)
     else:
         try:
             job = job_of(shape, gone, known, finding)
-            past = failures(incident.id)
-            history, known_of = past.history(len(gone), shape.tp) if past else assumed_history(shape.tp)
+            history, known_of = history_of(failures(incident.id), len(gone), shape.tp)
             choice = choose(job.before.without(job.lost), job.model, job.cluster, history)
             action, reason, alternatives = _said(job, choice, known_of)
-        except ModuleNotFoundError as error:
-            reason, limit = "plans cannot be compared", f"{error.name} is missing: pip install 'pacehound[recovery]'"
-        except InvalidInput as error:
-            reason, limit = "plans cannot be compared", str(error)
+        except (ModuleNotFoundError, InvalidInput) as error:
+            reason, limit = "plans cannot be compared", _why_not(error)
     return decision_about(
         incident,
         action,
@@ -169,17 +171,14 @@ def _with_those_that_join(
     price_s, limit, alternatives = REPLAN.price_s, "", tuple[str, ...]()
     try:
         job = job_of(shape, gone, known, finding)
-        past = failures(incident.id)
-        history, known_of = past.history(len(gone), shape.tp) if past else assumed_history(shape.tp)
+        history, known_of = history_of(failures(incident.id), len(gone), shape.tp)
         found = joining(job, shape, joined, history)
         price_s, alternatives = found.price_s, found.alternatives
         limit = "" if found.pays else "going on without them gives more until the next failure"
         assumed = ", ".join(filter(None, (*job.assumed, found.assumed)))
         reason = f"{found.reason}; {known_of}{f'; assumed are {assumed}' if assumed else ''}"
-    except ModuleNotFoundError as error:
-        reason, limit = "plans cannot be compared", f"{error.name} is missing: pip install 'pacehound[recovery]'"
-    except InvalidInput as error:
-        reason, limit = "plans cannot be compared", str(error)
+    except (ModuleNotFoundError, InvalidInput) as error:
+        reason, limit = "plans cannot be compared", _why_not(error)
     return decision_about(
         incident,
         REPLAN,
@@ -194,6 +193,12 @@ def _with_those_that_join(
         alternatives=alternatives,
         limit=limit,
     )
+
+
+def _why_not(error: ModuleNotFoundError | InvalidInput) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is missing: pip install 'pacehound[recovery]'"
+    return str(error)
 
 
 def _how_sure(finding: Finding) -> str:

@@ -23,10 +23,10 @@ from actuators.mitigation.actions import Action
 from actuators.mitigation.loss import gravest, loss_of
 from actuators.modes import Modes
 from actuators.now import Now
-from actuators.recovering import REPLAN, REROUTE, Asks, assumed_history, past_failures
+from actuators.recovering import REPLAN, REROUTE, Asks, history_of, past_failures
 from actuators.recovery.estimator import estimate
 from actuators.recovery.policy import choose
-from actuators.recovery.question import Asked, plan_answer, read_question
+from actuators.recovery.question import Asked, best_without_checkpoint, plan_answer, read_question
 from actuators.recovery.wording import option_words
 from actuators.thresholds import (
     EFFECT_AFTER_NS,
@@ -179,19 +179,17 @@ class RecoveryOrders:
 
     def _answer(self, question: RecoveryQuestion) -> Answered:
         asked = read_question(question.payload, self._settings.bandwidth_gb_s * 1e9)
-        past = past_failures(self._asks, "")
         tp = asked.ranks_per_node
-        history, known_of = past.history(len(asked.lost) * tp, tp) if past else assumed_history(tp)
+        history, known_of = history_of(past_failures(self._asks, ""), len(asked.lost) * tp, tp)
         choice = choose(asked.state, asked.model, asked.cluster, history)
-        plan = plan_answer(choice)
-        if plan is None:
+        best = best_without_checkpoint(choice)
+        if best is None:
             raise InvalidInput(f"no plan without a checkpoint: {choice.reason}")
-        best = next(one for one in choice.options if not (one.restoration and one.restoration.read_bytes))
         whole = _throughput_before(asked)
         words = f"{option_words(best, whole)} gives most until the next failure; {known_of}"
         return Answered(
             action=REROUTE if best.state.plan.kind == "reroute" else REPLAN,
-            plan=plan,
+            plan=plan_answer(best),
             words=words,
             price_s=best.downtime_s,
             share=best.estimate.throughput / whole,

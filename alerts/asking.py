@@ -15,7 +15,8 @@ from typing import Literal
 from alerts.notice import Notice, Sink
 from pacehound.clock import Clock
 from pacehound.model.approval_link import link_of
-from pacehound.model.events import Asked, Decision, Incident
+from pacehound.model.decisions import incident_as_decided
+from pacehound.model.events import Asked, Decision
 from pacehound.runtime.backoff import Backoff
 from pacehound.runtime.event_loop import FIRST_RETRY_S, LONGEST_RETRY_S
 
@@ -72,15 +73,7 @@ class Asking:
             return
         name = decision.identity()
         link = link_of(self._page_url, self._key, name, decision.until_ns // 10**9)
-        incident = Incident(
-            id=decision.incident,
-            version=decision.incident_version,
-            job=decision.job,
-            attempt=decision.attempt,
-            time_ns=decision.time_ns,
-            state="open",
-            opened_ns=decision.time_ns,
-        )
+        incident = incident_as_decided(decision)
         notice = Notice(incident=incident, level="ticket", page_url=self._page_url, ask=decision, ask_link=link)
         for receiver in self._receivers:
             receiver.notices[name] = notice

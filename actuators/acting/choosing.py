@@ -17,6 +17,7 @@ from actuators.acting.site import Site
 from actuators.mitigation.actions import CHECKPOINT_RESTART, DRAIN_HOST, RESTART_WITHOUT_RANK, RESUME_RANK, Action
 from actuators.mitigation.loss import candidates_for, gravest
 from actuators.mitigation.prices import price_of
+from pacehound.model.decisions import incident_as_decided
 from pacehound.model.events import Incident
 
 REMEDIES: tuple[Remedy, ...] = (MicroBatches(), Places(), Collection())
@@ -60,13 +61,4 @@ def gone_on_with(left: LeftRestart, ticket: int, terms: Terms, site: Site, *, is
     """A restart that somebody has begun who has gone; its incident is known when it is next heard of."""
     ordered = left.ordered
     (action,) = [one for one in BY_A_RESTART if one.name == ordered.action]
-    incident = Incident(
-        id=ordered.incident,
-        version=ordered.incident_version,
-        job=ordered.job,
-        attempt=ordered.attempt,
-        time_ns=ordered.time_ns,
-        state="open",
-        opened_ns=ordered.time_ns,
-    )
-    return Restarting(action, incident, ticket, terms, site, left=left, is_allowed=is_allowed)
+    return Restarting(action, incident_as_decided(ordered), ticket, terms, site, left=left, is_allowed=is_allowed)

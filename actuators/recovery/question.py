@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from actuators.recovery.policy import Choice
+from actuators.recovery.policy import Choice, Option
 from actuators.recovery.profile import ClusterProfile, ModelProfile
 from actuators.recovery.state import Plan, State
 from actuators.recovery.thresholds import MOST_NODES, REROUTE_S, RESTART_S, UNKNOWN_MEMORY_BYTES
@@ -127,11 +127,13 @@ def read_question(payload: str, bandwidth_bytes_per_s: float) -> Asked:
     )
 
 
-def plan_answer(choice: Choice) -> dict[str, Any] | None:
-    """The best plan that needs no checkpoint, as a script gets it; nothing where there is none."""
-    best = next((one for one in choice.options if not (one.restoration and one.restoration.read_bytes)), None)
-    if best is None:
-        return None
+def best_without_checkpoint(choice: Choice) -> Option | None:
+    """The best plan for which all layers are held by somebody; nothing where there is none."""
+    return next((one for one in choice.options if not (one.restoration and one.restoration.read_bytes)), None)
+
+
+def plan_answer(best: Option) -> dict[str, Any]:
+    """A plan, as a script gets it."""
     plan = best.state.plan
     return {
         "kind": plan.kind,

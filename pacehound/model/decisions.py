@@ -1,10 +1,10 @@
-"""Which decisions wait for somebody's yes."""
+"""Which decisions wait for somebody's yes, and what a decision tells of its incident."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pacehound.model.events import Decision
+from pacehound.model.events import Decision, Incident
 
 
 def waiting(decisions: Iterable[Decision], now_ns: int) -> list[Decision]:
@@ -25,3 +25,16 @@ def waiting(decisions: Iterable[Decision], now_ns: int) -> list[Decision]:
     last = {(one.incident, one.action, one.aimed_at): one for one in asked}.values()
     found = [one for one in last if one.until_ns > now_ns and one.identity() not in answered]
     return sorted(found, key=lambda one: -one.time_ns)
+
+
+def incident_as_decided(decision: Decision) -> Incident:
+    """The incident of a decision, as far as the decision knows it: open, and without its findings."""
+    return Incident(
+        id=decision.incident,
+        version=decision.incident_version,
+        job=decision.job,
+        attempt=decision.attempt,
+        time_ns=decision.time_ns,
+        state="open",
+        opened_ns=decision.time_ns,
+    )
