@@ -42,6 +42,7 @@ from pacehound.settings import Settings, TraceSettings
 
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
+    from actuators.recovering import Asks
     from actuators.recovery_orders import RecoveryOrders
     from actuators.worker import Recovery
 
@@ -169,11 +170,15 @@ def _actuators(
     return worker
 
 
+def _asks(store: SiblingStore) -> Asks:
+    return lambda name, parameters: store.ask(name, parameters).to_pylist()
+
+
 def _recovery(settings: Settings, store: SiblingStore) -> Recovery:
     """Who prices plans for a job that has lost ranks, by the failures that the store has seen."""
     from actuators.recovering import recovery_by
 
-    return recovery_by(settings.recovery, lambda name, parameters: store.ask(name, parameters).to_pylist())
+    return recovery_by(settings.recovery, _asks(store))
 
 
 def _survivors(settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AskedWire) -> RecoveryOrders:
@@ -190,7 +195,7 @@ def _survivors(settings: Settings, folder: Path, store: SiblingStore, clock: Clo
         signer_of(folder),
         clock,
         modes,
-        lambda name, parameters: store.ask(name, parameters).to_pylist(),
+        _asks(store),
         settings.recovery,
     )
 
@@ -210,7 +215,7 @@ def _attendant(
     if not rules.modes.acts:
         return None
 
-    prices = JobPrices(lambda name, parameters: store.ask(name, parameters).to_pylist(), clock)
+    prices = JobPrices(_asks(store), clock)
     return Attendant(signer, clock, lambda job: contextlib.nullcontext(wire), replace(rules, measured=prices))
 
 
