@@ -7,19 +7,14 @@ orders a new plan: so it is seen who has decided.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.rig import realjob
-from pacehound.runtime.head.client import live_owner
-from tests.integration.asked_job import AskedJob
+from tests.integration.hybrid_job import SCRIPT, WITHIN_S, HybridJob
 
 pytestmark = [
     pytest.mark.integration,
@@ -29,44 +24,24 @@ pytestmark = [
         find_spec("torch") is None or find_spec("scipy") is None, reason="there is no torch, or no scipy"
     ),
 ]
-SCRIPT = Path(__file__).parents[2] / "examples/train_hybrid.py"
-WITHIN_S = 600
 ASK_S = 20.0
 """The deadline is ten times the default: it is not the time that is tested here, on a machine that others use."""
 LOST = 3
 NEAR = ("--until-next-s", "1.2")
 
 
-class AskingJob(AskedJob):
+class AskingJob(HybridJob):
     """The example with four nodes under one `pacehound run`, and a head in a mode."""
 
     def __init__(self, folder: Path, mode: str) -> None:
-        self.folder, self.store = folder, folder / "store"
-        self.log = (folder / "log").open("ab")
-        head = [*realjob.PACEHOUND, "up", "--store", str(self.store), "--set", f"actuators.mode={mode}"]
-        self.head = subprocess.Popen(head, env=realjob.environment({}), stdout=self.log, stderr=self.log, cwd="/")
-        realjob.until("the head", lambda: live_owner(self.store) is not None, WITHIN_S)
-        words = [*realjob.PACEHOUND, "run", "--store", str(self.store), "--job", "hybrid", "--", sys.executable]
+        super().__init__(folder, f"actuators.mode={mode}")
+        words = [*self.watched("--"), sys.executable]
         words += [str(SCRIPT), "--dp", "2", "--pp", "2", "--pace-ms", "5", "--steps", "1000000", "--json"]
         words += ["--die", f"{LOST}:12:4", "--stop", str(folder / "stop"), "--ask-s", str(ASK_S), *NEAR]
-        self.process = subprocess.Popen(
-            words, env=realjob.environment({"OMP_NUM_THREADS": "1"}), stdout=subprocess.PIPE, stderr=self.log, cwd="/"
-        )
-
-    def said(self) -> str:
-        return (self.folder / "log").read_text()[-3000:]
+        self.start(words)
 
     def decisions(self) -> list[dict[str, Any]]:
-        found = self.rows("SELECT event FROM decisions WHERE mode = 'auto' ORDER BY time_ns")
-        return [json.loads(one["event"]) for one in found]
-
-    def until(self, done: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
-            late = time.monotonic() > deadline_s
-            assert not late, f"{what}: {self.decisions()}; {self.said()}"
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.2)
+        return [one for one in super().decisions() if one["mode"] == "auto"]
 
     def goes_on(self) -> None:
         self.until(
@@ -83,13 +58,6 @@ class AskingJob(AskedJob):
         assert after["recovery"]["lost"] == [LOST]
         found: dict[str, Any] = after
         return found
-
-    def close(self) -> None:
-        (self.folder / "stop").touch()
-        for process in (self.process, self.head):
-            if process.poll() is None:
-                process.terminate()
-                process.wait(WITHIN_S)
 
 
 @pytest.fixture

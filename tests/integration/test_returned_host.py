@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bench.rig import realjob
-from pacehound.runtime.head.client import live_owner
-from tests.integration.asked_job import AskedJob
+from tests.integration.hybrid_job import SCRIPT, WITHIN_S, HybridJob
 
 pytestmark = [
     pytest.mark.integration,
@@ -25,45 +21,22 @@ pytestmark = [
         find_spec("torch") is None or find_spec("scipy") is None, reason="there is no torch, or no scipy"
     ),
 ]
-SCRIPT = Path(__file__).parents[2] / "examples/train_hybrid.py"
-WITHIN_S = 600
 LOST = 2
 
 
-class HybridHosts(AskedJob):
+class HybridHosts(HybridJob):
     """The example over three hosts of this machine, each with an agent of its own, and a head."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.store = folder, folder / "store"
-        self.log = (folder / "log").open("ab")
-        head = [*realjob.PACEHOUND, "up", "--store", str(self.store)]
-        self.head = subprocess.Popen(head, env=realjob.environment({}), stdout=self.log, stderr=self.log, cwd="/")
-        realjob.until("the head", lambda: live_owner(self.store) is not None, 90)
-        launch = f"{' '.join(self.watched('h{node}'))} --"
+        super().__init__(folder)
+        launch = f"{' '.join(self.on('h{node}'))} --"
         words = [sys.executable, str(SCRIPT), "--dp", "3", "--pp", "1", "--pace-ms", "5", "--steps", "1000000"]
         words += ["--most-layers", "8"]
         words += ["--die", f"{LOST}:12:4", "--stop", str(folder / "stop"), "--launch", launch, "--json"]
-        self.process = subprocess.Popen(
-            words, env=realjob.environment({"OMP_NUM_THREADS": "1"}), stdout=subprocess.PIPE, stderr=self.log, cwd="/"
-        )
+        self.start(words)
 
-    def watched(self, host: str) -> list[str]:
-        return [*realjob.PACEHOUND, "run", "--store", str(self.store), "--job", "hybrid", "--set", f"host.name={host}"]
-
-    def said(self) -> str:
-        return (self.folder / "log").read_text()[-3000:]
-
-    def decisions(self) -> list[dict[str, Any]]:
-        found = self.rows("SELECT event FROM decisions ORDER BY time_ns")
-        return [json.loads(one["event"]) for one in found]
-
-    def until(self, done: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
-            late = time.monotonic() > deadline_s
-            assert not late, f"{what}: {self.decisions()}; {self.said()}"
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.5)
+    def on(self, host: str) -> list[str]:
+        return self.watched("--set", f"host.name={host}")
 
 
 def test_a_host_that_comes_back_gets_a_decision_on_the_incident_of_its_loss(tmp_path: Path) -> None:
@@ -73,7 +46,7 @@ def test_a_host_that_comes_back_gets_a_decision_on_the_incident_of_its_loss(tmp_
         job.until(lambda: any(one["action"] in ("replan", "reroute") for one in job.decisions()), "it loses a host")
         job.until(lambda: job.rows("SELECT 1 FROM topology WHERE is_world AND world_size = 2") != [], "it goes on")
         (loss,) = [one for one in job.decisions() if one["action"] in ("replan", "reroute")]
-        command = [*job.watched(f"h{LOST}"), "--", "sleep", "600"]
+        command = [*job.on(f"h{LOST}"), "--", "sleep", "600"]
         returned = subprocess.Popen(command, env=realjob.environment({}), stdout=job.log, stderr=job.log, cwd="/")
         job.until(lambda: any(one.get("joined") for one in job.decisions()), "its host is back")
         (decision,) = [one for one in job.decisions() if one.get("joined")]
@@ -96,10 +69,7 @@ def test_a_host_that_comes_back_gets_a_decision_on_the_incident_of_its_loss(tmp_
         assert words.count("would do replan: with h2") == 1, shown
         assert f"would do {loss['action']}: for an exit of rank {LOST}" in words, shown
     finally:
-        (tmp_path / "stop").touch()
-        for process in (returned, job.process):
-            if process is not None and process.poll() is None:
-                process.terminate()
-                process.wait(WITHIN_S)
-        job.head.terminate()
-        job.head.wait(WITHIN_S)
+        if returned is not None and returned.poll() is None:
+            returned.terminate()
+            returned.wait(WITHIN_S)
+        job.close()
