@@ -25,17 +25,20 @@ pytestmark = [pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 
-# Tells of one open incident, notes that it did, says so, and waits to be killed.
+# Tells of one open incident, notes that it did, says so, and waits to be killed. Where it never gets so far, it says
+# what each of its threads was at.
 TELL_AND_WAIT = """
-import sys, time
+import faulthandler, sys, time
 from pathlib import Path
 from tests.integration.test_store_alerts import a_head, hear
 from tests.fakes.events import incident
 
+faulthandler.dump_traceback_later(90, exit=True)
 head = a_head(Path(sys.argv[1]), sys.argv[2])
 hear(head, incident())
 while head.query("SELECT count() AS n FROM notifications").column("n")[0].as_py() == 0:
     time.sleep(0.05)
+faulthandler.cancel_dump_traceback_later()
 print("told", flush=True)
 time.sleep(60)
 """
@@ -80,14 +83,17 @@ def test_what_a_killed_head_could_not_tell_is_told_by_the_next(tmp_path):
 
 
 def test_each_state_reaches_the_webhook_once_though_the_process_is_killed_in_between(tmp_path):
+    said = tmp_path / "said"
     with FakeWebhook() as webhook:
         command = [sys.executable, "-c", TELL_AND_WAIT, str(tmp_path), webhook.url]
         places = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "fakes")])
-        first = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": places}
-        )
+        environment = os.environ | {"PYTHONPATH": places}
+        with said.open("w") as errors:
+            first = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, env=environment
+            )
         try:
-            assert first.stdout.readline() == "told\n"
+            assert first.stdout.readline() == "told\n", f"{webhook.delivered}\n{said.read_text()}"
         finally:
             first.send_signal(signal.SIGKILL)
             first.wait(timeout=10)
