@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from actuators.validation.passes import Link, Pass
-from actuators.validation.thresholds import CPU_SHARE_WINDOW_S, CPU_WINDOW_S
+from actuators.validation.thresholds import CPU_SHARE_WINDOW_S, CPU_WINDOW_S, TRANSFERS_SHARE
 from actuators.validation.turns import move_to_another_processor, turns_of
 
 CPU_GEMM_SIZES, GPU_GEMM_SIZE = {"float32": 384, "bfloat16": 192}, 8192
@@ -23,6 +23,12 @@ CPU_COPY_BYTES, GPU_COPY_BYTES = 16 << 20, 1 << 30
 
 LATENCY_BYTES, CPU_LINK_BYTES, GPU_LINK_BYTES = 8, 4 << 20, 256 << 20
 ROUND_TRIPS = {"latency": 20, "bandwidth": 4}
+
+PROBE_SHARE = 16
+"""What is sent first, to see how long it takes, is such a part of what is measured with."""
+
+LEAST_SHARE = 64
+"""Nothing smaller is measured with: less would be latency once more (chosen)."""
 
 WARM_UPS = 1
 """Repetitions that are not counted: clocks rise, libraries choose, connections are made."""
@@ -115,34 +121,64 @@ class Measurement:
         Of several in a row the shortest counts: what a link takes it takes each time, a processor that is shared not.
         Where processors move the data, only what leaves a host is a link.
         """
-        torch = self._torch
-        n_bytes = GPU_LINK_BYTES if self._is_gpu else CPU_LINK_BYTES
-        links = [[link for link in one if self._is_link(link)] for one in passes]
-        for what, size in (("latency", LATENCY_BYTES), ("bandwidth", n_bytes)):
-            payload = torch.ones(size // 4, device=self._device)
-            word = torch.zeros(1, device=self._device)
-            for one in filter(None, links):
-                mine = next((link for link in one if self._rank in link), None)
+        links = [found for one in passes if (found := [link for link in one if self._is_link(link)])]
+        self._measure("latency", LATENCY_BYTES, links)
+        self._measure("bandwidth", self._bandwidth_bytes(links), links)
 
-                def transfer(mine: Link | None = mine, payload: Any = payload, word: Any = word) -> None:
-                    if mine is None:
-                        return
-                    here, there = mine
-                    if self._rank == here:
-                        self._dist.send(payload, there)
-                        self._dist.recv(word, there)
-                    else:
-                        self._dist.recv(payload, here)
-                        self._dist.send(word, here)
+    def _measure(self, what: str, size: int, links: Sequence[Sequence[Link]]) -> None:
+        for one in links:
+            mine = self._of_mine(one)
+            transfer = self._transfer(mine, size)
+            times = []
+            for repetition in range(WARM_UPS + self._repetitions):
+                self._all_go_on()
+                time_s = min(self._timed(transfer) for _ in range(ROUND_TRIPS[what]))
+                if repetition >= WARM_UPS:
+                    times.append(time_s)
+            if mine is not None and mine[0] == self._rank:
+                self.links.setdefault(what, {})[mine] = times
 
-                times = []
-                for repetition in range(WARM_UPS + self._repetitions):
-                    self._all_go_on()
-                    time_s = min(self._timed(transfer) for _ in range(ROUND_TRIPS[what]))
-                    if repetition >= WARM_UPS:
-                        times.append(time_s)
-                if mine is not None and mine[0] == self._rank:
-                    self.links.setdefault(what, {})[mine] = times
+    def _bandwidth_bytes(self, links: Sequence[Sequence[Link]]) -> int:
+        """So many that the slowest link is measured in the time that is left: the same for all, or none compares."""
+        most = GPU_LINK_BYTES if self._is_gpu else CPU_LINK_BYTES
+        probe = most // PROBE_SHARE
+        slowest_s = 0.0
+        for one in links:
+            self._all_go_on()
+            slowest_s += self._greatest(self._timed(self._transfer(self._of_mine(one), probe)))
+        n_transfers = (WARM_UPS + self._repetitions) * ROUND_TRIPS["bandwidth"]
+        left_s = self._least(TRANSFERS_SHARE * (self._deadline_s - time.monotonic()))
+        return bytes_within(left_s, slowest_s * n_transfers / probe, most)
+
+    def _of_mine(self, links: Sequence[Link]) -> Link | None:
+        return next((link for link in links if self._rank in link), None)
+
+    def _transfer(self, mine: Link | None, size: int) -> Callable[[], None]:
+        """Send or receive so many bytes, until the receiver has said that it has them."""
+        payload = self._torch.ones(size // 4, device=self._device)
+        word = self._torch.zeros(1, device=self._device)
+
+        def transfer() -> None:
+            if mine is None:
+                return
+            here, there = mine
+            if self._rank == here:
+                self._dist.send(payload, there)
+                self._dist.recv(word, there)
+            else:
+                self._dist.recv(payload, here)
+                self._dist.send(word, here)
+
+        return transfer
+
+    def _greatest(self, value: float) -> float:
+        """Of all ranks."""
+        of_all = self._torch.tensor([value], dtype=self._torch.float64, device=self._device)
+        self._dist.all_reduce(of_all, op=self._dist.ReduceOp.MAX)
+        return float(of_all.item())
+
+    def _least(self, value: float) -> float:
+        return -self._greatest(-value)
 
     def _is_link(self, link: Link) -> bool:
         here, there = link
@@ -191,3 +227,27 @@ class Measurement:
 
     def _has_fp8(self) -> bool:
         return self._is_gpu and tuple(self._torch.cuda.get_device_capability(self._device)) >= (8, 9)
+
+
+def bytes_within(left_s: float, s_per_byte: float, most: int) -> int:
+    """How large a transfer may be: `most` bytes, or a half of that, or a quarter …
+
+    Parameters
+    ----------
+    left_s
+        For all repetitions.
+    s_per_byte
+        Of all repetitions, seconds for each byte of the transfer.
+    most
+        Bytes; a `LEAST_SHARE` of it at least is answered.
+
+    Examples
+    --------
+    >>> bytes_within(5.0, 1e-6, 4 << 20), bytes_within(3.0, 1e-6, 4 << 20), bytes_within(0.0, 1e-6, 4 << 20)
+    (4194304, 2097152, 65536)
+
+    """
+    size = most
+    while size > most // LEAST_SHARE and size * s_per_byte > left_s:
+        size //= 2
+    return size

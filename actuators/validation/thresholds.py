@@ -49,5 +49,9 @@ RENEW_EVERY_NS = 2_000_000_000
 RESULT_WITHIN_NS = 10_000_000_000
 """After the budget: what is under way ends, and is judged and told."""
 
+TRANSFERS_SHARE = 0.5
+"""Of what is left of the budget, for the transfers that say how fast links are; they are made as small as that takes.
+What was sent first, to see how long it takes, may have gone in one burst, faster than what comes after (chosen)."""
+
 BUDGET_S = 20.0
 """For all measurements of one validation (DESIGN.md 7): ranks may stand still for them."""

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -228,3 +229,18 @@ def test_twenty_times_a_slow_link_between_hosts_is_found_and_of_healthy_ones_non
             assert [one.get("pair") for one in found["culprits"]] == [[slow, (slow + 1) % 4]], (run, found["culprits"])
             ratios.append(found["culprits"][0]["ratio"])
     print(f"over a link of 500 Mbit/s: {min(ratios):.2f} to {max(ratios):.2f} of the peers' time")
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(bool(netns.why_not()), reason=netns.why_not())
+def test_a_link_of_a_hundredth_is_measured_in_the_time_that_there_is(tmp_path: Path) -> None:
+    """Over 8 Mbit/s the four megabytes that others are measured with take longer than ranks are held."""
+    with netns.hosts_on_a_bridge(4) as hosts:
+        limit = ["tbf", "rate", "8mbit", "burst", "32kb", "latency", "2000ms"]
+        tc = [*hosts[2].prefix, "tc", "qdisc"]
+        subprocess.run([*tc, "add", "dev", hosts[2].interface, "root", *limit], check=True)
+        began_s = time.monotonic()
+        found = links_of(hosts, tmp_path)
+        took_s = time.monotonic() - began_s
+    assert [one.get("pair") for one in found["culprits"]] == [[2, 3]], found["culprits"]
+    print(f"over a link of 8 Mbit/s: {found['culprits'][0]['ratio']:.0f} times the peers' time, in {took_s:.0f} s")
