@@ -165,7 +165,8 @@ class Worker:
             for layer in range(sum(sizes[:s]), sum(sizes[: s + 1]))
         ]
         exchanges = [{**one, "nodes": sorted(moved[node] for node in one["nodes"])} for one in self.order["exchanges"]]
-        self.order = {**self.order, "holders": after, "exchanges": exchanges}
+        routes = [[moved[node] for node in route] for route in self.order["routes"]]
+        self.order = {**self.order, "holders": after, "exchanges": exchanges, "routes": routes}
         for group in self.groups:
             if isinstance(group, dist.ProcessGroup):
                 dist.destroy_process_group(group)

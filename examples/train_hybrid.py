@@ -263,16 +263,19 @@ class Job:
         unequal = [layer for layer, values in sums.items() if len(values) > 1]
         if unequal or len(sums) != self.options.layers:
             raise SystemExit(f"replicas of layers {unequal} differ")
-        n_steps = int(self.store.get("steps")) if self.store.check(["steps"]) else self.options.steps
-        losses = [json.loads(self.store.get(f"loss/{step}")) for step in range(n_steps)]
+        losses = [json.loads(self.store.get(f"loss/{step}")) for step in range(self.n_steps())]
         return {"losses": losses, "plans": [self.plan(number) for number in range(len(self.states))]}
+
+    def n_steps(self) -> int:
+        """How many were made: fewer than were asked for, where the job was told to stop."""
+        return int(self.store.get("steps")) if self.store.check(["steps"]) else self.options.steps
 
     def plan(self, number: int) -> dict[str, Any]:
         """What a plan was thought to take, with the costs that were measured in it, and what it took."""
         state: State = self.states[number]
         generation = self.recoveries[number - 1]["generation"] if number else 0
         took = []
-        for step in range(self.options.steps):
+        for step in range(self.n_steps()):
             keys = [f"took/{generation}/{step}/{node}" for node in state.place_of]
             if self.store.check(keys):
                 took.append([json.loads(self.store.get(key)) for key in keys])
