@@ -96,7 +96,6 @@ class Worker:
             dist.new_group([self.rank[node] for node in one["nodes"]], timeout=WAIT) if len(one["nodes"]) > 1 else None
             for one in order["exchanges"]
         ]  # of whoever is no member it is a number
-        threading.Thread(target=self.watch, args=(self.generation, dist.group.WORLD), daemon=True).start()
         places = {
             node: (p, s) for p, row in enumerate(order["holders"]) for s, node in enumerate(row) if node is not None
         }
