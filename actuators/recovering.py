@@ -170,6 +170,8 @@ def _with_those_that_join(
     gone, hosts = gone_ranks(finding), (*joined.back, *joined.new)
     price_s, limit, alternatives = REPLAN.price_s, "", tuple[str, ...]()
     try:
+        if shape.is_sharded:
+            raise InvalidInput("parameters are sharded over the replicas: only a restart takes anybody in")
         job = job_of(shape, gone, known, finding)
         history, known_of = history_of(failures(incident.id), len(gone), shape.tp)
         found = joining(job, shape, joined, history)

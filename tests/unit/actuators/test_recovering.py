@@ -24,6 +24,11 @@ SELDOM = PastFailures(n_failures=2, rank_s=1e7, n_attempts=3)
 OFTEN = PastFailures(n_failures=4_000, rank_s=1e5, n_attempts=9)
 
 
+SHARDED = JobShape(
+    dp=4, pp=1, tp=1, stage_stride=4, micro_batches=0, gradient_bytes=1, step_time_s=1.0, is_sharded=True
+)
+
+
 def lost(*ranks: int, evidence: tuple[Evidence, ...] = (), shape: JobShape | None = SHAPE, **more: Any) -> Incident:
     left = evidence or tuple(Left(rank=rank, pid=rank, signal=9) for rank in ranks)
     told: dict[str, Any] = {"kind": "exit", "verdict": "culprit", "cause": None, "culprits": ranks}
@@ -127,10 +132,7 @@ def test_a_stage_that_is_lost_everywhere_needs_a_checkpoint() -> None:
 
 
 def test_of_sharded_state_a_lost_rank_takes_what_nobody_else_has() -> None:
-    sharded = JobShape(
-        dp=4, pp=1, tp=1, stage_stride=4, micro_batches=0, gradient_bytes=1, step_time_s=1.0, is_sharded=True
-    )
-    decision = certain(lost(1, shape=sharded))
+    decision = certain(lost(1, shape=SHARDED))
     assert decision.action == "restart_without_rank"
     assert "sharded" in decision.reason
 
@@ -213,6 +215,12 @@ def test_the_plan_of_now_is_that_which_calls_show() -> None:
     decision = certain(with_joined(shown, lost(5, 6)))
     assert decision.alternatives[0].startswith("going on as symmetric DP 3 x PP 2 (")
     assert "that it goes on by" not in decision.reason
+
+
+def test_a_host_that_is_back_can_join_sharded_state_by_a_restart_alone() -> None:
+    decision = certain(with_joined(one=lost(1, shape=SHARDED)))
+    assert (decision.joined, decision.alternatives) == (("h5",), ())
+    assert "only a restart takes anybody in" in decision.limit
 
 
 def test_more_new_hosts_than_were_lost_are_used() -> None:
