@@ -21,7 +21,7 @@ from typing import Any
 
 from actuators.validation.measure import Deadline, Measurement
 from actuators.validation.passes import ring_passes
-from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
+from actuators.validation.thresholds import BUDGET_S, MEASURE_S, START_WITHIN_NS
 
 REPETITIONS = 8
 HOST_VARIABLE = "PACEHOUND_HOST_NAME"
@@ -89,7 +89,7 @@ def _measured(when_ready: Any) -> list[Any] | None:
         machines=[name for _, name, *_ in places],
         processors={name: processors for _, name, processors, _ in places},
         repetitions=REPETITIONS,
-        deadline_s=ready_s + BUDGET_S,
+        deadline_s=ready_s + MEASURE_S,
     )
     found: dict[str, Any] = {"rank": _own_rank(), "host": host, "machine": machine, "cut_short": True}
     found["device"] = torch.cuda.get_device_name(local_rank) if is_gpu else "cpu"
