@@ -30,7 +30,8 @@ from pacehound import trainer
 
 Order = dict[str, Any]
 POLL_S = 0.01
-WAIT = timedelta(seconds=20)
+WAIT = timedelta(minutes=2)
+"""A rank may be held for a quarter of it (docs/commands.md), and validation holds ranks for up to 20 s."""
 
 
 class Lost(RuntimeError):

@@ -85,6 +85,7 @@ class Holder:
         self.trap = 0
         self.marks: list[Mark] = []
         self._trapped: list[_Held] = []
+        self._why_so_short = ""
         self._lease_until_ns = 0
         self._next_report_ns = 0
         self._said: tuple[tuple[int, RankState], ...] = ()
@@ -118,14 +119,12 @@ class Holder:
         self.trap = what.trap
         self._lease_until_ns = now_ns + what.lease_ms * 1_000_000
         self._next_report_ns = 0
+        timeout_ms = timeout_ms or UNTOLD_TIMEOUT_MS
+        is_shorter = timeout_ms / 4 < what.hold_ms  # collector/native/shim_trap.c
+        give_up = f", a quarter of the {timeout_ms / 1e3:g} s after which its process groups give up"
+        self._why_so_short = give_up if is_shorter else ""
         for held in self._trapped:
-            held.block.arm(
-                what.trap,
-                what.round,
-                hold_ms=what.hold_ms,
-                timeout_ms=timeout_ms or UNTOLD_TIMEOUT_MS,
-                now_ns=now_ns,
-            )
+            held.block.arm(what.trap, what.round, hold_ms=what.hold_ms, timeout_ms=timeout_ms, now_ns=now_ns)
         return ""
 
     def keep(self, what: Keep, now_ns: int) -> str:
@@ -214,7 +213,7 @@ class Holder:
             launched=held.block.world_launched,
             per_s=held.per_s,
             held_ns=held.block.arrived_ns if phase == Phase.HELD else 0,
-            why=_WHY.get(why, ""),
+            why=_WHY.get(why, "") + (self._why_so_short if why is Why.LIMIT else ""),
         )
 
     def block_of(self, process: RankProcess) -> ControlBlock | str:

@@ -1,0 +1,37 @@
+"""An agent holds ranks, and says why they go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collector.agent.holding import Holder
+from pacehound.model.orders import Hold, Keep
+from tests.fakes.held_ranks import SimulatedRank
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "held_s", "said"),
+    [
+        (20, 5, "as long as a hold may last, a quarter of the 20 s after which its process groups give up"),
+        (600, 20, "as long as a hold may last"),
+    ],
+)
+def test_a_hold_that_is_shorter_than_was_asked_for_says_why(
+    tmp_path: Path, timeout_s: int, held_s: int, said: str
+) -> None:
+    rank, holder, now_ns = SimulatedRank(tmp_path, 3), Holder(tmp_path), SECOND_NS
+    hold = Hold(trap=7, round=0, hold_ms=20_000, lease_ms=1_500)
+    assert holder.hold(hold, [rank.process], timeout_s * 1000, now_ns) == ""
+    while not (released := [one for one in holder.answers(now_ns) if one.state == "released"]):
+        holder.keep(Keep(trap=7, lease_ms=1_500, all_held=True), now_ns)
+        holder.step(frozenset({rank.process.pid}), now_ns)
+        rank.step(now_ns, may_launch=True)
+        now_ns += SECOND_NS // 4
+    assert [one.why for one in released] == [said]
+    assert held_s <= (now_ns - rank.held_since_ns) / SECOND_NS < held_s + 1
+    holder.close()
+    rank.close()
