@@ -58,5 +58,5 @@ BUDGET_S = 20.0
 
 MEASURE_S = 17.0
 """Of that, for what is measured; what is not measured by then is left out. Ranks are gathered before, and the result is
-told after: of a job on four hosts with a link of 8 Mbit/s it came when they had been let go (2026-11-25)."""
+told after. Eight ranks that take turns at two processors were measured in 16.7 s, beside another job (2026-11-25)."""
 assert MEASURE_S < BUDGET_S
