@@ -147,8 +147,8 @@ class Measurement:
             self._all_go_on()
             slowest_s += self._greatest(self._timed(self._transfer(self._of_mine(one), probe)))
         n_transfers = (WARM_UPS + self._repetitions) * ROUND_TRIPS["bandwidth"]
-        left_s = self._least(TRANSFERS_SHARE * (self._deadline_s - time.monotonic()))
-        return bytes_within(left_s, slowest_s * n_transfers / probe, most)
+        left_s = -self._greatest(time.monotonic() - self._deadline_s)  # of the rank that has least
+        return bytes_within(TRANSFERS_SHARE * left_s, slowest_s * n_transfers / probe, most)
 
     def _of_mine(self, links: Sequence[Link]) -> Link | None:
         return next((link for link in links if self._rank in link), None)
@@ -176,9 +176,6 @@ class Measurement:
         of_all = self._torch.tensor([value], dtype=self._torch.float64, device=self._device)
         self._dist.all_reduce(of_all, op=self._dist.ReduceOp.MAX)
         return float(of_all.item())
-
-    def _least(self, value: float) -> float:
-        return -self._greatest(-value)
 
     def _is_link(self, link: Link) -> bool:
         here, there = link
@@ -220,9 +217,7 @@ class Measurement:
 
     def _all_go_on(self) -> None:
         """A barrier at which all ranks see alike whether the budget is over: none may wait for one that has left."""
-        is_over = self._torch.tensor([float(time.monotonic() > self._deadline_s)], device=self._device)
-        self._dist.all_reduce(is_over)
-        if is_over.item() > 0:
+        if self._greatest(float(time.monotonic() > self._deadline_s)):
             raise Deadline
 
     def _has_fp8(self) -> bool:

@@ -120,9 +120,9 @@ class Holder:
         self._lease_until_ns = now_ns + what.lease_ms * 1_000_000
         self._next_report_ns = 0
         timeout_ms = timeout_ms or UNTOLD_TIMEOUT_MS
-        is_shorter = timeout_ms / 4 < what.hold_ms  # collector/native/shim_trap.c
-        give_up = f", a quarter of the {timeout_ms / 1e3:g} s after which its process groups give up"
-        self._why_so_short = give_up if is_shorter else ""
+        self._why_so_short = ""
+        if timeout_ms / 4 < what.hold_ms:  # as collector/native/shim_trap.c does
+            self._why_so_short = f", a quarter of the {timeout_ms / 1e3:g} s after which its process groups give up"
         for held in self._trapped:
             held.block.arm(what.trap, what.round, hold_ms=what.hold_ms, timeout_ms=timeout_ms, now_ns=now_ns)
         return ""
