@@ -59,6 +59,14 @@ class HybridJob(AskedJob):
             assert self.process.poll() is None, self.said()
             time.sleep(0.5)
 
+    def end(self) -> dict[str, Any]:
+        """What the job says of itself, told to stop; it checks itself that all replicas are equal."""
+        (self.folder / "stop").touch()
+        out, _ = self.process.communicate(timeout=WITHIN_S)
+        assert self.process.returncode == 0, self.said()
+        found: dict[str, Any] = json.loads(out[out.index(b"{") :])
+        return found
+
     def close(self) -> None:
         (self.folder / "stop").touch()
         for process in (self.process, self.head):

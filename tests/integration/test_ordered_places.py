@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,13 +48,6 @@ class MovedJob(HybridJob):
         assert done.returncode == 0, done.stderr
         there = " ".join(map(str, rank_at))
         self.until(lambda: self.places()[-3:] == [there] * 3, f"three steps as {there}, of {self.places()[-3:]}")
-
-    def end(self) -> dict[str, Any]:
-        """What the job says of itself."""
-        (self.folder / "stop").touch()
-        out, _ = self.process.communicate(timeout=WITHIN_S)
-        found: dict[str, Any] = json.loads(out[out.index(b"{") :])
-        return found
 
 
 @pytest.fixture

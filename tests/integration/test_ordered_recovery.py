@@ -6,7 +6,6 @@ orders a new plan: so it is seen who has decided.
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.hybrid_job import SCRIPT, WITHIN_S, HybridJob
+from tests.integration.hybrid_job import SCRIPT, HybridJob
 
 pytestmark = [
     pytest.mark.integration,
@@ -48,13 +47,9 @@ class AskingJob(HybridJob):
             lambda: self.rows("SELECT 1 FROM topology WHERE is_world AND world_size = 3") != [], "it goes on with three"
         )
 
-    def end(self) -> dict[str, Any]:
-        """What the job says of the plan after the loss; it checks itself that all replicas are equal."""
-        (self.folder / "stop").touch()
-        out, _ = self.process.communicate(timeout=WITHIN_S)
-        assert self.process.returncode == 0, self.said()
-        told = json.loads(out[out.index(b"{") :])
-        _, after = told["plans"]
+    def plan_after_the_loss(self) -> dict[str, Any]:
+        """What the job says of it in the end."""
+        _, after = self.end()["plans"]
         assert after["recovery"]["lost"] == [LOST]
         found: dict[str, Any] = after
         return found
@@ -72,7 +67,7 @@ def test_in_auto_the_head_orders_a_plan_all_survivors_use_it_and_its_effect_is_w
     job.until(lambda: any(one["action"] == "track" for one in job.decisions()), "what it has brought")
     ordered, effect = job.decisions()
     print("\n", ordered["reason"], "\n", effect["reason"])
-    after = job.end()
+    after = job.plan_after_the_loss()
     assert after["recovery"]["is_ordered"] is True
     assert after["kind"] != "reroute"
     assert (ordered["action"], ordered["taken"], ordered["aimed_at"]) == ("replan", True, [LOST])
@@ -87,6 +82,6 @@ def test_in_auto_the_head_orders_a_plan_all_survivors_use_it_and_its_effect_is_w
 def test_in_observe_it_is_told_and_the_job_decides_by_itself(job: AskingJob) -> None:
     job.goes_on()
     assert job.decisions() == []
-    after = job.end()
+    after = job.plan_after_the_loss()
     assert (after["kind"], after["recovery"]["is_ordered"]) == ("reroute", False)
     assert "gives most until the next failure" in after["recovery"]["recommended"]
