@@ -7,11 +7,15 @@ that its control calls disturbed is counted as not measured.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import statistics
+import time
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -144,57 +148,75 @@ def test_a_clean_job_has_no_incident(tmp_path: Path) -> None:
     realjob.measure(10, lambda number: clean(new_folder(tmp_path, number), 1_000))
 
 
-KILLS = (70, 150)
-AFTER_KILL = 40
-"""Steps within which what a kill costs is seen."""
+N_KILLS = 2
+PART = 40
+"""Steps of each part of the run: undisturbed, or within which what a kill costs is seen."""
 
 
-def killed_agent(folder: Path, iterations: int) -> str:
+def steady_steps(folder: Path) -> tuple[list[float], list[float]]:
+    """When each finished step of the steady job ended, and how long each after the first took, by its own log."""
+    ended_s = [float(line.split()[1]) for line in (folder / "steps").read_text().splitlines()]
+    return ended_s, [after - before for before, after in pairwise(ended_s)]
+
+
+def killed_agent(folder: Path) -> str:
     """kill -9 of the agent of a clean job, twice: another one comes; steps with a kill against the others of the run.
 
     The steps before, between and after the kills are the control: where they differ among themselves by more than what
-    is claimed, nothing was measured.
+    is claimed, nothing was measured. The job ends when all of them were seen.
     """
-    csv = folder / "steps.csv"
-    run = realjob.start(folder, realjob.torchrun("--iterations", iterations, "--csv", csv))
-    killed_at = []
+    run = realjob.start(folder, realjob.torchrun(0.05, folder, script=realjob.STEADY))
+    killed_s: list[float] = []
+
+    def is_quiet_for(n_steps: int) -> bool:
+        """Whether so many steps were made since the last kill's cost."""
+        if not (folder / "steps").exists():
+            return False
+        ended_s, _ = steady_steps(folder)
+        since = bisect(ended_s, killed_s[-1]) + PART if killed_s else PART  # the first steps are not steady yet
+        return len(ended_s) >= since + n_steps
+
     try:
-        for seen in KILLS:
-            realjob.until("iterations", lambda seen=seen: run.iterations_seen() >= seen, 90)
-            (agent,) = realjob.agents(run)
-            killed_at.append(run.iterations_seen())
+        for _ in range(N_KILLS):
+            realjob.until("a quiet part", lambda: is_quiet_for(PART), 90)
+            (agent,) = realjob.until("the agent", lambda: realjob.agents(run), 60)
+            killed_s.append(time.monotonic())
             os.kill(agent, signal.SIGKILL)
             realjob.until("another agent", lambda old=agent: set(realjob.agents(run)) - {old}, 60)
+        realjob.until("a quiet part", lambda: is_quiet_for(PART), 90)
+        (folder / "stop").touch()
         assert run.wait(120) == 0, run.text()
     finally:
         run.stop()
+    ended_s, steps = steady_steps(folder)
     rows = run.sql(
-        "SELECT rank, count() AS calls, uniqExact(seq) AS rounds, max(seq) + 1 AS span FROM calls GROUP BY rank"
+        "SELECT rank, count() AS calls, uniqExact(seq) AS rounds, max(seq) + 1 AS span "
+        "FROM calls GROUP BY rank, communicator ORDER BY rank"
     )
-    assert len(rows) == 4
+    assert [int(row["rank"]) for row in rows] == [0, 0, 1, 1, 2, 2, 3, 3]
     for row in rows:
-        assert int(row["calls"]) == int(row["rounds"]) == int(row["span"]) >= iterations, row
-    steps = realjob.script_steps(csv)
-    worst = step_times_agree(run, steps)
-    ends = [0, *(at + AFTER_KILL for at in killed_at)]
-    quiet = [statistics.median(steps[first + 20 : last]) for first, last in zip(ends, [*killed_at, None], strict=True)]
+        assert int(row["calls"]) == int(row["rounds"]) == int(row["span"]) >= len(ended_s), row
+    worst = step_times_agree(run, [math.nan, *steps])
+    killed_at = [bisect(ended_s, at_s) - 1 for at_s in killed_s]
+    starts = [PART, *(at + PART for at in killed_at)]
+    quiet = [statistics.median(steps[first:last]) for first, last in zip(starts, [*killed_at, None], strict=True)]
     spread = max(quiet) / min(quiet) - 1
-    killed = statistics.median(time_s for at in killed_at for time_s in steps[at : at + AFTER_KILL])
+    killed = statistics.median(time_s for at in killed_at for time_s in steps[at : at + PART])
     slowdown = killed / statistics.median(quiet)
 
     def disturbance() -> str:
         apart = f"the quiet parts of the run differ by {spread:.0%}" if spread > 0.05 else ""
-        return apart or realjob.unsteady(steps, (slice(20, None),))
+        return apart or realjob.unsteady(steps, (slice(PART, None),))
 
     with realjob.unless_disturbed(disturbance):
         assert slowdown == pytest.approx(1, rel=0.05)
         assert run.incidents() == []
     said = f"steps took {slowdown:.3f} times as long after a kill, the quiet parts differ by {spread:.1%}"
-    return f"{said}; {iterations} iterations without an incident, off by {worst:.2%} at most"
+    return f"{said}; {len(ended_s)} iterations without an incident, off by {worst:.2%} at most"
 
 
 def test_a_clean_job_has_no_incident_and_killing_its_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
-    print(killed_agent(tmp_path, 230))
+    print(killed_agent(tmp_path))
 
 
 def stopped_rank(folder: Path, rank: int) -> str:
