@@ -138,6 +138,9 @@ class HoldProcedure:
 
     def _locate(self, now_ns: int) -> list[What]:
         if self._looks >= 2 and self.roll.is_complete and self._rates_known():
+            limit_ns = self.roll.hold_limit_ns
+            if limit_ns is not None and limit_ns < self._hold_ns:
+                return self.end(too_short(limit_ns, self._hold_ns), now_ns)
             slowest_per_s = min(where.answer.per_s for where in self.roll.ranks.values())
             if slowest_per_s == 0.0:
                 return self._wait_or_end(
@@ -188,3 +191,11 @@ class HoldProcedure:
 
     def _rates_known(self) -> bool:
         return all(where.answer.launched > 0 for where in self.roll.ranks.values())
+
+
+def too_short(limit_ns: int, needed_ns: int) -> str:
+    """Why ranks are not held at all: to stand still in vain would cost them as much."""
+    return (
+        f"its ranks may stand still for {limit_ns / 1e9:g} s, a quarter of the time after which their process groups "
+        f"give up; {needed_ns / 1e9:g} s are needed"
+    )

@@ -70,6 +70,12 @@ class RollCall:
         """Whether all ranks of the job have answered."""
         return self.world_size > 0 and len(self.ranks) >= self.world_size
 
+    @property
+    def hold_limit_ns(self) -> int | None:
+        """For how long every rank may stand still; `None` where no rank has said it."""
+        limits_ms = [where.answer.hold_limit_ms for where in self.ranks.values() if where.answer.hold_limit_ms]
+        return min(limits_ms) * 1_000_000 if limits_ms else None
+
     def missing(self) -> str:
         """Who has not, in a sentence."""
         if not self.hosts:

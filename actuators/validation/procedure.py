@@ -10,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from actuators.control.holding import HoldProcedure
+from actuators.control.holding import HoldProcedure, too_short
 from actuators.control.roll_call import RollCall
 from actuators.control.thresholds import LOCATE_EVERY_NS, LOCATE_WITHIN_NS
 from actuators.validation.peers import with_peers
 from actuators.validation.processes import Processes
-from actuators.validation.thresholds import BUDGET_S, START_WITHIN_NS
+from actuators.validation.thresholds import BUDGET_S, LEAST_MEASURE_S, MEASURE_S, START_WITHIN_NS
 from pacehound.errors import InvalidInput
 from pacehound.model.events.control import CommandResult, JudgedRanks
 from pacehound.model.evidence.phrases import ranks_words
 from pacehound.model.orders import Dismiss, Locate, Measure, Prepare, What
 
 State = Literal["locating", "starting", "holding", "measuring", "over"]
+
+_BUDGET_NS = round(BUDGET_S * 1e9)
+_AROUND_NS = round((BUDGET_S - MEASURE_S) * 1e9)
+"""Ranks are gathered before, and the result is told after."""
+_LEAST_BUDGET_NS = round(LEAST_MEASURE_S * 1e9) + _AROUND_NS
 
 
 class ValidationProcedure:
@@ -57,6 +62,7 @@ class ValidationProcedure:
         self._roll = RollCall()
         self._processes = Processes(trap)
         self._hold: HoldProcedure | None = None
+        self._budget_ns = _BUDGET_NS
         self._since_ns = self._next_ns = now_ns
 
     @property
@@ -112,6 +118,9 @@ class ValidationProcedure:
 
     def _begin(self, now_ns: int) -> list[What]:
         world_size = self._roll.world_size
+        self._budget_ns = min(_BUDGET_NS, self._roll.hold_limit_ns or _BUDGET_NS)
+        if self._budget_ns < _LEAST_BUDGET_NS:
+            return self.end(too_short(self._budget_ns, _LEAST_BUDGET_NS), now_ns)
         try:
             ranks = with_peers(self._only, self._groups, world_size) if self._only else ()
         except InvalidInput as error:
@@ -133,8 +142,13 @@ class ValidationProcedure:
         if waiting:
             return []
         self.state = "holding"
-        self._hold = HoldProcedure(self._trap, round(BUDGET_S * 1e9), now_ns)
+        self._hold = HoldProcedure(self._trap, self._budget_ns, now_ns)
         return self._measure([], now_ns)
+
+    def _within_ms(self) -> int:
+        """For what is measured, where that is less than usual."""
+        is_shorter = self._budget_ns < _BUDGET_NS
+        return (self._budget_ns - _AROUND_NS) // 1_000_000 if is_shorter else 0
 
     def _measure(self, heard: list[CommandResult], now_ns: int) -> list[What]:
         assert self._hold is not None
@@ -145,7 +159,7 @@ class ValidationProcedure:
         self.reason = self._hold.reason
         if self.state == "holding" and self._hold.state == "held":
             self.state = "measuring"
-            orders.append(Measure(trap=self._trap))
+            orders.append(Measure(trap=self._trap, within_ms=self._within_ms()))
         if self.state == "measuring":
             self.reason = "measuring"
             self.held_ns = now_ns - self._hold.held_since_ns

@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ _LOOK_EVERY_S = 0.02
 
 def under_torchrun(result: Path) -> None:
     """Measure at once; rank 0 writes everything."""
-    measured = _measured(lambda: None)
+    measured = _measured(lambda: MEASURE_S)
     if measured is not None:
         _write(result, measured)
 
@@ -43,13 +44,15 @@ def beside_a_rank(folder: Path) -> None:
     """Measure when the gate opens; the first one writes what was judged."""
     threading.Thread(target=_end_with_the_agent, daemon=True).start()
 
-    def wait_at_the_gate() -> None:
+    def wait_at_the_gate() -> float:
         (folder / f"{_own_rank()}.ready").touch()
         until_s = time.monotonic() + START_WITHIN_NS / 1e9
         while not (folder / "gate").exists():
             if time.monotonic() >= until_s:
                 sys.exit("nobody has opened the gate")
             time.sleep(_LOOK_EVERY_S)
+        within_ms = int((folder / "gate").read_text())
+        return within_ms / 1e3 or MEASURE_S
 
     measured = _measured(wait_at_the_gate)
     if measured is not None:
@@ -61,8 +64,8 @@ def beside_a_rank(folder: Path) -> None:
         _write(folder / "judged.json", msgspec.to_builtins(judged))
 
 
-def _measured(when_ready: Any) -> list[Any] | None:
-    """What all ranks have measured, where this is rank 0."""
+def _measured(when_ready: Callable[[], float]) -> list[Any] | None:
+    """What all ranks have measured, where this is rank 0; `when_ready` returns the seconds that there are for it."""
     began_s = time.monotonic()
     import torch
     import torch.distributed as dist
@@ -80,7 +83,7 @@ def _measured(when_ready: Any) -> list[Any] | None:
     places: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(places, (host, machine, os.cpu_count() or 1, _own_rank()))
     ranks = [rank for *_, rank in places]
-    when_ready()
+    within_s = when_ready()
     ready_s = time.monotonic()
     measurement = Measurement(
         dist,
@@ -89,7 +92,7 @@ def _measured(when_ready: Any) -> list[Any] | None:
         machines=[name for _, name, *_ in places],
         processors={name: processors for _, name, processors, _ in places},
         repetitions=REPETITIONS,
-        deadline_s=ready_s + MEASURE_S,
+        deadline_s=ready_s + within_s,
     )
     found: dict[str, Any] = {"rank": _own_rank(), "host": host, "machine": machine, "cut_short": True}
     found["device"] = torch.cuda.get_device_name(local_rank) if is_gpu else "cpu"

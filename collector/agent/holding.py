@@ -95,8 +95,8 @@ class Holder:
         """Whether ranks stand still, or are about to."""
         return self.trap != 0
 
-    def locate(self, processes: Iterable[RankProcess], now_ns: int) -> tuple[RankAnswer, ...]:
-        """How far each rank is; what has no control block is `absent`."""
+    def locate(self, processes: Iterable[RankProcess], timeout_ms: int, now_ns: int) -> tuple[RankAnswer, ...]:
+        """How far each rank is, and for how long it may be held; what has no control block is `absent`."""
         answers = []
         for process in processes:
             held = self._open(process)
@@ -104,7 +104,7 @@ class Holder:
                 answers.append(RankAnswer(rank=process.rank, state="absent", why=held))
                 continue
             held.look(now_ns)
-            answers.append(self._answer(held))
+            answers.append(replace(self._answer(held), hold_limit_ms=_hold_limit_ms(timeout_ms)))
         return tuple(answers)
 
     def hold(self, what: Hold, processes: Iterable[RankProcess], timeout_ms: int, now_ns: int) -> str:
@@ -121,7 +121,7 @@ class Holder:
         self._next_report_ns = 0
         timeout_ms = timeout_ms or UNTOLD_TIMEOUT_MS
         self._why_so_short = ""
-        if timeout_ms / 4 < what.hold_ms:  # as collector/native/shim_trap.c does
+        if _hold_limit_ms(timeout_ms) < what.hold_ms:
             self._why_so_short = f", a quarter of the {timeout_ms / 1e3:g} s after which its process groups give up"
         for held in self._trapped:
             held.block.arm(what.trap, what.round, hold_ms=what.hold_ms, timeout_ms=timeout_ms, now_ns=now_ns)
@@ -238,6 +238,11 @@ class Holder:
             known.block.close()
         self._known[process.pid] = _Held(process, block)
         return self._known[process.pid]
+
+
+def _hold_limit_ms(timeout_ms: int) -> int:
+    """A quarter of what its process groups wait, as collector/native/shim_trap.c has it."""
+    return (timeout_ms or UNTOLD_TIMEOUT_MS) // 4
 
 
 def _let_go_by_itself(answer: RankAnswer) -> RankAnswer:

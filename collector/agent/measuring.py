@@ -113,15 +113,20 @@ class Measuring:
         self.trap = what.trap
         return ""
 
-    def go(self, trap: int) -> str:
-        """Open the gate: from now on each is one of its rank's group, and has no more of a processor than the rank."""
+    def go(self, trap: int, within_ms: int) -> str:
+        """Open the gate: from now on each is one of its rank's group, and has no more of a processor than the rank.
+
+        On the gate stands within how many milliseconds they are to have measured; 0: as long as they take.
+        """
         if not self.trap or trap != self.trap:
             return "there is no such validation here"
         for beside in self._processes.values():
             for members in beside.groups:
                 with contextlib.suppress(OSError):
                     members.write_text(str(beside.process.pid))
-        (self._folder / "gate").touch()
+        scratch = self._folder / "gate.new"
+        scratch.write_text(str(within_ms))
+        scratch.replace(self._folder / "gate")
         return ""
 
     def look(self, now_ns: int) -> MeasuringNow | None:

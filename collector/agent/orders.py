@@ -164,13 +164,13 @@ class OrderBook:
             for process in host.processes
             if process.attempt == order.attempt and (not order.ranks or process.rank in order.ranks)
         ]
+        timeout_ms = host.timeouts_ms.get(order.attempt, 0)
         match order.what:
             case Locate(idle=True) | Prepare(hosts=(_, *_)) if host.processes:
                 return "a job runs here", ()
             case Locate():
-                return "", self.holder.locate(processes, host.now_ns)
+                return "", self.holder.locate(processes, timeout_ms, host.now_ns)
             case Hold() as what:
-                timeout_ms = host.timeouts_ms.get(order.attempt, 0)
                 reason = self.holder.hold(what, processes, timeout_ms, host.now_ns)
                 if not reason:
                     self._holding = order
@@ -182,13 +182,13 @@ class OrderBook:
                 reason = self.measuring.prepare(what, processes, host.now_ns)
                 self._preparing = self._preparing if reason else order
             case Measure() as what:
-                reason = self.measuring.go(what.trap)
+                reason = self.measuring.go(what.trap, what.within_ms)
             case Dismiss():
                 reason = ""
                 self.measuring.dismiss()
             case Profile() as what:
                 self.profiling.begin(what, host.unix_ns, processes, order.why, host.now_ns)
-                return "", self.holder.locate(processes, host.now_ns)
+                return "", self.holder.locate(processes, timeout_ms, host.now_ns)
             case Offer() as what:
                 reason = self.trainers.offer(what, order.why, order.attempt, processes, host.now_ns, order.ranks)
                 self._offered = self._offered if reason else order

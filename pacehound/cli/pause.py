@@ -22,7 +22,7 @@ from pacehound.settings import Settings
     default="10s",
     show_default=True,
     metavar="DURATION",
-    help="So long at most; and at most a quarter of the smallest timeout of the job's process groups.",
+    help="So long at most. More than a quarter of the smallest timeout of the job's process groups is refused.",
 )
 @store_option
 @set_option

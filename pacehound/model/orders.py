@@ -120,10 +120,18 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     per_host: int = 0
 
 
-class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="measure"):
-    """All ranks are held: the processes measure now."""
+class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag="measure"):
+    """All ranks are held: the processes measure now.
+
+    Attributes
+    ----------
+    within_ms
+        Where ranks may not stand still for as long as measuring may take; 0: they may.
+
+    """
 
     trap: int
+    within_ms: int = 0
 
 
 class Dismiss(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="dismiss"):

@@ -15,8 +15,11 @@ JUDGED = (
 class Agents:
     """Two hosts with a rank each, that answer at once."""
 
-    def __init__(self, silent: str = "", *, refuses: str = "", fails: bool = False) -> None:
+    def __init__(
+        self, silent: str = "", *, refuses: str = "", fails: bool = False, hold_limits_ms: tuple[int, int] = (0, 0)
+    ) -> None:
         self.silent, self.refuses, self.fails = silent, refuses, fails
+        self.hold_limits_ms = hold_limits_ms
         self.orders: list[What] = []
         self.launched = 100
         self.state: RankState = "running"
@@ -51,7 +54,8 @@ class Agents:
         return found
 
     def result(self, host: int, what: str, **said: object) -> CommandResult:
-        answer = RankAnswer(rank=host, state=self.state, launched=self.launched, per_s=50.0)
+        limit_ms = self.hold_limits_ms[host] if what == "locate" else 0
+        answer = RankAnswer(rank=host, state=self.state, launched=self.launched, per_s=50.0, hold_limit_ms=limit_ms)
         return CommandResult(
             job="j", attempt=0, time_ns=1, host=f"h{host}", number=1, what=what, world_size=2, ranks=(answer,), **said
         )  # type: ignore[arg-type]

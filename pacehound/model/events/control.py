@@ -53,6 +53,8 @@ class RankAnswer:
         How many a second just now.
     held_ns
         Since when it is held, on its host's monotonic clock; 0: it is not.
+    hold_limit_ms
+        For how long it may stand still, so that none of its process groups gives up; 0: not said.
     why
         Why it was released, or refused, or cannot be held.
 
@@ -63,6 +65,7 @@ class RankAnswer:
     launched: int = 0
     per_s: float = 0.0
     held_ns: int = 0
+    hold_limit_ms: int = 0
     why: str = ""
 
 

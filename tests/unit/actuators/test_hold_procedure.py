@@ -96,8 +96,11 @@ def located(hold: HoldProcedure, ranks: dict[int, RankAnswer], world_size: int, 
     return list(hold.step([answer], now_ns))
 
 
-def running(launched: int, per_s: float = 10.0) -> dict[int, RankAnswer]:
-    return {rank: RankAnswer(rank=rank, state="running", launched=launched, per_s=per_s) for rank in range(2)}
+def running(launched: int, per_s: float = 10.0, hold_limit_ms: int = 0) -> dict[int, RankAnswer]:
+    return {
+        rank: RankAnswer(rank=rank, state="running", launched=launched, per_s=per_s, hold_limit_ms=hold_limit_ms)
+        for rank in range(2)
+    }
 
 
 def test_the_round_lies_two_seconds_ahead_of_the_furthest_rank() -> None:
@@ -112,6 +115,7 @@ def test_the_round_lies_two_seconds_ahead_of_the_furthest_rank() -> None:
     [
         ({}, 0, "no agent of this job has answered"),
         (running(100), 4, "ranks 2-3 of 4 are at no agent that has answered"),
+        (running(100, hold_limit_ms=999), 2, "its ranks may stand still for 0.999 s, a quarter of the time"),
         (running(100, per_s=0.0), 2, "no rank makes calls on the communicator of all ranks"),
     ],
 )

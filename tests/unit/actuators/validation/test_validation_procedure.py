@@ -52,6 +52,26 @@ def test_where_some_are_asked_for_they_and_their_peers_are_measured_and_all_are_
     assert procedure.reason == "there is no rank 4: the job has ranks 0 to 1"
 
 
+@pytest.mark.parametrize(
+    ("limits_ms", "within_ms"), [((150_000, 150_000), 0), ((0, 0), 0), ((150_000, 15_000), 12_000), ((7_000, 0), 4_000)]
+)
+def test_no_more_is_measured_than_the_shortest_hold_leaves_time_for(limits_ms: tuple[int, int], within_ms: int) -> None:
+    agents = Agents(hold_limits_ms=limits_ms)
+    assert run(agents, 20_000 * MS).judged == JUDGED
+    assert [one.within_ms for one in agents.orders if isinstance(one, Measure)] == [within_ms]
+
+
+def test_where_ranks_may_stand_still_for_too_short_a_time_nothing_is_begun() -> None:
+    agents = Agents(hold_limits_ms=(150_000, 5_000))
+    procedure = run(agents, 20_000 * MS)
+    assert procedure.judged is None
+    assert procedure.reason == (
+        "its ranks may stand still for 5 s, a quarter of the time after which their process groups give up; "
+        "7 s are needed"
+    )
+    assert {type(one) for one in agents.orders} == {Locate}
+
+
 def test_agents_hear_as_long_as_their_processes_are_wanted() -> None:
     agents = Agents(silent="ready")
     run(agents, START_WITHIN_NS + 2_000 * MS)

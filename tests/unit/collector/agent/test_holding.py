@@ -20,10 +20,12 @@ SECOND_NS = 1_000_000_000
         (600, 20, "as long as a hold may last"),
     ],
 )
-def test_a_hold_that_is_shorter_than_was_asked_for_says_why(
+def test_how_long_a_rank_may_be_held_is_said_before_and_where_it_was_shorter_than_asked_for_why(
     tmp_path: Path, timeout_s: int, held_s: int, said: str
 ) -> None:
     rank, holder, now_ns = SimulatedRank(tmp_path, 3), Holder(tmp_path), SECOND_NS
+    (located,) = holder.locate([rank.process], timeout_s * 1000, now_ns)
+    assert located.hold_limit_ms == timeout_s * 250
     hold = Hold(trap=7, round=0, hold_ms=20_000, lease_ms=1_500)
     assert holder.hold(hold, [rank.process], timeout_s * 1000, now_ns) == ""
     while not (released := [one for one in holder.answers(now_ns) if one.state == "released"]):
