@@ -9,6 +9,7 @@ has brought is another one, by the iterations of the store.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -81,7 +82,7 @@ class _Order:
 
 
 class RecoveryOrders:
-    """Of all jobs of one head.
+    """Of all jobs of one head, or of one worker on Kafka.
 
     Parameters
     ----------
@@ -117,12 +118,12 @@ class RecoveryOrders:
             for oldest in list(self._losses)[:-MOST_QUESTIONS]:
                 del self._losses[oldest]
 
-    def step(self) -> list[Decision]:
-        """What is due; what was decided."""
+    def step(self, is_ours: Callable[[str], bool]) -> list[Decision]:
+        """What is due; what was decided. Questions of jobs that are not ours are somebody else's to answer."""
         now = Now(monotonic_ns=round(self._clock.monotonic_s() * 1e9), unix_ns=self._clock.now_ns())
         asked, self._after = self._wire.questions(self._after)
         for result in asked:
-            if result.asked is not None:
+            if result.asked is not None and is_ours(result.job):
                 self._hear(result, result.asked, now)
         decisions: list[Decision] = []
         for key, order in list(self._orders.items()):

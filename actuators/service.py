@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,16 @@ from actuators.attendant import Attendant, Rules
 from actuators.job_prices import JobPrices
 from actuators.modes import Modes
 from actuators.recovering import Asks, recovery_by
+from actuators.recovery.restorer import load
+from actuators.recovery_orders import RecoveryOrders
 from actuators.site_commands import Log, SiteCommands
 from actuators.site_folder import NAME as SITE
 from actuators.site_folder import SiteFolder
 from actuators.worker import ActuatorWorker
-from pacehound.bus.kafka_commands import KafkaControl
+from pacehound.bus.control import AskedWire
+from pacehound.bus.kafka_commands import KafkaControl, KafkaQuestions
 from pacehound.bus.kafka_reader import read_to_end
-from pacehound.bus.signing import Keys, signer_of
+from pacehound.bus.signing import Keys, Signer, signer_of
 from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage
 from pacehound.model import codec
@@ -52,25 +56,46 @@ def run(settings: Settings, folder: Path, asks: Asks | None = None) -> None:
         A decision cannot be recorded, ever.
 
     """
+    acts = Modes.of_settings(settings.actuators.mode, settings.actuators.modes).acts
+    with contextlib.ExitStack() as open_until_the_end:
 
-    def worker(process: Process) -> ActuatorWorker:
-        return ActuatorWorker(
-            lambda partition: decisions(settings.kafka, [partition]),
-            _attendant(settings, folder, process.clock, JobPrices(asks, process.clock)),
-            recovery_by(settings.recovery, asks),
-            lambda partitions: decisions(settings.kafka, sorted(partitions)),
-        )
+        def worker(process: Process) -> ActuatorWorker:
+            attendant, survivors = None, None
+            if acts:
+                signer = _signer(folder)
+                attendant = _attendant(settings, folder, signer, process.clock, JobPrices(asks, process.clock))
+                wire = KafkaQuestions(settings.kafka, process.clock)
+                open_until_the_end.callback(wire.close)
+                survivors = survivors_by(settings, signer, process.clock, wire, asks)
+            return ActuatorWorker(
+                lambda partition: decisions(settings.kafka, [partition]),
+                attendant,
+                recovery_by(settings.recovery, asks),
+                lambda partitions: decisions(settings.kafka, sorted(partitions)),
+                survivors,
+            )
 
-    run_worker(GROUP, settings, [INCIDENTS], worker)
+        run_worker(GROUP, settings, [INCIDENTS], worker)
 
 
-def _attendant(settings: Settings, folder: Path, clock: Clock, prices: JobPrices) -> Attendant | None:
-    if not Modes.of_settings(settings.actuators.mode, settings.actuators.modes).acts:
-        return None
+def _signer(folder: Path) -> Signer:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     signer = signer_of(folder)
     logger.info("orders are signed with the key %s; agents need it in actuators.keys", signer.key)
+    return signer
 
+
+def survivors_by(
+    settings: Settings, signer: Signer, clock: Clock, wire: AskedWire, asks: Asks | None
+) -> RecoveryOrders:
+    """Who answers ranks that have lost some and ask which plan to go on with; ordered in mode `auto` alone."""
+    modes = Modes.of_settings(settings.actuators.mode, settings.actuators.modes)
+    if modes.acts:
+        threading.Thread(target=load, name="load solver", daemon=True).start()  # survivors wait for two seconds
+    return RecoveryOrders(wire, signer, clock, modes, asks, settings.recovery)
+
+
+def _attendant(settings: Settings, folder: Path, signer: Signer, clock: Clock, prices: JobPrices) -> Attendant:
     def log(job: str) -> Iterator[Decision]:
         return decisions(settings.kafka, [partition_of(job.encode(), DECISIONS.partitions)])
 

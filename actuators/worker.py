@@ -126,8 +126,12 @@ class ActuatorWorker(EventWorker):
 
     def on_turn(self) -> list[Event]:
         """What the attendant does as time passes, and what survivors are answered."""
-        found = [] if self._survivors is None else self._survivors.step()
+        found = [] if self._survivors is None else self._survivors.step(self._is_mine)
         return [*found, *([] if self._attendant is None else [*self._take_up(), *self._attendant.step()])]
+
+    def _is_mine(self, job: str) -> bool:
+        """Whether its incidents come to this worker."""
+        return partition_of(job.encode(), INCIDENTS.partitions) in self._mine
 
     def on_settled(self) -> None:
         """What was decided so far is durable."""

@@ -28,9 +28,13 @@ class AttendedWire(ControlWire, Protocol):
         ...
 
 
-class AskedWire(AttendedWire, Protocol):
-    """The same, where it is heard what ranks of any job ask."""
+class AskedWire(ControlWire, Protocol):
+    """To the agents of any job, where it is heard what their ranks ask."""
 
     def questions(self, after: int) -> tuple[list[CommandResult], int]:
         """Answers of agents that hold a question, since the last time, and the number to ask for next."""
         ...
+
+
+class HeadWire(AttendedWire, AskedWire, Protocol):
+    """A head's own: it hears everything."""

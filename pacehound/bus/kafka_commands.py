@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
@@ -15,7 +16,9 @@ from pacehound.bus.kafka import ISOLATION, KafkaProducer, client_config, message
 from pacehound.bus.kafka_errors import is_nothing_to_a_reader, reason_of
 from pacehound.bus.kafka_reader import AGAIN_S
 from pacehound.bus.kafka_topics import ensure_topics
+from pacehound.bus.mailbox import Mailbox
 from pacehound.bus.otlp import Polled
+from pacehound.clock import Clock
 from pacehound.errors import RejectedMessage, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import Command, CommandResult
@@ -32,12 +35,12 @@ _AT_ONCE = 500
 _MOST_AT_ONCE = 5_000
 
 
-class _JobReader:
-    """What comes of one job on a topic, from so long ago on."""
+class _Reader:
+    """What comes on some partitions of a topic, from so long ago on."""
 
-    def __init__(self, settings: KafkaSettings, topic: Topic, job: str, since_ns: int) -> None:
-        self._settings, self._job = settings, job
-        place = TopicPartition(settings.prefix + topic.name, partition_of(job.encode(), topic.partitions))
+    def __init__(self, settings: KafkaSettings, topic: Topic, partitions: Iterable[int], since_ns: int) -> None:
+        self._settings = settings
+        name, since_ms = settings.prefix + topic.name, since_ns // 1_000_000
         self._reader = Consumer(
             client_config(settings)
             | {
@@ -52,24 +55,26 @@ class _JobReader:
             logger=logger,
         )
         try:
-            place.offset = self._first_since(TopicPartition(place.topic, place.partition, since_ns // 1_000_000))
-            self._reader.assign([place])
+            self._reader.assign(self._first_since([TopicPartition(name, number, since_ms) for number in partitions]))
         except KafkaException as error:
             self._reader.close()
             raise Unavailable(f"Kafka at {settings.servers}: {reason_of(error)}") from error
 
-    def _first_since(self, place: TopicPartition) -> int:
-        """The first offset since a time; a topic that was made a moment ago is not known at once."""
+    def _first_since(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        """The first offsets since a time; a topic that was made a moment ago is not known at once."""
         deadline_s = time.monotonic() + ANSWERS_WITHIN_S
         while True:
             try:
-                (found,) = self._reader.offsets_for_times([place], timeout=ANSWERS_WITHIN_S)
+                found = self._reader.offsets_for_times(places, timeout=ANSWERS_WITHIN_S)
             except KafkaException:
                 if time.monotonic() >= deadline_s:
                     raise
                 time.sleep(AGAIN_S)
             else:
-                return int(found.offset) if found.offset >= 0 else OFFSET_END
+                return [
+                    TopicPartition(one.topic, one.partition, one.offset if one.offset >= 0 else OFFSET_END)
+                    for one in found
+                ]
 
     def read(self) -> list[Event]:
         """What is here by now; waits for nothing."""
@@ -88,9 +93,9 @@ class _JobReader:
                 try:
                     events = codec.decode(message_of(raw, self._settings.prefix).value)
                 except RejectedMessage as error:
-                    logger.warning("a message about job %s cannot be read: %s", self._job, error)
+                    logger.warning("a message on %s cannot be read: %s", raw.topic(), error)
                     continue
-                found += [event for event in events if event.job == self._job]
+                found += events
             if not raws:
                 break
         return found
@@ -98,6 +103,18 @@ class _JobReader:
     def close(self) -> None:
         """Let go of the connection."""
         self._reader.close()
+
+
+class _JobReader(_Reader):
+    """What comes of one job on a topic, from so long ago on."""
+
+    def __init__(self, settings: KafkaSettings, topic: Topic, job: str, since_ns: int) -> None:
+        self._job = job
+        super().__init__(settings, topic, [partition_of(job.encode(), topic.partitions)], since_ns)
+
+    def read(self) -> list[Event]:
+        """What is here by now; waits for nothing."""
+        return [event for event in super().read() if event.job == self._job]
 
 
 class KafkaCommands:
@@ -164,3 +181,39 @@ class KafkaControl:
             self._given.close()
         self._results.close()
         self._producer.close()
+
+
+class KafkaQuestions:
+    """The way to the ranks of any job (`AskedWire`): what agents answer and ask from now on is kept for a minute."""
+
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+        ensure_topics(settings, (COMMANDS, RESULTS), ANSWERS_WITHIN_S)
+        self._clock, self._mailbox = clock, Mailbox(first=0)
+        self._results = _Reader(settings, RESULTS, range(RESULTS.partitions), clock.now_ns())
+        self._producer = KafkaProducer(settings, "pacehound-answers")
+
+    def command(self, command: Command) -> None:
+        """Publish it, and wait until it is in the log."""
+        topic, key = route(command)
+        self._producer.publish(topic, key, codec.encode(command))
+        self._producer.flush(ANSWERS_WITHIN_S)
+
+    def results(self, job: str, after: int) -> tuple[list[CommandResult], int]:
+        """What agents of a job have answered, and the number to ask for next."""
+        self._read()
+        return self._mailbox.results(job, after, self._clock.now_ns())
+
+    def questions(self, after: int) -> tuple[list[CommandResult], int]:
+        """What ranks of any job have asked, and the number to ask for next."""
+        self._read()
+        return self._mailbox.questions(after, self._clock.now_ns())
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._results.close()
+        self._producer.close()
+
+    def _read(self) -> None:
+        for event in self._results.read():
+            if isinstance(event, CommandResult):
+                self._mailbox.put(event, self._clock.now_ns())

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pacehound.bus.control import AskedWire, AttendedWire
+from pacehound.bus.control import AttendedWire, HeadWire
 from pacehound.bus.recording import RecordingWriter
 from pacehound.bus.signing import signer_of
 from pacehound.clock import Clock, SystemClock
@@ -43,7 +42,6 @@ from pacehound.settings import Settings, TraceSettings
 if TYPE_CHECKING:
     from actuators.attendant import Attendant
     from actuators.recovering import Asks
-    from actuators.recovery_orders import RecoveryOrders
     from actuators.worker import Recovery
 
 logger = logging.getLogger(__name__)
@@ -154,9 +152,10 @@ def _traces(settings: TraceSettings, clock: Clock, telemetry: Telemetry) -> Trac
 
 
 def _actuators(
-    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AskedWire, decided: list[Decision]
+    settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: HeadWire, decided: list[Decision]
 ) -> Worker:
     """Who decides, and goes on with the restarts of a head that was killed."""
+    from actuators.service import survivors_by
     from actuators.worker import ActuatorWorker
 
     worker = ActuatorWorker(
@@ -164,7 +163,7 @@ def _actuators(
         _attendant(settings, folder, store, clock, wire),
         _recovery(settings, store),
         lambda _: decided,
-        _survivors(settings, folder, store, clock, wire),
+        survivors_by(settings, signer_of(folder), clock, wire, _asks(store)),
     )
     worker.on_assigned([(topics.INCIDENTS.name, partition) for partition in range(topics.INCIDENTS.partitions)])
     return worker
@@ -179,25 +178,6 @@ def _recovery(settings: Settings, store: SiblingStore) -> Recovery:
     from actuators.recovering import recovery_by
 
     return recovery_by(settings.recovery, _asks(store))
-
-
-def _survivors(settings: Settings, folder: Path, store: SiblingStore, clock: Clock, wire: AskedWire) -> RecoveryOrders:
-    """Who answers ranks that have lost some and ask which plan to go on with; ordered in mode `auto` alone."""
-    from actuators.modes import Modes
-    from actuators.recovery.restorer import load
-    from actuators.recovery_orders import RecoveryOrders
-
-    modes = Modes.of_settings(settings.actuators.mode, settings.actuators.modes)
-    if modes.acts:
-        threading.Thread(target=load, name="load solver", daemon=True).start()  # survivors wait for two seconds
-    return RecoveryOrders(
-        wire,
-        signer_of(folder),
-        clock,
-        modes,
-        _asks(store),
-        settings.recovery,
-    )
 
 
 def _attendant(

@@ -1,4 +1,4 @@
-"""Plain Python processes that ask a real head which plan to go on with; whoever is killed then, they never differ."""
+"""Plain Python processes ask a real head, or Kafka, which plan to go on with; whoever is killed, they never differ."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from bench.rig.broker import Broker
+from pacehound.bus.signing import signer_of
 from pacehound.runtime.head.client import live_owner
+from pacehound.settings import KafkaSettings
 
 pytestmark = [
     pytest.mark.integration,
@@ -32,16 +36,20 @@ KILLS = 12
 ITSELF, RECOMMENDED = 0, -1
 
 
-class Job:
-    """`pacehound run` of the script, beside a head in a mode."""
+def on_kafka(kafka: KafkaSettings) -> list[str]:
+    return ["--set", f"kafka.servers={kafka.servers}", "--set", f"kafka.prefix={kafka.prefix}"]
 
-    def __init__(self, folder: Path, mode: str) -> None:
-        self.folder, self.store, self.mode = folder, folder / "store", mode
+
+class Job:
+    """`pacehound run` of the script, beside a head in a mode, or the actuators on Kafka."""
+
+    def __init__(self, folder: Path, mode: str, kafka: KafkaSettings | None = None) -> None:
+        self.folder, self.store, self.mode, self.kafka = folder, folder / "store", mode, kafka
         self.log = (folder / "log").open("ab")
         self.number = -1
-        self.head = self.start_head()
+        self.head = self.start_head() if kafka is None else self.start_actuators(kafka)
         words = [sys.executable, str(SCRIPT), str(folder), str(RANKS), str(ASK_S)]
-        self.process = self.start("run", "--job", "asking", "--", *words)
+        self.process = self.start("run", "--job", "asking", *self.endpoint(), "--", *words)
         self.until(lambda: all((folder / f"{rank}.pid").exists() for rank in SURVIVORS), "the ranks begin")
         environ = Path(f"/proc/{(folder / '0.pid').read_text()}/environ").read_bytes().split(b"\0")
         self.run_dir = Path(
@@ -57,6 +65,18 @@ class Job:
         head = self.start("up", "--set", f"actuators.mode={self.mode}")
         self.until(lambda: live_owner(self.store) is not None, "the head listens", head)
         return head
+
+    def start_actuators(self, kafka: KafkaSettings) -> subprocess.Popen[bytes]:
+        process = self.start("actuators", "--set", f"actuators.mode={self.mode}", *on_kafka(kafka))
+        self.until(lambda: "orders are signed with" in self.said(), "the actuators begin", process)
+        return process
+
+    def endpoint(self) -> list[str]:
+        """Where the agent sends to: the head of the store, else Kafka."""
+        if self.kafka is None:
+            return []
+        keys = f"actuators.keys={signer_of(self.store).key}"
+        return ["--endpoint", f"kafka://{self.kafka.servers}", "--set", keys, *on_kafka(self.kafka)]
 
     def until(self, done: Callable[[], bool], what: str, process: subprocess.Popen[bytes] | None = None) -> None:
         deadline_s = time.monotonic() + WITHIN_S
@@ -101,6 +121,13 @@ def test_what_a_head_orders_all_survivors_use(job: Job) -> None:
         if answer != ITSELF:
             break
     assert answer > 0, job.said()
+
+
+@pytest.mark.kafka
+def test_what_the_actuators_on_kafka_order_all_survivors_use(broker: Broker, tmp_path: Path) -> None:
+    kafka = KafkaSettings(servers=broker.servers, prefix=f"{tmp_path.name}.")
+    with closing(Job(tmp_path, "auto", kafka)) as job:
+        test_what_a_head_orders_all_survivors_use(job)
 
 
 @pytest.mark.parametrize("job", ["observe"], indirect=True)

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from pacehound.bus import Message
+from pacehound.bus.mailbox import Mailbox
 from pacehound.bus.memory import MemoryBus, decoded_bytes
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
@@ -47,7 +48,6 @@ from pacehound.runtime.head.interrupted import interrupted
 from pacehound.runtime.head.journal import KEPT
 from pacehound.runtime.head.keeper import Keeper
 from pacehound.runtime.head.known_topology import KnownTopology
-from pacehound.runtime.head.mailbox import Mailbox
 from pacehound.runtime.head.parts import Parts
 from pacehound.runtime.head.workers import STORED, HeadLoop, Keeping, PipelineWorker
 from pacehound.runtime.metric_names import (

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from pacehound.bus.control import AskedWire
+from pacehound.bus.control import HeadWire
 from pacehound.model.events import Decision, EarlierRun, Incident, UsualRounds
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
@@ -118,7 +118,7 @@ class Parts:
     pipeline: Pipeline
     store: Store
     writer: Worker
-    actuators: Callable[[AskedWire], Worker]
+    actuators: Callable[[HeadWire], Worker]
     alerts: Worker | None = None
     traces: Tracer | None = None
     late_writer: Worker | None = None

@@ -88,7 +88,7 @@ class Head:
 
     def step(self, seconds: float = 0.1) -> list[Decision]:
         self.clock.advance_s(seconds)
-        return self.orders.step()
+        return self.orders.step(lambda job: job == "j")
 
     def whats(self) -> list[object]:
         return [one.what for one in self.wire.given_orders]
@@ -124,6 +124,13 @@ def test_in_auto_the_best_plan_is_handed_out_and_confirmed_when_all_survivors_ha
     head.say("armed", ranks=(3,))
     head.step()
     assert isinstance(head.whats()[-1], Confirm)
+
+
+def test_questions_of_a_job_whose_incidents_belong_to_another_worker_are_left_to_it() -> None:
+    head = Head()
+    head.ask()
+    assert head.orders.step(lambda job: job != "j") == []
+    assert head.wire.given_orders == []
 
 
 def test_what_the_store_has_seen_decides() -> None:
