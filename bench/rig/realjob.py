@@ -179,6 +179,12 @@ def script_steps(path: Path) -> list[float]:
         return [float(row["step_time_s"]) for row in csv.DictReader(file)]
 
 
+def steady_step_ends_s(folder: Path) -> list[float]:
+    """When each step of the steady job ended so far, by its own log (monotonic)."""
+    log = folder / "steps"
+    return [float(line.split()[1]) for line in log.read_text().splitlines()] if log.exists() else []
+
+
 def descendants(pid: int) -> list[int]:
     """Every process below another one, by /proc."""
     children: dict[int, list[int]] = {}

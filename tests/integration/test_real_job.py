@@ -153,12 +153,6 @@ PART = 40
 """Steps of each part of the run: undisturbed, or within which what a kill costs is seen."""
 
 
-def steady_steps(folder: Path) -> tuple[list[float], list[float]]:
-    """When each finished step of the steady job ended, and how long each after the first took, by its own log."""
-    ended_s = [float(line.split()[1]) for line in (folder / "steps").read_text().splitlines()]
-    return ended_s, [after - before for before, after in pairwise(ended_s)]
-
-
 def killed_agent(folder: Path) -> str:
     """kill -9 of the agent of a clean job, twice: another one comes; steps with a kill against the others of the run.
 
@@ -170,9 +164,7 @@ def killed_agent(folder: Path) -> str:
 
     def is_quiet_for(n_steps: int) -> bool:
         """Whether so many steps were made since the last kill's cost."""
-        if not (folder / "steps").exists():
-            return False
-        ended_s, _ = steady_steps(folder)
+        ended_s = realjob.steady_step_ends_s(folder)
         since = bisect(ended_s, killed_s[-1]) + PART if killed_s else PART  # the first steps are not steady yet
         return len(ended_s) >= since + n_steps
 
@@ -188,7 +180,8 @@ def killed_agent(folder: Path) -> str:
         assert run.wait(120) == 0, run.text()
     finally:
         run.stop()
-    ended_s, steps = steady_steps(folder)
+    ended_s = realjob.steady_step_ends_s(folder)
+    steps = [after - before for before, after in pairwise(ended_s)]
     rows = run.sql(
         "SELECT rank, count() AS calls, uniqExact(seq) AS rounds, max(seq) + 1 AS span "
         "FROM calls GROUP BY rank, communicator ORDER BY rank"

@@ -85,7 +85,7 @@ def test_a_head_node_that_is_away_costs_neither_training_nor_calls(tmp_path: Pat
         (tmp_path / "stop").touch()
         made.wait()
         realjob.until("all iterations", lambda: len(set(_calls_of(made))) == 1 and made.iterations() > 0, 90)
-        ends_s = _step_ends_s(tmp_path / "steps")
+        ends_s = realjob.steady_step_ends_s(tmp_path)
         calls = calls_are_complete(made, len(ends_s))
         before, away = _step_times_s(ends_s, 0, away_from_s)[20:], _step_times_s(ends_s, away_from_s, away_until_s)
         usual_s, away_s_median = statistics.median(before), statistics.median(away)
@@ -96,11 +96,6 @@ def test_a_head_node_that_is_away_costs_neither_training_nor_calls(tmp_path: Pat
         assert max(peaks) < 300
         with realjob.unless_disturbed(neighbours.disturbance):
             assert away_s_median < 1.5 * usual_s
-
-
-def _step_ends_s(log: Path) -> list[float]:
-    """When each step of a steady job ended, by its own log."""
-    return [float(line.split()[1]) for line in log.read_text().splitlines()]
 
 
 def _step_times_s(ends_s: Sequence[float], from_s: float, until_s: float) -> list[float]:
