@@ -158,11 +158,13 @@ class WrongCall:
     # order matters only between groups that share more than one rank.)
     what: WrongKind
     kind: CommunicatorKind  # on which of its communicators
-    nth: int = -1  # which of its calls there in this step, counted from 0; -1 is the last one
+    nth: int = -1  # which of its calls (in a pipeline: sends) there in this step, counted from 0; -1 is the last one
 
     def __post_init__(self) -> None:
         if self.what == "order" and self.nth != -1:
             raise ValueError("the last call of a step changes places with the world's; no other one can")
+        if self.kind == "pp" and self.what != "skip":
+            raise ValueError(f"a send can be left out; {self.what!r} is for what a group does together")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

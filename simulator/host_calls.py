@@ -198,7 +198,8 @@ class CommunicatorCalls:
             at = slots.index(slot_of(program, fault.kind, fault.nth))
             self._make_wrong(fault, fault.step * len(slots) + at, columns)
             if fault.what == "skip":
-                seq[fault.step, at + 1 :] -= 1
+                behind = [place for place in range(at + 1, len(slots)) if sequences[place] == sequences[at]]
+                seq[fault.step, behind] -= 1
         columns["seq"] = seq.ravel()
         columns["rank"] = np.full(seq.size, rank)
         columns["step"] = np.repeat(np.arange(n_steps), len(slots))

@@ -58,8 +58,8 @@ _FLUSH = (None, -1, None)
 
 
 def slot_of(program: StageProgram, kind: CommunicatorKind, nth: int) -> int:
-    """The slot of a rank's `nth` call of a step on its communicator of a kind."""
-    slots = [index for index, slot in enumerate(program.slots) if slot.kind == kind]
+    """The slot of a rank's `nth` call of a step on its communicator of a kind; in a pipeline of its `nth` send."""
+    slots = [index for index, slot in enumerate(program.slots) if slot.kind == kind and slot.op != "recv"]
     return slots[nth]
 
 
@@ -221,4 +221,4 @@ class Play:
         )
 
 
-_CALLS = (Action.TP, Action.EP, Action.DP)
+_CALLS = (Action.TP, Action.EP, Action.DP, Action.SEND)

@@ -57,6 +57,8 @@ def stuck(draw: Draw) -> Injected:
 def wrong_call(draw: Draw) -> Injected | None:
     what: WrongKind = draw.one(get_args(WrongKind))
     sizes: dict[CommunicatorKind, int] = {"tp": draw.layout.tp, "dp": draw.layout.dp}
+    if what == "skip":
+        sizes["pp"] = draw.layout.pp
     kinds = [kind for kind, size in sizes.items() if size > 1 and draw.is_seen(kind)]
     if not kinds:
         return None

@@ -102,7 +102,7 @@ class LastIterations:
             begin_ns = np.array([self.previous_begins_ns.get(r, 0) for r in block.ranks], np.int64)
             end_ns = np.array([self.begins_ns.get(r, 0) for r in block.ranks], np.int64)
             is_seen = block.arrival_ns > 0
-            is_previous = is_seen & (block.arrival_ns > begin_ns) & (block.arrival_ns <= end_ns)
+            is_previous = is_seen & (block.arrival_ns >= begin_ns) & (block.arrival_ns < end_ns)
             inside += block.seq[2 * is_previous.sum(axis=1) > is_seen.sum(axis=1)].tolist()
         return (min(inside), max(inside) + 1) if inside else None
 

@@ -85,6 +85,20 @@ def test_a_rank_that_skips_a_call_waits_elsewhere_and_its_peers_wait_for_it(kind
     assert ahead.open[0].seq == ahead.last_launched
 
 
+@pytest.mark.parametrize(("rank", "peer"), [(5, 13), (13, 5)])
+@pytest.mark.parametrize("nth", [0, -1])
+def test_a_rank_that_leaves_out_a_send_has_counted_fewer_than_its_receiver_waits_for(rank, peer, nth):
+    simulation = job(WrongCall(rank=rank, step=STEP, what="skip", kind="pp", nth=nth))
+    assert waiting_in(simulation)[peer] == "pp"
+    told = last_progress(simulation)
+    (sent,) = [pair for pair in told[rank, "pp5"].pairs if (pair.peer, pair.direction) == (peer, "send")]
+    (waited,) = [call for call in told[peer, "pp5"].open if (call.peer, call.direction) == (rank, "recv")]
+    assert waited.seq == sent.last_launched + 1
+    for what in ("op", "order"):
+        with pytest.raises(ValueError, match="a send can be left out"):
+            WrongCall(rank=rank, step=STEP, what=what, kind="pp")
+
+
 def test_a_rank_that_swaps_two_groups_waits_in_the_one_that_nobody_reaches():
     wrong = WrongCall(rank=5, step=STEP, what="order", kind="dp")
     gloo, device = job(wrong, source=C10D_GLOO), job(wrong)

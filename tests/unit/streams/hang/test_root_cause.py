@@ -479,6 +479,26 @@ def test_the_rank_whose_order_diverges_from_its_own_is_the_culprit_without_a_maj
     assert (found.verdict, found.cause, found.culprits) == ("culprit", "H2", (1, 2))
 
 
+@pytest.mark.parametrize("waits_at_once", [True, False])
+def test_a_sender_that_left_out_a_send_is_the_culprit_whenever_its_receiver_begins_to_wait(waits_at_once):
+    """A stage posts its first receive at the moment in which its iteration begins, or later: both belong to it."""
+    stage = Stage(world_size=2, groups={"world": (0, 1), "stages": (0, 1)})
+    sent = PairProgress(peer=1, direction="send", last_launched=6, last_completed=6)
+    stage.at("stages", 0, pairs=(sent,))
+    stage.at("world", 0, call(4, ns=100), completed=3)
+    stage.at("stages", 1, call(7, "recv", ns=60, peer=0, direction="recv"))
+    stage.at("world", 1, completed=3)
+    posted_ns = 5 if waits_at_once else 8
+    sends = rounds_at("stages", (0, 1), np.array([[10, posted_ns]]), np.array([[12, 12]]), seq=[6], is_pair=True)
+    worlds = rounds_at("world", (0, 1), np.array([[30, 30]]), np.array([[35, 35]]), seq=[3])
+    begins_ns = dict.fromkeys(range(2), 50)
+    stage.iterations = LastIterations(
+        rounds=[sends, worlds], begins_ns=begins_ns, previous_begins_ns=dict.fromkeys(range(2), 5)
+    )
+    found = stage.cause()
+    assert (found.verdict, found.cause, found.culprits) == ("culprit", "H2", (0,))
+
+
 def test_an_order_that_was_always_so_is_no_divergence():
     stage = twins()
     opposite_orders(stage, (1, 2))
