@@ -181,7 +181,7 @@ class Applied(Act):
         self._looks += 1
         seen = None if watched.pace is None else 1.0 - watched.pace.step_time_s / self._before_s
         if watched.pace is not None and seen is not None and seen >= KEPT_SHARE * self._plan.gain:
-            self._trials.begin(watched.pace.step_time_s, now)
+            self._trials.begin(watched.pace.step_time_s, self.incident, now)
             self._not_before_ns = now.monotonic_ns + LOOK_EVERY_NS
             self._go("helping", f"{self.remedy.done} as long as the fault lasts")
             words = f"iterations take {watched.pace.step_time_s * 1e3:.0f} ms, {self._before_s * 1e3:.0f} ms before"

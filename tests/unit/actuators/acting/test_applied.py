@@ -20,7 +20,7 @@ from actuators.mitigation.thresholds import COOL_DOWN_NS, HELD_FOR_NS, KEPT_SHAR
 from actuators.now import Now
 from pacehound.model.events import CommandResult, Cost, Decision, Incident, Instant, RankAnswer
 from pacehound.model.evidence.computing import OwnTimeApart, OwnTimeGrew
-from pacehound.model.evidence.machines import Measured
+from pacehound.model.evidence.machines import Measured, NobodySlow
 from pacehound.model.orders import Offer, What
 from tests.fakes.events import SECOND_NS, START_NS, finding, incident
 from tests.fakes.ordered_job import OrderedJob
@@ -137,6 +137,24 @@ def test_a_relief_that_is_our_own_doing_gives_nothing_back(tmp_path: Path) -> No
         job.until("helping")
         job.run(45)
         assert (job.mitigating.state, job.counts) == ("helping", [11, 5])
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_measurement_that_finds_nobody_slow_leads_to_a_trial_once(tmp_path: Path, is_over: bool) -> None:
+    measured = slow(evidence=(GREW, NobodySlow(n_measured=2, n_cleared=2)))
+    with closing(MovedJob(tmp_path, 10)) as job:
+        job.until("helping")
+        if is_over:
+            job.ratio = 1.0
+        job.mitigating.on_incident(measured)
+        job.until("checking")
+        assert job.counts == [8, 8]
+        assert job.decisions[-1].reason == "the ranks were measured since, and nobody is slow"
+        job.until("over" if is_over else "helping")
+        job.run(150)
+        assert job.counts == ([8, 8] if is_over else [11, 5])
+        reasons = [one.reason for one in job.decisions if one.action == "restore_microbatches"]
+        assert reasons.count("the ranks were measured since, and nobody is slow") == 1, reasons
 
 
 def test_a_trial_that_finds_the_fault_still_there_brings_the_plan_back_and_is_repeated_more_rarely(
