@@ -21,6 +21,12 @@ What each of them does behind the last such call stays its own, so that they do 
 """
 
 
+FAR = 3.0
+"""Standard deviations from a rank's usual own time: an iteration further away says nothing of the others."""
+
+_MAD_TO_SIGMA = 1.4826
+
+
 def tied_ranks(
     slow: Sequence[IterationRecord],
     quiet: Sequence[IterationRecord],
@@ -45,13 +51,13 @@ def tied_ranks(
     parts = []
     for records in (slow, quiet):
         common = _median(_moves(records, ranks[sample]))
-        moves = np.nan_to_num(_moves(records, ranks[chosen]) - common)
+        moves = _without_outliers(np.nan_to_num(_moves(records, ranks[chosen]) - common))
         n_seen = np.maximum((moves != 0).sum(axis=0), 1)
         parts.append(moves / np.maximum(np.sqrt((moves**2).sum(axis=0) / n_seen), 1.0))
     together, n_both = _correlation(np.concatenate(parts))
     when_quiet, n_quiet = _correlation(parts[1])
     # Where hardly an iteration is whole: nobody waits long while it is quiet, so that lost calls matter little then.
-    lossy, n_lossy = _correlation(np.nan_to_num(_moves(quiet, ranks[chosen], even_lossy=True)))
+    lossy, n_lossy = _correlation(_without_outliers(np.nan_to_num(_moves(quiet, ranks[chosen], even_lossy=True))))
     is_tied = (together >= TIED) & ((when_quiet >= TIED_WHEN_QUIET) | (n_quiet < MIN_TOGETHER))
     is_tied &= (lossy >= TIED_AT_ALL) | (n_lossy < MIN_TOGETHER)
     is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
@@ -99,13 +105,24 @@ def _median(moves: Float64Array) -> Float64Array:
 
 
 def _moves(records: Sequence[IterationRecord], ranks: Int64Array, *, even_lossy: bool = False) -> Float64Array:
-    """Own times less the mean of each rank, shape `(n_iterations, n_ranks)`; NaN where a rank has lost calls."""
+    """Own times less the median of each rank, shape `(n_iterations, n_ranks)`; NaN where a rank has lost calls."""
     own = columns_of(records, "own_ns", ranks)
     if not even_lossy:
         own[lost_columns(records, ranks) > 0] = np.nan
-    n_seen = np.isfinite(own).sum(axis=0)
-    moves: Float64Array = own - np.nansum(own, axis=0) / np.maximum(n_seen, 1)
+    moves: Float64Array = own - _median(own.T).T
     return moves
+
+
+def _without_outliers(moves: Float64Array) -> Float64Array:
+    """Moves of `(n_iterations, n_ranks)`, 0 (not seen) where they are much further from 0 than most of their rank's.
+
+    Whoever waits for another rank does so in every iteration. One pause of a host, which all of its ranks felt, would
+    else be all that a correlation sees.
+    """
+    size = np.where(moves != 0, np.abs(moves), np.nan)
+    usual = np.nan_to_num(_median(size.T).T)
+    usually: Float64Array = np.where(size <= FAR * _MAD_TO_SIGMA * usual, moves, 0.0)
+    return usually
 
 
 def _correlation(moves: Float64Array) -> tuple[Float64Array, Float64Array]:

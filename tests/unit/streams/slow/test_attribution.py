@@ -288,6 +288,16 @@ def test_ranks_that_move_together_wait_for_each_other_unseen_and_are_not_named()
     assert any("not seen" in sentence for sentence in said.unseen)
 
 
+def test_a_pause_that_a_host_made_once_does_not_tie_its_ranks_to_each_other() -> None:
+    """All that two ranks had in common in sixty quiet iterations was one of 15 ms, which both of them felt."""
+    quiet = records(60)
+    for record in (quiet[20], quiet[41]):
+        record.own_ns[[4, 5]] += 15 * MS
+    replicas = replace(OBSERVED, communicators=OBSERVED.communicators | {"dp": ("dp0", tuple(range(N_RANKS)))})
+    said = attribute(records(20, own={4: 40.0, 5: 40.0}, first=100), quiet, KEYS, replicas)
+    assert (said.verdict, said.cause, said.culprits) == ("culprit", "S1", (4, 5))
+
+
 def test_ranks_of_one_host_that_no_call_ties_are_not_told_apart() -> None:
     """Two ranks beside each other that exchange nothing, and lose the same: what ties them is not seen."""
     lanes = {"even": (0, 2, 4, 6, 8, 10, 12, 14), "odd": (1, 3, 5, 7, 9, 11, 13, 15)}
