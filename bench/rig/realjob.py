@@ -179,6 +179,12 @@ def script_steps(path: Path) -> list[float]:
         return [float(row["step_time_s"]) for row in csv.DictReader(file)]
 
 
+def script_step_ends_ns(path: Path) -> list[int]:
+    """The script's own log: when each step ended (Unix time)."""
+    with path.open() as file:
+        return [int(row["time_ns"]) for row in csv.DictReader(file)]
+
+
 def steady_step_ends_s(folder: Path) -> list[float]:
     """When each step of the steady job ended so far, by its own log (monotonic)."""
     log = folder / "steps"
