@@ -134,7 +134,6 @@ class FaultRun:
         self._writer = self._started_writer()
         job = self.folder / "job"
         job.mkdir()
-        (job / "steps").touch()
         self._job = realjob.start(
             job,
             realjob.forked(STEP_S, job, ranks=REAL_RANKS, script=realjob.STEADY),
@@ -143,7 +142,6 @@ class FaultRun:
         )
         control = self.folder / "control"
         control.mkdir()
-        (control / "steps").touch()
         with (control / "log").open("wb") as log:
             self._control = subprocess.Popen(
                 realjob.forked(STEP_S, control, ranks=REAL_RANKS, script=realjob.STEADY),
@@ -158,8 +156,7 @@ class FaultRun:
 
     def step_times_s(self, job: str = "job") -> list[float]:
         """When each step of the real job, or of its control, ended, by its own log."""
-        text = (self.folder / job / "steps").read_text()
-        return [float(line.split()[1]) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return realjob.steady_step_ends_s(self.folder / job)
 
     # Faults
 

@@ -186,9 +186,10 @@ def script_step_ends_ns(path: Path) -> list[int]:
 
 
 def steady_step_ends_s(folder: Path) -> list[float]:
-    """When each step of the steady job ended so far, by its own log (monotonic)."""
+    """When each step of the steady job ended so far, by its own log (monotonic); a line that is being written waits."""
     log = folder / "steps"
-    return [float(line.split()[1]) for line in log.read_text().splitlines()] if log.exists() else []
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    return [float(line.split()[1]) for line in lines if line.endswith("\n")]
 
 
 def descendants(pid: int) -> list[int]:

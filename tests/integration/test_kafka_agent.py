@@ -53,8 +53,6 @@ class Job:
     def __init__(self, folder: Path, broker: Broker) -> None:
         self.folder = folder
         self.settings = KafkaSettings(servers=broker.servers, prefix=f"{folder.name}.")
-        self.log = folder / "steps"
-        self.log.touch()
         self.run = realjob.start(
             folder,
             realjob.forked(PAUSE_S, folder, ranks=RANKS, script=SCRIPT),
@@ -64,7 +62,7 @@ class Job:
 
     def times_s(self) -> list[float]:
         """When each step ended, by the job's own log."""
-        return [float(line.split()[1]) for line in self.log.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+        return realjob.steady_step_ends_s(self.folder)
 
     def reach(self, step: int) -> None:
         realjob.until(f"step {step}", lambda: self.steps >= step, 120, 0.05)
