@@ -47,6 +47,10 @@ SIMILAR_GROWTH = 0.1
 """Whoever waits for a culprit in calls that are not seen loses as much time as that one, but for so much of it
 (chosen)."""
 
+FAR_MOVE = 3.0 * 1.4826
+"""Times the usual distance of a rank's own time from its median: three standard deviations. An iteration further away,
+a pause of its host, says nothing of who waits for whom (derived: 1 in 370 of a normal distribution is)."""
+
 MIN_TOGETHER = 8
 """Iterations in which both ranks have lost nothing, before it can be said that they do not move together (chosen)."""
 

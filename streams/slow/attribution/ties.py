@@ -11,7 +11,7 @@ from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.observations import Observations, members_of
 from streams.slow.attribution.records import Float64Array, Int64Array, IterationRecord, columns_of, lost_columns
 from streams.slow.critical_path import TransferKey
-from streams.slow.thresholds import MIN_TOGETHER, SIMILAR_GROWTH
+from streams.slow.thresholds import FAR_MOVE, MIN_TOGETHER, SIMILAR_GROWTH
 
 TIED, TIED_WHEN_QUIET, TIED_AT_ALL = 0.4, 0.25, 0.15
 """Ranks whose own times correlate so much wait for each other in calls that are not seen: in all iterations, in quiet
@@ -19,12 +19,6 @@ ones, and in quiet ones with those that have lost calls.
 
 What each of them does behind the last such call stays its own, so that they do not agree wholly.
 """
-
-
-FAR = 3.0
-"""Standard deviations from a rank's usual own time: an iteration further away says nothing of the others."""
-
-_MAD_TO_SIGMA = 1.4826
 
 
 def tied_ranks(
@@ -50,14 +44,14 @@ def tied_ranks(
     sample = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), 64)).astype(np.int64))
     parts = []
     for records in (slow, quiet):
-        common = _median(_moves(records, ranks[sample]))
-        moves = _without_outliers(np.nan_to_num(_moves(records, ranks[chosen]) - common))
+        common = _median(_moves(records, ranks[sample]), axis=1)
+        moves = _without_outliers(_moves(records, ranks[chosen]) - common)
         n_seen = np.maximum((moves != 0).sum(axis=0), 1)
         parts.append(moves / np.maximum(np.sqrt((moves**2).sum(axis=0) / n_seen), 1.0))
     together, n_both = _correlation(np.concatenate(parts))
     when_quiet, n_quiet = _correlation(parts[1])
     # Where hardly an iteration is whole: nobody waits long while it is quiet, so that lost calls matter little then.
-    lossy, n_lossy = _correlation(_without_outliers(np.nan_to_num(_moves(quiet, ranks[chosen], even_lossy=True))))
+    lossy, n_lossy = _correlation(_without_outliers(_moves(quiet, ranks[chosen], even_lossy=True)))
     is_tied = (together >= TIED) & ((when_quiet >= TIED_WHEN_QUIET) | (n_quiet < MIN_TOGETHER))
     is_tied &= (lossy >= TIED_AT_ALL) | (n_lossy < MIN_TOGETHER)
     is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
@@ -97,11 +91,11 @@ def _never_meet(
     return never_meet
 
 
-def _median(moves: Float64Array) -> Float64Array:
-    """Per iteration over the ranks that were seen, shape `(n_iterations, 1)`; 0 where none was."""
-    ordered = np.sort(moves, axis=1)  # NaN goes last
-    n_seen = np.isfinite(moves).sum(axis=1, keepdims=True)
-    return np.nan_to_num(np.take_along_axis(ordered, np.maximum(n_seen - 1, 0) // 2, axis=1))
+def _median(values: Float64Array, *, axis: int) -> Float64Array:
+    """Over what was seen along an axis, which keeps one place; 0 where nothing was."""
+    ordered = np.sort(values, axis=axis)  # NaN goes last
+    n_seen = np.isfinite(values).sum(axis=axis, keepdims=True)
+    return np.nan_to_num(np.take_along_axis(ordered, np.maximum(n_seen - 1, 0) // 2, axis=axis))
 
 
 def _moves(records: Sequence[IterationRecord], ranks: Int64Array, *, even_lossy: bool = False) -> Float64Array:
@@ -109,20 +103,19 @@ def _moves(records: Sequence[IterationRecord], ranks: Int64Array, *, even_lossy:
     own = columns_of(records, "own_ns", ranks)
     if not even_lossy:
         own[lost_columns(records, ranks) > 0] = np.nan
-    moves: Float64Array = own - _median(own.T).T
+    moves: Float64Array = own - _median(own, axis=0)
     return moves
 
 
 def _without_outliers(moves: Float64Array) -> Float64Array:
-    """Moves of `(n_iterations, n_ranks)`, 0 (not seen) where they are much further from 0 than most of their rank's.
+    """Moves of `(n_iterations, n_ranks)`; 0 where they were not seen, or are much further from 0 than most of a rank's.
 
     Whoever waits for another rank does so in every iteration. One pause of a host, which all of its ranks felt, would
     else be all that a correlation sees.
     """
     size = np.where(moves != 0, np.abs(moves), np.nan)
-    usual = np.nan_to_num(_median(size.T).T)
-    usually: Float64Array = np.where(size <= FAR * _MAD_TO_SIGMA * usual, moves, 0.0)
-    return usually
+    kept: Float64Array = np.where(size <= FAR_MOVE * _median(size, axis=0), moves, 0.0)
+    return kept
 
 
 def _correlation(moves: Float64Array) -> tuple[Float64Array, Float64Array]:
