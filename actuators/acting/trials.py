@@ -54,9 +54,11 @@ class Trials:
         since_ns = now.monotonic_ns - self.kept_at.monotonic_ns
         if since_ns >= self.pause_ns:
             return "nobody knows whether the fault is still there"
-        if since_ns >= self._sign_pause_ns and self._is_relieved(incident):
+        if since_ns < self._sign_pause_ns:
+            return ""
+        if self._is_relieved(incident):
             return "the incident is relieved"
-        if since_ns >= self._sign_pause_ns and _is_cleared(incident) and not self._was_cleared:
+        if _is_cleared(incident) and not self._was_cleared:
             return "the ranks were measured since, and nobody is slow"
         return ""
 
