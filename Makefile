@@ -20,6 +20,7 @@ ifneq ($(and $(shell command -v java),$(shell command -v mvn)),)
 	$(MAKE) kafka
 endif
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/contract
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/jobs tests/store
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not timed and not prove" tests/native tests/integration
 	$(BIN)/python -m pytest -m "timed and not prove" tests/integration # one after the other, with the machine to themselves
 
@@ -32,7 +33,7 @@ check: $(VENV)/.dev
 prove: $(VENV)/.dev
 	# Where there is no wheel for this Python, the fuzzer's tests say so and are skipped.
 	-$(BIN)/uv pip install --quiet --only-binary atheris --python $(BIN)/python -c constraints.txt -e '.[prove]'
-	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 3600 tests/unit tests/contract
+	HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 3600 tests/unit tests/contract tests/jobs tests/store
 	$(BIN)/python -m pytest -m prove -o addopts="-ra --strict-markers -s" --timeout 7200
 
 # Wheel and sdist into dist/; each is installed into a clean environment and run there. PYTHONS="python3.11 …" for others.

@@ -31,7 +31,7 @@ class Watch:
     A watch hears what it cares for and is asked at fixed multiples of event time; what it is not interested in it does
     not override. It has no clock, and its state is bounded and part of snapshots. Within one step of time the order is:
     rounds, then what is heard and the iterations in order of their time, then the tick.
-    `tests/unit/streams/watching/test_contract.py` says what every watch must keep to.
+    `tests/jobs/test_contract_of_watches.py` says what every watch must keep to.
     """
 
     def on_rounds(self, rounds: Rounds) -> None:

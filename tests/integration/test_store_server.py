@@ -15,8 +15,10 @@ from pacehound.errors import InvalidInput, Unavailable
 from pacehound.runtime.metric_names import WRITER_FAILURES, WRITER_HELD_BYTES
 from storage.client import Store
 from storage.migrate import known_migrations, migrate
-from tests.contract.test_asking import ask
-from tests.contract.test_store_contract import (  # noqa: F401  (the same tests, with the store of this file)
+from tests.fakes.events import call_batch, incident
+from tests.fakes.partitioned_log import PartitionedLog
+from tests.store.test_asking import ask
+from tests.store.test_store_contract import (  # noqa: F401  (the same tests, with the store of this file)
     test_a_call_batch_reads_back_as_it_was_written,
     test_a_filter_on_the_latest_incidents_does_not_revive_an_older_version,
     test_a_question_that_would_take_all_memory_is_refused,
@@ -36,9 +38,7 @@ from tests.contract.test_store_contract import (  # noqa: F401  (the same tests,
     test_vitals_and_stacks_can_be_asked_for_by_name,
     write,
 )
-from tests.contract.test_writer_service import FLUSH_S, START_NS, FaultyStore, Writing, assert_once, finish, number
-from tests.fakes.events import call_batch, incident
-from tests.fakes.partitioned_log import PartitionedLog
+from tests.store.test_writer_service import FLUSH_S, START_NS, FaultyStore, Writing, assert_once, finish, number
 
 pytestmark = [pytest.mark.integration]
 

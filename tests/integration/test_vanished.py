@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.prove, pytest.mark.timeout(12
 
 
 def test_a_thousand_jobs_that_vanish_leave_less_than_a_tenth_more_memory() -> None:
-    """The short form, with operators counted: tests/unit/streams/test_vanished_jobs.py."""
+    """The short form, with operators counted: tests/jobs/test_vanished_jobs.py."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.vanished"],
         cwd=Path(__file__).parents[2],

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from pacehound import cli
 from storage.client import Store
 from storage.read import ask
-from tests.contract.test_plan_command import step
-from tests.contract.test_store_contract import write
 from tests.fakes.events import START_NS, finding, incident, topology
+from tests.store.test_plan_command import step
+from tests.store.test_store_contract import write
 
 
 def gone(number: int, ranks: tuple[int, ...], kind: str = "exit", verdict: str = "culprit"):

@@ -9,9 +9,9 @@ import pytest
 
 from storage.client import Store
 from storage.read import ask
-from tests.contract.test_plan_command import step
-from tests.contract.test_store_contract import write
 from tests.fakes.events import START_NS
+from tests.store.test_plan_command import step
+from tests.store.test_store_contract import write
 
 SECOND_NS = 1_000_000_000
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from pacehound import cli
 from storage.client import Store
 from storage.named_queries import query_names
-from tests.contract.test_store_contract import write
 from tests.fakes.events import SECOND_NS, finding, incident
+from tests.store.test_store_contract import write
 
 NAMES = [name.removeprefix("fleet/") for name in query_names("fleet")]
 

@@ -15,8 +15,8 @@ from pacehound.cli.history import OpenedHistory
 from pacehound.model.events import Cost, Instant, IterationSample
 from storage.client import Store
 from storage.read import ask
-from tests.contract.test_store_contract import write
 from tests.fakes.events import SECOND_NS, START_NS, finding, incident, topology
+from tests.store.test_store_contract import write
 
 MINUTE_NS = 60 * SECOND_NS
 

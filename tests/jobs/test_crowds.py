@@ -12,7 +12,7 @@ from pacehound.model.evidence.machines import Crowded
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.verdict import Attribution
-from tests.unit.streams.slow.test_slow_jobs import C10D_GLOO, JobSpec, Layout, S, SlowCompute, all_said
+from tests.jobs.test_slow_jobs import C10D_GLOO, JobSpec, Layout, S, SlowCompute, all_said
 
 RANKS = (0, 1, 2, 3)
 CROWDED = (Crowded(host="b", least_share=0.2, most_share=0.3),)

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from pacehound import cli
 from storage.client import Store
-from tests.contract.test_store_contract import write
 from tests.fakes.events import START_NS, incident, topology
+from tests.store.test_store_contract import write
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 60.0

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from pacehound import cli
 from storage.client import Store
-from tests.contract.test_store_contract import write
 from tests.fakes.events import START_NS, call_batch, incident, one_of_each, topology
+from tests.store.test_store_contract import write
 
 
 def ask(*arguments: object) -> Result:
