@@ -234,17 +234,25 @@ def rank_pids(runner: int, script: Path = SCRIPT) -> dict[int, int]:
     return found
 
 
-def until(what: str, condition: Any, timeout_s: float, poll_s: float = 1.0, say: Callable[[], str] = lambda: "") -> Any:
+def until(
+    what: str,
+    condition: Callable[[], Any],
+    timeout_s: float,
+    poll_s: float = 1.0,
+    say: Callable[[], object] = lambda: "",
+    living: subprocess.Popen[bytes] | None = None,
+) -> Any:
     """Wait for a condition on real processes; its value. (Asking often costs the cores that the job needs.)
 
-    What `say` says then is told with a failure.
+    What `say` says then is told with a failure: it takes too long, or `living`, that was to live on, has ended.
     """
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s {say()}"
+        assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s: {say()}"
+        assert living is None or living.poll() is None, f"before {what} the process ended: {say()}"
         time.sleep(poll_s)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,12 +51,7 @@ class HybridJob(AskedJob):
         return [json.loads(one["event"]) for one in found]
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
-            late = time.monotonic() > deadline_s
-            assert not late, f"{what}: {self.decisions()}; {self.said()}"
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.5)
+        realjob.until(what, done, WITHIN_S, 0.5, lambda: f"{self.decisions()}; {self.said()}", self.process)
 
     def end(self) -> dict[str, Any]:
         """What the job says of itself, told to stop; it checks itself that all replicas are equal."""

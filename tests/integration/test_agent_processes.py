@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.rig import realjob
 from pacehound.clock import ClockPair
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Progress
@@ -60,10 +61,7 @@ def start(code: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 def until(claim: Callable[[], bool], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not claim():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+    realjob.until("what is claimed", claim, seconds, 0.05)
 
 
 def rows(node: HeadNode) -> list[tuple[int, int]]:

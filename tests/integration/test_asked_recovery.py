@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.rig import realjob
 from bench.rig.broker import Broker
 from pacehound.bus.signing import signer_of
 from pacehound.runtime.head.client import live_owner
@@ -79,11 +80,7 @@ class Job:
         return ["--endpoint", f"kafka://{self.kafka.servers}", "--set", keys, *on_kafka(self.kafka)]
 
     def until(self, done: Callable[[], bool], what: str, process: subprocess.Popen[bytes] | None = None) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
-            assert time.monotonic() < deadline_s, f"{what}: {self.said()}"
-            assert process is None or process.poll() is None, self.said()
-            time.sleep(0.02)
+        realjob.until(what, done, WITHIN_S, 0.02, self.said, process)
 
     def said(self) -> str:
         return (self.folder / "log").read_text()[-3000:]

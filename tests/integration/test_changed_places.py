@@ -12,7 +12,6 @@ import secrets
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -88,12 +87,10 @@ class HybridJob(AskedJob):
         return [(places, float(took)) for _, took, places in (line.split(",") for line in lines)]
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
-            late = time.monotonic() > deadline_s
-            assert not late, f"{what}: {self.rows('SELECT action, taken, reason FROM decisions')}; {self.said()}"
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.3)
+        def say() -> str:
+            return f"{self.rows('SELECT action, taken, reason FROM decisions')}; {self.said()}"
+
+        realjob.until(what, done, WITHIN_S, 0.3, say, self.process)
 
     def said(self) -> str:
         return (self.folder / "log").read_text()[-3000:]

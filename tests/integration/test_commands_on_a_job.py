@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,11 +83,7 @@ class WatchedJob(AskedJob):
         return answer
 
     def until(self, done: Any, what: str) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
-            assert time.monotonic() < deadline_s, f"{what}: not within {WITHIN_S} s"
-            assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
-            time.sleep(0.2)
+        realjob.until(what, done, WITHIN_S, 0.2, lambda: (self.folder / "log").read_text()[-2000:], self.process)
 
     def goes_on(self) -> None:
         """New iterations reach the store."""

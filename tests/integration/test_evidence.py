@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bench.rig import realjob
 from collector.agent.background import ThreadTaskRunner
 from collector.host.evidence import kernel_view, pyspy
 from collector.host.evidence.collect import EvidenceCollector
@@ -54,11 +56,7 @@ def rank(code: str, *arguments: object) -> Iterator[RankProcess]:
         process.wait()
 
 
-def until(what: str, is_so: Callable[[], bool], limit_s: float = 60.0) -> None:
-    deadline_s = time.monotonic() + limit_s
-    while not is_so():
-        assert time.monotonic() < deadline_s, f"{what} did not come about within {limit_s} s"
-        time.sleep(0.02)
+until = partial(realjob.until, timeout_s=60, poll_s=0.02)
 
 
 def collector(*, py_spy: str | None) -> EvidenceCollector:

@@ -15,6 +15,7 @@ import pytest
 from head_parts import sample, topology
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
+from bench.rig import realjob
 from pacehound.model import codec
 from pacehound.runtime.head.client import HeadClient, live_owner
 
@@ -41,9 +42,7 @@ def head(product_root, tmp_path_factory):
         environ={"PACEHOUND_TOKEN": "s3cret"},
         stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 15
-    while live_owner(product.store) is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    realjob.until("a head", lambda: live_owner(product.store), 15, 0.05)
     yield json.loads((product.store / "head.json").read_text())["url"], product
     process.terminate()
     _, err = process.communicate(timeout=20)
@@ -161,9 +160,7 @@ def test_the_recording_replays_to_the_same_bytes(product):
     record = product.home / "run.rec"
     up = ("up", "--listen", "127.0.0.1:0", "--record", str(record))
     process = product.start(*up, environ={"PACEHOUND_TOKEN": ""}, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 15
-    while live_owner(product.store) is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    realjob.until("a head", lambda: live_owner(product.store), 15, 0.05)
     told = json.loads((product.store / "head.json").read_text())
     url, shown = told["url"], {**PROTOBUF, "Authorization": f"Bearer {told['token']}"}
     # Every user of this machine can reach loopback: a head that was given no token has made one.

@@ -17,6 +17,7 @@ from head_parts import sample
 from product import Product
 from small_disk import fill, needs_root, small_disk
 
+from bench.rig import realjob
 from pacehound.model import codec
 from pacehound.runtime.head.client import live_owner
 
@@ -57,11 +58,7 @@ class FailingHead:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait for it."""
-        deadline_s = time.monotonic() + WITHIN_S
-        while not holds():
-            assert self.process.poll() is None, self.log()
-            assert time.monotonic() < deadline_s, self.log()[-2000:]
-            time.sleep(0.05)
+        realjob.until("it", holds, WITHIN_S, 0.05, lambda: self.log()[-2000:], self.process)
 
     def stored(self) -> set[str]:
         """The jobs that the store knows."""

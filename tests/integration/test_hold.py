@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.rig import realjob
 from collector.agent.control_block import Command, Phase, Why
 from pacehound.instrument import build, hold, shim
 from pacehound.instrument.launch import environment
@@ -59,11 +60,8 @@ def start_job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartJ
 
 
 def pids_in(folder: Path) -> list[int]:
-    deadline_s = time.monotonic() + 60
     paths = [folder / f"{rank}.pid" for rank in range(RANKS)]
-    while not all(path.exists() and path.read_text() for path in paths):
-        assert time.monotonic() < deadline_s, "the job does not begin"
-        time.sleep(0.01)
+    realjob.until("the job", lambda: all(path.exists() and path.read_text() for path in paths), 60, 0.01)
     return [int(path.read_text()) for path in paths]
 
 

@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from actuators.mitigation.microbatches import distribute
+from bench.rig import realjob
 from pacehound.instrument import hold, shim
 from tests.integration.asked_job import AskedJob
 
@@ -69,12 +70,11 @@ class MovedJob(AskedJob):
         return [one["action"] for one in self.decisions() if one["number"]]
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
+        def say() -> str:
             said = [(one["action"], one["reason"]) for one in self.decisions()]
-            assert time.monotonic() < deadline_s, f"{what}: not within {WITHIN_S} s: {said}"
-            assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
-            time.sleep(0.3)
+            return f"{said}; {(self.folder / 'log').read_text()[-2000:]}"
+
+        realjob.until(what, done, WITHIN_S, 0.3, say, self.process)
 
     def goes_on(self, steps: int) -> None:
         before = self.steps()

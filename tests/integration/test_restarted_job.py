@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from bench.rig import realjob
 from pacehound.runtime.head.client import live_owner
 from tests.integration import restarted_site
 from tests.integration.asked_job import AskedJob
@@ -83,15 +84,11 @@ class RestartedJob(AskedJob):
         return [json.loads(one["event"]) for one in found]
 
     def until(self, done: Callable[[], bool], what: str, every_s: float = 0.3) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
-            if time.monotonic() > deadline_s:
-                said = self.rows("SELECT action, taken, reason FROM decisions ORDER BY time_ns")
-                raise AssertionError(
-                    f"{what}: not within {WITHIN_S} s: {said}; {(self.folder / 'log').read_text()[-2000:]}"
-                )
-            assert self.head.poll() is None, (self.folder / "log").read_text()[-2000:]
-            time.sleep(every_s)
+        def say() -> str:
+            said = self.rows("SELECT action, taken, reason FROM decisions ORDER BY time_ns")
+            return f"{said}; {(self.folder / 'log').read_text()[-2000:]}"
+
+        realjob.until(what, done, WITHIN_S, every_s, say, self.head)
 
     def goes_on(self, steps: int) -> None:
         before = len(self.losses())

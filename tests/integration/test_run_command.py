@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
+from bench.rig import realjob
 from pacehound.bus.otlp_headers import with_pin
 from pacehound.errors import Unavailable
 from pacehound.runtime.head.client import HeadClient
@@ -25,14 +26,8 @@ from pacehound.runtime.head.owner import announced
 pytestmark = pytest.mark.integration
 
 
-def wait_for(condition, within_s=60.0, what="it"):
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not come true within {within_s} s")
+def wait_for(condition, what):
+    return realjob.until(what, condition, 60, 0.05)
 
 
 def listening_ports(pid):
@@ -334,7 +329,7 @@ def test_kill_9_of_run_leaves_the_command_watched_to_its_end_and_the_next_run_sa
     process.wait()
     try:
         (run_dir / "stopped").write_text("1")
-        wait_for(lambda: b"incident-" in product.finish("incidents", "--store", str(product.store)).stdout)
+        wait_for(lambda: b"incident-" in product.finish("incidents", "--store", str(product.store)).stdout, "incidents")
         for pid in (head, agent, command):
             os.kill(pid, 0)
         (run_dir / "calls").touch()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from bench.rig import realjob
 from pacehound.runtime.head.client import live_owner
 
 pytestmark = pytest.mark.integration
@@ -75,11 +76,7 @@ class Run:
         return int((self.run_dir / "agent.lock").read_text())
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not done():
-            assert time.monotonic() < deadline_s, f"{what}: not within {WITHIN_S} s"
-            assert self.process.poll() is None, self.log.read_text()[-2000:]
-            time.sleep(0.05)
+        realjob.until(what, done, WITHIN_S, 0.05, lambda: self.log.read_text()[-2000:], self.process)
 
     def end(self) -> None:
         for rank in range(RANKS):
