@@ -27,7 +27,7 @@ ONE_BEFORE = Level(before_s=0.1, after_s=0.2, since_step=7)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@examples(20)
+@examples(8)
 @given(data=st.data())
 def test_each_kind_survives_the_bus_and_has_words(kind: type, data: st.DataObject) -> None:
     piece = data.draw(pieces_of(kind))
