@@ -246,8 +246,11 @@ class JobOperator:
                 return self._on_judged(event)
             case _:
                 pass
-        step = self._iterations.step
-        return [said for watch in self._watches for said in self._note(watch, watch.hear(event, step), event.time_ns)]
+        step, events = self._iterations.step, list[StageTwoEvent]()
+        for watch in self._watches:
+            if said := watch.hear(event, step):
+                events += self._note(watch, said, event.time_ns)
+        return events
 
     def _on_judged(self, event: HostEvidence) -> list[StageTwoEvent]:
         events: list[StageTwoEvent] = []

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
-from streams.rounds.row_loops import put_rows
+from streams.rounds.call_rows import CallRows
+from streams.rounds.row_loops import (
+    GridInC,
+    complete_lines,
+    drop_head,
+    grid_in_c,
+    overdue_lines,
+    put_rows,
+    some_in_c,
+    span_of,
+    take_lines,
+)
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Float64Array = npt.NDArray[np.float64]
 
-_NEVER_NS = np.iinfo(np.int64).max
+_UNKNOWN = np.iinfo(np.int64).max
+_NO_ROUNDS: Int64Array = np.zeros(0, np.int64)
 
 MAX_OPEN_ROUNDS = 65_536
 """No job has so many rounds open: what is further ahead comes after a gap, and what lies further apart is corrupt."""
@@ -32,8 +44,13 @@ _LEAST_OPEN_ROUNDS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Calls:
-    """Rates and algorithms (codes) are `None` where no row has one."""
+class ClosedRounds:
+    """Rounds that leave the grid, in order of `seq`; shapes as in `pacehound.model.rounds.Rounds`.
+
+    Rates and algorithms (codes) are `None` where no row has one. `signature` is what was called, packed
+    (`signatures.packed_signatures`); 0 where ranks need not agree or a row is missing. `is_uniform`: it is the same in
+    all places of each round.
+    """
 
     seq: Int64Array
     op: npt.NDArray[np.int8]
@@ -42,40 +59,16 @@ class _Calls:
     start_ns: Int64Array
     end_ns: Int64Array
     signature: Int64Array
-    """What was called, packed (`signatures.packed_signatures`); 0 where ranks need not agree or a row is missing."""
+    is_uniform: bool
     send_rate: Float64Array | None = None
     recv_rate: Float64Array | None = None
     algorithm: npt.NDArray[np.int8] | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows(_Calls):
-    """Rows of one batch, already validated; every array has shape `(n_rows,)`, `column` is that of their rank."""
-
-    column: Int64Array
-
-    def __len__(self) -> int:
-        return len(self.seq)
-
-    def take(self, index: Int64Array | BoolArray | slice) -> Rows:
-        """The rows at `index`; of a slice, views."""
-        columns: dict[str, Any] = {name: getattr(self, name) for name in _ROW_COLUMNS}
-        taken: dict[str, Any] = {name: None if values is None else values[index] for name, values in columns.items()}
-        return Rows(**taken)
-
-
-_ROW_COLUMNS = tuple(column.name for column in fields(Rows))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedRounds(_Calls):
-    """Rounds that leave the grid, in order of `seq`; shapes as in `pacehound.model.rounds.Rounds`."""
-
     def disagreeing(self) -> Int64Array:
         """Positions of the rounds in which two ranks called different things, as far as both are known."""
-        if (self.signature == self.signature[:, :1]).all():
-            return np.zeros(0, np.int64)  # as nearly always
-        lowest = np.where(self.signature > 0, self.signature, _NEVER_NS).min(axis=1, initial=_NEVER_NS)
+        if self.is_uniform:  # as nearly always
+            return _NO_ROUNDS
+        lowest = np.where(self.signature > 0, self.signature, _UNKNOWN).min(axis=1, initial=_UNKNOWN)
         differ = (self.signature > 0) & (self.signature != lowest[:, None])
         return np.flatnonzero(differ.any(axis=1))
 
@@ -89,15 +82,14 @@ class _Extras:
     algorithm: npt.NDArray[np.int8] = field(repr=False)
 
 
-_ROWS = ("column", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "signature")
 _GRID = ("_closed", "_seen", "_op", "_size_bytes", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
-"""One line of each per round. Both as `put_rows` takes them."""
+"""One line of each per round, in the order of `GridInC`."""
 
 
 class RoundGrid:
     """Open rounds of one communicator (or pair), one column per member.
 
-    `add` is O(rows), `close_complete` O(open rounds); both are array operations. Rows of a round that has been
+    `add` is O(rows), `close_complete` O(open rounds); both are loops in C. Rows of a round that has been
     closed are late, a second row for the same (round, rank) is a duplicate: both are counted, neither is used.
 
     `duplicate_rows`, `late_rows` and `missing_rows` count since the start, and `skipped_rounds` those of gaps.
@@ -127,10 +119,14 @@ class RoundGrid:
         self._signature = np.zeros((capacity, self.n_ranks), np.int64)
         if self._extras is not None:
             self._extras = self._no_extras(capacity)
+        self._in_c = self._told_to_c()
+
+    def _told_to_c(self) -> GridInC:
+        return grid_in_c(self.n_ranks, self._arrays())
 
     def __getstate__(self) -> dict[str, Any]:
         """A snapshot holds the lines that are in use: most of the room is kept free."""
-        state = dict(self.__dict__)
+        state = {name: value for name, value in self.__dict__.items() if name != "_in_c"}
         for name in _GRID:
             state[name] = state[name][: self._length]
         if self._extras is not None:
@@ -147,6 +143,15 @@ class RoundGrid:
                 raise ValueError(f"a grid of {n_lines} rounds and {self.n_ranks} ranks has {name} as {array.shape}")
         if not 0 <= n_lines <= self._most_open or (self._base is None and n_lines):
             raise ValueError(f"a grid has {n_lines} rounds from {self._base} on")
+        if self._extras is not None:
+            cells, kinds = (n_lines, self.n_ranks), (np.float64, np.float64, np.int8)
+            for (name, array), kind in zip(self._extras_at(slice(None)).items(), kinds, strict=True):
+                if array.dtype != kind or array.shape != (cells if kind is np.float64 else cells[:1]):
+                    raise ValueError(f"a grid of {n_lines} rounds has {name} as {array.dtype} {array.shape}")
+            self._extras = _Extras(**{name: _writable(one) for name, one in self._extras_at(slice(None)).items()})
+        for name in _GRID:
+            setattr(self, name, _writable(getattr(self, name)))
+        self._in_c = self._told_to_c()
 
     @property
     def _most_open(self) -> int:
@@ -174,17 +179,30 @@ class RoundGrid:
         unseen = np.full((2, capacity, self.n_ranks), np.nan)
         return _Extras(unseen[0], unseen[1], np.zeros(capacity, np.int8))
 
-    def add(self, rows: Rows) -> None:
+    def add(
+        self, rows: CallRows, chosen: slice | Int64Array, *, is_pair: bool = False, has_transfers: bool = False
+    ) -> None:
         """Put rows into the grid.
+
+        Parameters
+        ----------
+        rows, chosen
+            Which ones; their places are known (`CallRows.place`).
+        is_pair
+            The grid is that of a sender and a receiver.
+        has_transfers
+            Rates and algorithms of these rows are to be kept.
 
         Raises
         ------
         InvalidEvent
             Sequence numbers of one batch lie too far apart to be true; none of its rows is used then.
+
         """
-        if len(rows) == 0:
+        some = some_in_c(chosen)
+        if some.n == 0:
             return
-        low, high = int(rows.seq.min()), int(rows.seq.max())
+        low, high = span_of(some, rows.in_c)
         if self._base is None:
             # Rounds complete out of order, so the first rows seen need not be those of the first round.
             self._base, self._first_seen = max(0, low - self._slack), low
@@ -199,23 +217,13 @@ class RoundGrid:
         base = self._base
         self._reserve(high - base + 1)
         self._first_seen = min(self._first_seen, low)
-        is_used = np.empty(len(rows), np.bool_)
-        n_late, n_twice = put_rows(
-            base,
-            [getattr(rows, name) for name in _ROWS],
-            is_used,
-            [getattr(self, name) for name in _GRID],
-        )
+        if has_transfers and self._extras is None:
+            self._extras = self._no_extras(len(self._op))
+            self._in_c = self._told_to_c()
+        n_late, n_twice = put_rows(some, rows.in_c, base, self._in_c, is_pair=is_pair, has_transfers=has_transfers)
         self.late_rows += n_late
         self.duplicate_rows += n_twice
         self._has_new_rows = True
-        if rows.send_rate is not None and rows.recv_rate is not None and rows.algorithm is not None:
-            if self._extras is None:
-                self._extras = self._no_extras(len(self._op))
-            line, column = rows.seq[is_used] - base, rows.column[is_used]
-            self._extras.send_rate[line, column] = rows.send_rate[is_used]
-            self._extras.recv_rate[line, column] = rows.recv_rate[is_used]
-            self._extras.algorithm[line] = rows.algorithm[is_used]
 
     def begin_anew(self, seq: int) -> None:
         """Rounds go on at `seq`, and what lies before it is given up: nobody told of what lies between."""
@@ -234,7 +242,15 @@ class RoundGrid:
         if not self._has_new_rows:
             return None
         self._has_new_rows = False
-        return self._close(np.asarray(self._seen[: self._length].all(axis=1), np.bool_))
+        closed = self._close(complete_lines(self._in_c, self._length))
+        if closed is not None:
+            self._drop_closed_head()
+        return closed
+
+    @property
+    def has_open(self) -> bool:
+        """A round is open, or closed behind one that is."""
+        return self._length > 0
 
     def close_overdue(
         self, before_ns: int, still_running: BoolArray | None, running_seq: Int64Array
@@ -243,61 +259,61 @@ class RoundGrid:
 
         Overdue are rounds that a member entered before `before_ns`, unless a member that is `still_running` (`None`:
         nobody is) has yet to send its row: it will send those from its `running_seq` on. Both have shape `(n_ranks,)`.
+        A round without any row is overdue when a later one is.
         """
         if self._length == 0 or self._base is None:
             return None
-        lines = slice(0, self._length)
-        seen = self._seen[lines]
-        entered = np.where(seen, np.maximum(self._arrival_ns[lines], 1), _NEVER_NS).min(axis=1)
-        # A round without any row is overdue when a later one is.
-        entered = np.minimum.accumulate(entered[::-1])[::-1]
-        overdue: BoolArray = np.zeros(self._length, np.bool_)
-        overdue[:] = entered < before_ns
-        if still_running is not None:
-            seq = self._base + np.arange(self._length)
-            is_expected = (seq[:, None] >= running_seq[None, :]) & still_running[None, :] & ~seen
-            overdue &= ~is_expected.any(axis=1)
-        has_rows = seen.any(axis=1)
-        unseen = np.flatnonzero(overdue & ~has_rows & ~self._closed[lines])
+        lines, unseen = overdue_lines(self._in_c, self._length, before_ns, self._base, still_running, running_seq)
         self.missing_rows += self.n_ranks * int((self._base + unseen >= self._first_seen).sum())
         self._closed[unseen] = True  # no row has come at all: nothing can be said but that they are missing
-        closed = self._close(overdue & has_rows)
+        closed = self._close(lines)
         self._drop_closed_head()
         return closed
 
-    def _close(self, chosen: BoolArray) -> ClosedRounds | None:
-        chosen = chosen & ~self._closed[: self._length]
-        index = np.flatnonzero(chosen)
-        if len(index) == 0 or self._base is None:
+    def _close(self, lines: Int64Array) -> ClosedRounds | None:
+        """Take out these, which are not closed."""
+        n_rounds = len(lines)
+        if n_rounds == 0 or self._base is None:
             return None
-        self.missing_rows += int((~self._seen[index]).sum())
-        closed = ClosedRounds(
-            seq=self._base + index,
-            op=self._op[index],
-            size_bytes=self._size_bytes[index],
-            arrival_ns=self._arrival_ns[index],
-            start_ns=self._start_ns[index],
-            end_ns=self._end_ns[index],
-            signature=self._signature[index],
-            **self._extras_at(index),
+        of_lines, of_cells = (n_rounds,), (n_rounds, self.n_ranks)
+        seq, size_bytes = np.empty((2, *of_lines), np.int64)
+        op = np.empty(of_lines, np.int8)
+        arrival_ns, start_ns, end_ns = np.empty((3, *of_cells), np.int64)
+        signature = np.empty(of_cells, np.int64)
+        extras: dict[str, npt.NDArray[Any]] = {}
+        if self._extras is not None:
+            send_rate, recv_rate = np.empty((2, *of_cells))
+            extras = {"send_rate": send_rate, "recv_rate": recv_rate, "algorithm": np.empty(of_lines, np.int8)}
+        rounds: list[npt.NDArray[Any]] = [
+            seq,
+            op,
+            size_bytes,
+            arrival_ns,
+            start_ns,
+            end_ns,
+            signature,
+            *extras.values(),
+        ]
+        n_missing, differ = take_lines(self._in_c, lines, self._base, rounds)
+        self.missing_rows += n_missing
+        return ClosedRounds(
+            seq=seq,
+            op=op,
+            size_bytes=size_bytes,
+            arrival_ns=arrival_ns,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            signature=signature,
+            is_uniform=not differ,
+            **extras,
         )
-        self._closed[index] = True
-        self._drop_closed_head()
-        return closed
 
     def _drop_closed_head(self) -> None:
-        if self._base is None:
+        if self._base is None or self._length == 0:
             return
-        still_open = np.flatnonzero(~self._closed[: self._length])
-        head = int(still_open[0]) if len(still_open) else self._length
-        if head == 0:
-            return
+        head = drop_head(self._in_c, self._length)
         self._base += head
-        keep = self._length - head
-        for array in self._arrays():
-            array[:keep] = array[head : self._length].copy()
-            array[keep : self._length] = np.nan if array.dtype == np.float64 else 0
-        self._length = keep
+        self._length -= head
 
     def _reserve(self, lines: int) -> None:
         if lines > len(self._op):
@@ -309,3 +325,8 @@ class RoundGrid:
 
     def _arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
         return (*(getattr(self, name) for name in _GRID), *self._extras_at(slice(None)).values())
+
+
+def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """As C takes it: of a snapshot, what it lies in may be read alone."""
+    return np.require(array, requirements=["C", "A", "W"])

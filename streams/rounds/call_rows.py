@@ -1,13 +1,14 @@
 """Calls as the join takes them: columns, worked out once for all rows that came together.
 
 A host's flush holds a hundred rows or two of each of many communicators. What does not depend on the communicator (its
-signature, its size, whether its times can be) is worked out here for all of them at once; the rest takes views.
+signature, its size, whether its times can be) is worked out here for all of them at once, and C is told once where the
+columns lie; whoever joins the rows of a communicator says which ones they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pacehound.model.codes import ALGORITHMS as CALL_ALGORITHMS
 from pacehound.model.columns import values_of
 from pacehound.model.flushes import Flush
 from pacehound.model.rounds import ALGORITHMS
-from streams.rounds.row_loops import without_backward_times
+from streams.rounds.row_loops import RowsInC, columns_in_c, without_backward_times
 from streams.rounds.signatures import flush_signatures, packed_signatures
 
 Int64Array = npt.NDArray[np.int64]
@@ -33,7 +34,7 @@ _ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
 _ROUND_ALGORITHM = np.array([_ALGORITHM_CODES.get(name, 0) for name in CALL_ALGORITHMS], np.int8)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallRows:
     """Rows of one host; every array has shape `(n_rows,)`.
 
@@ -45,6 +46,10 @@ class CallRows:
         Rows whose times went backwards, and were taken for unseen; `None` where there are none.
     send_rate, recv_rate, algorithm
         `None` where no row has any of them; the algorithm is that of a round.
+    place
+        Where the rank of each row stands in its communicator: written by `row_loops.look_at`.
+    in_c
+        Where all of it lies.
 
     """
 
@@ -62,26 +67,36 @@ class CallRows:
     send_rate: Float64Array | None
     recv_rate: Float64Array | None
     algorithm: Int8Array | None
+    place: Int64Array = field(init=False)
+    in_c: RowsInC = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", np.empty(len(self.seq), np.int64))
+        in_c, kept = columns_in_c([getattr(self, name) for name in _IN_C])
+        for name, values in zip(_IN_C, kept, strict=True):
+            object.__setattr__(self, name, values)
+        object.__setattr__(self, "in_c", in_c)
 
     def __len__(self) -> int:
         return len(self.seq)
 
-    def at(self, where: slice) -> CallRows:
-        """Some of them, as views."""
-        columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
-        taken: dict[str, Any] = {name: None if values is None else values[where] for name, values in columns.items()}
-        if self.algorithm is not None and not _has_transfers(*(taken[name] for name in _TRANSFERS)):
-            taken |= dict.fromkeys(_TRANSFERS)
-        return CallRows(**taken)
+    def with_peers(self, where: slice, peers: Int32Array) -> CallRows:
+        """The same with other peers of some rows."""
+        changed = self.peer.copy()
+        changed[where] = peers
+        return replace(self, peer=changed)
 
-    @property
-    def n_backward(self) -> int:
-        """How many rows have times that went backwards."""
-        return 0 if self.is_backward is None else int(np.count_nonzero(self.is_backward))
+    def has_transfers(self, where: slice) -> bool:
+        """One of these rows has a rate, or an algorithm."""
+        if self.send_rate is None or self.recv_rate is None or self.algorithm is None:
+            return False
+        return _has_transfers(self.send_rate[where], self.recv_rate[where], self.algorithm[where])
 
 
-_TRANSFERS = ("send_rate", "recv_rate", "algorithm")
-_COLUMNS = tuple(field.name for field in fields(CallRows))
+_IN_C = (
+    "rank", "peer", "direction", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "signature",
+    "is_backward", "place", "send_rate", "recv_rate", "algorithm",
+)  # fmt: skip
 
 
 def rows_of_batch(batch: CallBatch) -> CallRows:

@@ -29,22 +29,18 @@ from pacehound.model.events import (
     members_agree,
 )
 from pacehound.model.rounds import Rounds
-from streams.rounds.assembly import ClosedRounds, RoundGrid, Rows
-from streams.rounds.call_rows import NONE, RECV, SEND, CallRows, rows_of_batch
+from streams.rounds.assembly import ClosedRounds, RoundGrid
+from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
 from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
-from streams.rounds.row_loops import places_of
+from streams.rounds.row_loops import look_at, members_in_c
 
 StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
-
-_NO_RANKS: BoolArray = np.zeros(0, np.bool_)
-_NO_SEQS: Int64Array = np.zeros(0, np.int64)
-_NO_PAIRS: BoolArray = np.zeros(1, np.bool_)
 
 
 @dataclass(slots=True)
@@ -100,10 +96,11 @@ class CommunicatorOperator:
         self._column = {rank: index for index, rank in enumerate(self.members)}
         self._order = np.argsort(np.array(self.members, np.int64), kind="stable")  # columns by ascending rank
         self._ascending = np.array(self.members, np.int64)[self._order]
+        self._members_in_c = members_in_c(self._ascending, self._order)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the members."""
-        derived = ("_column", "_order", "_ascending", "_lowest", "_fresh")
+        derived = ("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_fresh")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -157,58 +154,57 @@ class CommunicatorOperator:
     def on_calls(self, batch: CallBatch) -> list[StageOneEvent]:
         """A host's rows; they wait in the grid until a progress promises that all are there."""
         self._check_announced(batch.host)
-        return self.on_rows(rows_of_batch(batch), batch.host, batch.sees, batch.source, batch.dropped)
+        rows = rows_of_batch(batch)
+        return self.on_rows(rows, slice(0, len(rows)), batch.host, batch.sees, batch.source, batch.dropped)
 
-    def on_rows(self, rows: CallRows, host: str, sees: Sees, source: str, dropped: int) -> list[StageOneEvent]:
-        """A host's rows as columns, and how many more it has lost."""
+    def on_rows(
+        self, rows: CallRows, where: slice, host: str, sees: Sees, source: str, dropped: int
+    ) -> list[StageOneEvent]:
+        """A host's rows as columns, `where` those of this communicator are, and how many more it has lost."""
         self._check_announced(host)
         self._count("dropped_calls", dropped)
-        if len(rows) == 0:
+        if where.start == where.stop:
             return []
-        column = self._places(rows.rank, np.ones(len(rows), np.bool_), "rank")
-        is_pair = _NO_PAIRS if rows.direction is None else rows.direction != NONE
-        has_pairs = bool(is_pair.any())
-        if has_pairs:
-            self._places(rows.peer, is_pair, "peer")
+        found = look_at(rows.in_c, where, self._members_in_c)
+        if found.outsider >= 0 or found.outside_peer >= 0:
+            raise self._outsiders(rows, where)
         self._sees, self._source = sees, source
-        self._count("backward_times", rows.n_backward)
-        placed = Rows(
-            column=column,
-            seq=rows.seq,
-            op=rows.op,
-            size_bytes=rows.size_bytes,
-            arrival_ns=rows.arrival_ns,
-            start_ns=rows.start_ns,
-            end_ns=rows.end_ns,
-            signature=rows.signature,
-            send_rate=rows.send_rate,
-            recv_rate=rows.recv_rate,
-            algorithm=rows.algorithm,
-        )
-        if has_pairs:
-            self._collectives.add(placed.take(~is_pair))
-            self._add_pairs(rows, placed, is_pair)
-        else:
-            self._collectives.add(placed)
+        self._count("backward_times", found.n_backward)
+        has_transfers = rows.has_transfers(where)
+        if found.n_pairs == 0:
+            self._collectives.add(rows, where, has_transfers=has_transfers)
+            return []
+        assert rows.direction is not None
+        is_pair = rows.direction[where] != NONE
+        self._collectives.add(rows, where.start + np.flatnonzero(~is_pair), has_transfers=has_transfers)
+        self._add_pairs(rows, where.start + np.flatnonzero(is_pair), has_transfers=has_transfers)
         return []
 
-    def _add_pairs(self, rows: CallRows, placed: Rows, is_pair: BoolArray) -> None:
+    def _add_pairs(self, rows: CallRows, chosen: Int64Array, *, has_transfers: bool) -> None:
         assert rows.direction is not None
         width = int(self._ascending[-1]) + 1
-        mine, other = rows.rank.astype(np.int64), rows.peer.astype(np.int64)
-        key = np.where(rows.direction == SEND, mine * width + other, other * width + mine)
-        column = np.where(rows.direction == RECV, 1, 0).astype(np.int64)
-        sides = replace(placed, column=column, signature=np.zeros(len(rows), np.int64))
+        mine, other = rows.rank[chosen].astype(np.int64), rows.peer[chosen].astype(np.int64)
+        key = np.where(rows.direction[chosen] == SEND, mine * width + other, other * width + mine)
         # Rows of one pair lie side by side in this order, and within a pair as they were.
-        chosen = np.flatnonzero(is_pair)
-        order = chosen[np.argsort(key[chosen], kind="stable")]
-        in_order, keys = sides.take(order), key[order]
+        order = np.argsort(key, kind="stable")
+        in_order, keys = chosen[order], key[order]
         starts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
         for first, after in pairwise(starts):
-            sender, receiver = divmod(int(keys[first]), width)
-            grid = self._pairs.setdefault((sender, receiver), RoundGrid(2))
-            self._fresh.add((sender, receiver))
-            grid.add(in_order.take(slice(first, after)))
+            pair = divmod(int(keys[first]), width)
+            grid = self._pairs.get(pair)
+            if grid is None:
+                grid = self._pairs[pair] = RoundGrid(2)
+            self._fresh.add(pair)
+            grid.add(rows, in_order[first:after], is_pair=True, has_transfers=has_transfers)
+
+    def _outsiders(self, rows: CallRows, where: slice) -> InvalidEvent:
+        """Of ranks, else of peers, which are no members."""
+        ranks, what = rows.rank[where], "ranks"
+        if not (outsiders := set(ranks.tolist()) - self._column.keys()):
+            assert rows.direction is not None
+            what = "peers"
+            outsiders = set(rows.peer[where][rows.direction[where] != NONE].tolist()) - self._column.keys()
+        return InvalidEvent(f"{what} {sorted(outsiders)[:8]} are no members of communicator {self.communicator}")
 
     def _check_announced(self, host: str) -> None:
         if host not in self._hosts:
@@ -292,15 +288,16 @@ class CommunicatorOperator:
         # Before the first one nothing can be overdue.
         has_risen = watermark_ns > self._watermark_ns or watermark_ns < 0 <= self._watermark_ns
         self._watermark_ns = max(self._watermark_ns, watermark_ns)
-        running, running_seq = self._running() if has_risen else (_NO_RANKS, _NO_SEQS)
+        running: tuple[BoolArray, Int64Array] | None = None
         events: list[StageOneEvent] = []
         # A job may send between thousands of pairs of one communicator, and hundreds of hosts promise each second.
         grids = self._grids(None if has_risen else self._fresh)
         self._fresh = set()
         for ranks, is_pair, grid in grids:
             closed = [grid.close_complete()]
-            if has_risen:
-                closed.append(self._close_overdue(ranks, is_pair, grid, running, running_seq))
+            if has_risen and grid.has_open:
+                running = running or self._running()
+                closed.append(self._close_overdue(ranks, is_pair, grid, *running))
             for part in closed:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part))
@@ -347,7 +344,7 @@ class CommunicatorOperator:
             return lowest_ns
         return self._ticked_ns - self._lateness_ns if self._ticked_ns >= 0 else -1
 
-    def _running(self) -> tuple[np.ndarray, np.ndarray]:
+    def _running(self) -> tuple[BoolArray, Int64Array]:
         """Which members may still send rows, and from which sequence number on."""
         running = np.zeros(len(self.members), np.bool_)
         expected_from = np.zeros(len(self.members), np.int64)
@@ -413,14 +410,6 @@ class CommunicatorOperator:
             recv_rate=closed.recv_rate,
             algorithm=closed.algorithm,
         )
-
-    def _places(self, ranks: np.ndarray, is_asked: BoolArray, what: str) -> Int64Array:
-        """The members' columns, shape `(n_rows,)`; those of rows that are not asked for mean nothing."""
-        places, first_outsider = places_of(ranks, is_asked, self._ascending, self._order)
-        if first_outsider >= 0:
-            outsiders = sorted(set(ranks[is_asked & (places < 0)].tolist()))[:8]
-            raise InvalidEvent(f"{what}s {outsiders} are no members of communicator {self.communicator}")
-        return places
 
     def _count(self, what: str, number: int) -> None:
         if number:

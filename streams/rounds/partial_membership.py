@@ -120,11 +120,14 @@ class PartialCommunicator:
         """Every member is known, so that rows need not wait."""
         return self._operator is not None
 
-    def on_rows(self, rows: CallRows, host: str, sees: Sees, source: str, dropped: int) -> list[StageOneEvent]:
+    def on_rows(
+        self, rows: CallRows, where: slice, host: str, sees: Sees, source: str, dropped: int
+    ) -> list[StageOneEvent]:
         """A host's rows as columns; as `CommunicatorOperator.on_rows`, where every member is known."""
         assert self._operator is not None
-        peers = self._named_peers(rows.peer)
-        return self._operator.on_rows(rows if peers is None else replace(rows, peer=peers), host, sees, source, dropped)
+        peers = self._named_peers(rows.peer[where])
+        named = rows if peers is None else rows.with_peers(where, peers)
+        return self._operator.on_rows(named, where, host, sees, source, dropped)
 
     def on_markers(self, markers: Markers) -> list[StageOneEvent]:
         """Optimizer steps and planned pauses of a host's ranks."""

@@ -1,12 +1,14 @@
-"""What is done with every row of every batch, in C (`native/rows.c`).
+"""What is done with every row of every part, and with every open round, in C (`native/rows.c`).
 
-Columns have shape `(n_rows,)`; those that come from a batch cannot be written to.
+A part has a hundred rows or two, so that what it costs is how often C is called and with how much: the columns of a
+flush, and the arrays of a grid, are handed over once, as a structure that holds where they lie.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,28 +22,117 @@ Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 
 _COUNT = ctypes.c_int64
+_INT64, _INT32, _INT8, _BOOL = np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.int8), np.dtype(np.bool_)
+_FLOAT64 = np.dtype(np.float64)
 
 
-def places_of(
-    ranks: Int32Array, is_asked: BoolArray, ascending: Int64Array, order: Int64Array
-) -> tuple[Int64Array, int]:
-    """The place of each rank, where it is asked for; and the first row whose rank has none, or -1.
+def _pointers(*names: str) -> tuple[tuple[str, type[ctypes.c_void_p]], ...]:
+    return tuple((name, ctypes.c_void_p) for name in names)
 
-    `ascending` are the ranks that have a place, `order` where each of them stands.
+
+class RowsInC(ctypes.Structure):
+    """`struct rows` of native/rows.c; it does not keep the arrays."""
+
+    _fields_ = _pointers(
+        "rank", "peer", "direction", "seq", "op", "size_bytes", "launch", "start", "end", "signature",
+        "is_backward", "place", "send_rate", "recv_rate", "algorithm",
+    )  # fmt: skip
+
+
+_TRANSFERS = (_FLOAT64, _FLOAT64, _INT8)
+_OF_ROWS = (_INT32, _INT32, _INT8, _INT64, _INT8, *(_INT64,) * 5, _BOOL, _INT64, *_TRANSFERS)
+
+
+class MembersInC(ctypes.Structure):
+    """`struct members` of native/rows.c; it does not keep the arrays."""
+
+    _fields_ = (("n", _COUNT), *_pointers("ascending", "order"))
+
+
+class Look(ctypes.Structure):
+    """What there is among some rows.
+
+    Attributes
+    ----------
+    outsider, outside_peer
+        The first row whose rank, and the first between two ranks whose peer, is no member; -1 where there is none.
+    n_pairs
+        How many are between two ranks.
+    n_backward
+        Of how many the times went backwards.
+
     """
-    places = np.empty(len(ranks), np.int64)
-    find = native_loops.loaded().rows_places_of
-    find.restype = _COUNT
-    outsider = find(
-        _COUNT(len(ranks)),
-        address(column(ranks, np.int32)),
-        address(is_asked, np.bool_),
-        _COUNT(len(ascending)),
-        address(ascending, np.int64),
-        address(order, np.int64),
-        address(places),
+
+    _fields_ = (("outsider", _COUNT), ("outside_peer", _COUNT), ("n_pairs", _COUNT), ("n_backward", _COUNT))
+
+
+class SomeInC(ctypes.Structure):
+    """`struct some` of native/rows.c: rows next to each other, or those that an index names."""
+
+    _fields_ = (("first", _COUNT), ("n", _COUNT), *_pointers("index"))
+
+
+class GridInC(ctypes.Structure):
+    """`struct grid` of native/rows.c; it does not keep the arrays."""
+
+    _fields_ = (
+        ("width", _COUNT),
+        *_pointers("closed_lines", "seen", "op", "size_bytes", "launch", "start", "end", "signature"),
+        *_pointers("send_rate", "recv_rate", "algorithm"),
     )
-    return places, outsider
+
+
+_OF_GRID = (_BOOL, _BOOL, _INT8, *(_INT64,) * 5, *_TRANSFERS)
+
+
+class _RoundsInC(ctypes.Structure):
+    """`struct rounds` of native/rows.c."""
+
+    _fields_ = _pointers(
+        "seq", "op", "size_bytes", "launch", "start", "end", "signature", "send_rate", "recv_rate", "algorithm"
+    )
+
+
+_OF_ROUNDS = (_INT64, _INT8, *(_INT64,) * 5, *_TRANSFERS)
+
+
+class _AwaitedInC(ctypes.Structure):
+    """`struct awaited` of native/rows.c."""
+
+    _fields_ = _pointers("is_running", "from_seq")
+
+
+def columns_in_c(columns: Sequence[npt.NDArray[Any] | None]) -> tuple[RowsInC, list[npt.NDArray[Any] | None]]:
+    """The columns of rows for C, in the order of `RowsInC`, and the arrays that must be kept as long."""
+    kept = [None if one is None else column(one, kind) for one, kind in zip(columns, _OF_ROWS, strict=True)]
+    where = (None if one is None else pointer(one, kind) for one, kind in zip(kept, _OF_ROWS, strict=True))
+    return RowsInC(*where), kept
+
+
+def members_in_c(ascending: Int64Array, order: Int64Array) -> MembersInC:
+    """The ranks that have a place, and where each of them stands; the arrays must be kept as long."""
+    return MembersInC(len(ascending), pointer(ascending, _INT64), pointer(order, _INT64))
+
+
+def grid_in_c(width: int, arrays: Sequence[npt.NDArray[Any]]) -> GridInC:
+    """The arrays of a grid, in the order of `GridInC`, with or without the last three; they must be kept as long."""
+    return GridInC(width, *map(pointer, arrays, _OF_GRID))
+
+
+def some_in_c(chosen: slice | Int64Array) -> SomeInC:
+    """Rows next to each other, or by their index, which must be kept as long."""
+    if isinstance(chosen, slice):
+        return SomeInC(chosen.start, chosen.stop - chosen.start, None)
+    return SomeInC(0, len(chosen), pointer(chosen, _INT64))
+
+
+def look_at(rows: RowsInC, where: slice, members: MembersInC) -> Look:
+    """Write the places of the ranks of some rows, and tell what there is among them."""
+    found = Look()
+    native_loops.loaded().rows_look(
+        _COUNT(where.start), _COUNT(where.stop), ctypes.byref(rows), ctypes.byref(members), ctypes.byref(found)
+    )
+    return found
 
 
 def without_backward_times(
@@ -59,58 +150,130 @@ def without_backward_times(
     return launched, started, ended, n_backward
 
 
-def _pointers(*names: str) -> tuple[tuple[str, type[ctypes.c_void_p]], ...]:
-    return tuple((name, ctypes.c_void_p) for name in names)
-
-
-class _Rows(ctypes.Structure):
-    """`struct rows` of native/rows.c."""
-
-    _fields_ = _pointers("column", "seq", "op", "size_bytes", "launch", "start", "end", "signature", "is_used")
-
-
-class _Grid(ctypes.Structure):
-    """`struct grid` of native/rows.c."""
-
-    _fields_ = (
-        ("width", _COUNT),
-        *_pointers("closed_lines", "seen", "op", "size_bytes", "launch", "start", "end", "signature"),
-    )
-
-
-_INT64, _INT8, _BOOL = np.dtype(np.int64), np.dtype(np.int8), np.dtype(np.bool_)
-_OF_ROWS = (_INT64, _INT64, _INT8, *(_INT64,) * 5, _BOOL)
-_OF_GRID = (_BOOL, _BOOL, _INT8, *(_INT64,) * 5)
+def span_of(some: SomeInC, rows: RowsInC) -> tuple[int, int]:
+    """The lowest and the highest sequence number of some rows, of which there is at least one."""
+    span = (_COUNT * 2)()
+    native_loops.loaded().rows_span(ctypes.byref(some), ctypes.byref(rows), span)
+    return span[0], span[1]
 
 
 def put_rows(
-    base: int, rows: Sequence[npt.NDArray[np.generic]], is_used: BoolArray, grid: Sequence[npt.NDArray[np.generic]]
+    some: SomeInC, rows: RowsInC, base: int, grid: GridInC, *, is_pair: bool, has_transfers: bool
 ) -> tuple[int, int]:
     """Put rows into a grid whose first line is `base`; how many came late, and how many came twice.
 
+    Not taken are rows of closed lines, and of two for one place the second.
+
     Parameters
     ----------
+    some, rows
+        Which rows; all of their sequence numbers lie before the end of the grid.
     base
-        The sequence number of the first line.
-    rows
-        Their columns: place, sequence number, operation, bytes, launch, start, end, signature.
-    is_used
-        Written: which rows are in the grid now. Not those of closed lines, and of two for one place the first.
+        The sequence number of its first line.
     grid
-        Which lines are closed; which places have been seen, shape `(n_lines, width)`; operation and bytes of each line;
-        launch, start, end and signature of each place. Written.
+        Written.
+    is_pair
+        It is that of a sender and a receiver.
+    has_transfers
+        Rates and algorithms are put, too: rows and grid have them.
 
     """
-    columns = [*(column(one, kind) for one, kind in zip(rows, _OF_ROWS, strict=False)), is_used]
-    of_rows = _Rows(*map(pointer, columns, _OF_ROWS))
-    of_grid = _Grid(grid[1].shape[1], *map(pointer, grid, _OF_GRID))
     n_late, n_twice = _COUNT(0), _COUNT(0)
     native_loops.loaded().rows_put(
-        _COUNT(len(is_used)),
-        ctypes.byref(of_rows),
+        ctypes.byref(some),
+        ctypes.byref(rows),
+        ctypes.c_bool(is_pair),
+        ctypes.c_bool(has_transfers),
         _COUNT(base),
-        ctypes.byref(of_grid),
+        ctypes.byref(grid),
         ctypes.byref(n_late),
         ctypes.byref(n_twice),
     )
     return n_late.value, n_twice.value
+
+
+def complete_lines(grid: GridInC, n_lines: int) -> Int64Array:
+    """Which of the first lines are complete and not closed, ascending."""
+    lines = np.empty(n_lines, np.int64)
+    find = native_loops.loaded().grid_complete
+    find.restype = _COUNT
+    found: Int64Array = lines[: find(ctypes.byref(grid), _COUNT(n_lines), address(lines))]
+    return found
+
+
+def overdue_lines(
+    grid: GridInC,
+    n_lines: int,
+    before_ns: int,
+    base: int,
+    is_running: BoolArray | None,
+    from_seq: Int64Array,
+) -> tuple[Int64Array, Int64Array]:
+    """Which of the first lines are overdue and not closed: ascending, those with rows; and those without any.
+
+    Parameters
+    ----------
+    grid, n_lines, base
+        The grid, how many of its lines are in use, and the sequence number of the first one.
+    before_ns
+        Overdue is a line that a member has entered before, or a later one.
+    is_running, from_seq
+        Shape `(width,)`: who may still send a row (`None`: nobody), and from which sequence number on.
+
+    """
+    lines, unseen, n_unseen = np.empty(n_lines, np.int64), np.empty(n_lines, np.int64), _COUNT(0)
+    kept = None if is_running is None else (column(is_running, _BOOL), column(from_seq, _INT64))
+    awaited = _AwaitedInC() if kept is None else _AwaitedInC(*map(pointer, kept, (_BOOL, _INT64)))
+    find = native_loops.loaded().grid_overdue
+    find.restype = _COUNT
+    n_lines_found = find(
+        ctypes.byref(grid),
+        _COUNT(n_lines),
+        _COUNT(before_ns),
+        _COUNT(base),
+        ctypes.byref(awaited),
+        address(lines),
+        address(unseen),
+        ctypes.byref(n_unseen),
+    )
+    return lines[:n_lines_found], unseen[: n_unseen.value]
+
+
+def take_lines(grid: GridInC, lines: Int64Array, base: int, rounds: Sequence[npt.NDArray[Any]]) -> tuple[int, bool]:
+    """Copy lines out of a grid and close them.
+
+    Parameters
+    ----------
+    grid, base
+        The grid, and the sequence number of its first line.
+    lines
+        Which ones, in use and ascending.
+    rounds
+        Written: sequence number, operation and bytes of each line; launch, start, end and signature of each place;
+        where the grid has them, rates of each place and the algorithm of each line.
+
+    Returns
+    -------
+    Of how many places no row had come, and whether two signatures of one line differ.
+
+    """
+    differ = ctypes.c_bool(False)
+    take = native_loops.loaded().grid_take
+    take.restype = _COUNT
+    n_missing: int = take(
+        ctypes.byref(grid),
+        address(lines, _INT64),
+        _COUNT(len(lines)),
+        _COUNT(base),
+        ctypes.byref(_RoundsInC(*map(pointer, rounds, _OF_ROUNDS))),
+        ctypes.byref(differ),
+    )
+    return n_missing, differ.value
+
+
+def drop_head(grid: GridInC, n_lines: int) -> int:
+    """Drop the closed lines at the head of a grid; how many they were."""
+    drop = native_loops.loaded().grid_drop_head
+    drop.restype = _COUNT
+    n_dropped: int = drop(ctypes.byref(grid), _COUNT(n_lines))
+    return n_dropped

@@ -87,7 +87,7 @@ class Shard:
                 case _:
                     raise InvalidEvent(f"a {type(event).__name__} does not travel with a shard")
         finally:
-            self._note_over()
+            self._note_over(event)
 
     @property
     def is_closed(self) -> bool:
@@ -118,9 +118,15 @@ class Shard:
             stage = self._stages[communicator] = StageOne(self._settings)
         return stage
 
-    def _note_over(self) -> None:
-        """Keep no state of what is over, nor of what was refused before it was known."""
-        for communicator, stage in list(self._stages.items()):
+    def _note_over(self, event: Event) -> None:
+        """Keep no state of what is over with this, nor of what was refused before it was known."""
+        touched: Iterable[str] = list(self._stages)
+        if isinstance(event, Flush):
+            touched = dict.fromkeys(one.communicator for one in (*event.said, *event.parts))
+        for communicator in touched:
+            stage = self._stages.get(communicator)
+            if stage is None:
+                continue
             if stage.is_closed:
                 self._over[communicator] = None
             if stage.is_closed or stage.communicator is None:

@@ -106,7 +106,7 @@ class StageOne:
         operator = self._known(flush.host, "calls")
         if isinstance(operator, PartialCommunicator) and not operator.takes_rows:
             return self._noted(operator.on_calls(flush.batch(part, where)))
-        return self._noted(operator.on_rows(rows.at(where), flush.host, Sees(part.sees), part.source, part.dropped))
+        return self._noted(operator.on_rows(rows, where, flush.host, Sees(part.sees), part.source, part.dropped))
 
     def open_stream(self) -> OpenStream | None:
         """The stream of this key, if it is open."""
