@@ -7,7 +7,7 @@ everything else as JSON. Their order is that in which they were concluded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -152,7 +152,7 @@ def read_conclusions(head: ConclusionsHead, table: pa.RecordBatch | None, *, job
         _NUMBER_OF[kind]: iter(getattr(head, name)) for name, kind in _KINDS.items() if kind is not Rounds
     }
     waiting[_NUMBER_OF[Rounds]] = _read_rounds(head.rounds, table, job, attempt)
-    n_said = sum(len(getattr(head, field.name)) for field in fields(head) if field.name != "order")
+    n_said = sum(len(getattr(head, name)) for name in _KINDS)
     if n_said != len(head.order) or not set(head.order) <= waiting.keys():
         raise InvalidEvent(f"conclusions say that they are {len(head.order)}, and are {n_said}")
     try:

