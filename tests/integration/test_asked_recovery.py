@@ -127,6 +127,7 @@ def test_what_the_actuators_on_kafka_order_all_survivors_use(broker: Broker, tmp
         test_what_a_head_orders_all_survivors_use(job)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("job", ["observe"], indirect=True)
 def test_in_observe_it_is_recommended_to_all(job: Job) -> None:
     for _ in range(5):

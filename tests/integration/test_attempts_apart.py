@@ -25,6 +25,7 @@ def calls_of(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
     return [(row["attempt"], row["rank"], int(row["calls"])) for row in rows]
 
 
+@pytest.mark.prove
 def test_two_runs_of_one_name_leave_rows_and_incidents_of_their_own(tmp_path: Path) -> None:
     for number in range(2):
         # A head may take longer to be there than such a job takes.

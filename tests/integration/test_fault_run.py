@@ -23,14 +23,11 @@ def run(tmp_path: Path) -> Iterator[FaultRun]:
 
 
 @pytest.mark.timeout(900)
-def test_one_fault_of_each_kind_and_a_third_worker_lose_nothing_and_double_nothing(run: FaultRun) -> None:
-    """Killed: a worker, the writer, the broker; stopped for twelve seconds: the agent. Then three workers, and one."""
+def test_one_fault_of_each_kind_loses_nothing_and_doubles_nothing(run: FaultRun) -> None:
+    """Killed: a worker, the writer, the broker; stopped for twelve seconds: the agent."""
     neighbours = realjob.Neighbours()
     run.start()
     assert len(list(run.inject_faults(4, between_s=(0.5, 2.0)))) == 4
-    for n in (3, 1):
-        run.workers_become(n)
-        run.pass_time(4)
     outcome = run.end()
     assert outcome.jobs_as_embedded >= 1
     with realjob.unless_disturbed(neighbours.disturbance):

@@ -132,7 +132,7 @@ CASES = (
         "an exception", ("raises", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0, is_short=False
     ),
     Case("kill -9", ("dies", *HUNG), names("exit", "None H1")),
-    Case("skips a call of the world", ("skips", *HUNG, "--place", 1), MISMATCH),
+    Case("skips a call of the world", ("skips", *HUNG, "--place", 1), MISMATCH, is_short=False),
     Case("skips a call of a pair", ("skips", *HUNG, "--place", 0), MISMATCH, is_short=False),
     Case(
         "skips a call, and all time out before it is a hang",

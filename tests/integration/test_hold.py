@@ -98,7 +98,8 @@ def test_all_ranks_stop_at_the_same_round_and_go_on_also_where_the_controller_sa
     assert process.poll() is None
 
 
-@pytest.mark.parametrize("start_job", ["native", pytest.param("python", marks=pytest.mark.prove)], indirect=True)
+@pytest.mark.prove
+@pytest.mark.parametrize("start_job", ["native", "python"], indirect=True)
 def test_a_job_that_was_held_computes_what_it_computes_undisturbed(start_job: StartJob, tmp_path: Path) -> None:
     import torch
 

@@ -107,7 +107,9 @@ def test_an_exception_leaves_with_the_script_s_own_output_and_exit_code_and_is_n
     assert ring_reader.leaving(said) == (1, "ArithmeticError: the loss is not finite")
 
 
-@pytest.mark.parametrize("trouble", ["missing", "a file", "full"])
+@pytest.mark.parametrize(
+    "trouble", [*(pytest.param(one, marks=[pytest.mark.prove]) for one in ("missing", "a file")), "full"]
+)
 def test_a_run_folder_that_cannot_be_written_changes_nothing(tmp_path: Path, trouble: str) -> None:
     run_dir = tmp_path / "run"
     script = ALONE + "    dist.destroy_process_group()\n    print('done')\n"
@@ -152,7 +154,7 @@ FORKS = """
 """
 
 
-@pytest.mark.parametrize("native", ["0", "1"])
+@pytest.mark.parametrize("native", [pytest.param("0", marks=[pytest.mark.prove]), "1"])
 def test_a_forked_child_writes_a_ring_of_its_own_or_none(
     tmp_path: Path, native: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

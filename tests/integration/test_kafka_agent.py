@@ -143,6 +143,7 @@ def check_calls(job: Job, messages: list[Message], *, may_repeat: bool) -> None:
     assert steps == Counter(dict.fromkeys(range(job.steps), RANKS))
 
 
+@pytest.mark.prove
 def test_a_job_s_events_stand_on_their_topics_and_partitions_in_order(
     tmp_path: Path, broker: Broker, start_job: Callable[[Path, Broker], Job]
 ) -> None:

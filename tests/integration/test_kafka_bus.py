@@ -79,6 +79,7 @@ def test_a_consumer_that_comes_back_reads_what_was_not_committed_again(settings:
     producer.close()
 
 
+@pytest.mark.prove
 def test_a_full_queue_says_so_and_what_it_holds_arrives_when_the_broker_is_back(
     tmp_path: Path,
 ) -> None:

@@ -54,7 +54,7 @@ def lives(number: int) -> list[Incident]:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(2, id="short"),
+        pytest.param(1, id="short"),
         pytest.param(8, id="long", marks=[pytest.mark.prove]),
     ],
 )
@@ -121,7 +121,7 @@ def test_every_state_is_told_once_and_every_decision_made_once_although_they_are
     assert events_on(kafka, topics.DEAD_LETTERS) == []
 
 
-@pytest.mark.parametrize("name", ["alerts", "actuators"])
+@pytest.mark.parametrize("name", ["alerts", pytest.param("actuators", marks=pytest.mark.prove)])
 def test_every_kind_of_poison_is_set_aside_and_counted_and_the_partition_goes_on(
     name: str, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
@@ -172,6 +172,7 @@ def events_of_another_topic() -> Iterator[Incident]:
     return (event for event in one_of_each() if type(event).__name__ == "Tick")
 
 
+@pytest.mark.prove
 def test_a_receiver_that_is_away_is_waited_for_in_order_and_one_that_refuses_is_set_aside(
     kafka: KafkaSettings, tmp_path: Path
 ) -> None:
@@ -190,6 +191,7 @@ def test_a_receiver_that_is_away_is_waited_for_in_order_and_one_that_refuses_is_
     assert "answered 403" in letter.reason
 
 
+@pytest.mark.prove
 def test_alerts_that_are_set_up_later_tell_of_what_is_open_and_not_of_the_past(
     kafka: KafkaSettings, tmp_path: Path
 ) -> None:
@@ -204,6 +206,7 @@ def test_alerts_that_are_set_up_later_tell_of_what_is_open_and_not_of_the_past(
         assert webhook.delivered == [("still", "open"), ("still", "closed")]
 
 
+@pytest.mark.prove
 def test_a_process_that_is_started_before_its_broker_says_so_and_ends_in_order(tmp_path: Path) -> None:
     nowhere = KafkaSettings(servers="127.0.0.1:1")
     with Ours("actuators", nowhere, tmp_path / "log") as ours:

@@ -170,6 +170,7 @@ def assert_it_is_moved_and_given_back(folder: Path) -> str:
     return line
 
 
+@pytest.mark.prove
 def test_a_wrong_weight_would_be_seen(tmp_path: Path) -> None:
     """One micro-batch more or less in a single step changes parameters a million times more than the tolerance."""
     import torch

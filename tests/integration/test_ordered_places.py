@@ -57,6 +57,7 @@ def job(tmp_path: Path) -> Iterator[MovedJob]:
     made.close()
 
 
+@pytest.mark.prove
 def test_ranks_that_change_places_have_the_losses_of_a_job_that_nobody_touched(job: MovedJob) -> None:
     job.until(lambda: len(job.places()) > 3, "it begins")
     job.moves_to(ORDERED)

@@ -339,6 +339,7 @@ def rows_by_table(store: Store) -> dict[str, list[tuple[str, ...]]]:
     return found
 
 
+@pytest.mark.prove
 def test_the_writer_stores_what_is_good_once_and_the_dead_letters_too(kafka: KafkaSettings, tmp_path: Path) -> None:
     rng = random.Random(23)
     good = good_rows()

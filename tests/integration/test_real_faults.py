@@ -22,6 +22,7 @@ os.write(1, (" ".join(words) + chr(10)).encode())
 """
 
 
+@pytest.mark.prove
 def test_a_script_beside_modules_of_our_names_runs_as_without_us(tmp_path: Path) -> None:
     """collector.py, storage/, streams/ and sitecustomize.py of the user come first, with and without Pacehound."""
     folder = tmp_path / "theirs"

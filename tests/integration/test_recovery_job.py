@@ -48,6 +48,7 @@ def test_a_job_that_loses_a_node_in_mid_step_has_the_losses_of_one_node_that_doe
     assert after["moved_bytes"] > 0
 
 
+@pytest.mark.prove
 def test_a_node_that_dies_when_the_step_counts_makes_nobody_do_it_twice(alone: list[float]) -> None:
     """Its operation 18 is after all have said that their gradients are complete: the others apply them, and go on."""
     disturbed = trained("--dp", "2", "--pp", "2", "--steps", "3", "--die", "1:1:18")

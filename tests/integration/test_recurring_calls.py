@@ -21,14 +21,14 @@ from pacehound.settings import Settings
 from streams.pipeline import Pipeline
 from tests.fakes.said import said_in
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.prove, pytest.mark.timeout(180)]
 
 SCRIPT = Path(__file__).with_name("recurring_job.py")
 WINDOW = 100
 
 LENGTHS = [
     pytest.param(160, id="short"),
-    pytest.param(3_000, id="long", marks=[pytest.mark.prove, pytest.mark.timeout(600)]),
+    pytest.param(3_000, id="long", marks=[pytest.mark.timeout(600)]),
 ]
 
 
@@ -95,9 +95,7 @@ def errors(ours: list[IterationSample], theirs: list[IterationSample]) -> list[f
 
 
 @pytest.mark.parametrize("iterations", LENGTHS)
-@pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=[pytest.mark.prove]) for kind in ("ddp", "fsdp")), "pipeline"]
-)
+@pytest.mark.parametrize("kind", ["ddp", "fsdp", "pipeline"])
 def test_the_calls_of_a_real_job_give_its_optimizer_steps(
     kind: str, iterations: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def seen_groups(make: Callable[[str], Path], factors: Sequence[float]) -> SeenGr
     return SeenGroups(operations, rounds, tensor_groups(operations, rounds), step_times_s(results))
 
 
+@pytest.mark.prove
 def test_the_groups_of_a_real_job_are_found_by_its_calls(tmp_path_factory: pytest.TempPathFactory) -> None:
     groups = seen_groups(tmp_path_factory.mktemp, FACTORS[:1]).groups
     assert groups.of_rank == {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}

@@ -18,9 +18,6 @@ from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
 from tests.fakes.agents_over_budget import AgentsOverBudget
 
-# Agents, codec and streams together on minutes of simulated jobs: no unit.
-pytestmark = [pytest.mark.integration]
-
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
 SMALL = {"layout": Layout(tp=4, dp=2, pp=1), "tp_bytes": 4_096, "dp_bytes": 65_536, "ranks_per_host": 4}
 
@@ -69,7 +66,7 @@ def said(events: list[Event]) -> list[tuple[object, ...]]:
     return sorted((f.kind, f.verdict, f.cause, f.culprits, f.links) for f in last.values())
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.prove)])
 def test_a_clean_job_has_no_finding_and_no_call_counts_as_missing(seed: int) -> None:
     events = events_of(iterations=300, seed=seed, jitter=0.03, spike_probability=0.0005, spike_s=0.05)
     pipeline, out = run(sent_over_budget(events, now_and_then(seed)))
@@ -86,7 +83,9 @@ def test_a_slow_rank_is_named(culprit: int, is_over_budget: Callable[[str, int],
 
 
 @pytest.mark.parametrize(
-    ("from_step", "to_step"), [(0, 1_000), (0, 450), (450, 1_000)], ids=["always", "before", "since"]
+    ("from_step", "to_step"),
+    [(0, 1_000), *(pytest.param(*steps, marks=pytest.mark.prove) for steps in ((0, 450), (450, 1_000)))],
+    ids=["always", "before", "since"],
 )
 def test_a_rank_that_is_late_for_every_small_call_by_less_than_is_averaged_is_named(
     from_step: int, to_step: int
