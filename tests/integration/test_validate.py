@@ -133,6 +133,7 @@ def half_of_a_share(folder: Path, ranks: int, rank: int) -> Iterator[Path]:
         yield with_fault(folder, f"open({str(members)!r}, 'w').write(str(os.getpid()))", rank)
 
 
+@pytest.mark.prove
 @pytest.mark.timed
 def test_a_rank_that_gets_half_of_its_processor_is_found(tmp_path: Path) -> None:
     with half_of_a_share(tmp_path / "fault", 4, 2) as fault:
