@@ -27,8 +27,8 @@ import numpy.typing as npt
 from pacehound.model.calls import OP_CODE, OPS, Sees
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets
+from streams.rounds.round_loops import ENDS_FOR_ALL
 from streams.slow import path_walk
-from streams.slow.groups import ENDS_FOR_ALL
 from streams.slow.ordering import order_by
 from streams.slow.thresholds import AT_ONCE_NS, AT_ONCE_SHARE, BESIDE_SHARE
 

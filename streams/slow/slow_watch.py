@@ -22,6 +22,7 @@ from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
 from streams.level.step_watch import StepTime, StepWatch
 from streams.level.thresholds import LASTING_STEPS
+from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
@@ -129,9 +130,9 @@ class SlowWatch(Watch):
         """What the last slow stretch has cost."""
         return self._excess_s if finding.kind == "slow" else 0.0
 
-    def on_rounds(self, rounds: Rounds) -> None:
-        """Closed rounds of one communicator."""
-        self._evidence.on_rounds(rounds)
+    def on_rounds(self, arrived: RoundTable) -> None:
+        """Closed rounds of all communicators."""
+        self._evidence.on_rounds(arrived)
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """What may tell whose delay it is."""
