@@ -17,6 +17,7 @@ from pacehound.model.topology import Layout
 from pacehound.settings import Settings
 from streams.hang.hang_watch import HangWatch
 from streams.rounds.clocks import ClockOffsets, HostClocks
+from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.records import IterationRecord
@@ -202,9 +203,9 @@ def _following(blocks: list[Rounds]) -> float:
 
     def follow() -> None:
         followers = (HostClocks().add, TransferTracker().add, RateTracker().add, SlowRounds("bench", 0).on_rounds)
-        for block in blocks:
-            for add in followers:
-                add(block)
+        arrived = RoundTable(blocks)
+        for add in followers:
+            add(arrived)
 
     return _seconds(follow)
 

@@ -140,26 +140,29 @@ class ProgressTable:
             return False  # no member: stage one refuses such progress
         communicator = progress.communicator
         open_calls = () if progress.closed else theirs.open
-        collectives = tuple(call for call in open_calls if call.direction == "none")
+        collectives = tuple(call for call in open_calls if call.direction == "none") if open_calls else ()
         has_moved = self._set(slot, theirs.last_launched, theirs.last_completed, collectives)
         known = self._paired.setdefault((communicator, theirs.rank), set())
+        self._columns["reported_ns"][slot] = progress.time_ns
+        if not (known or theirs.pairs or open_calls):
+            return has_moved  # it is in no pair here, as nearly always
         reported: set[int] = set()
         for pair in _pairs(theirs.pairs, open_calls):
             ends = (theirs.rank, pair.peer) if pair.direction == "send" else (pair.peer, theirs.rank)
             pair_slot = self._slot[self._pair_sequence(communicator, *ends), theirs.rank]
-            calls = tuple(c for c in open_calls if c.direction == pair.direction and c.peer == pair.peer)
+            calls = open_calls and tuple(c for c in open_calls if (c.direction, c.peer) == (pair.direction, pair.peer))
             has_moved |= self._set(pair_slot, pair.last_launched, pair.last_completed, calls)
             reported.add(pair_slot)
         for forgotten in known - reported:  # a source that reports open calls alone: it has none there any more
             launched, completed = self._columns["launched"][forgotten], self._columns["completed"][forgotten]
             has_moved |= self._set(forgotten, int(launched), int(completed), ())
         known |= reported
-        self._columns["reported_ns"][[slot, *known]] = progress.time_ns
+        self._columns["reported_ns"][list(known)] = progress.time_ns
         return has_moved
 
     def _set(self, slot: int, launched: int, completed: int, calls: tuple[OpenCall, ...]) -> bool:
         columns = self._columns
-        oldest = min(calls, key=lambda call: (call.launch_ns, call.seq), default=None)
+        oldest = min(calls, key=lambda call: (call.launch_ns, call.seq)) if calls else None
         seq, open_ns = (NOT_OPEN, 0) if oldest is None else (oldest.seq, oldest.launch_ns)
         # A call that is given up when its job is ended is not open any more, and nobody has moved.
         has_moved = bool(launched > columns["launched"][slot] or completed > columns["completed"][slot])

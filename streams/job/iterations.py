@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
+from typing import Any
 
 from pacehound.model.events import Finding, Instant, IterationSample, Topology
 from pacehound.model.evidence.levels import TooShort
@@ -19,6 +20,7 @@ from streams.job.thresholds import (
 )
 from streams.rounds.divergence import LastIterations
 from streams.rounds.recurring import RecurringIterations
+from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Iteration
 
 
@@ -40,12 +42,22 @@ class JobIterations:
         self._previous: IterationSample | None = None
         self._before_previous: IterationSample | None = None
         self._rounds: list[Rounds] = []  # of the iteration that is going on
+        self._last_ns: list[int] = []  # the event time of each of them
         self._rounds_before: list[Rounds] = []  # and those from which these were left when it began
         self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
         self._recurring_since_ns = 0
         self._unmarked_s: deque[float] = deque(maxlen=PACE_ITERATIONS)  # what recurs and does not count yet
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "_last_ns"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """When its rounds were is found out again."""
+        self.__dict__.update(state)
+        self._last_ns = [rounds.time_ns for rounds in self._rounds]
 
     @property
     def recurring_s(self) -> float:
@@ -77,10 +89,11 @@ class JobIterations:
         """The communicator of all ranks: the lowest of them is followed where no optimizer step is seen."""
         self._recurring = RecurringIterations(topology.job, topology.attempt, min(topology.members))
 
-    def on_rounds(self, arrived: list[Rounds], until_ns: int) -> list[IterationSample]:
+    def on_rounds(self, arrived: RoundTable, until_ns: int) -> list[IterationSample]:
         """Closed rounds; what recurs in them up to a time, while nothing better is known."""
-        self._rounds += arrived
-        return [] if self._recurring is None else self._recurring.add(arrived, until_ns)
+        self._rounds += arrived.blocks
+        self._last_ns += arrived.last_ns
+        return [] if self._recurring is None else self._recurring.add(arrived.blocks, until_ns)
 
     def are_marked(self) -> None:
         """Optimizer steps are seen, or will be: nothing that recurs counts."""
@@ -159,8 +172,10 @@ class JobIterations:
         if self._previous is not None:
             keep_ns = min(self._previous.ends_ns)
         else:
-            keep_ns = max((rounds.time_ns for rounds in self._rounds), default=0) - ROUNDS_BEFORE_FIRST_NS
-        self._rounds = [rounds for rounds in self._rounds if rounds.time_ns > keep_ns]
+            keep_ns = max(self._last_ns, default=0) - ROUNDS_BEFORE_FIRST_NS
+        known = zip(self._rounds, self._last_ns, strict=True)
+        self._rounds = [rounds for rounds, last_ns in known if last_ns > keep_ns]
+        self._last_ns = [last_ns for last_ns in self._last_ns if last_ns > keep_ns]
 
     def last(self) -> LastIterations | None:
         """The calls of this iteration and of the one before; looked at only when something hangs."""

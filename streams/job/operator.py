@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from pacehound.model.events import (
@@ -39,6 +39,7 @@ from streams.job.watches import Watches
 from streams.rounds.clocks import HostClocks
 from streams.rounds.communicator import StageOneEvent
 from streams.rounds.merge import CLOSED_NS, Merge
+from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
 
@@ -178,9 +179,9 @@ class JobOperator:
             self.ended |= bool(self._hosts.given_up) and self._merge.watermark_ns >= CLOSED_NS
             return []
         watermark_ns = self._merge.watermark_ns
-        first_ns = self._merge.first_time_ns
         if self._done_ns is None:
-            if watermark_ns < 0 or first_ns is None:
+            first_ns = self._merge.first_time_ns if watermark_ns >= 0 else None
+            if first_ns is None:
                 return []
             self._done_ns = first_ns // self._tick_ns * self._tick_ns
         events: list[StageTwoEvent] = []
@@ -199,21 +200,20 @@ class JobOperator:
         return events
 
     def _step_to(self, until_ns: int, *, is_last: bool = False) -> list[StageTwoEvent]:
-        arrived = self._merge.take_rounds(until_ns)
-        for rounds in arrived:
-            self._clocks.add(rounds)
-            for watch in self._watches:
-                watch.on_rounds(rounds)
+        arrived = RoundTable(self._merge.take_rounds(until_ns))
+        self._clocks.add(arrived)
+        for watch in self._watches:
+            watch.on_rounds(arrived)
         released = self._merge.take_events(until_ns)
         released += self._iterations.on_rounds(arrived, CLOSED_NS if is_last else until_ns)
         events: list[StageTwoEvent] = []
+        hearing = self._watches.hearing()
         for event in released:
             if isinstance(event, IterationSample):
                 events += self._on_sample(event)
             else:
-                events += self._on_event(event)
-        for rounds in arrived:  # whose communicators have been heard of by now
-            self._shape.on_rounds(rounds)
+                events += self._on_event(event, hearing)
+        self._shape.on_rounds(arrived)  # their communicators have been heard of by now
         self._iterations.forget_rounds()
         moment = self._moment(until_ns)
         for watch in self._watches:
@@ -223,7 +223,7 @@ class JobOperator:
             events += [short, *self._incidents.on_finding(short, until_ns, self._incidents.short_excess_s(short))]
         return [*events, *self._incidents.on_tick(until_ns, self._ongoing_s(until_ns))]
 
-    def _on_event(self, event: Heard) -> list[StageTwoEvent]:
+    def _on_event(self, event: Heard, hearing: Sequence[Watch]) -> list[StageTwoEvent]:
         match event:
             case Topology():
                 self._communicators[event.communicator] = (event.name, event.members)
@@ -246,10 +246,11 @@ class JobOperator:
                 return self._on_judged(event)
             case _:
                 pass
-        step, events = self._iterations.step, list[StageTwoEvent]()
-        for watch in self._watches:
-            if said := watch.hear(event, step):
-                events += self._note(watch, said, event.time_ns)
+        step = self._iterations.step
+        events: list[StageTwoEvent] = []
+        for watch in hearing:
+            if found := watch.hear(event, step):
+                events += self._note(watch, found, event.time_ns)
         return events
 
     def _on_judged(self, event: HostEvidence) -> list[StageTwoEvent]:

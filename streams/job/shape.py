@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from pacehound.model.calls import OPS
 from pacehound.model.events import Finding, Topology
 from pacehound.model.evidence import Evidence, merged
@@ -17,6 +20,7 @@ from pacehound.model.evidence.leaving import JobShape, Left, Process
 from pacehound.model.evidence.machines import Gpu, HostSilent
 from pacehound.model.rounds import Rounds
 from streams.job.thresholds import MOST_GROUPS, MOST_PAIRS, SHAPE_STEPS, SHAPE_TIMES
+from streams.rounds.round_table import RoundTable
 
 Communicators = Mapping[str, tuple[str, tuple[int, ...]]]
 """The name and the members of each."""
@@ -63,32 +67,36 @@ class ShapeWatch:
         """An iteration has ended."""
         self._steps_ns = [*self._steps_ns, time_ns][-SHAPE_STEPS:]
 
-    def on_rounds(self, rounds: Rounds) -> None:
-        """Closed rounds of a communicator, or of a pair in it."""
-        if not len(rounds) or rounds.time_ns < self._began_ns or self._is_full:
-            return
-        if rounds.is_pair:
-            self._on_pair((rounds.ranks[0], rounds.ranks[1]), rounds)
-        elif len(rounds.ranks) > 1 and (rounds.communicator in self._groups or len(self._groups) < MOST_GROUPS):
-            ops = set(rounds.op.tolist())
-            self._groups[rounds.communicator] = self._groups.get(rounds.communicator, False) or bool(ops & _GATHERS)
-            if ops & _REDUCES:
-                self._on_reduced(rounds)
+    def on_rounds(self, arrived: RoundTable) -> None:
+        """Closed rounds of communicators, and of pairs in them."""
+        columns = (arrived.blocks, arrived.last_ns, arrived.kinds)
+        for number, (rounds, last_ns, kinds) in enumerate(zip(*columns, strict=True)):
+            if self._is_full:
+                return
+            if last_ns < self._began_ns:
+                continue
+            if rounds.is_pair:
+                self._on_pair((rounds.ranks[0], rounds.ranks[1]), arrived.times_of(number))
+            elif len(rounds.ranks) > 1 and (rounds.communicator in self._groups or len(self._groups) < MOST_GROUPS):
+                ops = {kind.op for kind in kinds}
+                self._groups[rounds.communicator] = self._groups.get(rounds.communicator, False) or bool(ops & _GATHERS)
+                if ops & _REDUCES:
+                    self._on_reduced(rounds, arrived.times_of(number))
 
-    def _on_pair(self, pair: tuple[int, int], rounds: Rounds) -> None:
+    def _on_pair(self, pair: tuple[int, int], times_ns: npt.NDArray[np.int64]) -> None:
         self._is_full = pair not in self._pairs and len(self._pairs) >= MOST_PAIRS
         self._pairs[pair] = None
         self._pair = self._pair or pair
         if pair == self._pair:
-            self._pair_ns = [*self._pair_ns, *rounds.times_ns.tolist()][-SHAPE_TIMES:]
+            self._pair_ns = [*self._pair_ns, *times_ns.tolist()][-SHAPE_TIMES:]
 
-    def _on_reduced(self, rounds: Rounds) -> None:
+    def _on_reduced(self, rounds: Rounds, times_ns: npt.NDArray[np.int64]) -> None:
         """Of the communicators that reduce that of the fewest ranks is taken: the world's sums are few and small."""
         if not self._reduced or len(rounds.ranks) < self._reduced_size:
             self._reduced, self._reduced_size = rounds.communicator, len(rounds.ranks)
             self._reduced_ns, self._reduced_bytes = [], []
         if rounds.communicator == self._reduced:
-            self._reduced_ns = [*self._reduced_ns, *rounds.times_ns.tolist()][-SHAPE_TIMES:]
+            self._reduced_ns = [*self._reduced_ns, *times_ns.tolist()][-SHAPE_TIMES:]
             self._reduced_bytes = [*self._reduced_bytes, *rounds.size_bytes.tolist()][-SHAPE_TIMES:]
 
     def noted(self, finding: Finding, communicators: Communicators, step_time_s: float) -> Finding:

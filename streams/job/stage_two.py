@@ -97,7 +97,7 @@ class StageTwo:
     def _on_event(self, event: Event) -> list[StageTwoEvent]:
         match event:
             case Conclusions():
-                return [said for one in event.said for said in self.on_event(one)]
+                return self._on_conclusions(event)
             case HostSample() if event.attempt not in self.attempts and not event.processes:
                 return []  # its command has joined no process group: another host of the job may yet
             case HostSample():
@@ -120,6 +120,17 @@ class StageTwo:
                 return self._finish(event.attempt, self._attempt(event.attempt).on_stage_one(event))
             case _:
                 raise InvalidEvent(f"{type(event).__name__} is no input of stage two")
+
+    def _on_conclusions(self, event: Conclusions) -> list[StageTwoEvent]:
+        """What stage one says at once, in order."""
+        said: list[StageTwoEvent] = []
+        for one in event.said:
+            operator = self.attempts.get(event.attempt)
+            if operator is not None and isinstance(one, (Rounds, Progress)):
+                operator.on_stage_one(one)  # no time passes with them, and nothing follows yet
+            else:
+                said += self.on_event(one)
+        return said
 
     def _attempt(self, attempt: int) -> JobOperator:
         if attempt not in self.attempts:

@@ -43,6 +43,17 @@ static inline int64_t smaller_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Times may be anything: what is taken from what, or added, wraps, as NumPy's does. */
+static inline int64_t minus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static inline int64_t plus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
 /* Where `value` belongs among `n` ascending numbers: before the first that is not smaller. */
 static inline int64_t place_of(const int64_t *ascending, int64_t n, int64_t value)
 {

@@ -27,11 +27,12 @@ API void path_subtract_calls(int64_t n, const int64_t *rank, const int64_t *star
     }
 }
 
-/* What the walk goes back over: entries by (rank, end), and of each entry's round its key and who came last to it. */
+/* What the walk goes back over: entries by (rank, end), and of each round its key and who came last to it; a rank and a
+ * time of its own that say when it was, and how many bytes it has moved. */
 struct path {
-    int64_t n;
+    int64_t n, n_rounds;
     const int64_t *rank, *end, *round;
-    const int64_t *round_key, *last_rank, *last_start, *transfer_ns;
+    const int64_t *round_key, *last_rank, *last_start, *transfer_ns, *anchor_rank, *anchor, *size_bytes;
 };
 
 /* Charge an iteration, from `now_ns` on `rank` backwards, to ranks and to the keys of rounds.
@@ -68,26 +69,36 @@ API int path_walk_back(int64_t rank, int64_t now_ns, const struct path *path, in
     return 0;
 }
 
-/* Which (rank, time) lie in the stretch: after the rank's begin, and not after its end. `ranks` start at 0 or above.
- *
- * Returns 0, or -1 where there is no memory. */
-API int path_find_inside(int64_t n, const int64_t *rank, const int64_t *time_ns, int64_t n_ranks, const int64_t *ranks,
-                         const int64_t *begins_ns, const int64_t *ends_ns, bool *inside)
+/* Whether a time of a rank lies in the stretch: after the rank's begin, and not after its end. */
+static inline bool is_inside(int64_t rank, int64_t time_ns, int64_t n_ranks, const int64_t *ranks,
+                             const int64_t *begins_ns, const int64_t *ends_ns)
 {
-    if (n_ranks == 0)
-        return 0;
-    int64_t n_places = ranks[n_ranks - 1] + 1;
-    int64_t *place_of_rank = malloc(sizeof *place_of_rank * (size_t)n_places);
-    if (place_of_rank == NULL)
-        return -1;
-    for (int64_t i = 0; i < n_places; i++)
-        place_of_rank[i] = -1;
-    for (int64_t i = 0; i < n_ranks; i++)
-        place_of_rank[ranks[i]] = i;
-    for (int64_t at = 0; at < n; at++) {
-        int64_t i = rank[at] >= 0 && rank[at] < n_places ? place_of_rank[rank[at]] : -1;
-        inside[at] = i >= 0 && begins_ns[i] < time_ns[at] && time_ns[at] <= ends_ns[i];
+    /* Most often all ranks take part, so that a rank is its own place. */
+    int64_t i = rank >= 0 && rank < n_ranks && ranks[rank] == rank ? rank : place_of(ranks, n_ranks, rank);
+    return i < n_ranks && ranks[i] == rank && begins_ns[i] < time_ns && time_ns <= ends_ns[i];
+}
+
+/* Which (rank, time) lie in the stretch. */
+API void path_find_inside(int64_t n, const int64_t *rank, const int64_t *time_ns, int64_t n_ranks,
+                          const int64_t *ranks, const int64_t *begins_ns, const int64_t *ends_ns, bool *inside)
+{
+    for (int64_t at = 0; at < n; at++)
+        inside[at] = is_inside(rank[at], time_ns[at], n_ranks, ranks, begins_ns, ends_ns);
+}
+
+/* The rounds whose anchor lies in the stretch: their transfer times by key, in order; how many they are, and bytes. */
+API void path_sum_transfers(const struct path *path, int64_t n_ranks, const int64_t *ranks, const int64_t *begins_ns,
+                            const int64_t *ends_ns, double *total_ns, int64_t *n_rounds, int64_t *size_bytes)
+{
+    uint64_t size = 0;
+    int64_t n_inside = 0;
+    for (int64_t i = 0; i < path->n_rounds; i++) {
+        if (!is_inside(path->anchor_rank[i], path->anchor[i], n_ranks, ranks, begins_ns, ends_ns))
+            continue;
+        total_ns[path->round_key[i]] += (double)path->transfer_ns[i];
+        size += (uint64_t)path->size_bytes[i];
+        n_inside++;
     }
-    free(place_of_rank);
-    return 0;
+    *n_rounds = n_inside;
+    *size_bytes = (int64_t)size;
 }

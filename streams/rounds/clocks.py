@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pacehound.model.calls import OP_CODE, Sees
 from pacehound.model.events import Topology
 from pacehound.model.rounds import Rounds
+from streams.rounds.round_table import RoundTable
 from streams.rounds.thresholds import CLOCK_ROUNDS, CLOCK_WINDOW_NS, MIN_CLOCK_ROUNDS, SMALL_BYTES
 
 Int64Array = npt.NDArray[np.int64]
@@ -103,21 +104,23 @@ class HostClocks:
             self._compared = {}
             self._offsets = None
 
-    def add(self, rounds: Rounds) -> None:
+    def add(self, arrived: RoundTable) -> None:
         """Take in closed rounds of any kind; those that say nothing about clocks are passed over."""
-        if rounds.is_pair or Sees.END not in rounds.sees:
-            return
-        is_small = np.isin(rounds.op, _ENDS_TOGETHER) & (rounds.size_bytes <= SMALL_BYTES)
-        if not is_small.any():
-            return
-        compared = self._compared.get(rounds.communicator) or self._prepare(rounds)
-        if compared is None:
-            return
-        chosen = np.flatnonzero(is_small)[-CLOCK_ROUNDS:]
-        ends_ns = rounds.end_ns[chosen][:, compared.columns]
-        compared.times_ns.extend(rounds.times_ns[chosen].tolist())
-        compared.deviations_ns.extend(_deviations(ends_ns, compared.first))
-        self._offsets = None
+        is_small = np.isin(arrived.op, _ENDS_TOGETHER) & (arrived.size_bytes <= SMALL_BYTES)
+        small = np.flatnonzero(is_small)
+        blocks = np.searchsorted(arrived.first, small, side="right") - 1
+        for number in np.unique(blocks).tolist():
+            rounds = arrived.blocks[number]
+            if rounds.is_pair or Sees.END not in rounds.sees:
+                continue
+            compared = self._compared.get(rounds.communicator) or self._prepare(rounds)
+            if compared is None:
+                continue
+            chosen = small[blocks == number][-CLOCK_ROUNDS:] - arrived.first[number]
+            ends_ns = rounds.end_ns[chosen][:, compared.columns]
+            compared.times_ns.extend(arrived.times_of(number)[chosen].tolist())
+            compared.deviations_ns.extend(_deviations(ends_ns, compared.first))
+            self._offsets = None
 
     def offsets(self) -> ClockOffsets:
         """The offsets as they are now."""
@@ -155,7 +158,8 @@ class HostClocks:
             ]
             if len(recent) < MIN_CLOCK_ROUNDS:
                 continue
-            offset_ns, uncertainty_ns = self._levels(np.stack(recent))
+            deviations_ns = np.concatenate(recent).reshape(len(recent), len(compared.hosts))
+            offset_ns, uncertainty_ns = self._levels(deviations_ns)
             shift_ns, shift_uncertainty_ns = 0.0, 0.0
             if shared:
                 differences = [offset_ns[index] - known[compared.hosts[index]][0] for index in shared]

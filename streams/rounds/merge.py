@@ -9,11 +9,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from pacehound.model.rounds import Rounds
+from streams.rounds.round_loops import times_of
+from streams.rounds.round_table import joined
 
 CLOSED_NS = (1 << 63) - 1
 """The watermark of a stream that has ended."""
@@ -56,19 +59,28 @@ class Merge(Generic[EventT]):
         self._watermarks: dict[str, int] = {}
         self._lowest_ns: int | None = None  # of the watermarks, until the last one that is as low rises
         self._n_lowest = 0  # how many are as low
-        self._events: list[tuple[int, str, str, int, EventT]] = []
-        self._pushed = 0  # orders two that are the same in all the rest: one was sent twice
+        self._events: list[tuple[int, str, int, EventT]] = []  # a heap, by time, stream and order of coming
+        self._pushed = 0
         self._rounds: list[_Waiting] = []
         self._first_rounds_ns: int | None = None  # the earliest of them
+        self._fresh: list[tuple[Rounds, int]] = []  # rounds nobody has looked at yet, and their stream's watermark
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what follows from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name != "_n_lowest"}
+        """Without what follows from the rest; events with their ids, by which those of one stream and time are ordered.
+
+        Older workers read the same.
+        """
+        self._settle()
+        events = sorted((time_ns, stream, event.identity(), n, event) for time_ns, stream, n, event in self._events)
+        left_out = ("_n_lowest", "_fresh")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out} | {"_events": events}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """How many are lowest is counted again when one of them rises."""
         self.__dict__.update(state)
-        self._n_lowest = 0
+        self._n_lowest, self._fresh = 0, []
+        self._events = [(time_ns, stream, n, event) for time_ns, stream, _, n, event in state["_events"]]
+        heapq.heapify(self._events)
 
     def expect(self, stream: str) -> None:
         """Wait for a stream from now on."""
@@ -92,17 +104,34 @@ class Merge(Generic[EventT]):
             return
         time_ns = max(event.time_ns, self._watermarks.get(stream, -1))
         self._pushed += 1
-        heapq.heappush(self._events, (time_ns, stream, event.identity(), self._pushed, event))
+        heapq.heappush(self._events, (time_ns, stream, self._pushed, event))
 
     def push_rounds(self, rounds: Rounds) -> None:
         """Rounds of a communicator; each counts from its own end on."""
-        if self.has_ended(rounds.communicator):
+        watermark_ns = self._watermarks.get(rounds.communicator, -1)
+        if watermark_ns < CLOSED_NS and len(rounds):
+            self._fresh.append((rounds, watermark_ns))
+
+    def _settle(self) -> None:
+        """Find out when the rounds that have come are due, of all blocks at once."""
+        if not self._fresh:
             return
-        times_ns = np.maximum(rounds.times_ns, self._watermarks.get(rounds.communicator, -1))
-        if len(rounds):
-            first_ns = int(times_ns.min())
-            self._rounds.append(_Waiting(times_ns, rounds, first_ns, int(times_ns.max())))
-            self._first_rounds_ns = min(first_ns, self._first_rounds_ns or first_ns)
+        blocks = [rounds for rounds, _ in self._fresh]
+        lengths = np.array([len(rounds) for rounds in blocks], np.int64)
+        widths = np.array([len(rounds.ranks) for rounds in blocks], np.int64)
+        arrival_ns, end_ns = (
+            joined([getattr(rounds, name) for rounds in blocks], np.int64) for name in ("arrival_ns", "end_ns")
+        )
+        watermarks_ns = np.array([watermark_ns for _, watermark_ns in self._fresh], np.int64)
+        times_ns = np.maximum(times_of(lengths, widths, arrival_ns, end_ns), np.repeat(watermarks_ns, lengths))
+        ends = np.cumsum(lengths)
+        begins = ends - lengths
+        first_ns, last_ns = np.minimum.reduceat(times_ns, begins), np.maximum.reduceat(times_ns, begins)
+        columns = (begins.tolist(), ends.tolist(), first_ns.tolist(), last_ns.tolist())
+        for rounds, begin, end, first, last in zip(blocks, *columns, strict=True):
+            self._rounds.append(_Waiting(times_ns[begin:end], rounds, first, last))
+        self._first_rounds_ns = min(min(columns[2]), self._first_rounds_ns or min(columns[2]))
+        self._fresh = []
 
     @property
     def streams(self) -> Collection[str]:
@@ -124,25 +153,33 @@ class Merge(Generic[EventT]):
     @property
     def last_time_ns(self) -> int:
         """The latest event time that is still waiting; -1 when nothing is."""
+        self._settle()
         latest = max((entry[0] for entry in self._events), default=-1)
         return max([latest, *(waiting.last_ns for waiting in self._rounds)])
 
     @property
     def first_time_ns(self) -> int | None:
         """The earliest event time that is waiting."""
+        self._settle()
         times = [self._events[0][0]] if self._events else []
         times += [self._first_rounds_ns] if self._first_rounds_ns is not None else []
         return min(times, default=None)
 
     def take_events(self, until_ns: int) -> list[EventT]:
         """Events up to `until_ns`, ordered by (time, stream, id); they are removed."""
-        taken = []
+        taken: list[tuple[int, str, int, EventT]] = []
         while self._events and self._events[0][0] <= until_ns:
-            taken.append(heapq.heappop(self._events)[4])
-        return taken
+            taken.append(heapq.heappop(self._events))
+        ordered: list[EventT] = []
+        for _, together in groupby(taken, key=lambda entry: entry[:2]):
+            same = [entry[3] for entry in together]
+            # Ids are made only where they decide: most streams say one thing at a time.
+            ordered += sorted(same, key=lambda event: event.identity()) if len(same) > 1 else same
+        return ordered
 
     def take_rounds(self, until_ns: int) -> list[Rounds]:
         """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed."""
+        self._settle()
         taken: list[Rounds] = []
         later_rounds: list[_Waiting] = []
         for waiting in self._rounds:

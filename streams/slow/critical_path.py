@@ -19,18 +19,17 @@ count as waiting nor lie on the path, but for those that contain nothing (the la
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.calls import OP_CODE, OPS, Sees
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets
-from streams.slow import path_walk
-from streams.slow.groups import ENDS_FOR_ALL
+from streams.rounds.round_table import TRANSFER, joined, sees
+from streams.slow import index_loops, path_walk
 from streams.slow.ordering import order_by
-from streams.slow.thresholds import AT_ONCE_NS, AT_ONCE_SHARE, BESIDE_SHARE
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -41,7 +40,6 @@ TransferKey = str | tuple[int, int]
 
 
 _NEVER_NS = np.iinfo(np.int64).max
-_WAITS_FOR_ALL = np.isin(np.arange(len(OPS)), [OP_CODE[name] for name in ENDS_FOR_ALL if name in OP_CODE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +86,10 @@ class Stretch:
         cls, before: tuple[Sequence[int], Sequence[int]], after: tuple[Sequence[int], Sequence[int]]
     ) -> Stretch:
         """From two lists of (ranks, times): when each rank ended the iteration before, and this one."""
+        if after[0] == before[0]:  # as nearly always
+            ranks = np.array(after[0], np.int64)
+            if (ranks[1:] > ranks[:-1]).all():
+                return cls(ranks, np.array(before[1], np.int64), np.array(after[1], np.int64))
         ranks, at, at_before = np.intersect1d(
             np.array(after[0], np.int64), np.array(before[0], np.int64), return_indices=True
         )
@@ -116,18 +118,47 @@ class Transfers:
     size_bytes: int
 
 
-@dataclass(slots=True)
-class _Columns:
-    """Entries (one per rank and round) or rounds, collected block by block."""
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Calls by (rank, start), those that are lost among them, and which of them are no time of their rank's own."""
 
-    parts: dict[str, list[npt.NDArray[np.generic]]] = field(default_factory=dict)
+    rank: Int64Array
+    start: Int64Array
+    end: Int64Array
+    all_sends: BoolArray
+    waited_sends: BoolArray | None  # without the sends that nobody stood still for; `None` where there are none
 
-    def add(self, **columns: npt.NDArray[np.generic]) -> None:
-        for name, values in columns.items():
-            self.parts.setdefault(name, []).append(values)
+    @classmethod
+    def of(
+        cls,
+        rank: Int64Array,
+        start: Int64Array,
+        end: Int64Array,
+        counts: BoolArray,
+        is_waited: BoolArray,
+        lost: Mapping[str, Int64Array],
+    ) -> _Calls:
+        """Calls that `counts` or does not, whether their rank stood still for them, and those that are lost."""
+        waited = None if is_waited.all() else counts & is_waited
+        n_lost = len(lost["lost_rank"])
+        if not n_lost:
+            return cls(rank, start, end, counts, waited)
+        rank = np.concatenate([rank, lost["lost_rank"]])
+        start = np.concatenate([start, lost["lost_start"]])
+        order = np.lexsort((start, rank))
+        counts = np.concatenate([counts, np.ones(n_lost, np.bool_)])[order]
+        if waited is not None:
+            waited = np.concatenate([waited, np.ones(n_lost, np.bool_)])[order]
+        end = np.concatenate([end, lost["lost_end"]])
+        return cls(rank[order], start[order], end[order], counts, waited)
 
-    def take(self, name: str) -> Int64Array:
-        return np.concatenate([np.zeros(0, np.int64), *self.parts.get(name, [])]).astype(np.int64, copy=False)
+    def outside(self, stretch: Stretch, counts: BoolArray) -> Int64Array:
+        """Time of each rank that no counting call covers: one pass over all."""
+        own: Int64Array = stretch.ends_ns - stretch.begins_ns
+        path_walk.subtract_calls(
+            self.rank, self.start, self.end, counts, stretch.ranks, stretch.begins_ns, stretch.ends_ns, own
+        )
+        return own
 
 
 class RoundIndex:
@@ -141,6 +172,7 @@ class RoundIndex:
 
     def __init__(self, blocks: Sequence[Rounds], offsets: ClockOffsets | None = None) -> None:
         self._offsets = offsets or ClockOffsets()
+        self._ranks, self._ahead_ns = np.zeros((2, 0), np.int64)  # of the last stretch, and their clocks
         self.keys: list[TransferKey] = []
         key_of: dict[TransferKey, int] = {}
         by_shape: dict[tuple[int, bool], list[tuple[Rounds, int]]] = {}
@@ -151,167 +183,76 @@ class RoundIndex:
             if key not in key_of:
                 key_of[key] = len(self.keys)
                 self.keys.append(key)
-            sees_transfer = Sees.START in block.sees and Sees.END in block.sees
-            by_shape.setdefault((len(block.ranks), sees_transfer), []).append((block, key_of[key]))
-        entries, rounds = _Columns(), _Columns()
-        n_rounds = 0
-        for (_, sees_transfer), chosen in by_shape.items():
-            n_rounds += self._add(chosen, sees_transfer, n_rounds, entries, rounds)
-        self.sees_transfers = any(sees for _, sees in by_shape)
-        self._round_key = rounds.take("key")
-        self._last_rank, self._last_start = rounds.take("last_rank"), rounds.take("last_start")
-        self._transfer_ns = rounds.take("transfer")
-        self._anchor_rank, self._anchor_ns = rounds.take("anchor_rank"), rounds.take("anchor")
-        self._sizes = rounds.take("size")
-        self._launch_rank, self._launch_ns = entries.take("launch_rank"), entries.take("launch")
-        self._lost_rank, self._lost_round = entries.take("lost_rank"), entries.take("lost_round")
-        self._lost_start, self._lost_end = entries.take("lost_start"), entries.take("lost_end")
-        rank, start, end = entries.take("rank"), entries.take("start"), entries.take("end")
-        round_of, key_at = entries.take("round"), entries.take("key")
-        is_send = entries.take("is_send") > 0
-        order = order_by(rank, start, end)
-        self._rank, self._start, self._end = rank[order], start[order], end[order]
-        is_send, round_of, key_at = is_send[order], round_of[order], key_at[order]
+            by_shape.setdefault((len(block.ranks), sees(block, TRANSFER)), []).append((block, key_of[key]))
+        self.sees_transfers = any(sees_transfer for _, sees_transfer in by_shape)
+        # Of entries at one time those of the same shape lie together.
+        chosen = [(block, number, seen) for (_, seen), some in by_shape.items() for block, number in some]
+        found, size_bytes = self._arrange(chosen)
+        self._anchor_rank, self._anchor_ns = found.rounds["anchor_rank"], found.rounds["anchor"]
+        self._blocks = [block for block, _, _ in chosen]
+        self._lost_rank, self._lost_round = found.lost["lost_rank"], found.lost["lost_round"]
+        entries = found.entries
+        order = order_by(entries["rank"], entries["entry_start"], entries["entry_end"])
+        self._rank, self._start, self._end, round_of, key_at = (
+            entries[name][order] for name in ("rank", "entry_start", "entry_end", "round", "entry_key")
+        )
         is_pair = np.array([isinstance(key, tuple) for key in self.keys], np.bool_)
-        self._is_free_send = is_send & ~self._stands_still()
-        self._is_beside = self._runs_beside(key_at, is_pair)
-        on_path = np.flatnonzero(~self._is_free_send & ~self._is_beside)
+        is_free_send = index_loops.free_sends(self._rank, self._start, self._end, found.is_send[order])
+        self._is_beside = index_loops.beside(self._rank, self._start, self._end, key_at, is_pair)
+        self._calls = _Calls.of(self._rank, self._start, self._end, ~self._is_beside, ~is_free_send, found.lost)
+        on_path = np.flatnonzero(~is_free_send & ~self._is_beside)
         by_end = on_path[order_by(self._rank[on_path], self._end[on_path], round_of[on_path])]
-        self._path_rank, self._path_end, self._path_round = self._rank[by_end], self._end[by_end], round_of[by_end]
+        of_round = [*(found.rounds[name] for name in index_loops.OF_ROUND), size_bytes]
+        self._path = path_walk.Path(self._rank[by_end], self._end[by_end], round_of[by_end], of_round, len(self.keys))
 
-    def _add(
-        self, chosen: list[tuple[Rounds, int]], sees_transfer: bool, first: int, entries: _Columns, rounds: _Columns
-    ) -> int:
-        """All blocks of one shape at once; returns how many rounds they hold."""
-        blocks = [block for block, _ in chosen]
-        lengths = [len(block) for block in blocks]
-        arrival = np.concatenate([block.arrival_ns for block in blocks])
-        start = np.concatenate([block.start_ns for block in blocks])
-        end = np.concatenate([block.end_ns for block in blocks])
-        members = np.repeat(np.array([block.ranks for block in blocks], np.int64), lengths, axis=0)
-        key = np.repeat(np.array([number for _, number in chosen], np.int64), lengths)
-        is_pair = np.repeat(np.array([block.is_pair for block in blocks], np.bool_), lengths)
-        op = np.concatenate([block.op for block in blocks])
-        n_rounds, line = len(key), np.arange(len(key))
-        ended = np.where(end > 0, end, arrival)
-        anchor = ended.argmax(axis=1)
-        rounds.add(
-            key=key,
-            size=np.concatenate([block.size_bytes for block in blocks]),
-            anchor_rank=members[line, anchor],
-            anchor=ended[line, anchor],
+    def _arrange(self, chosen: list[tuple[Rounds, int, bool]]) -> tuple[index_loops.Arranged, Int64Array]:
+        """What is found in blocks with their keys, and whether they see transfers; and the bytes of each round."""
+        blocks = [block for block, _, _ in chosen]
+        widths = np.array([len(block.ranks) for block in blocks], np.int64)
+        members = np.array([rank for block in blocks for rank in block.ranks], np.int64)
+        is_pair = np.array([block.is_pair for block in blocks], np.bool_)
+        arranged = index_loops.arrange(
+            np.array([len(block) for block in blocks], np.int64),
+            widths,
+            np.array([number for _, number, _ in chosen], np.int64),
+            is_pair,
+            np.array([sees_transfer for _, _, sees_transfer in chosen], np.bool_),
+            self._is_uncertain(members, widths, is_pair),
+            members,
+            self._offsets.of(members),
+            joined([block.op for block in blocks], np.int8),
+            (
+                joined([block.arrival_ns for block in blocks], np.int64),
+                joined([block.start_ns for block in blocks], np.int64),
+                joined([block.end_ns for block in blocks], np.int64),
+            ),
         )
-        at, column = np.nonzero(arrival > 0)
-        entries.add(launch_rank=members[at, column], launch=arrival[at, column])
-        if not sees_transfer:
-            nothing = np.zeros(n_rounds, np.int64)
-            rounds.add(last_rank=members[:, 0], last_start=nothing, transfer=nothing)
-            return n_rounds
-        start = np.where(start > 0, start, arrival)
-        seen = (end > 0) & (start > 0)
-        last, transfer = self._last_starters(start, end, seen, members, is_pair, _WAITS_FOR_ALL[op] & ~is_pair)
-        rounds.add(last_rank=members[line, last], last_start=start[line, last], transfer=transfer)
-        at, column = np.nonzero(seen)
-        entries.add(
-            rank=members[at, column],
-            start=start[at, column],
-            end=end[at, column],
-            round=at + first,
-            key=key[at],
-            is_send=is_pair[at] & (column == 0),
-        )
-        at, column = np.nonzero((end == 0) & (arrival == 0))
-        # A lost call lasted as long as its transfer at least: so much of it is no time of the rank's own.
-        lost = members[at, column]
-        begun = start[at, last[at]] - self._offsets.of(members[at, last[at]]) + self._offsets.of(lost)
-        entries.add(lost_rank=lost, lost_round=at + first, lost_start=begun, lost_end=begun + transfer[at])
-        return n_rounds
+        return arranged, joined([block.size_bytes for block in blocks], np.int64)
 
-    def _last_starters(
-        self,
-        start: Int64Array,
-        end: Int64Array,
-        seen: BoolArray,
-        members: Int64Array,
-        is_pair: BoolArray,
-        all_wait: BoolArray,
-    ) -> tuple[Int64Array, Int64Array]:
-        """Per round the column of who started last, and how long the transfer took from there (0 where unknown)."""
-        line = np.arange(len(start))
-        durations = np.where(seen, end - start, _NEVER_NS)
-        shortest = durations.argmin(axis=1)
-        offset = self._offsets.of(members)
-        on_one_clock = np.where(seen, start - offset, np.iinfo(np.int64).min)
-        latest = on_one_clock.argmax(axis=1)
-        # Of a pair the receiver's end counts: a sender may be through as soon as its data are in a buffer.
-        ends = np.where(seen, end - offset, 0)
-        last_end = np.where(is_pair & seen[:, -1], ends[:, -1], ends.max(axis=1))
-        exact = last_end - on_one_clock[line, latest]
-        # Two hosts whose clocks cannot be compared: the shorter of the durations is all that is known.
-        needs_no_clock = all_wait | self._is_uncertain(members, is_pair)
-        last = np.where(needs_no_clock, shortest, latest)
-        transfer = np.where(needs_no_clock, durations[line, shortest], exact)
-        is_known = seen[line, last] & (~is_pair | seen.all(axis=1))
-        return last, np.where(is_known, np.maximum(transfer, 0), 0)
+    def _is_uncertain(self, members: Int64Array, widths: Int64Array, is_pair: BoolArray) -> BoolArray:
+        """Pairs of two hosts of which one has no offset. Where no host is known at all, one clock is assumed.
 
-    def _is_uncertain(self, members: Int64Array, is_pair: BoolArray) -> BoolArray:
-        """Pairs of two hosts of which one has no offset. Where no host is known at all, one clock is assumed."""
-        uncertain = np.zeros(len(members), np.bool_)
+        Two hosts whose clocks cannot be compared: the shorter of the durations is all that is known.
+        """
         known = self._offsets
-        if len(known.ranks) and is_pair.any():
-            place = np.minimum(np.searchsorted(known.ranks, members), len(known.ranks) - 1)
-            has_offset = np.isfinite(known.uncertainty_ns[place]).all(axis=1)
-            uncertain = is_pair & ~has_offset & (known.host[place[:, 0]] != known.host[place[:, -1]])
+        if not len(known.ranks) or not is_pair.any() or not widths.all():
+            return np.zeros(len(widths), np.bool_)
+        place = np.minimum(np.searchsorted(known.ranks, members), len(known.ranks) - 1)
+        ends = np.cumsum(widths)
+        first, last = ends - widths, ends - 1
+        has_offset = np.logical_and.reduceat(np.isfinite(known.uncertainty_ns[place]), first)
+        uncertain: BoolArray = is_pair & ~has_offset & (known.host[place[first]] != known.host[place[last]])
         return uncertain
-
-    def _stands_still(self) -> BoolArray:
-        """Entries on whose end their rank's next call follows at once."""
-        if not len(self._rank):
-            return np.zeros(0, np.bool_)
-        following = np.append(self._start[1:], _NEVER_NS)
-        following[:-1][self._rank[1:] != self._rank[:-1]] = _NEVER_NS
-        within = np.maximum(AT_ONCE_NS, AT_ONCE_SHARE * (self._end - self._start))
-        apart = np.where(following == _NEVER_NS, np.inf, (following - self._end).astype(np.float64))
-        still: BoolArray = np.abs(apart) <= within
-        return still
-
-    def _runs_beside(self, key: Int64Array, is_pair: BoolArray) -> BoolArray:
-        """Entries of collectives that contain whole calls of other communicators, where most of theirs do."""
-        beside = np.zeros(len(self._rank), np.bool_)
-        mine = np.flatnonzero(~is_pair[key]) if len(key) else np.zeros(0, np.int64)
-        if len(mine) < 2:
-            return beside
-        rank, start, end, kind = self._rank[mine], self._start[mine], self._end[mine], key[mine]
-        is_last_of_run = np.append((rank[1:] != rank[:-1]) | (kind[1:] != kind[:-1]), True)
-        run_ends = np.flatnonzero(is_last_of_run)
-        following = run_ends[np.searchsorted(run_ends, np.arange(len(mine)))] + 1
-        other = np.minimum(following, len(mine) - 1)
-        contains = (following < len(mine)) & (rank[other] == rank) & (start[other] > start) & (end[other] < end)
-        n_keys = len(is_pair)
-        share = np.bincount(kind[contains], minlength=n_keys) / np.maximum(np.bincount(kind, minlength=n_keys), 1)
-        beside[mine[contains & (share[kind] >= BESIDE_SHARE)]] = True
-        return beside
 
     def walk(self, stretch: Stretch) -> Charges:
         """The charges of an iteration along its critical path."""
         if not len(stretch.ranks):
             return Charges({}, {})
-        final = int((stretch.ends_ns - self._offsets.of(stretch.ranks)).argmax())
-        ranks_ns, keys_ns = np.zeros(len(stretch.ranks), np.int64), np.zeros(len(self.keys), np.int64)
-        path_walk.walk_back(
-            stretch.ranks[final],
-            stretch.ends_ns[final],
-            self._path_rank,
-            self._path_end,
-            self._path_round,
-            self._round_key,
-            self._last_rank,
-            self._last_start,
-            self._transfer_ns,
-            stretch.ranks,
-            stretch.begins_ns,
-            ranks_ns,
-            keys_ns,
+        if not np.array_equal(stretch.ranks, self._ranks):  # they are the same in nearly all iterations
+            self._ranks, self._ahead_ns = stretch.ranks, self._offsets.of(stretch.ranks)
+        final = int((stretch.ends_ns - self._ahead_ns).argmax())
+        ranks_ns, keys_ns = self._path.walk_back(
+            stretch.ranks[final], stretch.ends_ns[final], stretch.ranks, stretch.begins_ns
         )
         charged_ranks, charged_keys = np.flatnonzero(ranks_ns), np.flatnonzero(keys_ns)
         return Charges(
@@ -325,36 +266,22 @@ class RoundIndex:
         A rank that is only waited with keeps its own time when somebody else becomes slow, so its growth tells a
         culprit from a victim even where the path wanders.
         """
-        least = self._outside(stretch, ~self._is_beside)
-        has_free_sends = bool(self._is_free_send.any())
-        most = self._outside(stretch, ~self._is_beside & ~self._is_free_send) if has_free_sends else least
-        return OwnTime(least, most)
-
-    def _outside(self, stretch: Stretch, counts: BoolArray) -> Int64Array:
-        """Time of each rank that no counting entry covers: one pass over the entries, sorted by (rank, start)."""
-        rank, start, end = self._rank, self._start, self._end
-        if len(self._lost_rank):
-            rank = np.concatenate([rank, self._lost_rank])
-            start = np.concatenate([start, self._lost_start])
-            end = np.concatenate([end, self._lost_end])
-            order = np.lexsort((start, rank))
-            rank, start, end = rank[order], start[order], end[order]
-            counts = np.concatenate([counts, np.ones(len(self._lost_rank), np.bool_)])[order]
-        own: Int64Array = stretch.ends_ns - stretch.begins_ns
-        path_walk.subtract_calls(rank, start, end, counts, stretch.ranks, stretch.begins_ns, stretch.ends_ns, own)
-        return own
+        least = self._calls.outside(stretch, self._calls.all_sends)
+        waited = self._calls.waited_sends
+        return OwnTime(least, least if waited is None else self._calls.outside(stretch, waited))
 
     def transfers(self, stretch: Stretch) -> Transfers:
         """Transfer times of the rounds of an iteration, and how much there was to do in it."""
-        inside = self._is_inside(stretch)
-        keys = self._round_key[inside]
-        total = np.bincount(keys, weights=self._transfer_ns[inside], minlength=len(self.keys))
-        return Transfers(tuple(self.keys), total.astype(np.float64), int(inside.sum()), int(self._sizes[inside].sum()))
+        return Transfers(tuple(self.keys), *self._path.transfers(stretch.ranks, stretch.begins_ns, stretch.ends_ns))
 
     def lost_share(self, stretch: Stretch) -> Float64Array:
         """Per rank, the share of its rows that are missing in rounds that others have reported."""
-        in_round = self._is_inside(stretch)[self._lost_round] if len(self._lost_round) else np.zeros(0, np.bool_)
-        lost = _count(stretch.ranks, self._lost_rank[in_round])
+        if not len(self._lost_round):
+            return np.zeros(len(stretch.ranks))
+        inside = path_walk.find_inside(
+            self._anchor_rank, self._anchor_ns, stretch.ranks, stretch.begins_ns, stretch.ends_ns
+        )
+        lost = _count(stretch.ranks, self._lost_rank[inside[self._lost_round]])
         if not lost.any():
             return np.zeros(len(stretch.ranks))
         place = np.minimum(np.searchsorted(stretch.ranks, self._rank), len(stretch.ranks) - 1)
@@ -366,20 +293,22 @@ class RoundIndex:
     def first_launch_ns(self, stretch: Stretch) -> Int64Array:
         """Per rank, how long after its begin it launched its first call; 0 where it launched none."""
         first = np.full(len(stretch.ranks), _NEVER_NS)
-        if len(self._launch_rank) and len(stretch.ranks):
-            place = np.minimum(np.searchsorted(stretch.ranks, self._launch_rank), len(stretch.ranks) - 1)
-            inside = stretch.ranks[place] == self._launch_rank
-            inside &= (self._launch_ns > stretch.begins_ns[place]) & (self._launch_ns <= stretch.ends_ns[place])
-            np.minimum.at(first, place[inside], self._launch_ns[inside])
+        rank, launch_ns = self._launches
+        if len(rank) and len(stretch.ranks):
+            place = np.minimum(np.searchsorted(stretch.ranks, rank), len(stretch.ranks) - 1)
+            inside = stretch.ranks[place] == rank
+            inside &= (launch_ns > stretch.begins_ns[place]) & (launch_ns <= stretch.ends_ns[place])
+            np.minimum.at(first, place[inside], launch_ns[inside])
         return np.where(first == _NEVER_NS, 0, first - stretch.begins_ns)
 
-    def _is_inside(self, stretch: Stretch) -> BoolArray:
-        """Rounds of which one rank that was seen in them says, on its own clock, that they ended in the stretch."""
-        inside = np.zeros(len(self._anchor_rank), np.bool_)
-        path_walk.find_inside(
-            self._anchor_rank, self._anchor_ns, stretch.ranks, stretch.begins_ns, stretch.ends_ns, inside
+    @cached_property
+    def _launches(self) -> tuple[Int64Array, Int64Array]:
+        """Who has launched a call, and when: asked only where no transfers are seen."""
+        rank = joined(
+            [np.broadcast_to(np.array(b.ranks, np.int64), b.arrival_ns.shape) for b in self._blocks], np.int64
         )
-        return inside
+        launch_ns = joined([block.arrival_ns for block in self._blocks], np.int64)
+        return rank[launch_ns > 0], launch_ns[launch_ns > 0]
 
 
 def _count(ranks: Int64Array, of: Int64Array) -> Int64Array:

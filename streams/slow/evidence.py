@@ -7,7 +7,7 @@ from functools import partial
 
 from pacehound.model.events import GroupOutlier, HostEvidence, HostVitals, Progress, RankStack, Topology
 from pacehound.model.evidence.machines import Stack
-from pacehound.model.rounds import Rounds
+from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.observations import Observations
 from streams.slow.connections import ConnectionTracker
 from streams.slow.gpu_state import GpuStates
@@ -33,10 +33,10 @@ class SlowEvidence:
         self._processors = ProcessorTracker()
         self._stacks: dict[int, tuple[int, RankStack]] = {}  # by rank: when the last one was taken
 
-    def on_rounds(self, rounds: Rounds) -> None:
-        """Closed rounds of one communicator."""
-        self._transfers.add(rounds)
-        self._rates.add(rounds)
+    def on_rounds(self, arrived: RoundTable) -> None:
+        """Closed rounds of all communicators."""
+        self._transfers.add(arrived)
+        self._rates.add(arrived)
 
     def hear(self, event: Heard) -> None:
         """Who is in a communicator, over which edges it sends, and what hosts have read of their machines."""

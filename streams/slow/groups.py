@@ -1,4 +1,4 @@
-"""Groups that should be equal: transfer times of rounds, and who is slower than its peers (Falcon 4.3)."""
+"""Groups that should be equal: who is slower than its peers (Falcon 4.3)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ import numpy.typing as npt
 
 from streams.slow.thresholds import GROUP_FALSE_ALARMS, GROUP_RATIO
 
-Int64Array = npt.NDArray[np.int64]
-
-
 _MIN_PEERS_FOR_SPREAD = 8
-ENDS_FOR_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,48 +35,6 @@ class Outlier:
     median_s: float
     peers: int
     ratio: float
-
-
-def transfer_times_s(start_ns: Int64Array, end_ns: Int64Array, *, op: str = "") -> npt.NDArray[np.float64]:
-    """Transfer time of each round: its last end minus the latest start over its ranks.
-
-    Waiting for a late rank is not transfer: nothing moves before the last one has started.
-
-    Clocks of two hosts may be tens of milliseconds apart, many times a transfer, and the latest start on one clock
-    less than an end on another says nothing then. Where no rank can end before the last one has started (all_reduce,
-    all_gather, reduce_scatter, all_to_all, barrier) the last one to start waits the least, so that the shortest
-    duration over the ranks is the transfer time, each duration on a clock of its own. It lies between the first and
-    the last end minus the latest start. For rooted operations and sends no such thing holds: a root may leave at
-    once. There the starts and ends of all ranks have to be on one clock, and are taken as if they were.
-
-    Starts and ends have shape `(n_rounds, n_ranks)`, 0 where unknown; `op` is the operation of all the rounds, and an
-    unknown one needs one clock. The times have shape `(n_rounds,)`: NaN where a start is missing (the latest one is
-    then unknown), where no end is known, or where the clocks contradict each other (the end does not lie behind the
-    start).
-
-    Examples
-    --------
-    >>> transfer_times_s(np.array([[10, 40], [10, 0]]) * 10**9, np.array([[50, 50], [50, 50]]) * 10**9).tolist()
-    [10.0, nan]
-
-    The second host's clock is 60 s ahead:
-
-    >>> transfer_times_s(np.array([[10, 100]]) * 10**9, np.array([[50, 110]]) * 10**9, op="all_reduce").tolist()
-    [10.0]
-    """
-    if start_ns.shape != end_ns.shape or start_ns.ndim != 2:
-        raise ValueError(
-            f"starts and ends must have one shape (n_rounds, n_ranks), got {start_ns.shape}, {end_ns.shape}"
-        )
-    if start_ns.shape[1] == 0:
-        return np.full(start_ns.shape[0], np.nan)
-    if op in ENDS_FOR_ALL:
-        durations_ns = np.where(end_ns > 0, end_ns - start_ns, np.iinfo(np.int64).max)
-        transfer_ns = durations_ns.min(axis=1)
-    else:
-        transfer_ns = end_ns.max(axis=1) - start_ns.max(axis=1)
-    is_known = (start_ns > 0).all(axis=1) & (end_ns > 0).any(axis=1) & (transfer_ns > 0)
-    return np.where(is_known, transfer_ns / 1e9, np.nan)
 
 
 def outliers(groups: Sequence[GroupTransfer], *, threshold: float = GROUP_RATIO) -> list[Outlier]:

@@ -27,6 +27,7 @@ from pacehound.model.evidence.transfers import AssumedEdges, EdgeRates
 from pacehound.model.rounds import ALGORITHMS, Rounds
 from pacehound.model.topology import ring_edges
 from streams.rounds.edges import Edge, SeenEdges, assumed_neighbours, hosts_in_order
+from streams.rounds.round_table import RoundTable
 from streams.slow.thinned import Thinned
 from streams.slow.thresholds import DROPPED, MAX_DROPPED_SHARE, RATE_ROUNDS
 
@@ -79,17 +80,28 @@ class RateTracker:
         if progress.edges:
             self._seen.add(progress)
 
-    def add(self, rounds: Rounds) -> None:
+    def add(self, arrived: RoundTable) -> None:
         """Take in rounds; those without rates are passed over."""
-        if rounds.send_rate is None or rounds.recv_rate is None or rounds.is_pair:
-            return
-        self._members[rounds.communicator] = rounds.ranks
+        for number, rounds in enumerate(arrived.blocks):
+            if rounds.send_rate is None or rounds.recv_rate is None or rounds.is_pair:
+                continue
+            self._members[rounds.communicator] = rounds.ranks
+            rated = np.flatnonzero(np.isfinite(rounds.send_rate).any(axis=1))
+            if len(rated):
+                self._keep(rounds, rated, arrived.times_of(number))
+            else:
+                self._histories.setdefault(rounds.communicator, {})
+
+    def _keep(self, rounds: Rounds, rated: npt.NDArray[np.int64], times_ns: npt.NDArray[np.int64]) -> None:
+        """Those rounds of a block that have rates, the first ones of each kind."""
+        assert rounds.send_rate is not None
+        assert rounds.recv_rate is not None
         kinds = self._histories.setdefault(rounds.communicator, {})
-        algorithm = rounds.algorithm if rounds.algorithm is not None else np.zeros(len(rounds), np.int8)
-        times_ns = rounds.times_ns
+        algorithms = [0] * len(rated) if rounds.algorithm is None else rounds.algorithm[rated].tolist()
         n_taken: dict[tuple[int, int, int], int] = {}
-        for row in np.flatnonzero(np.isfinite(rounds.send_rate).any(axis=1)).tolist():
-            kind = (int(rounds.op[row]), int(rounds.size_bytes[row]), int(algorithm[row]))
+        columns = (rated.tolist(), rounds.op[rated].tolist(), rounds.size_bytes[rated].tolist(), algorithms)
+        for row, *of_kind in zip(*columns, strict=True):
+            kind = (of_kind[0], of_kind[1], of_kind[2])
             n_taken[kind] = n_taken.get(kind, 0) + 1
             if n_taken[kind] > PER_BLOCK or (kind not in kinds and len(kinds) >= MAX_KINDS):
                 continue

@@ -27,11 +27,11 @@ from typing import Literal
 
 import numpy as np
 
-from pacehound.model.calls import OP_CODE, OPS, Sees
+from pacehound.model.calls import OP_CODE, OPS
 from pacehound.model.events import Finding, HostVitals, Instant, LearntRounds, UsualRounds
 from pacehound.model.evidence.transfers import SlowRoundsOfKind
 from pacehound.model.identity import event_id
-from pacehound.model.rounds import Rounds
+from streams.rounds.round_table import RoundTable
 from streams.slow.thresholds import (
     BASE_NS,
     BASE_ROUNDS,
@@ -66,10 +66,6 @@ class SlowRound:
     time_ns: int
     ratio: float
     p: float | None
-
-
-_SIZE_BITS = 56
-_LARGEST_SIZE = (1 << _SIZE_BITS) - 1
 
 
 @dataclass(slots=True)
@@ -141,32 +137,28 @@ class SlowRounds(Watch):
             self._host_kinds[event.host] = kind
         return []
 
-    def on_rounds(self, rounds: Rounds) -> None:
+    def on_rounds(self, arrived: RoundTable) -> None:
         """Take in rounds; those of pairs, and without starts and ends, say nothing here."""
-        if rounds.is_pair or not (Sees.START in rounds.sees and Sees.END in rounds.sees) or not len(rounds):
-            return
-        is_barrier = (rounds.op == _BARRIER) | ((rounds.op == _ALL_REDUCE) & (rounds.size_bytes <= BARRIER_BYTES))
-        start = np.where(rounds.start_ns > 0, rounds.start_ns, rounds.arrival_ns)
-        seen = (rounds.end_ns > 0) & (start > 0)
-        durations = np.where(seen, rounds.end_ns - start, 0)
-        longest = durations.max(axis=1)
-        shortest = np.where(seen, durations, np.iinfo(np.int64).max).min(axis=1)
-        usable = ~is_barrier & (seen.sum(axis=1) >= 2)
-        kinds = self._kinds.setdefault(rounds.communicator, {})
-        times_ns = rounds.times_ns
-        # Operation and size as one number, which is sorted many times as fast as rows of two.
-        labels = rounds.op.astype(np.int64) << _SIZE_BITS | np.minimum(rounds.size_bytes, _LARGEST_SIZE)
-        for label in np.unique(labels[usable]).tolist():
-            op, size_bytes = label >> _SIZE_BITS, label & _LARGEST_SIZE
-            if (op, size_bytes) not in kinds and len(kinds) >= MAX_KINDS:
-                continue
-            mine = np.flatnonzero(usable & (labels == label))
-            kind = kinds.get((op, size_bytes))
-            if kind is None:
-                kind = kinds[op, size_bytes] = _Kind(op, size_bytes, int(times_ns[mine[0]]), rounds.source)
-                if set_ns := self._set_ns.get((op, size_bytes)):
-                    kind.base_ns, kind.given_by = set_ns, "set"
-            _follow(kind, times_ns[mine], longest[mine].astype(np.float64), shortest[mine].astype(np.float64))
+        for rounds, of_kinds in arrived.transfers:
+            kinds = self._kinds.setdefault(rounds.communicator, {})
+            for one in of_kinds:
+                key, lines = (one.op, one.size_bytes), one.lines
+                is_barrier = one.op == _BARRIER or (one.op == _ALL_REDUCE and one.size_bytes <= BARRIER_BYTES)
+                if is_barrier or (key not in kinds and len(kinds) >= MAX_KINDS):
+                    continue
+                columns = (arrived.times_ns, arrived.longest_ns, arrived.shortest_ns)
+                times_ns, longest, shortest = (column[lines] for column in columns)
+                is_usable = arrived.n_seen[lines] >= 2
+                if not is_usable.all():
+                    times_ns, longest, shortest = times_ns[is_usable], longest[is_usable], shortest[is_usable]
+                if not len(times_ns):
+                    continue
+                kind = kinds.get(key)
+                if kind is None:
+                    kind = kinds[key] = _Kind(*key, int(times_ns[0]), rounds.source)
+                    if set_ns := self._set_ns.get(key):
+                        kind.base_ns, kind.given_by = set_ns, "set"
+                _follow(kind, times_ns, longest.astype(np.float64), shortest.astype(np.float64))
 
     def of_communicator(self, communicator: str) -> SlowRoundsOfKind | None:
         """The slowest kind of rounds of a communicator; nothing where none is slow."""
@@ -291,10 +283,13 @@ def _follow(kind: _Kind, times_ns: np.ndarray, longest: np.ndarray, shortest: np
             _learn(kind)
         elif not kind.given_by:
             return
+    if skipped == len(times_ns):
+        return
     windows = times_ns // SLOW_WINDOW_NS
     ranges = longest - shortest
-    for window in np.unique(windows[skipped:]).tolist():
-        inside = np.flatnonzero(windows == window)
+    is_one_window = bool((windows[skipped:] == windows[-1]).all())  # a minute, as nearly always
+    for window in windows[-1:].tolist() if is_one_window else np.unique(windows[skipped:]).tolist():
+        inside = np.arange(skipped, len(windows)) if is_one_window else np.flatnonzero(windows == window)
         inside = inside[inside >= skipped]
         if window > kind.window:
             _close(kind)

@@ -22,6 +22,8 @@ from streams.level.changepoint import Change
 from streams.level.earlier_runs import planned_by
 from streams.level.step_watch import StepTime, StepWatch
 from streams.level.thresholds import LASTING_STEPS
+from streams.rounds.clocks import ClockOffsets
+from streams.rounds.round_table import RoundTable
 from streams.slow.attribution.attribute import attribute
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
@@ -49,6 +51,16 @@ from streams.watching.waking import slowness_wakes
 from streams.watching.watch import Heard, Said, Watch
 
 THINNED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The rounds of one step of time, arranged, and the numbers of their communicators and pairs."""
+
+    rounds: Sequence[Rounds]
+    index: RoundIndex
+    numbered_by: Mapping[TransferKey, int]
+    numbers: Int64Array
 
 
 @dataclass(slots=True)
@@ -88,7 +100,7 @@ class SlowWatch(Watch):
         self._slow_rounds = slow_rounds
         self._replays = replays
         self._evidence = SlowEvidence(job, attempt)
-        self._index: tuple[Sequence[Rounds], RoundIndex] | None = None  # of one step of time
+        self._index: _Index | None = None  # of one step of time
         self._watch = self._new_watch()
         # A slow drift needs a baseline far back.
         self._records: Thinned[IterationRecord] = Thinned(HISTORY_ITERATIONS, BASELINE_ITERATIONS, every=THINNED)
@@ -129,9 +141,9 @@ class SlowWatch(Watch):
         """What the last slow stretch has cost."""
         return self._excess_s if finding.kind == "slow" else 0.0
 
-    def on_rounds(self, rounds: Rounds) -> None:
-        """Closed rounds of one communicator."""
-        self._evidence.on_rounds(rounds)
+    def on_rounds(self, arrived: RoundTable) -> None:
+        """Closed rounds of all communicators."""
+        self._evidence.on_rounds(arrived)
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """What may tell whose delay it is."""
@@ -157,18 +169,27 @@ class SlowWatch(Watch):
         self._index = None
         return []
 
-    def _measured(self, previous: IterationSample, sample: IterationSample, index: RoundIndex) -> IterationRecord:
+    def _indexed(self, rounds: Sequence[Rounds], clocks: ClockOffsets) -> _Index:
+        """The rounds of a stretch of time: the same ones for all iterations of one step of time."""
+        known = self._index
+        if known is not None and known.rounds is rounds and known.numbered_by is self._numbers:
+            return known
+        index = known.index if known is not None and known.rounds is rounds else RoundIndex(rounds, clocks)
+        numbers = [self._numbers.setdefault(key, len(self._numbers)) for key in index.keys]
+        self._index = _Index(rounds, index, self._numbers, np.array(numbers, np.int64))
+        return self._index
+
+    def _measured(self, previous: IterationSample, sample: IterationSample, indexed: _Index) -> IterationRecord:
         """What is to be kept of an iteration, from the rounds of a stretch of time that holds it."""
         stretch = Stretch.between((previous.ranks, previous.ends_ns), (sample.ranks, sample.ends_ns))
         if not np.array_equal(stretch.ranks, self._ranks):
             self._ranks = stretch.ranks
+        index = indexed.index
         own, transfers = index.own_time(stretch), index.transfers(stretch)
-        for key in transfers.keys:
-            self._numbers.setdefault(key, len(self._numbers))
         # Lost calls or markers make several iterations one sample: what is kept is for one iteration.
         n_steps = max(sample.step - previous.step, 1)
         transfer_ns = np.zeros(len(self._numbers), np.float32)
-        transfer_ns[[self._numbers[key] for key in transfers.keys]] = transfers.total_ns / n_steps
+        transfer_ns[indexed.numbers] = transfers.total_ns / n_steps
         lost = index.lost_share(stretch)
         charges = index.walk(stretch) if index.sees_transfers else Charges({}, {})
         least = (own.least / n_steps).astype(np.float32)
@@ -191,9 +212,7 @@ class SlowWatch(Watch):
     def on_iteration(self, iteration: Iteration, moment: Moment) -> list[Said]:
         """One finished iteration."""
         sample = iteration.sample
-        if self._index is None or self._index[0] is not iteration.rounds:
-            self._index = iteration.rounds, RoundIndex(iteration.rounds, moment.clocks)
-        record = self._measured(iteration.previous, sample, self._index[1])
+        record = self._measured(iteration.previous, sample, self._indexed(iteration.rounds, moment.clocks))
         observed = self.observed(moment)
         self._records.append(record)
         if self._episode is not None:

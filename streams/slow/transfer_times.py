@@ -6,12 +6,10 @@ import statistics
 from collections import deque
 from dataclasses import dataclass
 
-import numpy as np
-
-from pacehound.model.calls import OPS, Sees
+from pacehound.model.calls import OPS
 from pacehound.model.events import GroupOutlier
-from pacehound.model.rounds import Rounds
-from streams.slow.groups import GroupTransfer, outliers, transfer_times_s
+from streams.rounds.round_table import RoundTable
+from streams.slow.groups import GroupTransfer, outliers
 from streams.slow.thresholds import TYPICAL_ROUNDS
 
 RECENT = 64
@@ -45,27 +43,25 @@ class TransferTracker:
         self._recent: dict[str, dict[_Kind, _Recent]] = {}
         self._added = 0
 
-    def add(self, rounds: Rounds) -> None:
+    def add(self, arrived: RoundTable) -> None:
         """Rounds whose starts and ends were seen; others say nothing about a transfer."""
-        if not (Sees.START in rounds.sees and Sees.END in rounds.sees) or rounds.is_pair or not len(rounds):
-            return
-        self._added += 1
-        shape = tuple(rank - rounds.ranks[0] for rank in rounds.ranks)
-        known = self._recent.setdefault(rounds.communicator, {})
-        for op in np.unique(rounds.op).tolist():
-            of_op = rounds.op == op
-            times_s = transfer_times_s(rounds.start_ns[of_op], rounds.end_ns[of_op], op=OPS[op])
-            is_known = np.isfinite(times_s)
-            sizes, times_s = rounds.size_bytes[of_op][is_known], times_s[is_known]
-            for size_bytes in np.unique(sizes).tolist():
-                kind = (OPS[op], size_bytes, shape)
+        for rounds, kinds in arrived.transfers:
+            self._added += 1
+            shape = tuple(rank - rounds.ranks[0] for rank in rounds.ranks)
+            known = self._recent.setdefault(rounds.communicator, {})
+            for of_kind in kinds:
+                transfer_ns = arrived.transfer_ns[of_kind.lines]
+                transfer_ns = transfer_ns[transfer_ns > 0]
+                if not len(transfer_ns):
+                    continue
+                kind = (OPS[of_kind.op], of_kind.size_bytes, shape)
                 if kind not in known:
                     if len(known) >= MAX_KINDS:
                         del known[
                             min(known, key=lambda k: (min(len(known[k].times_s), TYPICAL_ROUNDS), known[k].added))
                         ]
                     known[kind] = _Recent(deque(maxlen=RECENT))
-                known[kind].times_s.extend(times_s[sizes == size_bytes].tolist())
+                known[kind].times_s.extend((transfer_ns / 1e9).tolist())
                 known[kind].added = self._added
 
     def outliers(self, job: str, attempt: int, now_ns: int) -> list[GroupOutlier]:

@@ -18,7 +18,7 @@ from pacehound.model.events import (
     WhatIfPrice,
 )
 from pacehound.model.operations import Operations
-from pacehound.model.rounds import Rounds
+from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Iteration, Moment
 
 Heard = Topology | Progress | Markers | SignatureMismatch | HostSample | HostVitals | HostEvidence | Operations
@@ -34,8 +34,8 @@ class Watch:
     `tests/jobs/test_contract_of_watches.py` says what every watch must keep to.
     """
 
-    def on_rounds(self, rounds: Rounds) -> None:
-        """Closed rounds of one communicator."""
+    def on_rounds(self, arrived: RoundTable) -> None:
+        """Closed rounds of all communicators: those of one step of time."""
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """One thing that a communicator or a host says, after a step of the job.

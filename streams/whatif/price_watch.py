@@ -16,6 +16,7 @@ from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.model.whatif_result import WhatIf
 from streams.rounds.merge import select
+from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
 from streams.whatif import optypes
@@ -84,10 +85,9 @@ class PriceWatch(Watch):
         self.refused = 0
         self.unpriced = ""
 
-    def on_rounds(self, rounds: Rounds) -> None:
-        """Closed rounds of a communicator."""
-        if not rounds.is_pair:
-            self._arrived.append(rounds)
+    def on_rounds(self, arrived: RoundTable) -> None:
+        """Closed rounds of communicators."""
+        self._arrived += [rounds for rounds in arrived.blocks if not rounds.is_pair]
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """Operations of some ranks. The rounds of the very first ones are gone already: they only begin it."""

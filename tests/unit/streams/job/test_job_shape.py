@@ -15,6 +15,7 @@ from pacehound.model.evidence.leaving import JobShape, Left
 from pacehound.model.rounds import Rounds
 from pacehound.model.topology import Layout
 from streams.job.shape import ShapeWatch, layout_of
+from streams.rounds.round_table import RoundTable
 
 STEP_NS = 1_000_000_000
 
@@ -58,11 +59,11 @@ def watched(layout: Layout, *, op: str = "all_reduce", micro_batches: int = 6, n
         for pipeline in layout.groups("pp"):
             for a, b in itertools.pairwise(pipeline):
                 ends_ns = [at_ns - 500 + n for n in range(micro_batches)]
-                watch.on_rounds(rounds((a, b), ends_ns, "send"))
-                watch.on_rounds(rounds((b, a), ends_ns, "send"))
+                watch.on_rounds(RoundTable([rounds((a, b), ends_ns, "send")]))
+                watch.on_rounds(RoundTable([rounds((b, a), ends_ns, "send")]))
         for replicas in layout.groups("dp"):
-            watch.on_rounds(rounds(replicas, [at_ns - 20, at_ns - 10], op, 1000))
-        watch.on_rounds(rounds(tuple(range(layout.world_size)), [at_ns - 5], "all_reduce", 4))
+            watch.on_rounds(RoundTable([rounds(replicas, [at_ns - 20, at_ns - 10], op, 1000)]))
+        watch.on_rounds(RoundTable([rounds(tuple(range(layout.world_size)), [at_ns - 5], "all_reduce", 4)]))
         watch.on_step(at_ns)
     return watch
 

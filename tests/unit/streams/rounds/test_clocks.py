@@ -15,6 +15,7 @@ from pacehound.settings import Settings
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
 from streams.rounds.clocks import HostClocks
+from streams.rounds.round_table import RoundTable
 from tests.fakes.events import topology
 from tests.fakes.hand_made_rounds import MS, rounds
 
@@ -50,7 +51,7 @@ def barriers(
 
 def test_offsets_of_hosts_come_out_of_the_ends_and_are_known_to_microseconds() -> None:
     followed = clocks()
-    followed.add(barriers(20, {"a": 0.0, "b": 50.0, "c": -50.0}))
+    followed.add(RoundTable([barriers(20, {"a": 0.0, "b": 50.0, "c": -50.0})]))
     offsets = followed.offsets()
     assert (offsets.of([0, 2, 4]) - offsets.of([0])).tolist() == [0, 50 * MS, -50 * MS]
     assert offsets.uncertainty_between_ns(0, 2) == 0.0
@@ -59,14 +60,14 @@ def test_offsets_of_hosts_come_out_of_the_ends_and_are_known_to_microseconds() -
 
 def test_a_rank_that_notices_every_end_late_does_not_move_its_host() -> None:
     followed = clocks()
-    followed.add(barriers(20, {"a": 0.0, "b": 10.0, "c": 0.0}, late={3: 4.0}))
+    followed.add(RoundTable([barriers(20, {"a": 0.0, "b": 10.0, "c": 0.0}, late={3: 4.0})]))
     offsets = followed.offsets()
     assert abs(int(offsets.of(2) - offsets.of(0)) - 10 * MS) <= 2 * MS
 
 
 def test_a_drifting_clock_is_followed_and_its_drift_is_in_the_uncertainty() -> None:
     followed = clocks()
-    followed.add(barriers(3000, {"a": 0.0, "b": 0.0, "c": 0.0}, drift_ms=0.05))
+    followed.add(RoundTable([barriers(3000, {"a": 0.0, "b": 0.0, "c": 0.0}, drift_ms=0.05)]))
     offsets = followed.offsets()
     truth_ns = 0.05 * 2999 * MS
     assert abs(int(offsets.of(2) - offsets.of(0)) - truth_ns) <= offsets.uncertainty_between_ns(0, 2)
@@ -75,10 +76,10 @@ def test_a_drifting_clock_is_followed_and_its_drift_is_in_the_uncertainty() -> N
 
 def test_a_host_that_is_seen_first_late_has_no_offset_until_it_has_ended_rounds_with_others() -> None:
     followed = clocks("a", "b")
-    followed.add(barriers(10, {"a": 0.0, "b": 5.0, "c": 7.0}))
+    followed.add(RoundTable([barriers(10, {"a": 0.0, "b": 5.0, "c": 7.0})]))
     assert math.isinf(followed.offsets().uncertainty_between_ns(0, 4))
     followed.on_topology(announced("c"))
-    followed.add(barriers(10, {"a": 0.0, "b": 5.0, "c": 7.0}, first=10))
+    followed.add(RoundTable([barriers(10, {"a": 0.0, "b": 5.0, "c": 7.0}, first=10)]))
     offsets = followed.offsets()
     assert int(offsets.of(4) - offsets.of(0)) == 7 * MS
     assert math.isfinite(offsets.uncertainty_between_ns(0, 4))
@@ -89,8 +90,9 @@ def test_hosts_that_share_no_communicator_are_tied_through_one_that_knows_both()
     for host in HOSTS:
         followed.on_topology(announced(host))
     spans = [[(1000.0 * n, 1000.0 * n + 1), (1000.0 * n + 20, 1000.0 * n + 21)] for n in range(10)]
-    followed.add(rounds("ab", (0, 2), spans, size_bytes=8))
-    followed.add(rounds("bc", (3, 4), [[(s + 20, e + 20), (s - 10, e - 10)] for ((s, e), _) in spans], size_bytes=8))
+    followed.add(RoundTable([rounds("ab", (0, 2), spans, size_bytes=8)]))
+    ahead = [[(s + 20, e + 20), (s - 10, e - 10)] for ((s, e), _) in spans]
+    followed.add(RoundTable([rounds("bc", (3, 4), ahead, size_bytes=8)]))
     offsets = followed.offsets()
     assert (offsets.of([2, 4]) - offsets.of(0)).tolist() == [20 * MS, -10 * MS]
 
@@ -105,7 +107,7 @@ def test_operations_that_ranks_leave_one_by_one_and_sources_without_ends_say_not
 ) -> None:
     followed = clocks()
     spans = [[(1000.0 * n, 1000.0 * n + 1 + rank) for rank in range(6)] for n in range(10)]
-    followed.add(rounds("world", range(6), spans, op=op, size_bytes=size_bytes, sees=sees))
+    followed.add(RoundTable([rounds("world", range(6), spans, op=op, size_bytes=size_bytes, sees=sees)]))
     assert math.isinf(followed.offsets().uncertainty_between_ns(0, 2))
     assert followed.offsets().of([0, 2]).tolist() == [0, 0]
 
@@ -120,7 +122,7 @@ def test_offsets_of_a_simulated_job_with_lost_rows() -> None:
             followed.on_topology(event)
         for out in pipeline.on_event(event):
             if isinstance(out, Rounds):
-                followed.add(out)
+                followed.add(RoundTable([out]))
     offsets = followed.offsets()
     found_ms = (offsets.of(np.arange(16)) - offsets.of(15)).reshape(4, 4) / MS
     assert found_ms == pytest.approx(np.repeat(np.array(true_ms), 4).reshape(4, 4), abs=0.01)

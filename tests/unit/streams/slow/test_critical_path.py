@@ -10,6 +10,7 @@ import pytest
 from pacehound.model.calls import Sees
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets, HostClocks
+from streams.rounds.round_table import RoundTable
 from streams.slow.critical_path import RoundIndex, Stretch
 from tests.fakes.events import topology
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
@@ -30,9 +31,8 @@ def two_hosts(ahead_ms: float) -> ClockOffsets:
     clocks = HostClocks()
     for host, rank in (("a", 0), ("b", 1)):
         clocks.on_topology(topology("w", host=host, host_ranks=(rank,)))
-    clocks.add(
-        rounds("w", (0, 1), [[(10.0 * n, 10.0 * n + 1)] * 2 for n in range(8)], size_bytes=8, clock_ms={1: ahead_ms})
-    )
+    spans = [[(10.0 * n, 10.0 * n + 1)] * 2 for n in range(8)]
+    clocks.add(RoundTable([rounds("w", (0, 1), spans, size_bytes=8, clock_ms={1: ahead_ms})]))
     return clocks.offsets()
 
 

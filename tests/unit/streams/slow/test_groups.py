@@ -8,35 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.slow.groups import GroupTransfer, outliers, transfer_times_s
-
-MS = 10**6
+from streams.slow.groups import GroupTransfer, outliers
 
 
 def equal_groups(times_s, kind="all_reduce 4 MiB x 8"):
     return [GroupTransfer(group=f"g{i:04d}", kind=kind, transfer_s=t) for i, t in enumerate(times_s)]
-
-
-def test_transfer_time_starts_with_the_last_rank():
-    start = np.array([[10, 30, 20], [10, 12, 11]]) * MS
-    end = np.array([[40, 40, 41], [20, 20, 20]]) * MS
-    assert transfer_times_s(start, end).tolist() == pytest.approx([0.011, 0.008])
-
-
-def test_rounds_with_a_missing_start_no_end_or_contradicting_clocks_are_unknown():
-    start = np.array([[10, 0], [10, 20], [10, 90]]) * MS
-    end = np.array([[40, 40], [0, 0], [40, 40]]) * MS
-    assert np.isnan(transfer_times_s(start, end)).all()
-
-
-def test_a_missing_end_is_made_up_for_by_the_others():
-    assert transfer_times_s(np.array([[10, 20]]) * MS, np.array([[0, 50]]) * MS).tolist() == [0.03]
-
-
-def test_shapes_must_agree():
-    with pytest.raises(ValueError, match="one shape"):
-        transfer_times_s(np.zeros((2, 3), np.int64), np.zeros((2, 2), np.int64))
-    assert len(transfer_times_s(np.zeros((0, 3), np.int64), np.zeros((0, 3), np.int64))) == 0
 
 
 def test_two_groups_are_each_others_peers():
@@ -145,22 +121,3 @@ def test_few_rounds_call_nobody_slow_among_many_groups():
                    for n in (12, 20))  # fmt: skip
     assert outliers(few) == []
     assert [o.group for o in outliers(enough)] == ["999"]
-
-
-@pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"])
-@pytest.mark.parametrize("offset_ms", [-50, 50])
-def test_clocks_of_two_hosts_may_be_apart_where_all_wait_for_the_last(op, offset_ms):
-    start = np.array([[10, 30, 20, 12], [10, 12, 11, 40]]) * MS
-    end = np.array([[40, 40, 40, 40], [45, 45, 45, 45]]) * MS
-    ahead = np.array([0, 0, offset_ms, offset_ms]) * MS + 1000 * MS
-    assert transfer_times_s(start + ahead, end + ahead, op=op).tolist() == pytest.approx([0.010, 0.005])
-
-
-@given(
-    st.lists(st.lists(st.integers(-(2**62), 2**62), min_size=3, max_size=3), max_size=9),
-    st.sampled_from(["", "barrier"]),
-)
-def test_any_times_are_survived(rows, op):
-    times = np.array(rows, np.int64).reshape(-1, 3)
-    known = transfer_times_s(times, times[:, ::-1].copy(), op=op)
-    assert (np.isnan(known) | (known > 0)).all()

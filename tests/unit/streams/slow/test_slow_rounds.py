@@ -10,6 +10,7 @@ from pacehound.errors import InvalidSetting
 from pacehound.model.calls import Sees
 from pacehound.model.events import Finding, HostProcessors, HostVitals, LearntRounds, UsualRounds
 from pacehound.model.rounds import Rounds
+from streams.rounds.round_table import RoundTable
 from streams.slow.base_times import base_times
 from streams.slow.slow_rounds import SlowRounds
 from streams.slow.thresholds import REPEATED
@@ -34,7 +35,7 @@ LONG = [(0.0, 60.0), (1.0, 60.0), (2.0, 60.0)]
 def watch(*blocks: Rounds, has_iterations: bool = False) -> tuple[SlowRounds, list[Finding]]:
     made, said = SlowRounds("j", 0), []
     for block in blocks:
-        made.on_rounds(block)
+        made.on_rounds(RoundTable([block]))
         said += made.on_tick(
             Moment(now_ns=block.time_ns, communicators=COMMUNICATORS, n_iterations=int(has_iterations))
         )
@@ -86,7 +87,7 @@ def test_a_communicator_that_always_strays_learns_a_higher_bar() -> None:
         blocks.append(rounds("c", range(3), spans))
     made = SlowRounds("j", 0)
     for block in blocks:
-        made.on_rounds(block)
+        made.on_rounds(RoundTable([block]))
     (kind,) = made._kinds["c"].values()
     assert kind.base_ns is not None
     assert kind.base_ns < 15 * MS
@@ -107,7 +108,7 @@ def in_fleet(*blocks: Rounds, usual: UsualRounds | None = USUAL, processors: int
         vitals = HostVitals(job="j", attempt=0, time_ns=1, host=host, processors=HostProcessors(count=processors))
         made.hear(vitals, None)
     for block in blocks:
-        made.on_rounds(block)
+        made.on_rounds(RoundTable([block]))
         said += made.on_tick(Moment(now_ns=block.time_ns, communicators=COMMUNICATORS, host_of=HOST_OF))
     return said
 
@@ -142,13 +143,13 @@ def test_the_fleet_is_told_once_of_what_was_learnt_and_never_of_what_is_slow() -
 def test_a_base_that_is_set_counts_until_the_first_rounds_are_known_to_be_no_slower() -> None:
     made = SlowRounds("j", 0, base_times("all_reduce:1048576=0.01"))
     for block in [*minute_by_minute(4, LATE), *(minutes(m, m + 1, QUIET) for m in range(4, 8))]:
-        made.on_rounds(block)
+        made.on_rounds(RoundTable([block]))
     (kind,) = made._kinds["c"].values()
     assert (kind.given_by, kind.base_ns) == ("set", 10 * MS)
     assert "that was set" in made.of_communicator("c").words
     quick = SlowRounds("j", 0, base_times("all_reduce:1048576=0.01"))
     for block in minute_by_minute(4, [(0.0, 12.0), (1.0, 12.0), (2.0, 12.0)]):
-        quick.on_rounds(block)
+        quick.on_rounds(RoundTable([block]))
     (kind,) = quick._kinds["c"].values()
     assert (kind.given_by, kind.base_ns) == ("", 12 * MS)
 

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 
 from pacehound.model.calls import Sees
+from streams.rounds.round_table import RoundTable
 from streams.slow.thresholds import TYPICAL_ROUNDS
 from streams.slow.transfer_times import MAX_KINDS, TransferTracker
 from tests.fakes.hand_made_rounds import rounds_at
@@ -27,7 +28,7 @@ def rounds(name, ranks, transfers_ms, size_bytes=1024, op="all_reduce", sees=See
 def test_a_slow_communicator_is_found_however_far_its_clocks_are_apart():
     tracker = TransferTracker()
     for i, (transfer, offset) in enumerate([(5.0, 0), (5.0, 50), (7.0, -50), (5.1, 0)]):
-        tracker.add(rounds(f"dp{i}", (i, i + 4), [transfer] * 12, offset_ms=offset))
+        tracker.add(RoundTable([rounds(f"dp{i}", (i, i + 4), [transfer] * 12, offset_ms=offset)]))
     (outlier,) = tracker.outliers("j", 0, 9)
     assert (outlier.communicator, outlier.peers, outlier.time_ns) == ("dp2", 3, 9)
     assert (round(outlier.transfer_s, 6), round(outlier.median_s, 6)) == (0.007, 0.005)
@@ -36,18 +37,18 @@ def test_a_slow_communicator_is_found_however_far_its_clocks_are_apart():
 def test_groups_of_another_shape_size_or_operation_are_no_peers():
     tracker = TransferTracker()
     for i in range(2):
-        tracker.add(rounds(f"tp{i}", (2 * i, 2 * i + 1), [1.0] * 12))
-        tracker.add(rounds(f"dp{i}", (i, i + 2), [9.0] * 12))
-        tracker.add(rounds(f"dp{i}", (i, i + 2), [20.0] * 12, op="all_gather"))
-    tracker.add(rounds("dp0", (0, 2), [90.0] * 12, size_bytes=1 << 20))
+        tracker.add(RoundTable([rounds(f"tp{i}", (2 * i, 2 * i + 1), [1.0] * 12)]))
+        tracker.add(RoundTable([rounds(f"dp{i}", (i, i + 2), [9.0] * 12)]))
+        tracker.add(RoundTable([rounds(f"dp{i}", (i, i + 2), [20.0] * 12, op="all_gather")]))
+    tracker.add(RoundTable([rounds("dp0", (0, 2), [90.0] * 12, size_bytes=1 << 20)]))
     assert tracker.outliers("j", 0, 1) == []
 
 
 def test_rounds_without_starts_or_ends_say_nothing():
     tracker = TransferTracker()
     for i, transfer in enumerate([1.0, 9.0]):
-        tracker.add(rounds(f"g{i}", (i, i + 2), [transfer] * 50, sees=Sees.LAUNCH))
-        tracker.add(rounds(f"g{i}", (i, i + 2), []))
+        tracker.add(RoundTable([rounds(f"g{i}", (i, i + 2), [transfer] * 50, sees=Sees.LAUNCH)]))
+        tracker.add(RoundTable([rounds(f"g{i}", (i, i + 2), [])]))
     assert tracker.outliers("j", 0, 1) == []
 
 
@@ -57,8 +58,8 @@ def test_sizes_that_never_recur_fill_no_memory_and_push_out_none_that_do():
     for _ in range(300):
         for i, transfer in enumerate([5.0, 8.0]):
             sizes = 10_000 + np.arange(size, size + 40)
-            tracker.add(rounds(f"g{i}", (i, i + 2), [1.0] * 40, size_bytes=sizes))
-            tracker.add(rounds(f"g{i}", (i, i + 2), [transfer]))
+            tracker.add(RoundTable([rounds(f"g{i}", (i, i + 2), [1.0] * 40, size_bytes=sizes)]))
+            tracker.add(RoundTable([rounds(f"g{i}", (i, i + 2), [transfer])]))
         size += 40
     assert [o.communicator for o in tracker.outliers("j", 0, 1)] == ["g1"]
     assert all(len(kinds) <= MAX_KINDS for kinds in tracker._recent.values())
@@ -69,6 +70,6 @@ def test_a_change_of_sizes_is_followed_when_all_kinds_are_taken():
     tracker = TransferTracker()
     for i in range(2):
         for size in range(MAX_KINDS):
-            tracker.add(rounds(f"g{i}", (i, i + 2), [1.0] * TYPICAL_ROUNDS, size_bytes=size))
-        tracker.add(rounds(f"g{i}", (i, i + 2), [1.0 + i] * 30, size_bytes=1 << 20))
+            tracker.add(RoundTable([rounds(f"g{i}", (i, i + 2), [1.0] * TYPICAL_ROUNDS, size_bytes=size)]))
+        tracker.add(RoundTable([rounds(f"g{i}", (i, i + 2), [1.0 + i] * 30, size_bytes=1 << 20)]))
     assert [o.communicator for o in tracker.outliers("j", 0, 1)] == ["g1"]

@@ -11,6 +11,7 @@ from pacehound.model.events import Finding, Instant
 from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.settings import IncidentSettings
 from streams.job.incidents import IncidentTracker
+from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Moment
 from streams.whatif import optypes
 from streams.whatif.live import live_trace
@@ -134,7 +135,7 @@ def test_a_window_prices_the_slow_worker_by_what_the_others_take():
     priced = []
     for number, step in enumerate((2, 4, 6, 8)):
         operations, rounds = data_parallel_step(step, number * 1000, slow_ms=20)
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         watch.hear(operations, None)
         watch.hear(operations, None)  # an agent that begins again may say it twice
         priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
@@ -169,7 +170,7 @@ def price_of(steps, seen_by):
     for number, step in enumerate(steps):
         operations, rounds = data_parallel_step(step, 1000 + number * 1000, slow_ms=20)
         for one in seen_by(step, *on_a_device(rounds)):
-            watch.on_rounds(one)
+            watch.on_rounds(RoundTable([one]))
         watch.hear(operations, None)
         priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     return watch, priced
@@ -189,7 +190,7 @@ def test_windows_that_come_together_are_priced_each():
     watch = PriceWatch("j", 0, 2, [])
     for number, step in enumerate((2, 4, 6, 8, 10)):
         operations, rounds = data_parallel_step(step, number * 1000, slow_ms=20)
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         watch.hear(operations, None)
     priced = watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     assert [(price.first_step, price.last_step) for price in priced] == [(4, 6), (8, 10)]
@@ -253,7 +254,7 @@ def test_steps_that_a_rank_has_not_ended_are_waited_for():
     watch = PriceWatch("j", 0, 1, [])
     for number, step in enumerate((1, 2, 3)):
         operations, rounds = data_parallel_step(step, number * 1000)
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         if step < 3:
             half = operations.rows.filter(pa.array(operations.integers("rank") == 0))
             watch.hear(Operations(job="j", attempt=0, host="h", rows=half), None)
@@ -273,7 +274,7 @@ def test_a_window_that_makes_no_sense_is_counted_and_the_next_one_is_priced():
             is_kept = (operations.integers("rank") == 0) | (operations.integers("optype") != optypes.FORWARD_COMPUTE)
             rows = operations.rows.filter(pa.array(is_kept))
             operations = Operations(job="j", attempt=0, host="h", rows=rows)
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         watch.hear(operations, None)
         priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     assert watch.refused == 1
@@ -284,7 +285,7 @@ def test_an_open_slowdown_is_told_with_the_last_price():
     watch = PriceWatch("j", 0, 1, [])
     for number in range(2):
         operations, rounds = data_parallel_step(number, number * 1000, slow_ms=20)
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         watch.hear(operations, None)
     (price,) = watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     tracker = IncidentTracker("j", 0, IncidentSettings(min_duration_s=0.0, min_loss=0.0))
@@ -303,7 +304,7 @@ def test_what_opens_after_a_window_has_no_price_of_it():
     watch = PriceWatch("j", 0, 1, [])
     watch.hear(operations, None)
     operations, rounds = data_parallel_step(1, 1000)
-    watch.on_rounds(rounds)
+    watch.on_rounds(RoundTable([rounds]))
     watch.hear(operations, None)
     (price,) = watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     assert tracker.on_price(price) == []
@@ -319,7 +320,7 @@ def test_windows_that_straggle_again_and_again_are_a_finding_with_its_cost():
     said = []
     for step in range(7):
         operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         watch.hear(operations, None)
         said += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     (found,) = (one for one in said if isinstance(one, Finding))
@@ -334,7 +335,7 @@ def test_between_two_stretches_of_recorded_steps_no_rounds_are_held():
     watch, priced, most_held = PriceWatch("j", 0, 3, []), [], 0
     for step in range(404):
         operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         if step % 400 < 4:
             watch.hear(operations, None)
         priced += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0))
@@ -351,7 +352,7 @@ def test_steps_that_are_told_of_after_their_calls_are_gone_have_no_price():
     steps = [data_parallel_step(step, step * 1000, slow_ms=20) for step in range(100)]
     watch.hear(steps[0][0], None)
     for operations, rounds in steps:
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         assert watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0)) == []
     watch.hear(steps[50][0], None)
     assert watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2, step_time_s=1.0)) == []
@@ -369,7 +370,7 @@ def test_windows_in_which_the_machines_were_crowded_have_a_price_and_are_no_find
     said = []
     for step in range(7):
         operations, rounds = data_parallel_step(step, step * 1000, slow_ms=20)
-        watch.on_rounds(rounds)
+        watch.on_rounds(RoundTable([rounds]))
         watch.hear(operations, None)
         said += watch.on_tick(Moment(now_ns=operations.time_ns, world_size=2))
     assert [type(one).__name__ for one in said] == ["WhatIfPrice"] * 3

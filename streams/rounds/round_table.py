@@ -1,0 +1,145 @@
+"""The rounds of one step of time, of all communicators, as one table: what many ask of them is found once for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.calls import Sees
+from pacehound.model.rounds import Rounds
+from streams.rounds import round_loops
+
+Int64Array = npt.NDArray[np.int64]
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+TRANSFER = (Sees.START | Sees.END).value
+"""The instants that a transfer time is taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsOfKind:
+    """The rounds of one operation and size in a block."""
+
+    op: int
+    size_bytes: int
+    lines: slice | Int64Array  # of the table, ascending
+
+
+class RoundTable:
+    """Blocks of rounds, and columns that hold those of all of them one behind the other.
+
+    Attributes
+    ----------
+    blocks
+        Those that have rounds, in the order in which they came.
+    lengths, widths
+        How many rounds and how many ranks each block has, shape `(n_blocks,)`.
+    first
+        Where the rounds of each block begin, and after the last one their end, shape `(n_blocks + 1,)`.
+    op, size_bytes
+        Shape `(n_rounds,)`, as those below.
+    times_ns
+        Event time: the last end, else the last arrival.
+    n_seen
+        Of how many ranks a start (where none is known, an arrival) and an end are known.
+    longest_ns, shortest_ns
+        Of the durations of these; 0 and the largest number there is, where there is none.
+    transfer_ns
+        How long the transfer took, 0 where that is not known (below).
+
+    Notes
+    -----
+    The transfer time of a round is its last end minus the latest start over its ranks. Waiting for a late rank is not
+    transfer: nothing moves before the last one has started.
+
+    Clocks of two hosts may be tens of milliseconds apart, many times a transfer, and the latest start on one clock
+    less than an end on another says nothing then. Where no rank can end before the last one has started (all_reduce,
+    all_gather, reduce_scatter, all_to_all, barrier) the last one to start waits the least, so that the shortest
+    duration over the ranks is the transfer time, each duration on a clock of its own. It lies between the first and
+    the last end minus the latest start. For rooted operations and sends no such thing holds: a root may leave at
+    once. There the starts and ends of all ranks have to be on one clock, and are taken as if they were.
+
+    It is not known where a start is missing (the latest one is then unknown), where no end is known, or where the
+    clocks contradict each other (the end does not lie behind the start).
+
+    """
+
+    def __init__(self, blocks: Sequence[Rounds]) -> None:
+        self.blocks = [block for block in blocks if len(block)]
+        self.lengths = np.array([len(block) for block in self.blocks], np.int64)
+        self.widths = np.array([len(block.ranks) for block in self.blocks], np.int64)
+        self.first = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.op = joined([block.op for block in self.blocks], np.int8)
+        self.size_bytes = joined([block.size_bytes for block in self.blocks], np.int64)
+        self.times_ns, self.n_seen, self.longest_ns, self.shortest_ns, self.transfer_ns = round_loops.measured(
+            self.lengths,
+            self.widths,
+            joined([block.arrival_ns for block in self.blocks], np.int64),
+            joined([block.start_ns for block in self.blocks], np.int64),
+            joined([block.end_ns for block in self.blocks], np.int64),
+            self.op,
+        )
+
+    def times_of(self, number: int) -> Int64Array:
+        """Event times of the rounds of one block, shape `(n_rounds,)`."""
+        return self.times_ns[self.first[number] : self.first[number + 1]]
+
+    @cached_property
+    def last_ns(self) -> list[int]:
+        """The event time of each block: that of its last round."""
+        return np.maximum.reduceat(self.times_ns, self.first[:-1]).tolist() if self.blocks else []
+
+    @cached_property
+    def kinds(self) -> list[list[RoundsOfKind]]:
+        """By block, its rounds by operation and size, ascending; none of a pair, whose rounds are of one kind."""
+        of_block: list[list[RoundsOfKind]] = [[] for _ in self.blocks]
+        is_asked = np.array([not block.is_pair for block in self.blocks], np.bool_)
+        lines = np.flatnonzero(np.repeat(is_asked, self.lengths))
+        if not len(lines):
+            return of_block
+        block = np.repeat(np.arange(len(self.blocks)), self.lengths)
+        begins = self._new_kinds(block, lines)
+        is_in_order = len(begins) == np.count_nonzero(is_asked)  # each block is of one kind
+        if not is_in_order:
+            lines = lines[np.lexsort((self.size_bytes[lines], self.op[lines], block[lines]))]
+            begins = self._new_kinds(block, lines)
+        at, ends = lines[begins], [*begins[1:].tolist(), len(lines)]
+        columns = (block[at].tolist(), self.op[at].tolist(), self.size_bytes[at].tolist(), at.tolist())
+        for number, op, size_bytes, first, begin, end in zip(*columns, begins.tolist(), ends, strict=True):
+            mine = slice(first, first + end - begin) if is_in_order else lines[begin:end]
+            of_block[number].append(RoundsOfKind(op, size_bytes, mine))
+        return of_block
+
+    def _new_kinds(self, block: Int64Array, lines: Int64Array) -> Int64Array:
+        """Where among some rounds another block, operation or size begins."""
+        is_new = np.ones(len(lines), np.bool_)
+        is_new[1:] = False
+        for column in (block, self.op, self.size_bytes):
+            values = column[lines]
+            is_new[1:] |= values[1:] != values[:-1]
+        return np.flatnonzero(is_new)
+
+    @cached_property
+    def transfers(self) -> list[tuple[Rounds, list[RoundsOfKind]]]:
+        """Blocks whose rounds say how long a transfer took, pairs left out, and their kinds."""
+        return [
+            (block, kinds)
+            for block, kinds in zip(self.blocks, self.kinds, strict=True)
+            if not block.is_pair and sees(block, TRANSFER)
+        ]
+
+
+def sees(rounds: Rounds, instants: int) -> bool:
+    """Whether the source of some rounds sees all of these instants (`Sees`, as a number): asked of every block."""
+    return rounds.sees.value & instants == instants
+
+
+def joined(columns: Sequence[npt.NDArray[Any]], kind: type[ScalarT]) -> npt.NDArray[ScalarT]:
+    """The values of all columns one behind the other, row by row, in memory of their own."""
+    flat = [column.reshape(-1) for column in columns]
+    return np.concatenate(flat).astype(kind, copy=False) if flat else np.zeros(0, kind)
