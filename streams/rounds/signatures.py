@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,10 @@ _ALGORITHM_AT = _REDOP_AT + _REDOP_BITS
 _PROTOCOL_AT = _ALGORITHM_AT + _ALGORITHM_BITS
 _ROOT_AT = _PROTOCOL_AT + _PROTOCOL_BITS
 _COUNT_AT = _ROOT_AT + _ROOT_BITS
+
+KNOWN_SIGNATURES = 1_024
+"""A job calls the same few things again and again, and each promise of each host names what its ranks are in."""
+
 _OP_CODE, _DTYPE_CODE, _REDOP_CODE, _ALGORITHM_CODE, _PROTOCOL_CODE = (
     {name: code for code, name in enumerate(names)} for names in (OPS, DTYPES, REDOPS, ALGORITHMS, PROTOCOLS)
 )
@@ -100,6 +105,7 @@ def packed(signature: CallSignature) -> int:
     )
 
 
+@lru_cache(KNOWN_SIGNATURES)
 def unpacked(number: int) -> CallSignature:
     """The signature behind a number."""
     dtype = (number >> _DTYPE_AT) & ((1 << _DTYPE_BITS) - 1)
@@ -121,17 +127,22 @@ def signature_of(call: OpenCall) -> CallSignature:
     >>> signature_of(OpenCall(seq=0, op="all_to_all", count=77, dtype="float32", launch_ns=0)).count
     -1
     """
-    if call.op in ("send", "recv"):
+    return _signature(call.op, call.count, call.dtype, call.redop, call.peer, call.algorithm, call.protocol)
+
+
+@lru_cache(KNOWN_SIGNATURES, typed=True)
+def _signature(op: str, count: int, dtype: str, redop: str, peer: int, algorithm: str, protocol: str) -> CallSignature:
+    if op in ("send", "recv"):
         return CallSignature("send/recv")
-    has_count = call.op in EQUAL_COUNTS
+    has_count = op in EQUAL_COUNTS
     return CallSignature(
-        call.op,
-        count=call.count if has_count else -1,
-        dtype=call.dtype if has_count and call.dtype != "unknown" else "",
-        redop=call.redop if call.op in REDUCING and call.redop != "unknown" else "",
-        root=call.peer if call.op in ROOTED else -1,
-        algorithm=call.algorithm,
-        protocol=call.protocol,
+        op,
+        count=count if has_count else -1,
+        dtype=dtype if has_count and dtype != "unknown" else "",
+        redop=redop if op in REDUCING and redop != "unknown" else "",
+        root=peer if op in ROOTED else -1,
+        algorithm=algorithm,
+        protocol=protocol,
     )
 
 
