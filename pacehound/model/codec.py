@@ -321,10 +321,25 @@ def _names_of(kind: type) -> tuple[str, ...]:
 
 def _check_texts(name: str, body: bytes) -> None:
     """No string of a JSON body is longer than anybody writes."""
-    unescaped = body.replace(b"\\\\", b"..").replace(b'\\"', b"..")
+    unescaped = body.replace(b"\\\\", b"..").replace(b'\\"', b"..") if b"\\" in body else body
+    if not _has_stretch(unescaped):
+        return
     longest = max(map(len, unescaped.split(b'"')[1::2]), default=0)
     if longest > MAX_TEXT_BYTES:
         raise InvalidEvent(f"{name} has a string of {longest} bytes; at most {MAX_TEXT_BYTES} are taken")
+
+
+def _has_stretch(text: bytes) -> bool:
+    """Somewhere there is no quote for longer than a string may be: looked for from quote to quote, as far as can be.
+
+    Only then is it worth while to take the text to pieces.
+    """
+    at = -1
+    while len(text) - at > MAX_TEXT_BYTES + 1:
+        at = text.rfind(b'"', at + 1, at + MAX_TEXT_BYTES + 2)
+        if at < 0:
+            return True
+    return False
 
 
 def _encode_calls(batch: CallBatch, record: LogRecord) -> None:

@@ -131,7 +131,7 @@ def rounds_table(conclusions: Conclusions) -> pa.RecordBatch | None:
         of_blocks = [getattr(block, name) for block in blocks]
         if any(column is not None for column in of_blocks):
             flat = [
-                np.full(len(b) * len(b.ranks), np.nan) if c is None else np.ascontiguousarray(c).ravel()
+                np.full(len(b) * len(b.ranks), np.nan) if c is None else c.reshape(-1)
                 for c, b in zip(of_blocks, blocks, strict=True)
             ]
             values = np.concatenate(flat)

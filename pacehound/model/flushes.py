@@ -271,7 +271,8 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
         raise InvalidEvent(f"a flush says it has {n_rows} rows and has {n_there}")
     columns: dict[str, Column] = {}
     if rows is not None:
-        known = {name: kind for name, kind in COLUMNS.items() if name in rows.schema.names}
+        there = rows.schema.names
+        known = {name: kind for name, kind in COLUMNS.items() if name in there}
         columns = {name: _read_column(rows.column(name), name, kind) for name, kind in known.items()}
     for part in head.parts:
         if part.dropped < 0 or part.within_ns < 0:
@@ -298,13 +299,14 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
 
 
 def _read_column(column: pa.Array, name: str, kind: type[np.generic]) -> Column:
-    wanted = pa.from_numpy_dtype(kind)
+    wanted = _ARROW_KINDS[kind]
     values: Column = values_of(column if column.type == wanted else column.cast(wanted))
     if name in CODED and len(values) and values.view(np.uint8).max() >= len(CODED[name]):
         values = np.where(values.view(np.uint8) < len(CODED[name]), values, 0).astype(np.int8)
     return values
 
 
+_ARROW_KINDS = {kind: pa.from_numpy_dtype(kind) for kind in COLUMNS.values()}
 _DTYPE_BYTES = np.array(DTYPE_BYTES, np.int64)
 _NAMES = {name: np.array(CODED[name]) for name in ("algorithm", "protocol")}
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from pacehound.errors import InvalidEvent, MalformedMessage, UnknownSchema
+from pacehound.model import codec
 from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.codec import MAX_MESSAGE_BYTES, decode, encode, records_of, single
 from pacehound.model.events import HostSample, Progress, RankProgress, Tick, Topology
@@ -224,3 +225,19 @@ def test_times_before_1970_do_not_stop_the_envelope():
 def test_what_a_source_sees_travels_with_the_batch():
     for sees in (Sees.NOTHING, Sees.LAUNCH, Sees.LAUNCH | Sees.END, Sees.ALL):
         assert decode(encode(batch_of(sees=sees)))[0].sees == sees
+
+
+@examples(200)
+@given(st.text('aaaaaaaaa"\\', min_size=0, max_size=60))
+def test_a_long_string_is_found_wherever_it_stands(text):
+    """Whether a text is taken to pieces is decided by how far quotes lie apart, and must never hide one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(codec, "MAX_TEXT_BYTES", 8)
+        strings = text.replace("\\\\", "..").replace('\\"', "..").split('"')[1::2]
+        is_long = max(map(len, strings), default=0) > 8
+        try:
+            codec._check_texts("pacehound.progress", text.encode())
+        except InvalidEvent:
+            assert is_long
+        else:
+            assert not is_long
