@@ -407,6 +407,8 @@ class StreamsWorker:
         """Go back once more where that has led to nothing: to the first message that is there."""
         ours = self._group.assigned()
         for place, seeking in list(self._seeking.items()):
+            if self._seeking.get(place) is not seeking:
+                continue  # what was wanted has come, or is another one, while others were asked about
             partition = self._partitions.get(place)
             if place not in ours or partition is None or partition.next_offset != seeking.wanted:
                 del self._seeking[place]

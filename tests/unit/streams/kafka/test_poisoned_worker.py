@@ -216,6 +216,25 @@ def test_what_has_not_come_is_asked_for_until_it_comes(world: World) -> None:
     assert world.telemetry.value(MISSING, topic="hosts") == 0
 
 
+def test_what_comes_while_another_partition_is_asked_for_is_not_asked_for(world: World) -> None:
+    topology = codec.encode(next(event for event in one_of_each() if isinstance(event, Topology)))
+
+    async def act(worker: StreamsWorker) -> None:
+        await worker.take(message(HOSTS, 3, tick(3), "host:j/h"))
+        await worker.take(message(CALLS, 3, topology, "c0"))
+
+        async def seek(place: Place, offset: int) -> None:
+            world.group.sought.append((place, offset))
+            await worker.take(message(CALLS, 0, topology, "c0"))
+
+        world.group.seek = seek  # type: ignore[method-assign]
+        world.clock.advance_s(ASKED_AGAIN_AFTER_S)
+        await worker.tick()
+
+    world.run(act)
+    assert world.group.sought == [(HOSTS, 0), (CALLS, 0), (HOSTS, 0)]
+
+
 def test_offsets_without_a_message_hold_nothing_up_and_take_nothing_with_them(world: World) -> None:
     """What marks the end of a transaction takes an offset, and is delivered to nobody."""
     world.there = {0: 2}
