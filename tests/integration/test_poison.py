@@ -50,6 +50,8 @@ pytestmark = [
 ]
 
 WITHIN_S = 150
+PATIENT = {"PACEHOUND_STREAM_LATENESS_S": "600"}
+"""However long a busy machine takes to deliver its messages, a host of a simulated job has not fallen silent."""
 JOB = "a job"
 NO_TEXT = b"\xff\xfe\x00"
 Place = tuple[str, int, int]
@@ -287,7 +289,7 @@ def test_a_worker_of_the_streams_concludes_the_same_whatever_lies_between(kafka:
             foreigner.put(topics.SNAPSHOTS, partition, key, value)
         foreigner.flush()
         before = Counter((place[0], letter.error) for place, letter in foreigner.letters.items())
-        with Ours("streams", kafka, tmp_path / f"log{number}") as ours:
+        with Ours("streams", kafka, tmp_path / f"log{number}", PATIENT) as ours:
             poisons = list(poison_of_streams(events, rng))
             places = sorted((rng.randrange(len(half)), at) for at in range(len(poisons)))
             for at, event in enumerate(half):
