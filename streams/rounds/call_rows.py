@@ -28,7 +28,7 @@ Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 Float64Array = npt.NDArray[np.float64]
 
-NONE, SEND, RECV = (DIRECTIONS.index(name) for name in ("none", "send", "recv"))
+NONE, SEND = (DIRECTIONS.index(name) for name in ("none", "send"))
 
 _ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
 _ROUND_ALGORITHM = np.array([_ALGORITHM_CODES.get(name, 0) for name in CALL_ALGORITHMS], np.int8)
