@@ -27,9 +27,10 @@ SHAPES = (
     ("DP 2 x PP 3, 7 layers", "--dp=2 --pp=3 --batch=8 --layers=7"),
     ("DP 2 x PP 2, loses one", "--dp=2 --pp=2 --batch=8 --die=3:3:2"),
     ("DP 4 x PP 2, loses one", "--dp=4 --pp=2 --batch=12 --die=5:3:2"),
+    ("DP 4 x PP 2, loses one, the next near", "--dp=4 --pp=2 --batch=12 --die=5:3:2 --until-next-s=1.2"),
     (MEMORY, "--dp=2 --pp=3 --batch=12 --layers=9 --micro-batch=64 --width=32 --pace-ms=0"),
 )
-"""Six jobs and eight plans, and one for its memory alone: activations are twice all that is held beside them."""
+"""Seven jobs and ten plans, and one for its memory alone: activations are twice all that is held beside them."""
 
 
 CONTROL = "--dp=1 --pp=1 --batch=3 --layers=2 --steps=5"
@@ -58,7 +59,7 @@ def run() -> list[dict[str, Any]]:
         runs = quiet or [plans for _, plans in sorted(disturbed, key=lambda one: one[0])[:REPEATS]]
         rows.append({"case": name, "figure": "quiet runs", "value": len(quiet), "unit": f"of {len(runs)} told"})
         for number, plan in enumerate(runs[0]):
-            case = name if not number else f"{name}, after: {' '.join(map(str, plan['stages']))}"
+            case = name if not number else f"{name}, after: {plan['kind']} {' '.join(map(str, plan['stages']))}"
             same = [plans[number] for plans in runs if len(plans) > number and "measured_s" in plans[number]]
             if name != MEMORY:
                 took_ms = statistics.median(1e3 * one["measured_s"] for one in same)

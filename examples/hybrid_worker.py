@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from hybrid_model import Adam, Counted, Layer
-from hybrid_schedule import one_f_one_b, rerouted
+from hybrid_schedule import one_f_one_b
 
 from pacehound import trainer
 
@@ -223,9 +223,10 @@ class Worker:
         self.optimizer.step()
 
     def operations(self) -> list[tuple[str, int]]:
-        """In which order: 1F1B over the own pipeline's micro-batches; where places are lost, those of others too."""
-        if any(node is None for row in self.order["holders"] for node in row):
-            return rerouted(self.order["routes"])[self.node]
+        """In which order: 1F1B over the own pipeline's micro-batches; where a loss reaches it, as ordered."""
+        ordered: list[tuple[str, int]] | None = self.order["orders"].get(str(self.node))
+        if ordered is not None:
+            return ordered
         batches = self.order["batches"]
         first, n_stages = sum(batches[: self.pipeline]), len(self.order["stages"][self.pipeline])
         return [(kind, first + one) for kind, one in one_f_one_b(self.stage, n_stages, batches[self.pipeline])]

@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from hybrid_schedule import routes_of
 
-from actuators.recovery.estimator import estimate, extra_loads, stage_bytes
+from actuators.recovery.estimator import estimate, hop_s, rerouted
 from actuators.recovery.layers import split_layers
+from actuators.recovery.memory import stage_bytes, under_way
 from actuators.recovery.policy import FailureHistory, choose
 from actuators.recovery.profile import ClusterProfile, ModelProfile
+from actuators.recovery.rerouting import routes_of
 from actuators.recovery.restorer import Move, Restoration, exchanges, restore
 from actuators.recovery.state import Plan, State, megatron_state
 
@@ -135,12 +136,20 @@ class Job:
             {"span": one.span, "round": one.round, "nodes": sorted(state.holders[p][s] or 0 for p, s in one.members)}
             for one in exchanges(state)
         ]
+        routes, orders = routes_of(state), {}
+        assert routes is not None
+        if state.lost:
+            found_orders = rerouted(
+                state, self.model, hop_s(self.model, self.cluster), self.cluster.memory_bytes
+            ).orders
+            orders = {state.holders[p][s]: one for (p, s), one in found_orders.items()}
         order = {
             "nodes": state.survivors,
             "holders": state.holders,
             "stages": state.plan.stages,
             "batches": state.plan.batches,
-            "routes": routes_of(state.holders, state.plan.spans, state.plan.batches),
+            "routes": [[state.holders[p][s] for p, s in one.places] for one in routes],
+            "orders": orders,
             "n_micro_batches": state.plan.n_micro_batches,
             "exchanges": found,
             "moves": [{"layer": one.layer, "source": one.source, "target": one.target} for one in moves],
@@ -303,11 +312,11 @@ class Job:
         measured = dict(zip(state.place_of.values(), took, strict=True))
         kept = statistics.median(one["activation_bytes"] for one in took)
         model = replace(self.model, activation_bytes=kept)
-        errors, extra = [], extra_loads(state) or {}
+        errors, most = [], under_way(state, self.model, self.cluster.memory_bytes)
         for (pipeline, stage), one in measured.items():
-            stages, batch = state.plan.stages[pipeline], state.plan.batches[pipeline]
-            load = 1 + extra.get(state.plan.spans[pipeline][stage], 0.0) / batch
-            errors.append(stage_bytes(model, len(stages), stage, stages[stage], batch, load) / one["peak_bytes"] - 1)
+            stages = state.plan.stages[pipeline]
+            reckoned = stage_bytes(model, len(stages), stage, stages[stage], most[pipeline, stage])
+            errors.append(reckoned / one["peak_bytes"] - 1)
         return {"worst_error": max(errors, key=abs), "most_bytes": max(one["peak_bytes"] for one in took)}
 
 

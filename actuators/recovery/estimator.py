@@ -5,9 +5,9 @@ in closed form where all stages are alike (9), by dynamic programming over the 1
 
 *Rerouting* (12, 13): the nodes that hold the same layers as a lost one take its micro-batches. Equation 13 adds up the
 extra work of all stages. What different stages do at the same time does not add up, though: with five, four, five and
-four of eight nodes lost in four stages, a list schedule of plain 1F1B takes 78 units, the busiest stage alone 75,
-equation 13 161 (tests/unit/actuators/recovery/test_rerouting.py). So the busiest stage is what a plan is priced with,
-which favours rerouting, and `summed=True` gives equation 13.
+four of eight nodes lost in four stages, the order in which it can be carried out (`rerouting.py`) takes 79 units, and
+equation 13 says 161 (tests/unit/actuators/recovery/test_rerouting.py). So that order is what a plan is priced with, and
+`summed=True` gives equation 13.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from actuators.recovery.memory import peak_bytes, under_way
 from actuators.recovery.profile import ClusterProfile, ModelProfile
+from actuators.recovery.rerouting import Rerouted, extra_loads, listed, routes_of
 from actuators.recovery.restorer import Restoration, exchanges
-from actuators.recovery.state import Place, Span, State
+from actuators.recovery.state import Place, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,47 +134,58 @@ def fill_and_cycle_s(model: ModelProfile, stages: tuple[int, ...], hop_s: float)
     return two_s - (2 * n - 1) * cycle_s, cycle_s
 
 
-def extra_loads(state: State) -> dict[Span, float] | None:
-    """Micro-batches that each holder of these layers takes for lost ones; `None` where a lost place has no peer.
+def rerouted(state: State, model: ModelProfile, hop_s: float, memory_bytes: float = float("inf")) -> Rerouted:
+    """A step's pipelines where places are lost: the orders in those that the loss reaches, and how long all take.
 
-    A peer is a place that holds exactly the same layers; they share evenly.
-    """
-    lost: dict[Span, int] = {}
-    for pipeline, stage in state.lost:
-        span = state.plan.spans[pipeline][stage]
-        lost[span] = lost.get(span, 0) + state.plan.batches[pipeline]
-    peers = dict.fromkeys(lost, 0)
-    for pipeline, stage in state.place_of.values():
-        span = state.plan.spans[pipeline][stage]
-        if span in peers:
-            peers[span] += 1
-    return {span: lost[span] / n for span, n in peers.items()} if all(peers.values()) else None
+    In the others it is 1F1B.
 
-
-def rerouted_s(state: State, model: ModelProfile, hop_s: float, *, summed: bool = False) -> float:
-    """Equations 12 and 13 for stages of any times; without `summed`, only the busiest stage holds a pipeline up.
+    Raises
+    ------
+    ValueError
+        A lost place has no peer.
 
     >>> from actuators.recovery.models import unit_model
     >>> from actuators.recovery.state import megatron_state
     >>> state = megatron_state(dp=3, stages=(1, 1), n_micro_batches=12).without([0])
-    >>> rerouted_s(state, unit_model(n_layers=2), 0.0, summed=True)
+    >>> rerouted(state, unit_model(n_layers=2), 0.0).duration_s
+    21.0
+    """
+    plan, routes = state.plan, routes_of(state)
+    if routes is None:
+        raise ValueError("a lost place has no peer: this cannot be rerouted")
+    reached = {pipeline for one in routes if not one.is_whole for pipeline in (one.pipeline, *dict(one.places))}
+    whole_s = max(
+        (pipeline_s(model, plan.stages[one], plan.batches[one], hop_s) for one in {*range(plan.dp)} - reached),
+        default=0.0,
+    )
+    layers = [stage_layers(model, stages) for stages in plan.stages]
+    found = listed(
+        {number: one for number, one in enumerate(routes) if one.pipeline in reached},
+        under_way(state, model, memory_bytes),
+        {(p, s): (layers[p][s] * model.forward_s, layers[p][s] * model.backward_s) for p, s in plan.places()},
+        hop_s,
+    )
+    return Rerouted(found.orders, max(found.duration_s, whole_s))
+
+
+def equation_13_s(state: State, model: ModelProfile, hop_s: float) -> float:
+    """Equations 12 and 13, for stages of any times: all extra work of a pipeline's stages, one after the other.
+
+    >>> from actuators.recovery.models import unit_model
+    >>> from actuators.recovery.state import megatron_state
+    >>> state = megatron_state(dp=3, stages=(1, 1), n_micro_batches=12).without([0])
+    >>> equation_13_s(state, unit_model(n_layers=2), 0.0)
     21.0
     """
     extra = extra_loads(state)
     if extra is None:
         raise ValueError("a lost place has no peer: this cannot be rerouted")
     longest_s = 0.0
-    for pipeline, stages in enumerate(state.plan.stages):
+    for stages, spans, own in zip(state.plan.stages, state.plan.spans, state.plan.batches, strict=True):
+        layers = stage_layers(model, stages)
+        more_s = sum(extra.get(span, 0.0) * n * model.layer_s for span, n in zip(spans, layers, strict=True))
         fill_s, cycle_s = fill_and_cycle_s(model, stages, hop_s)
-        own, of_stage = state.plan.batches[pipeline], [one * model.layer_s for one in stage_layers(model, stages)]
-        loads = [extra.get(span, 0.0) for span in state.plan.spans[pipeline]]
-        if summed:
-            more_s = sum(load * time_s for load, time_s in zip(loads, of_stage, strict=True))
-            longest_s = max(longest_s, fill_s + (own - 1) * cycle_s + more_s)
-        else:
-            # A micro-batch is whole: a third of one holds somebody up for a whole one.
-            busiest_s = max((own - 1 + -(-load // 1)) * time_s for load, time_s in zip(loads, of_stage, strict=True))
-            longest_s = max(longest_s, fill_s + max((own - 1) * cycle_s, busiest_s))
+        longest_s = max(longest_s, fill_s + (own - 1) * cycle_s + more_s)
     return longest_s
 
 
@@ -197,30 +210,6 @@ def exchange_s(state: State, model: ModelProfile, cluster: ClusterProfile, *, in
     return max(free_s.values(), default=0.0)
 
 
-def stage_bytes(
-    model: ModelProfile, n_stages: int, stage: int, layers: int, n_micro_batches: int, load: float = 1.0
-) -> float:
-    """Equation 14: layers x (m_p + m_o + m_g) + micro-batches under way x layers x m_a.
-
-    Stage i of P has P - i micro-batches under way, or all where they are fewer. Whoever takes those of lost nodes has
-    more, in proportion to its `load` (1 is its own).
-    """
-    extra = model.embedding_layers * (stage == 0) + model.head_layers * (stage == n_stages - 1)
-    under_way = -(-min(n_stages - stage, n_micro_batches) * load // 1)
-    return (layers + extra) * model.static_bytes + under_way * layers * model.activation_bytes
-
-
-def peak_bytes(state: State, model: ModelProfile) -> float:
-    """Of the node that needs most."""
-    plan, extra = state.plan, extra_loads(state) or {}
-    most = 0.0
-    for (pipeline, stage), batch in ((place, plan.batches[place[0]]) for place in state.place_of.values()):
-        stages = plan.stages[pipeline]
-        load = 1.0 + extra.get(plan.spans[pipeline][stage], 0.0) / batch
-        most = max(most, stage_bytes(model, len(stages), stage, stages[stage], batch, load))
-    return most
-
-
 def hop_s(model: ModelProfile, cluster: ClusterProfile) -> float:
     """A micro-batch from one stage to the next."""
     return model.boundary_bytes / cluster.bandwidth_bytes_per_s + cluster.latency_s
@@ -229,8 +218,10 @@ def hop_s(model: ModelProfile, cluster: ClusterProfile) -> float:
 def estimate(state: State, model: ModelProfile, cluster: ClusterProfile, *, summed: bool = False) -> Estimate:
     """A step of a state; with lost places as they are rerouted."""
     hop = hop_s(model, cluster)
-    if state.lost:
-        compute_s = rerouted_s(state, model, hop, summed=summed)
+    if state.lost and summed:
+        compute_s = equation_13_s(state, model, hop)
+    elif state.lost:
+        compute_s = rerouted(state, model, hop, cluster.memory_bytes).duration_s
     else:
         plan = state.plan
         compute_s = max(pipeline_s(model, *one, hop) for one in zip(plan.stages, plan.batches, strict=True))
@@ -240,7 +231,7 @@ def estimate(state: State, model: ModelProfile, cluster: ClusterProfile, *, summ
         compute_s=compute_s,
         exchange_s=reduce_s,
         throughput=samples / (compute_s + reduce_s),
-        peak_bytes=peak_bytes(state, model),
+        peak_bytes=peak_bytes(state, model, cluster.memory_bytes),
     )
 
 

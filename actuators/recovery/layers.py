@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from actuators.recovery.estimator import stage_bytes, stage_layers
+from actuators.recovery.estimator import stage_layers
+from actuators.recovery.memory import stage_bytes
 from actuators.recovery.profile import ModelProfile
 
 
@@ -39,6 +40,6 @@ def split_layers(model: ModelProfile, n_stages: int, memory_bytes: float) -> tup
 
 def _most_layers(model: ModelProfile, n_stages: int, stage: int, memory_bytes: float) -> int:
     """How many fit, with as many micro-batches under way as the stage can have."""
-    fixed = stage_bytes(model, n_stages, stage, 0, n_stages)
-    each = stage_bytes(model, n_stages, stage, 1, n_stages) - fixed
+    fixed = stage_bytes(model, n_stages, stage, 0, n_stages - stage)
+    each = stage_bytes(model, n_stages, stage, 1, n_stages - stage) - fixed
     return int((memory_bytes - fixed) // each)

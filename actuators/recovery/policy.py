@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from actuators.recovery.estimator import Estimate, downtime_s, estimate, extra_loads
+from actuators.recovery.estimator import Estimate, downtime_s, estimate
 from actuators.recovery.planner import plans_for
 from actuators.recovery.profile import ClusterProfile, ModelProfile
+from actuators.recovery.rerouting import extra_loads
 from actuators.recovery.restorer import Restoration, restore
 from actuators.recovery.state import Plan, State
 from actuators.recovery.thresholds import LEAST_PAST_FAILURES, LEAST_PRICED, MOST_PRICED

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import count, product
 
-from actuators.recovery.estimator import estimate, hop_s, pipeline_s, stage_bytes
+from actuators.recovery.estimator import estimate, hop_s, pipeline_s
+from actuators.recovery.memory import stage_bytes
 from actuators.recovery.profile import ClusterProfile, ModelProfile
 from actuators.recovery.state import Plan, State
 
@@ -42,7 +43,7 @@ def splits(model: ModelProfile, n_stages: int, memory_bytes: float, spread: int)
     def rest(stage: int, layers: int) -> Iterator[tuple[int, ...]]:
         left = n_stages - stage - 1
         for one in range(max(least, layers - left * most), min(most, layers - left * least) + 1):
-            if stage_bytes(model, n_stages, stage, one, n_stages) <= memory_bytes:
+            if stage_bytes(model, n_stages, stage, one, n_stages - stage) <= memory_bytes:
                 if left:
                     yield from ((one, *others) for others in rest(stage + 1, layers - one))
                 else:

@@ -11,10 +11,11 @@ import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from actuators.recovery.estimator import downtime_s, estimate, exchange_s, extra_loads
+from actuators.recovery.estimator import downtime_s, estimate, exchange_s
 from actuators.recovery.planner import Length, distribute_batch, lengths_that_fit
 from actuators.recovery.policy import FailureHistory, choose
 from actuators.recovery.profile import ClusterProfile, ModelProfile
+from actuators.recovery.rerouting import extra_loads
 from actuators.recovery.restorer import restore
 from actuators.recovery.state import Kind, Plan, State, even_batches
 

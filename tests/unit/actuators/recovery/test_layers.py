@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actuators.recovery.estimator import pipeline_s, stage_bytes, stage_layers
+from actuators.recovery.estimator import pipeline_s, stage_layers
 from actuators.recovery.layers import split_layers
+from actuators.recovery.memory import stage_bytes
 from tests.fakes.examples import examples
 from tests.unit.actuators.recovery.strategies_of_states import model
 
@@ -26,7 +27,7 @@ def test_no_split_that_fits_has_a_faster_slowest_stage(p: int, n_layers: int, he
     fits = [
         split
         for split in all_splits(n_layers, p)
-        if all(stage_bytes(one, p, i, n, p) <= memory for i, n in enumerate(split))
+        if all(stage_bytes(one, p, i, n, p - i) <= memory for i, n in enumerate(split))
     ]
     found = split_layers(one, p, memory)
     assert (found is None) == (not fits)

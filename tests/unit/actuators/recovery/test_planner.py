@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actuators.recovery.estimator import estimate, peak_bytes
+from actuators.recovery.estimator import estimate
+from actuators.recovery.memory import peak_bytes
 from actuators.recovery.models import profile_of
 from actuators.recovery.planner import distribute_batch, lengths_that_fit, plans_for
 from actuators.recovery.profile import ClusterProfile

@@ -33,7 +33,7 @@ def test_the_best_plan_is_the_one_that_does_most_until_the_next_failure() -> Non
 
 def test_where_failures_come_fast_it_reroutes_and_where_they_do_not_it_plans_anew() -> None:
     slow_to_restart = replace(CLUSTER, restart_s=120.0)
-    state = job().without([3])
+    state = job().without([3, 4, 5])
     often = choose(state, LLAMA, slow_to_restart, FailureHistory(n_failures=40, node_s=32 * 3600.0))
     seldom = choose(state, LLAMA, slow_to_restart, SELDOM)
     assert often.chosen is not None
