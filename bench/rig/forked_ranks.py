@@ -4,8 +4,9 @@
 
 It does what torchrun does for one host: the environment of each rank, and an end for all of them when one fails. Where
 others are on another host FORKED_FIRST says the first one here, FORKED_WORLD how many there are, and FORKED_MEET where
-they meet, as ADDRESS:PORT. Tests
-whose claim is about the launcher, or about processes that are looked for by their environment, use torchrun itself.
+they meet, as ADDRESS:PORT. FORKED_AFTER is a file which they wait for, though not for long: on a busy machine a short
+job would be over before its head has begun. Tests whose claim is about the launcher, or about processes that are looked
+for by their environment, use torchrun itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import time
 
 END_WITHIN_S = 10.0
+AFTER_WITHIN_S = 30.0
 
 
 def fork_ranks(n: int) -> dict[int, int]:
@@ -69,6 +71,9 @@ def main() -> None:
     import torch._dynamo  # what each rank would import for itself, when it makes its optimizer at the latest
     import torch.distributed  # noqa: F401
 
+    awaited, begin_by_s = os.environ.get("FORKED_AFTER"), time.monotonic() + AFTER_WITHIN_S
+    while awaited and not os.path.exists(awaited) and time.monotonic() < begin_by_s:
+        time.sleep(0.05)
     if pids := fork_ranks(n):
         os._exit(wait_for(pids))
     sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))

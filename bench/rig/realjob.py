@@ -24,6 +24,7 @@ from pacehound.cli.known_jobs import known_jobs
 from pacehound.errors import Unavailable
 from pacehound.pages.incidents import incidents_answer
 from pacehound.runtime.head.client import live_owner
+from pacehound.runtime.head.owner import OWNER_FILE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "examples" / "train_ddp.py"
@@ -145,6 +146,8 @@ def start(
 ) -> Run:
     """`pacehound run … -- command`, its output in a file."""
     store, output = folder / "store", folder / f"{name}.log"
+    if "--endpoint" not in options:
+        env = {"FORKED_AFTER": str(store / OWNER_FILE), **env}
     sets = [word for setting in settings for word in ("--set", setting)]
     with output.open("wb") as file:
         process = subprocess.Popen(

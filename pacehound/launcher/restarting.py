@@ -59,6 +59,11 @@ class RestartingProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def has_died(self) -> bool:
+        """It has ended by itself at least once."""
+        return self._deaths > 0
+
+    @property
     def exit_code(self) -> int | None:
         """How it left (negative: a signal); `None` while it runs or before its start."""
         return None if self._process is None else self._process.poll()

@@ -33,7 +33,9 @@ HEAD_OWNED = 3
 
 _ATTACH_EVERY_S = 0.5
 _SLOW_HEAD_S = 30.0
-_LATE_HEAD_S = 4.0
+_BROKEN_HEAD_S = 4.0
+"""So long a command that is over waits for a head that has ended by itself; one that is only slow to start, on a busy
+machine, has all the time that is left for it."""
 _BRIEF_S = 10.0
 _UNSEEN_WITHIN_S = 0.5
 """A command that was over so soon, and in which nobody has begun to be watched, is no job: helpers that are only
@@ -188,9 +190,8 @@ class Watch:
         """Let agent and head finish the job's events, until `deadline_s` (monotonic) at the latest."""
         write_ended(self.run_dir.path, exit_code=status.exit_code, signal_number=status.signal_number, why=why)
         now_s = time.monotonic()
-        if self._plan.destination is None and self._lease is None:
-            # There has been no head so far; a slow start deserves a moment, a broken one does not.
-            deadline_s = min(deadline_s, now_s + _LATE_HEAD_S)
+        if self._plan.destination is None and self._lease is None and not self._is_head_starting():
+            deadline_s = min(deadline_s, now_s + _BROKEN_HEAD_S)
         is_brief = not self.run_dir.is_used() and now_s < self._began_s + _BRIEF_S
         agent_by_s = min(deadline_s, now_s + _UNSEEN_WITHIN_S) if is_brief else deadline_s
         agent_done = self._wait(lambda: self._agent is None or not self._agent.is_alive, agent_by_s, should_stop)
@@ -298,6 +299,9 @@ class Watch:
                 return False
             time.sleep(0.05)
         return True
+
+    def _is_head_starting(self) -> bool:
+        return self._head is not None and self._head.is_alive and not self._head.has_died
 
     def _attached(self) -> bool:
         self._attach()

@@ -110,7 +110,8 @@ def test_an_order_is_applied_by_all_ranks_at_one_step_and_a_refusal_says_why(run
     assert "not a number for each rank" in wrong["reason"]
     sql = run.command("sql", "--json", "SELECT what, why FROM commands WHERE what = 'confirm'")
     rows = json.loads(subprocess.run(sql, capture_output=True, text=True, timeout=WITHIN_S, check=True).stdout)["rows"]
-    assert [(what, why.startswith("pacehound order of ")) for what, why in rows] == [("confirm", True)]
+    # It is said again each second until all ranks have applied it, so once or, on a busy machine, more often.
+    assert {(what, why.startswith("pacehound order of ")) for what, why in rows} == {("confirm", True)}
 
 
 @pytest.mark.prove
