@@ -36,6 +36,7 @@ from streams.level.thresholds import (
     REMAINING_BURSTS,
     REPEATS,
 )
+from streams.spread import MAD_TO_SIGMA
 
 
 @dataclass(slots=True)
@@ -111,9 +112,9 @@ class BurstWatch:
         return self._ends(row) if self._first is not None else None
 
     def _noise(self) -> float:
-        """1.48 times the median distance from the median, of the last rows: bursts do not count for noise."""
+        """Of the last rows: bursts do not count for noise."""
         median = statistics.median(self._excesses)
-        return 1.4826 * statistics.median(abs(excess - median) for excess in self._excesses)
+        return MAD_TO_SIGMA * statistics.median(abs(excess - median) for excess in self._excesses)
 
     def _recurs(self, row: int) -> int:
         """The distance at which bursts lie before `row`, so often that it is no chance; 0 if there is none.

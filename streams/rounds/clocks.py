@@ -21,13 +21,13 @@ from pacehound.model.events import Topology
 from pacehound.model.rounds import Rounds
 from streams.rounds.round_table import RoundTable
 from streams.rounds.thresholds import CLOCK_ROUNDS, CLOCK_WINDOW_NS, MIN_CLOCK_ROUNDS, SMALL_BYTES
+from streams.spread import MAD_TO_SIGMA
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 
 _ENDS_TOGETHER = np.array([OP_CODE["all_reduce"], OP_CODE["barrier"]])
 _FAR = np.int64(1) << 40  # more than any two ends of a round are apart: 18 minutes
-_MAD_TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class HostClocks:
         """Median and uncertainty per host; `deviations_ns` has shape `(n_rounds, n_hosts)`."""
         seen = np.isfinite(deviations_ns).sum(axis=0)
         level = _nanmedian(deviations_ns, axis=0)
-        spread = _MAD_TO_SIGMA * _nanmedian(np.abs(deviations_ns - level), axis=0)
+        spread = MAD_TO_SIGMA * _nanmedian(np.abs(deviations_ns - level), axis=0)
         half = len(deviations_ns) // 2
         drift = np.abs(_nanmedian(deviations_ns[half:], axis=0) - _nanmedian(deviations_ns[:half], axis=0))
         uncertainty = spread / np.sqrt(np.maximum(seen, 1)) + np.nan_to_num(drift) + self._poll_ns

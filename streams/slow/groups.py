@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.slow.thresholds import GROUP_FALSE_ALARMS, GROUP_RATIO
+from streams.spread import robust_sigma
 
 _MIN_PEERS_FOR_SPREAD = 8
 
@@ -86,7 +87,7 @@ def outliers(groups: Sequence[GroupTransfer], *, threshold: float = GROUP_RATIO)
         if len(members) > _MIN_PEERS_FOR_SPREAD:
             # One member more or less moves the spread of so many little; it is taken over all of them.
             logs = np.log(transfers_s)
-            spread = 1.4826 * float(np.median(np.abs(logs - np.median(logs))))
+            spread = robust_sigma(logs)
             reach = (1.0 + math.sqrt(2.0 * math.log(len(members)))) * spread
             above = above[np.log(transfers_s[above] / medians[above]) > reach]
         for index in above.tolist():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +115,7 @@ def arrange(
             raise ValueError(f"columns of blocks of rounds have the lengths {[len(column) for column in columns]}")
     n_rounds, n_cells = len(op), len(cells[0])
     kinds = (np.int64, np.int64, np.int64, np.bool_, np.bool_, np.bool_, np.int64, np.int64, np.int8)
-    given = (*of_blocks, members, offset_ns, op)
+    given: tuple[npt.NDArray[Any], ...] = (*of_blocks, members, offset_ns, op)
     blocks = _Blocks(
         len(lengths),
         n_rounds,

@@ -42,6 +42,7 @@ from streams.slow.thresholds import (
     SLOW_WINDOW_NS,
     THETA,
 )
+from streams.spread import robust_sigma
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
 
@@ -94,8 +95,7 @@ class _Kind:
         if len(self.ratios) < LEARNT_FROM:
             return THETA
         ratios = np.array(self.ratios)
-        middle = float(np.median(ratios))
-        return max(MIN_THETA, middle + SLOW_SIGMAS * 1.4826 * float(np.median(np.abs(ratios - middle))))
+        return max(MIN_THETA, float(np.median(ratios)) + SLOW_SIGMAS * robust_sigma(ratios))
 
 
 _Shape = tuple[str, int, str, int, int, str]

@@ -1,5 +1,7 @@
 """Every number of this room that decides a verdict: its unit, and why it is so (a paper's, derived, or chosen)."""
 
+from streams.spread import MAD_TO_SIGMA
+
 # Whose delay it is (attribution/).
 
 ATTRIBUTED_ITERATIONS = 5
@@ -47,7 +49,7 @@ SIMILAR_GROWTH = 0.1
 """Whoever waits for a culprit in calls that are not seen loses as much time as that one, but for so much of it
 (chosen)."""
 
-FAR_MOVE = 3.0 * 1.4826
+FAR_MOVE = 3.0 * MAD_TO_SIGMA
 """Times the usual distance of a rank's own time from its median: three standard deviations. An iteration further away,
 a pause of its host, says nothing of who waits for whom (derived: 1 in 370 of a normal distribution is)."""
 

@@ -77,7 +77,7 @@ BESIDE = {
     "pacehound": {"clock", "errors", "settings"},
     "collector": set(),
     "actuators": {"decision", "looks", "now"},
-    "streams": {"native_loops", "pipeline"},
+    "streams": {"native_loops", "pipeline", "spread"},
     "simulator": None,
     "web": {"source"},
 }

@@ -28,6 +28,7 @@ from streams.slow.thresholds import (
     PERSISTS,
     TIED,
 )
+from streams.spread import MAD_TO_SIGMA
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -198,7 +199,7 @@ def _spread_ns(chosen: BoolArray, against: AgainstPeers, parts: Parts) -> float:
         quiet = own_ns[(parts.part == number) & ~chosen]
         apart.append(np.abs(quiet - np.median(quiet)) if len(quiet) else quiet)
     together = np.concatenate(apart)
-    return 1.4826 * float(np.median(together)) if len(together) else 0.0
+    return MAD_TO_SIGMA * float(np.median(together)) if len(together) else 0.0
 
 
 def _move_together(chosen: BoolArray, against: AgainstPeers, parts: Parts) -> bool:

@@ -24,11 +24,11 @@ from streams.slow.thresholds import (
     PERSISTS,
     QUARTERS,
 )
+from streams.spread import MAD_TO_SIGMA
 
 Float64Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_TO_DEVIATION = 1.4826
 _ERROR_OF_MEDIAN = math.sqrt(math.pi / 2.0)
 _WINSORIZED = 3.0
 
@@ -107,5 +107,5 @@ def _error_of_mean(moves: Float64Array) -> Float64Array:
 
 def _deviation(columns: Float64Array) -> Float64Array:
     """As of a normal distribution, from the median absolute deviation of each column."""
-    deviation: Float64Array = _TO_DEVIATION * np.median(np.abs(columns - np.median(columns, axis=0)), axis=0)
+    deviation: Float64Array = MAD_TO_SIGMA * np.median(np.abs(columns - np.median(columns, axis=0)), axis=0)
     return deviation

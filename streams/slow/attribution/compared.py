@@ -19,8 +19,3 @@ def compared(ranks: Int64Array, own_ns: Float64Array, chosen: Int64Array) -> tup
     sample = peers[np.unique(np.linspace(0, len(peers) - 1, min(len(peers), MOST_RANKS)).astype(np.int64))]
     places = np.sort(np.concatenate([chosen[:MOST_RANKS], sample]))
     return tuple(zip(ranks[places].tolist(), (own_ns[places] / 1e9).tolist(), strict=True))
-
-
-def deviation_ns(values_ns: Float64Array) -> float:
-    """The spread of some times about their median, as of a normal distribution."""
-    return 1.4826 * float(np.median(np.abs(values_ns - np.median(values_ns)))) if len(values_ns) else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from pacehound.model.evidence import merged
 from pacehound.model.evidence.computing import LaunchesLater, NobodyApart, OnPath, OwnTimeGrew
 from pacehound.model.evidence.transfers import Connection
-from streams.slow.attribution.compared import compared, deviation_ns
+from streams.slow.attribution.compared import compared
 from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.links import NamedLinks
 from streams.slow.attribution.observations import Observations
@@ -35,6 +35,7 @@ from streams.slow.thresholds import (
     REFERENCE_QUANTILE,
     SMALLER_SHARE,
 )
+from streams.spread import robust_sigma
 
 SMALLER_RANK, SMALLER_TRANSFER = 1.1, 1.5
 """What the smaller part has to be against its own quiet level: of a rank's own time, of a transfer."""
@@ -95,7 +96,7 @@ def slow_ranks(
             peers_s=usual / 1e9,
             iteration_s=growth.total / 1e9,
             rank_s=compared(growth.ranks, growth.own, chosen),
-            spread_s=deviation_ns(growth.own[is_peer]) / 1e9,
+            spread_s=robust_sigma(growth.own[is_peer]) / 1e9,
         ),
         OnPath(ranks=culprits, n_on_path=on_path, n_iterations=len(slow)),
     )

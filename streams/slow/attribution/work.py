@@ -13,6 +13,7 @@ from streams.slow.attribution.growth import Growth
 from streams.slow.attribution.records import Float64Array, IterationRecord, mean_step_time_s
 from streams.slow.attribution.verdict import Attribution
 from streams.slow.thresholds import MAX_CULPRITS, MIN_EXPLAINED, MIN_MORE_WORK, MIN_TRANSFER_SHARE, WORK_SHARE
+from streams.spread import robust_sigma
 
 
 def change_of_work(slow: Sequence[IterationRecord], quiet: Sequence[IterationRecord]) -> WorkChanged | None:
@@ -25,7 +26,7 @@ def change_of_work(slow: Sequence[IterationRecord], quiet: Sequence[IterationRec
     for what, unit in (("n_rounds", "calls"), ("size_bytes", "bytes")):
         amounts = np.array([getattr(r, what) for r in quiet], np.float64)
         before, after = float(np.median(amounts)), float(np.median([getattr(r, what) for r in slow]))
-        spread = 1.4826 * float(np.median(np.abs(amounts - before)))
+        spread = robust_sigma(amounts)
         if before and after - before > max(MIN_MORE_WORK * before, WORK_SHARE * longer * before, 3.0 * spread):
             return WorkChanged(what=unit, before=before, after=after)
     return None

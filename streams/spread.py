@@ -1,0 +1,19 @@
+"""How far values lie from their middle, whatever a few of them do."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+MAD_TO_SIGMA = 1.4826
+"""Median distances from the median of a normal distribution that are one standard deviation: 1 / 0.6745, the upper
+quartile of the standard one (derived)."""
+
+
+def robust_sigma(values: npt.NDArray[np.float64]) -> float:
+    """The standard deviation of a normal distribution whose values are as far apart as these; 0 of none.
+
+    >>> robust_sigma(np.array([1.0, 2.0, 3.0, 400.0])), robust_sigma(np.empty(0))
+    (1.4826, 0.0)
+    """
+    return MAD_TO_SIGMA * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
