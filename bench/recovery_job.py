@@ -1,4 +1,4 @@
-"""The estimate of a step against what it took: eight shapes of a real job over gloo (examples/train_hybrid.py).
+"""The estimate of a step against what it took: seven shapes of a real job over gloo (examples/train_hybrid.py).
 
 A layer sleeps for 40 ms forward and 80 ms backward in place of a device, so that a machine of few cores can stand for
 eight nodes; what it took in that job goes into the estimate, and so does the time of the smallest all-reduce. What is
@@ -30,7 +30,7 @@ SHAPES = (
     ("DP 4 x PP 2, loses one, the next near", "--dp=4 --pp=2 --batch=12 --die=5:3:2 --until-next-s=1.2"),
     (MEMORY, "--dp=2 --pp=3 --batch=12 --layers=9 --micro-batch=64 --width=32 --pace-ms=0"),
 )
-"""Seven jobs and ten plans, and one for its memory alone: activations are twice all that is held beside them."""
+"""Seven jobs and eleven plans, and one for its memory alone: activations are twice all that is held beside them."""
 
 
 CONTROL = "--dp=1 --pp=1 --batch=3 --layers=2 --steps=5"
