@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: n in the suite, at least twenty times as many in the proofs.
+"""How many examples a property is tried with: n in the suite, at least fifty times as many in the proofs.
 
 The profile `deep` (HYPOTHESIS_PROFILE=deep, which `make prove` sets) draws them anew; in the suite they are the same in
 every run.
@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import settings
 
 SEEDED, DEEP = "seeded", "deep"
-USUAL, USUALLY_DEEP = 25, 1_000
+USUAL, USUALLY_DEEP = 15, 1_000
 """Of a property that says nothing else."""
-_TIMES_AS_MANY = 20
+_TIMES_AS_MANY = 50
 
 
 def load_profile() -> None:
@@ -27,7 +27,7 @@ def load_profile() -> None:
 def examples(n: int, **more: Any) -> settings:
     """So many in the suite.
 
-    >>> examples(3).max_examples in (3, 60)
+    >>> examples(3).max_examples in (3, 150)
     True
     """
     return settings(max_examples=n * (_TIMES_AS_MANY if _named() == DEEP else 1), deadline=None, **more)

@@ -70,7 +70,9 @@ def _poisons(topic: Topic, random: random.Random) -> Iterator[Poison]:
     yield Poison("no JSON", _changed(_json_of(topic), body=b"\x00\xfe{"), "MalformedMessage")
     yield Poison("no body", _changed(_json_of(topic), body=b""), "MalformedMessage")
     yield from _contradictions(topic)
-    yield from _amplifiers(topic)
+    brackets = b'{"x":' + 100_000 * b"["
+    yield Poison("brackets in brackets", _changed(_json_of(topic), body=brackets), "MalformedMessage")
+    yield from _amplifiers()
     yield Poison("empty value", b"", "MalformedMessage")
     yield Poison("null value", None, "MalformedMessage")
     yield Poison("5 MB of noise", b"\xff" + random.randbytes(NOISE_BYTES), "MalformedMessage")
@@ -88,10 +90,14 @@ def _contradictions(topic: Topic) -> Iterator[Poison]:
     )
 
 
-def _amplifiers(topic: Topic) -> Iterator[Poison]:
-    """Small messages that would become a large trouble: of memory, of depth, of dead letters, of keys."""
-    brackets = b'{"x":' + 100_000 * b"["
-    yield Poison("brackets in brackets", _changed(_json_of(topic), body=brackets), "MalformedMessage")
+@cache
+def _amplifiers() -> tuple[Poison, ...]:
+    """Small messages that would become a large trouble, the same for each topic; megabytes, so they are made once."""
+    return tuple(_large_troubles())
+
+
+def _large_troubles() -> Iterator[Poison]:
+    """Of memory, of dead letters, of keys."""
     yield Poison("columns that unpack to more than they are", _packed_columns(), "MalformedMessage")
     yield Poison("columns of nulls", _columns_of_nulls(), "MalformedMessage")
     yield Poison("more records than anybody sends", _many_records(), "MalformedMessage")

@@ -43,6 +43,7 @@ def test_two_runs_of_one_name_leave_rows_and_incidents_of_their_own(tmp_path: Pa
     assert {(finding["kind"], *finding["culprits"]) for finding in findings} == {("exit", 1)}, findings
 
 
+@pytest.mark.prove
 def test_two_hosts_of_one_run_agree_and_the_next_run_is_another(tmp_path: Path) -> None:
     store = tmp_path / "store"
     answers = realjob.Run(None, store, tmp_path)  # type: ignore[arg-type]

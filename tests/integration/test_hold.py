@@ -32,7 +32,7 @@ Job = tuple[subprocess.Popen[str], Controller]
 StartJob = Callable[..., Job]
 
 
-@pytest.fixture(params=["python", "native"])
+@pytest.fixture(params=[pytest.param("python", marks=pytest.mark.prove), "native"])
 def start_job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartJob]:
     hold.build()
     if request.param == "native" and build.find() is None:

@@ -276,6 +276,7 @@ def counted(ours: Ours, name: str) -> dict[tuple[str, ...], int]:
     }
 
 
+@pytest.mark.prove  # in the suite test_kafka_workers.py has a worker of alerts
 def test_a_worker_of_the_streams_concludes_the_same_whatever_lies_between(kafka: KafkaSettings, tmp_path: Path) -> None:
     """Twice: the second worker begins with the snapshots of the first, and with garbage among them."""
     rng = random.Random(17)

@@ -25,13 +25,8 @@ from pacehound.bus.recording import Recording
 from pacehound.model.codec import decode, encode
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
-from tests.fakes.evidence_words import words_of
-from tests.fakes.webhook import FakeWebhook
 
 pytestmark = [pytest.mark.integration, pytest.mark.timed, pytest.mark.timeout(600)]
-
-LONG = [pytest.mark.prove, pytest.mark.timeout(3600)]
-RUNS = [pytest.param(1, id="short"), pytest.param(10, id="long", marks=LONG)]
 
 
 def new_folder(parent: Path, number: int) -> Path:
@@ -147,7 +142,7 @@ def test_a_clean_job_has_no_incident(tmp_path: Path) -> None:
     realjob.measure(10, lambda number: clean(new_folder(tmp_path, number), 1_000))
 
 
-KILLS = (80, 260)
+KILLS = (80,)
 """Once so many iterations are seen."""
 AFTER = 80
 """Steps within which what a kill costs is seen."""
@@ -156,9 +151,9 @@ LEAST = 20
 
 
 def killed_agent(folder: Path, iterations: int) -> str:
-    """kill -9 of the agent of a clean job, twice: another one comes; steps with a kill against the others of the run.
+    """kill -9 of the agent of a clean job: another one comes; steps with the kill against the others of the run.
 
-    The steps before, between and after the kills are the control: where they differ among themselves by more than what
+    The steps before and after it are the control: where they differ among themselves by more than what
     is claimed, or are missing, nothing was measured. The script's own log tells in which step a kill fell.
     """
     csv = folder / "steps.csv"
@@ -206,41 +201,4 @@ def killed_agent(folder: Path, iterations: int) -> str:
 
 
 def test_a_clean_job_has_no_incident_and_killing_its_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
-    print(killed_agent(tmp_path, 480))
-
-
-def stopped_rank(folder: Path, rank: int) -> str:
-    """SIGSTOP on one rank, SIGCONT after the verdict; a webhook is told of each state once."""
-    neighbours = realjob.Neighbours()
-    with FakeWebhook() as hook:
-        settings = ["hang.suspect_after_s=3", f"alerts.webhook_url={hook.url}"]
-        run = realjob.start(folder, realjob.torchrun(0.05, folder, script=realjob.STEADY), settings=settings)
-        try:
-            realjob.until("sixty iterations", lambda: run.iterations_seen() >= 60, 90)
-            pid = realjob.rank_pids(run.process.pid, realjob.STEADY)[rank]
-            os.kill(pid, signal.SIGSTOP)
-            assert hook.wait_for(1, 60)
-            (incident,) = realjob.until("the verdict", run.incidents, 60)
-            os.kill(pid, signal.SIGCONT)
-            assert hook.wait_for(3, 120)  # opened, relieved, and closed although the job goes on
-            (folder / "stop").touch()
-            assert run.wait(120) == 0, run.text()
-        finally:
-            run.stop()
-    (finding,) = incident["findings"]
-    assert (finding["kind"], finding["verdict"], finding["culprits"]) == ("hang", "culprit", [rank]), finding
-    assert any("is stopped" in sentence for sentence in words_of(finding)), finding
-    (incident,) = run.incidents()
-    assert (incident["state"], incident["closed_why"]) == ("closed", "relieved"), incident
-    assert sorted(state for _, state in hook.delivered) == ["closed", "open", "relieved"]
-    assert {told for told, _ in hook.delivered} == {incident["id"]}
-    delay_s = (finding["detected"]["time_ns"] - finding["onset"]["time_ns"]) / 1e9
-    assert delay_s >= 3.0
-    with realjob.unless_disturbed(neighbours.disturbance):
-        assert delay_s <= 6.0
-    return f"rank {rank}: named {delay_s:.1f} s after its peers began to wait, closed after SIGCONT"
-
-
-@pytest.mark.parametrize("runs", RUNS)
-def test_a_stopped_rank_is_named_and_told_of_and_its_incident_closes_when_it_goes_on(tmp_path: Path, runs: int) -> None:
-    realjob.measure(runs, lambda number: stopped_rank(new_folder(tmp_path, number), number % 4))
+    print(killed_agent(tmp_path, 280))

@@ -102,6 +102,7 @@ def test_a_worker_concludes_what_one_process_concludes(engine: Engine) -> None:
     expect(engine, expected)
 
 
+@pytest.mark.prove  # in the suite, test_fault_run.py kills one
 def test_workers_that_are_killed_or_stopped_lose_nothing_and_say_nothing_twice(engine: Engine) -> None:
     rng = random.Random(7)
     jobs = [job(f"job {number}", number, ranks=(number,)) for number in range(3)]

@@ -121,6 +121,7 @@ def test_hangs_and_exits_are_told_as_if_every_row_had_come(fault: object) -> Non
         assert said(run(sent_over_budget(events, is_over_budget))[1]) == expected
 
 
+@pytest.mark.prove
 def test_iterations_are_found_by_their_calls_where_no_optimizer_is_seen() -> None:
     events = [
         replace(event, marks_iterations=False) if isinstance(event, Progress) else event

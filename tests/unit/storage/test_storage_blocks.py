@@ -44,7 +44,7 @@ def test_a_decided_last_message_that_was_compacted_away_is_not_waited_for_for_ev
     assert ([m.offset for m in block.messages], [m.offset for m in rest]) == ([0, 3], [9])
 
 
-@examples(100)
+@examples(40)
 @given(
     offsets=st.lists(st.integers(0, 4 * BLOCK_OFFSETS), min_size=1, max_size=120, unique=True).map(sorted),
     readers=st.lists(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=25), min_size=1, max_size=5),

@@ -54,7 +54,7 @@ def slowly(forward_s: tuple[float, ...], backward_s: tuple[float, ...], m: int, 
     return max(end("b", i, m - 1) for i in range(p))
 
 
-@examples(60)
+@examples(25)
 @given(
     st.lists(st.tuples(st.floats(0.5, 3.0), st.floats(0.5, 6.0)), min_size=1, max_size=5),
     st.integers(1, 9),
@@ -67,7 +67,7 @@ def test_the_sweep_over_stages_gives_what_equation_11_does(
     assert one_f_one_b_s(forward_s, backward_s, m, hop) == pytest.approx(slowly(forward_s, backward_s, m, hop))
 
 
-@examples(60)
+@examples(25)
 @given(compositions(16, 6), st.integers(1, 24), st.sampled_from([0.0, 0.4]), st.sampled_from([0.0, 0.65]))
 def test_the_line_that_the_search_reckons_with_is_close_once_a_pipeline_is_full_and_near_for_even_stages(
     stages: tuple[int, ...], m: int, hop: float, head: float

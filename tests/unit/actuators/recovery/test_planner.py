@@ -18,7 +18,7 @@ from tests.fakes.examples import examples
 from tests.unit.actuators.recovery.strategies_of_states import CLUSTER, model, state_of
 
 
-@examples(60)
+@examples(25)
 @given(
     st.integers(1, 24), st.integers(1, 6), st.integers(1, 6), st.integers(1, 40), st.sampled_from([30.0, 60.0, 500.0])
 )

@@ -72,14 +72,14 @@ def done_in_s(state: State, hop_s: float, memory_bytes: float) -> float:
     return found.duration_s
 
 
-@examples(60)
+@examples(25)
 @given(losses(), st.sampled_from([0.0, 0.25]))
 def test_each_micro_batch_passes_each_stage_once_and_nobody_waits_for_ever(state: State, hop_s: float) -> None:
     done_in_s(state, hop_s, float("inf"))
     done_in_s(state, hop_s, 1.0)  # no more memory than it needs
 
 
-@examples(30)
+@examples(12)
 @given(losses())
 def test_the_peers_of_a_lost_place_share_its_micro_batches_evenly(state: State) -> None:
     routes = routes_of(state)

@@ -19,7 +19,7 @@ def lacking(held: tuple[int, int], wanted: tuple[int, int], weights: np.ndarray)
     return sum(weights[layer] for layer in range(*wanted) if not held[0] <= layer < held[1])
 
 
-@examples(60)
+@examples(25)
 @given(st.data())
 def test_no_assignment_moves_fewer_bytes(data: st.DataObject) -> None:
     small = model(6, head_layers=0.6, embedding_layers=0.4)
@@ -45,7 +45,7 @@ def test_no_assignment_moves_fewer_bytes(data: st.DataObject) -> None:
         assert found.read_bytes == max(sum(weights[start:end]) for start, end in spans)
 
 
-@examples(60)
+@examples(25)
 @given(plans(), plans())
 def test_every_place_gets_a_node_and_every_missing_layer_comes_from_one_that_has_it(old: Plan, new: Plan) -> None:
     state = state_of(old).joined(range(100, 100 + max(0, new.n_places - old.n_places)))
@@ -114,7 +114,7 @@ def test_equal_pipelines_exchange_in_one_round_and_lost_places_in_none() -> None
     assert exchanges(state.without([1]))[0].members == ((0, 0), (2, 0))
 
 
-@examples(40)
+@examples(16)
 @given(plans(), st.integers(0, 2**32 - 1))
 def test_an_asymmetric_exchange_gives_the_gradients_of_a_symmetric_one(plan: Plan, seed: int) -> None:
     """Each pipeline sums its micro-batches, the members of an exchange sum theirs, and all divide by the batch."""

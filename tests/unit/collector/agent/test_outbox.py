@@ -221,7 +221,7 @@ def test_a_file_of_another_version_is_set_aside(tmp_path: Path) -> None:
     assert Outbox(path, 1000).was_damaged
 
 
-@examples(40)
+@examples(16)
 @given(content=st.binary(min_size=1, max_size=400), offset=st.integers(0, 12_000))
 def test_any_damage_is_read_or_set_aside(tmp_path_factory: pytest.TempPathFactory, content: bytes, offset: int) -> None:
     path = tmp_path_factory.mktemp("outbox") / "o.sqlite"

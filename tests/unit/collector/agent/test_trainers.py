@@ -47,7 +47,7 @@ ARMED = [*ABLE, ("order", Apply(ticket=1, step=3)), *[("rank", rank) for rank in
 """At the next step of each it is decided."""
 
 
-@examples(60)
+@examples(25)
 @given(begin=st.sampled_from([[], ABLE, ARMED, ARMED]), acts=st.lists(ACTS, max_size=25))
 def test_ranks_of_a_host_never_differ_whoever_orders_whatever(
     begin: list[tuple[str, object]], acts: list[tuple[str, object]]

@@ -111,7 +111,7 @@ def test_a_record_that_is_overwritten_while_it_is_copied_is_lost_not_mixed(
     assert seqs(reader.read().records) == [4]
 
 
-@examples(60)
+@examples(25)
 @given(plan=st.lists(st.integers(0, 12), min_size=1, max_size=12), capacity=st.sampled_from([1, 2, 8]))
 def test_any_rhythm_of_writing_and_reading_loses_only_what_it_counts(
     tmp_path_factory: pytest.TempPathFactory, plan: list[int], capacity: int
@@ -180,7 +180,7 @@ def test_a_counter_that_contradicts_the_stamps_is_refused(tmp_path: Path, count:
         reader.read()
 
 
-@examples(80)
+@examples(32)
 @given(content=st.binary(max_size=6000), offset=st.integers(0, 4096 + 8 * 128))
 def test_any_bytes_over_a_ring_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, offset: int

@@ -26,7 +26,7 @@ PLAIN = st.recursive(
 )
 
 
-@examples(60, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, suppress_health_check=[HealthCheck.too_slow])
 @given(PLAIN, st.integers(0, 5))
 def test_plain_values_come_out_as_unpickler_makes_them(value, protocol):
     assert plain_value(pickle.dumps(value, protocol)) == value

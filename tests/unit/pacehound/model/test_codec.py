@@ -43,7 +43,7 @@ def message_with(batch, rows=None, **attributes):
 
 
 @given(call_batches())
-@examples(60)
+@examples(25)
 def test_any_call_batch_survives_the_round_trip(batch):
     (read,) = decode(encode(batch))
     assert encode(read) == encode(batch)
@@ -227,7 +227,7 @@ def test_what_a_source_sees_travels_with_the_batch():
         assert decode(encode(batch_of(sees=sees)))[0].sees == sees
 
 
-@examples(200)
+@examples(80)
 @given(st.text('aaaaaaaaa"\\', min_size=0, max_size=60))
 def test_a_long_string_is_found_wherever_it_stands(text):
     """Whether a text is taken to pieces is decided by how far quotes lie apart, and must never hide one."""

@@ -609,7 +609,7 @@ def test_launches_alone_suspect_who_stopped_first_and_not_whom_it_stopped():
     assert stage.cause().verdict == "unknown"
 
 
-@examples(75)
+@examples(30)
 @given(
     st.integers(2, 12).flatmap(
         lambda n: st.tuples(

@@ -157,7 +157,7 @@ def test_extreme_observations_leave_a_distribution(prune):
         assert 0.0 <= posterior.mass_within(64) <= 1.0
 
 
-@examples(50)
+@examples(20)
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=200))
 def test_any_finite_numbers_leave_probabilities(values):
     posterior = RunLengthPosterior(**PRIOR)

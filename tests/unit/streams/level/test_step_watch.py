@@ -292,7 +292,7 @@ def test_a_watch_says_the_same_when_it_is_moved_and_nothing_too_soon(name):
                 assert finding.relief is None or finding.onset.step < finding.relief.step <= row.step
 
 
-@examples(30)
+@examples(12)
 @given(st.integers(0, 10**6))
 def test_any_series_is_survived_and_findings_open_and_close_in_order(seed):
     """Levels, spikes, rubbish, gaps, announcements and changes of work at random."""

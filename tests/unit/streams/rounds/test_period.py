@@ -311,7 +311,7 @@ def test_tokens_tell_operation_bytes_and_peer_apart():
     assert tokens[0] == tokens[4]
 
 
-@examples(40)
+@examples(16)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(1, 97))
 def test_the_smallest_period_of_any_repeated_list_is_found_however_it_is_cut(base, chunk):
     smallest = next(p for p in range(1, len(base) + 1) if len(base) % p == 0 and base == base[:p] * (len(base) // p))
@@ -319,7 +319,7 @@ def test_the_smallest_period_of_any_repeated_list_is_found_however_it_is_cut(bas
     assert fed(np.tile(base, repetitions), chunk).period == smallest
 
 
-@examples(30)
+@examples(12)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=300))
 def test_any_tokens_are_survived(tokens):
     tracker = fed(np.array(tokens, np.int64), 50)

@@ -119,7 +119,7 @@ WIDTH = 3
 PARTS = st.lists(st.tuples(st.integers(0, WIDTH - 1), st.integers(0, 12)), max_size=9)
 
 
-@examples(60)
+@examples(25)
 @given(st.lists(PARTS, max_size=12), st.data())
 def test_however_rows_come_each_round_is_closed_once_with_the_first_row_of_each_rank(parts, data):
     """Held against a dictionary of rows; what stays open is closed in the end, but for what is still awaited."""

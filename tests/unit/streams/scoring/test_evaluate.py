@@ -84,7 +84,7 @@ spans = st.lists(
 )
 
 
-@examples(75)
+@examples(30)
 @given(truths(), spans, st.randoms())
 def test_the_order_of_the_findings_does_not_matter(answers, stretches, shuffler: random.Random):
     findings = [
@@ -96,7 +96,7 @@ def test_the_order_of_the_findings_does_not_matter(answers, stretches, shuffler:
     assert score(findings, answers) == score(shuffled, answers)
 
 
-@examples(75)
+@examples(30)
 @given(truths(), spans)
 def test_every_alarm_is_counted_once(answers, stretches):
     findings = [

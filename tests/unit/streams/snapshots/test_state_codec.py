@@ -93,7 +93,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@examples(75)
+@examples(30)
 @given(values)
 def test_whatever_is_made_of_plain_parts_comes_back_as_it_was(value: Any) -> None:
     assert same(NODES.decode(NODES.encode(value)), value)

@@ -63,7 +63,7 @@ class Head:
         self.keeper.write(self.bus.position if stored is None else stored)
 
 
-@examples(40)
+@examples(16)
 @given(st.lists(st.sampled_from(["a", "b", "c", "work", "keep", "kill", "full"]), max_size=40))
 def test_whatever_comes_in_between_the_next_head_has_been_told_everything_once(tmp_path_factory, steps):
     folder, clock = tmp_path_factory.mktemp("state"), ManualClock(0)
