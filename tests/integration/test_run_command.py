@@ -260,6 +260,22 @@ def test_a_command_that_is_no_job_waits_for_no_helper_and_a_job_does(product, tm
     assert b"its agent has left no word" in product.finish("run", "--job", "b", "--", *begins, **slow).stderr
 
 
+SLOW_HEAD = """
+import sys, time
+if "up" in sys.orig_argv:
+    time.sleep(4.5)
+"""
+
+
+def test_a_job_that_is_over_before_its_head_has_begun_waits_for_it(product, tmp_path):
+    """As on a machine that is full of other work; a head that ends by itself is waited for more briefly."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW_HEAD)
+    begins = ["sh", "-c", 'mkdir "$PACEHOUND_RUN_DIR/rings"']
+    done = product.finish("run", "--", *begins, environ={"PYTHONPATH": str(tmp_path)}, timeout_s=60.0)
+    assert done.returncode == 0
+    assert b"not everything that was seen" not in done.stderr, done.stderr
+
+
 def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_path):
     """While the head owns the store it answers; afterwards the store is opened; the head ends with its last run."""
     job, stop = uuid.uuid4().hex, tmp_path / "stop"
