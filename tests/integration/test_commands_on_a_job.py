@@ -33,11 +33,6 @@ WITHIN_S = 120
 PROVED = 20
 
 
-def script(out: Path, steps: int) -> list[str]:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-    return [*torchrun, str(JOB), str(out), str(steps)]
-
-
 class WatchedJob(AskedJob):
     """A job that runs, and the commands that are given to it.
 
@@ -55,8 +50,7 @@ class WatchedJob(AskedJob):
                 [
                     *self.command("run", *(word for one in settings for word in ("--set", one))),
                     "--",
-                    *script(out, steps),
-                    *STEP_S,
+                    *realjob.forked(out, steps, *STEP_S, ranks=RANKS, script=JOB),
                 ],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 stdout=log,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -46,9 +45,8 @@ def start_job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartJ
         environ = environment(folder, "held", {**os.environ, "OMP_NUM_THREADS": "1"})
         if request.param == "python":
             environ["PACEHOUND_NATIVE"] = "0"
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
         process = subprocess.Popen(
-            [*command, str(JOB), str(folder), str(steps)], env=environ, text=True, stderr=subprocess.PIPE
+            realjob.forked(folder, steps, ranks=RANKS, script=JOB), env=environ, text=True, stderr=subprocess.PIPE
         )
         started.append(process)
         return process, Controller(blocks_of(folder, pids_in(folder)))

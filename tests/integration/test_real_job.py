@@ -157,7 +157,7 @@ def killed_agent(folder: Path, iterations: int) -> str:
     is claimed, or are missing, nothing was measured. The script's own log tells in which step a kill fell.
     """
     csv = folder / "steps.csv"
-    run = realjob.start(folder, realjob.torchrun("--iterations", iterations, "--csv", csv))
+    run = realjob.start(folder, realjob.forked("--iterations", iterations, "--csv", csv))
     killed_ns: list[int] = []
     try:
         for seen in KILLS:
