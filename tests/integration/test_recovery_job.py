@@ -85,11 +85,12 @@ def test_two_that_are_lost_at_once_are_one_recovery(alone: list[float]) -> None:
 
 @pytest.mark.prove
 def test_one_of_eight_killed_ten_times_anywhere_in_a_step(alone: list[float]) -> None:
-    """Five times with another failure near, where rerouting is the better choice. Nodes check that no sample is lost or
-    used twice; what is printed stands in docs/proofs."""
+    """Five times with another failure near, where rerouting is the better choice; else it is now and then, where a step
+    of it takes no longer than one of new pipelines. Nodes check that no sample is lost or used twice; what is printed
+    stands in docs/proofs."""
     print("\n| killed (node:step:operation) | goes on with | next step done after | losses differ by |")
     print("|---|---|--:|--:|")
-    after_s = []
+    after_s, kinds = [], set[str]()
     for seed in range(10):
         chance = random.Random(seed)
         where = f"{chance.randrange(8)}:{chance.randrange(1, 5)}:{chance.randrange(11)}"
@@ -99,8 +100,10 @@ def test_one_of_eight_killed_ten_times_anywhere_in_a_step(alone: list[float]) ->
         kind, took_s = disturbed["plans"][1]["kind"], disturbed["plans"][1]["seconds_to_next_step"]
         apart = max(abs(one / other - 1) for one, other in zip(disturbed["losses"], alone, strict=True))
         print(f"| {where} | {kind} {disturbed['plans'][1]['stages']} | {took_s:.2f} s | {apart:.1e} |")
-        assert (kind == "reroute") == bool(near), where
+        assert kind == "reroute" or not near, where
+        kinds.add(kind)
         assert apart < LOSS_TOLERANCE, where
         assert took_s < 30
         after_s.append(took_s)
+    assert kinds > {"reroute"}, "and new pipelines"
     print(f"the next step was done after {min(after_s):.1f} to {max(after_s):.1f} s, median {median(after_s):.1f} s")
