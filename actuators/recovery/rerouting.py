@@ -73,9 +73,7 @@ def routes_of(state: State) -> list[Route] | None:
     >>> [route.places for route in routes_of(state)]
     [((0, 0), (0, 1)), ((0, 0), (0, 1)), ((1, 0), (0, 1))]
     """
-    peers: dict[Span, list[Place]] = defaultdict(list)
-    for pipeline, stage in state.place_of.values():
-        peers[state.plan.spans[pipeline][stage]].append((pipeline, stage))
+    peers = _peers_of(state)
     turn = dict.fromkeys(peers, 0)
     routes = []
     for pipeline, (holders, spans) in enumerate(zip(state.holders, state.plan.spans, strict=True)):
@@ -102,12 +100,16 @@ def extra_loads(state: State) -> dict[Span, float] | None:
     for pipeline, stage in state.lost:
         span = state.plan.spans[pipeline][stage]
         lost[span] = lost.get(span, 0) + state.plan.batches[pipeline]
-    peers = dict.fromkeys(lost, 0)
+    peers = _peers_of(state)
+    return {span: n / len(peers[span]) for span, n in lost.items()} if lost.keys() <= peers.keys() else None
+
+
+def _peers_of(state: State) -> dict[Span, list[Place]]:
+    """The places that somebody holds, by their layers."""
+    peers: dict[Span, list[Place]] = defaultdict(list)
     for pipeline, stage in state.place_of.values():
-        span = state.plan.spans[pipeline][stage]
-        if span in peers:
-            peers[span] += 1
-    return {span: lost[span] / n for span, n in peers.items()} if all(peers.values()) else None
+        peers[state.plan.spans[pipeline][stage]].append((pipeline, stage))
+    return dict(peers)
 
 
 def listed(

@@ -42,7 +42,7 @@ from streams.slow.thresholds import (
     SLOW_WINDOW_NS,
     THETA,
 )
-from streams.spread import robust_sigma
+from streams.spread import MAD_TO_SIGMA
 from streams.watching.moment import Moment
 from streams.watching.watch import Heard, Said, Watch
 
@@ -95,7 +95,8 @@ class _Kind:
         if len(self.ratios) < LEARNT_FROM:
             return THETA
         ratios = np.array(self.ratios)
-        return max(MIN_THETA, float(np.median(ratios)) + SLOW_SIGMAS * robust_sigma(ratios))
+        middle = float(np.median(ratios))
+        return max(MIN_THETA, middle + SLOW_SIGMAS * MAD_TO_SIGMA * float(np.median(np.abs(ratios - middle))))
 
 
 _Shape = tuple[str, int, str, int, int, str]
