@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.rig import realjob
 from pacehound.instrument import hold, shim
-from tests.integration.test_commands_on_a_job import RANKS, WatchedJob, script
+from tests.integration.test_commands_on_a_job import JOB, RANKS, STEP_S, WatchedJob
 
 pytestmark = [
     pytest.mark.integration,
@@ -29,7 +30,8 @@ def test_twenty_validations_of_a_healthy_job_name_nobody_and_change_no_parameter
     hold.build()
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
-    subprocess.run(script(undisturbed, STEPS), env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+    alone = realjob.forked(undisturbed, STEPS, *STEP_S, ranks=RANKS, script=JOB)
+    subprocess.run(alone, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
     job = WatchedJob(tmp_path / "validated", steps=STEPS)
     held_s = []
     try:
