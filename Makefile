@@ -28,6 +28,8 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
+	# Can every test be collected, the proofs too, which are run seldom?
+	$(BIN)/python -m pytest --collect-only -qq -m "prove or not prove" > $(VENV)/.collected || { tail -n 30 $(VENV)/.collected; false; }
 
 # The long proofs; what they print is committed under docs/proofs/.
 prove: $(VENV)/.dev
