@@ -12,9 +12,10 @@ from typing import Any
 from hypothesis import settings
 
 SEEDED, DEEP = "seeded", "deep"
-USUAL, USUALLY_DEEP = 15, 1_000
+USUAL, USUALLY_DEEP = 10, 1_000
 """Of a property that says nothing else."""
 _TIMES_AS_MANY = 50
+_TIMES_AS_MANY_TRIES = 10
 
 
 def load_profile() -> None:
@@ -31,6 +32,15 @@ def examples(n: int, **more: Any) -> settings:
     True
     """
     return settings(max_examples=n * (_TIMES_AS_MANY if _named() == DEEP else 1), deadline=None, **more)
+
+
+def tries(n: int) -> range:
+    """Seeds, or turns of a loop that draws: so many in the suite, ten times as many in the proofs.
+
+    >>> len(tries(3)) in (3, 30)
+    True
+    """
+    return range(n * (_TIMES_AS_MANY_TRIES if _named() == DEEP else 1))
 
 
 def _named() -> str:

@@ -4,10 +4,9 @@
 does one thing wrong. Right is a verdict of the right kind and class that names who did it and nobody else; where there
 is nobody to name, nobody is named. The ranks that a fault strikes change from run to run.
 
-`make prove` runs each fault ten times; every run is made, also after one that was wrong, and a table of all of them is
-printed at the end. `make test` runs one of each kind once, its ranks forked from one process. Of the kinds that are
-not among those here, other files make it: a slow rank and a stopped one test_real_job.py, slow data
-test_evidence_job.py, a bad exit test_attempts_apart.py.
+`make prove` runs each fault ten times, and a slow link; every run is made, also after one that was wrong, and a table
+of all of them is printed at the end. `make test` runs a killed rank once, its ranks forked from one process; other
+files make it run a slow rank (test_real_job.py) and slow data (test_evidence_job.py).
 """
 
 from __future__ import annotations
@@ -52,8 +51,6 @@ class Case:
         Whether the job ends well all the same.
     is_short
         Part of the short form.
-    is_timed
-        What is said depends on how long steps take.
 
     """
 
@@ -65,7 +62,6 @@ class Case:
     suspect_after_s: float = 2.0
     survives: bool = False
     is_short: bool = True
-    is_timed: bool = False
 
 
 def names(kinds: str, causes: str, *, surely: bool = True) -> Callable[[Findings, tuple[int, ...]], bool]:
@@ -156,7 +152,6 @@ CASES = (
         nobody,
         n_struck=0,
         survives=True,
-        is_timed=True,
         is_short=False,
     ),
     Case(
@@ -271,14 +266,10 @@ def ids(cases: Sequence[Case]) -> list[str]:
 SHORT = [case for case in CASES if case.is_short]
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=[pytest.mark.timed] * c.is_timed) for c in SHORT], ids=ids(SHORT)
-)
+@pytest.mark.parametrize("case", SHORT, ids=ids(SHORT))
 def test_the_verdict_on_a_fault_is_right(case: Case, tmp_path: Path) -> None:
-    neighbours = realjob.Neighbours()
     findings, struck = run_once(tmp_path / "run", case, 2, realjob.forked)
-    with realjob.unless_disturbed(neighbours.disturbance if case.is_timed else str):
-        assert case.is_right(findings, struck), (struck, said(findings), findings)
+    assert case.is_right(findings, struck), (struck, said(findings), findings)
 
 
 @pytest.mark.prove
@@ -325,16 +316,6 @@ def communication(what: str) -> Callable[[Findings, tuple[int, ...]], bool]:
         return is_named and bool(findings) and all(f["cause"] == "S2" and not f["culprits"] for f in findings)
 
     return is_right
-
-
-@needs_namespaces
-@pytest.mark.timed
-def test_a_slow_link_is_communication_and_no_ranks_fault(tmp_path: Path) -> None:
-    what = "slow link under a pipeline"
-    neighbours = realjob.Neighbours()
-    findings, struck = slow_link(tmp_path / "run", what, 0)
-    with realjob.unless_disturbed(neighbours.disturbance):
-        assert communication(what)(findings, struck), (said(findings), findings)
 
 
 @needs_namespaces

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import ring_reader
 
+from bench.rig import realjob
 from pacehound.instrument import build
 from pacehound.instrument.launch import environment
 from pacehound.model.codes import DTYPES, OPS
@@ -67,10 +67,8 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     env = environment(run_dir, "job-1", {**os.environ, "OMP_NUM_THREADS": "1"})
     if request.param == "python":
         env["PACEHOUND_NATIVE"] = "0"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", str(JOB)]
-    done = subprocess.run(
-        [*command, str(tmp_path_factory.mktemp("store"))], env=env, capture_output=True, text=True, timeout=120
-    )
+    command = realjob.forked(tmp_path_factory.mktemp("store"), ranks=4, script=JOB)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     ranks = {json.loads(line)["rank"]: json.loads(line)["pid"] for line in done.stdout.splitlines()}
     assert not (run_dir / "notes").exists(), [p.read_text() for p in (run_dir / "notes").iterdir()]

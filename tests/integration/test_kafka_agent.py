@@ -158,6 +158,7 @@ def test_a_job_s_events_stand_on_their_topics_and_partitions_in_order(
     assert [(p.rank, p.state) for p in samples[-1].processes] == [(0, "exited"), (1, "exited")]
 
 
+@pytest.mark.prove  # in the suite, tests/integration/test_agent_processes.py kills one
 def test_an_agent_killed_in_the_middle_sends_the_same_again(
     tmp_path: Path, broker: Broker, start_job: Callable[[Path, Broker], Job]
 ) -> None:

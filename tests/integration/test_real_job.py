@@ -200,5 +200,6 @@ def killed_agent(folder: Path, iterations: int) -> str:
     return f"{said}; {iterations} iterations without an incident, off by {worst:.2%} at most"
 
 
+@pytest.mark.prove
 def test_a_clean_job_has_no_incident_and_killing_its_agent_costs_no_call_and_no_time(tmp_path: Path) -> None:
     print(killed_agent(tmp_path, 280))

@@ -17,6 +17,7 @@ JOB = Path(__file__).with_name("sharded_job.py")
 FACTORS = (1.0, 1.8)
 
 
+@pytest.mark.prove  # in the suite, tests/integration/test_pipeline_operations.py runs a job
 def test_every_kind_of_operation_of_a_sharded_job_is_seen(tmp_path_factory: pytest.TempPathFactory) -> None:
     make = tmp_path_factory.mktemp
     seen = seen_job(JOB, make("run"), make("results"), 1, FACTORS[:1])

@@ -12,12 +12,9 @@ from bench.rig import realjob
 from tests.fakes.evidence_words import words_of
 from tests.fakes.webhook import FakeWebhook
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.prove, pytest.mark.timeout(3600)]
 
-RUNS = [
-    pytest.param(1, id="short"),
-    pytest.param(10, id="long", marks=[pytest.mark.prove, pytest.mark.timeout(3600)]),
-]
+RUNS = 10
 
 
 def stopped_rank(folder: Path, rank: int) -> str:
@@ -52,11 +49,10 @@ def stopped_rank(folder: Path, rank: int) -> str:
     return f"rank {rank}: named {delay_s:.1f} s after its peers began to wait, closed after SIGCONT"
 
 
-@pytest.mark.parametrize("runs", RUNS)
-def test_a_stopped_rank_is_named_and_told_of_and_its_incident_closes_when_it_goes_on(tmp_path: Path, runs: int) -> None:
+def test_a_stopped_rank_is_named_and_told_of_and_its_incident_closes_when_it_goes_on(tmp_path: Path) -> None:
     def measured(number: int) -> str:
         folder = tmp_path / str(number)
         folder.mkdir()
         return stopped_rank(folder, number % 4)
 
-    realjob.measure(runs, measured)
+    realjob.measure(RUNS, measured)

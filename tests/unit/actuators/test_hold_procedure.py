@@ -47,8 +47,8 @@ def test_a_job_is_held_as_a_whole_at_one_round_and_goes_on(tmp_path: Path, seed:
 
 
 KILLS = [
-    pytest.param(range(12), id="short"),
-    pytest.param(range(12, 800), id="long", marks=pytest.mark.prove),
+    pytest.param(range(6), id="short"),
+    pytest.param(range(6, 800), id="long", marks=pytest.mark.prove),
 ]
 
 

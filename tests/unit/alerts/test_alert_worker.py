@@ -242,24 +242,24 @@ def test_no_page_is_orphaned_where_the_next_process_hears_of_incidents_in_anothe
     assert len(opened) == 1
 
 
-def test_ten_thousand_versions_and_ten_jobs_of_one_fault_are_one_page() -> None:
+def test_hundreds_of_versions_and_ten_jobs_of_one_fault_are_one_page() -> None:
     sink = FakeSink("pagerduty", groups=True)
     world = World(sink)
-    for version in range(1_000):
+    for version in range(200):
         world.take(incident(version=version))
-    for number in range(1_000):
+    for number in range(200):
         world.take(incident(id=f"k{number}", job=f"j{number % 10}", opened_ns=START_NS + number), number % 8)
     world.wait(1)
     assert sink.told == [("i0", "page", "open")]
-    for number in range(1_000):
+    for number in range(200):
         world.take(ended(id=f"k{number}", job=f"j{number % 10}", opened_ns=START_NS + number), number % 8)
     world.restart()
     world.wait(1)
     assert len(sink.told) == 1, "the same groups are found in the log, though what opened last was heard of first"
-    world.take(ended(version=1_001))
+    world.take(ended(version=201))
     world.wait(TOGETHER_NS / 1e9)
     assert sink.told == [("i0", "page", "open"), ("i0", "page", "closed")]
-    assert sink.tried[-1].n_incidents == 1_001
+    assert sink.tried[-1].n_incidents == 201
 
 
 def test_what_is_heard_of_after_its_alert_was_told_to_be_over_is_told_anew_and_ends_though_all_start_again() -> None:

@@ -10,6 +10,7 @@ from actuators.validation.judge import judge_links, judge_ranks
 from actuators.validation.outcome import RankMeasured, outcome_of, read_measured
 from actuators.validation.passes import ring_passes
 from pacehound.errors import MalformedMessage
+from tests.fakes.examples import tries
 
 REPETITIONS = 10
 
@@ -32,7 +33,7 @@ def verdicts(times: dict[int, list[float]]) -> dict[int, str]:
 @pytest.mark.parametrize("n_ranks", [3, 8, 64])
 def test_a_slow_rank_is_proven_and_the_others_are_cleared(n_ranks: int) -> None:
     chance = np.random.default_rng(n_ranks)
-    for _ in range(50):
+    for _ in tries(10):
         slow = int(chance.integers(n_ranks))
         found = verdicts(measured(n_ranks, chance, slow={slow: 1.6}))
         assert found.pop(slow) == "culprit"
@@ -41,7 +42,7 @@ def test_a_slow_rank_is_proven_and_the_others_are_cleared(n_ranks: int) -> None:
 
 def test_of_healthy_ranks_nobody_is_named() -> None:
     chance = np.random.default_rng(7)
-    named = sum("culprit" in verdicts(measured(8, chance)).values() for _ in range(400))
+    named = sum("culprit" in verdicts(measured(8, chance)).values() for _ in tries(80))
     assert named == 0
 
 

@@ -30,6 +30,7 @@ from tests.fakes.call_files import (
     ras_missing,
     ras_rank,
 )
+from tests.fakes.examples import tries
 from tests.fakes.recorded import RECORDED, needs_recordings
 
 STRANGE = (None, True, -1, 0, 1 << 70, -(1 << 70), 1.5, float("nan"), float("inf"), "", "x" * 200, "[0, 1", "99999999",
@@ -100,12 +101,12 @@ def survives(folder, contents):
 
 @pytest.mark.parametrize("name", MADE)
 def test_any_value_may_be_of_any_type(tmp_path, name):
-    """Every place of a file takes two strange values: a refusal or a reading, never another error."""
+    """Every place of a file takes a strange value: a refusal or a reading, never another error."""
     value, written = MADE[name]
     rng = random.Random(name)
     places = list(walked(value))
     for place in places:
-        for strange in rng.sample(STRANGE, 2):
+        for strange in rng.sample(STRANGE, 1):
             damaged = replaced(value, place, strange)
             try:
                 contents = written(damaged)
@@ -119,7 +120,7 @@ def test_any_byte_may_be_any_other(tmp_path, name):
     value, written = MADE.get(name, (TEXT if name == "nccl_ras_text" else SCRAPE, str.encode))
     whole = written(value)
     rng = random.Random(name)
-    for _ in range(250):
+    for _ in tries(40):
         damaged = bytearray(whole)
         for _ in range(rng.choice((1, 1, 2, 8))):
             match rng.randrange(4):
@@ -143,7 +144,7 @@ def test_any_byte_may_be_any_other(tmp_path, name):
 def test_any_byte_of_a_recording_may_be_any_other(tmp_path, name):
     whole = (RECORDED / name).read_bytes()
     rng = random.Random(name)
-    for _ in range(100):
+    for _ in tries(20):
         damaged = bytearray(whole)
         for _ in range(rng.choice((1, 1, 3))):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)

@@ -35,7 +35,7 @@ from streams.snapshots import schema
 from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
 from tests.fakes.events import topology
-from tests.fakes.examples import examples
+from tests.fakes.examples import examples, tries
 
 SETTINGS = Settings.load({"PACEHOUND_STORE_PASSWORD": "a secret of the store"}, ["hang.suspect_after_s=3"])
 CODEC = state_codec(SETTINGS)
@@ -209,7 +209,7 @@ def in_mid_job() -> Pipeline:
 
 
 def damaged(content: bytes, rng: random.Random) -> Iterator[bytes]:
-    for _ in range(40):
+    for _ in tries(10):
         yield content[: rng.randrange(len(content))]
         flipped = bytearray(content)
         for at in rng.choices(range(len(content)), k=rng.choice((1, 1, 4, 40))):
@@ -223,12 +223,13 @@ def test_a_damaged_state_is_refused_or_read_and_nothing_else_happens() -> None:
     """Of a whole job; `tests/contract/test_hostile_input.py` damages more of them."""
     content = in_mid_job().snapshot()
     reasons = []
-    for bad in damaged(content, random.Random(7)):
+    tried = list(damaged(content, random.Random(7)))
+    for bad in tried:
         try:
             CODEC.decode(bad)
         except MalformedState as error:
             reasons.append(str(error))
-    assert len(reasons) > 55
+    assert len(reasons) > len(tried) / 2.2
     assert max(map(len, reasons)) < 300
 
 
