@@ -17,6 +17,7 @@ import click
 from pacehound import __version__
 from pacehound.cli.options import say
 from pacehound.cli.own_packages import prefer_ours
+from pacehound.cli.without_pandas import leave_out_pandas
 from pacehound.errors import InvalidInput, PacehoundError, nearest
 
 COMMANDS = (
@@ -106,4 +107,5 @@ def pacehound() -> None:
 def main() -> None:
     """Start of the `pacehound` command."""
     prefer_ours()
+    leave_out_pandas()
     pacehound(prog_name="pacehound")
