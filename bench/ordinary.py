@@ -159,7 +159,8 @@ def run(runs: int = RUNS, noise: str | None = None, keep: Path | None = None) ->
         )
         for incident in one.incidents:
             for finding in incident["findings"]:
-                print(f"    {finding['kind']} {finding['verdict']}: {'; '.join(finding['evidence'])}", file=sys.stderr)
+                sentences = "; ".join(piece["words"] for piece in finding["evidence"])
+                print(f"    {finding['kind']} {finding['verdict']}: {sentences}", file=sys.stderr)
     figures = {
         "runs": len(said),
         "beside noise": sum(one.noise != "none" for one in said),

@@ -124,13 +124,13 @@ class ProcessorTracker:
         return found
 
     def crowd(
-        self, ranks: Iterable[int], since_ns: int, min_share: float, *, is_named: bool, now_ns: int
+        self, ranks: Iterable[int], since_ns: int, min_share: float, *, is_apart: bool, now_ns: int
     ) -> tuple[Crowded, ...] | None:
         """Whether each of some ranks shares a host on which there is no processor for it, whoever is slow.
 
         That is where all processors are taken and all these ranks wait for one longer than they run and for `min_share`
-        of each second, also if they did before; or where the hypervisor takes as much. Where nobody would be named
-        (`is_named`) it takes less: they wait so long, or they wait at all and all is taken, for readings are seconds
+        of each second, also if they did before; or where the hypervisor takes as much. Where nobody stands apart
+        (`is_apart`) it takes less: they wait so long, or they wait at all and all is taken, for readings are seconds
         apart and other work comes and goes within them. One host stands for all of them. `None` while the readings
         that would tell are still to come.
         """
@@ -148,7 +148,7 @@ class ProcessorTracker:
             if rates is None:  # one at most since it began, or just before
                 return None if now_ns - since_ns < AWAITED_NS else ()
             explains, is_full = rates.waited >= min_share, rates.taken >= SATURATED
-            if is_named:
+            if is_apart:
                 waits = explains & is_full & (rates.satisfied < CROWDED)
             else:
                 waits = (explains | is_full) & (rates.waited >= CROWD_WAIT)

@@ -381,7 +381,7 @@ class SlowWatch(Watch):
         world = self._records.recent[-1].ranks.tolist() if self._records.recent else ()
         observed = self.observed(moment)
         since_ns = max(since_ns, moment.now_ns - CROWD_LOOKED_AT_NS)
-        return observed.crowd(world, since_ns, MIN_EXPLAINED * share, is_named=False) != ()
+        return observed.crowd(world, since_ns, MIN_EXPLAINED * share, is_apart=False) != ()
 
     def _held_back(self, found: Attribution, finding: Finding, observed: Observations) -> Attribution:
         """What is told of an answer while it may be the machine."""

@@ -125,6 +125,10 @@ CROWD_WAIT = 0.1
 """Share of each second for which every rank waits for a processor, if slowness without a name may be the machine's
 (chosen: on one with processors to spare four ranks that began together waited for half as much)."""
 
+SHARED_GROWTH = 0.25
+"""Where the own time of ranks that only wait grows by such a share of a slow rank's, it does not stand apart on a full
+machine (chosen: a clean job beside a task of the lowest priority, which slowed both of its ranks: 0.36)."""
+
 AWAITED_NS = 12_000_000_000
 """Two readings since a slowdown began are waited for so long (derived: they are five seconds apart, and two seconds
 for the way); afterwards an answer stands without them."""

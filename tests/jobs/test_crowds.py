@@ -8,6 +8,7 @@ import pytest
 
 from pacehound.model.events import HostProcessors, HostVitals, RankProcessors
 from pacehound.model.evidence import OnlyWords
+from pacehound.model.evidence.computing import OwnTimeGrew
 from pacehound.model.evidence.machines import Crowded
 from streams.slow.attribution.crowds import weighed_by_crowd
 from streams.slow.attribution.observations import Observations
@@ -17,6 +18,9 @@ from tests.jobs.test_slow_jobs import C10D_GLOO, JobSpec, Layout, S, SlowCompute
 RANKS = (0, 1, 2, 3)
 CROWDED = (Crowded(host="b", least_share=0.2, most_share=0.3),)
 NAMED = Attribution("slow", "culprit", "S1", (2,), evidence=(OnlyWords(words="rank 2: own time grew"),))
+GREW = OwnTimeGrew(ranks=(2,), own_s=0.008, peers_s=0.003, iteration_s=0.011)
+SHARED = Attribution("slow", "culprit", "S1", (2,), evidence=(GREW,))
+"""A rank whose peers compute for longer, too."""
 LINKED = Attribution("slow", "suspected", "S2", links=((2, 3),))
 NOBODY = Attribution("slow", "unknown", None)
 
@@ -27,8 +31,8 @@ def weighed(
     """By a machine of which that is said, of whichever of its ranks it is asked."""
     asked: list[tuple[int, ...]] = []
 
-    def crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> tuple[Crowded, ...] | None:
-        assert is_named == (found is not NOBODY)
+    def crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_apart: bool) -> tuple[Crowded, ...] | None:
+        assert is_apart == (found not in (NOBODY, SHARED))
         assert (since_ns, min_share) == (7, pytest.approx(0.25)), "half of what is lost of each second"
         asked.append(tuple(ranks))
         return said
@@ -39,7 +43,9 @@ def weighed(
     return answer
 
 
-@pytest.mark.parametrize("found", [NAMED, LINKED, NOBODY], ids=["a rank", "a link", "nobody"])
+@pytest.mark.parametrize(
+    "found", [NAMED, SHARED, LINKED, NOBODY], ids=["a rank", "a rank among slower ones", "a link", "nobody"]
+)
 def test_nobody_is_named_on_a_crowded_machine_and_it_says_why(found: Attribution) -> None:
     told = weighed(found, CROWDED)
     assert (told.verdict, told.culprits, told.links, told.may_be_the_machine) == ("unknown", (), (), True)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pacehound.model.evidence import merged
+from pacehound.model.evidence.computing import OwnTimeGrew
 from streams.slow.attribution.observations import Observations
 from streams.slow.attribution.verdict import Attribution
-from streams.slow.thresholds import MIN_EXPLAINED
+from streams.slow.thresholds import MIN_EXPLAINED, SHARED_GROWTH
 
 
 def weighed_by_crowd(
@@ -19,7 +20,8 @@ def weighed_by_crowd(
     Where no rank of a machine has the processor that it wants, also if that was so before, a slowdown comes and goes
     with the others' work, and on which rank it shows is chance: nobody is named. Nor is anybody woken, also where
     nobody had a name, until it has lasted; and without a name not before the machine's processors have been read.
-    Who has a machine for itself may well be named for it.
+    Who has a machine for itself may well be named for it. It takes less for that where the others compute for longer,
+    too: processors that other work shares are slower for whoever has them, whether or not it waits for one.
 
     `ranks` are those of the whole job; `magnitude` is by what share iterations are longer since `since_ns`.
     """
@@ -30,7 +32,8 @@ def weighed_by_crowd(
     asked = tuple(rank for rank in ranks if observed.hosts.get(rank) in hosts) if of else tuple(ranks)
     if of and len(asked) <= len(of) and not found.links:
         return found
-    crowd = observed.crowd(asked, since_ns, MIN_EXPLAINED * magnitude / (1.0 + magnitude), is_named=bool(of))
+    min_share = MIN_EXPLAINED * magnitude / (1.0 + magnitude)
+    crowd = observed.crowd(asked, since_ns, min_share, is_apart=bool(of) and _stands_apart(found))
     if crowd is None:
         return found if of else replace(found, may_be_the_machine=True)
     if not crowd:
@@ -45,3 +48,9 @@ def weighed_by_crowd(
         unseen=(*found.unseen, "who is slow by itself: no rank of the machine has the processors that it wants"),
         may_be_the_machine=True,
     )
+
+
+def _stands_apart(found: Attribution) -> bool:
+    """Nearly all of the growth is that of those who are named, as far as own times tell."""
+    grew = [one for one in found.evidence if isinstance(one, OwnTimeGrew)]
+    return all(one.peers_s < SHARED_GROWTH * one.own_s for one in grew)

@@ -19,13 +19,13 @@ class CrowdOf(Protocol):
     """As `ProcessorTracker.crowd`, at one moment."""
 
     def __call__(
-        self, ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool
+        self, ranks: Sequence[int], since_ns: int, min_share: float, *, is_apart: bool
     ) -> tuple[Crowded, ...] | None:
         """The host where no rank has the processors it wants; `None` while that is to be read."""
         ...
 
 
-def _no_crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_named: bool) -> tuple[Crowded, ...] | None:
+def _no_crowd(ranks: Sequence[int], since_ns: int, min_share: float, *, is_apart: bool) -> tuple[Crowded, ...] | None:
     return ()
 
 

@@ -135,7 +135,7 @@ CROWDED = Rate(ran=0.25, waited=0.8, others=0.55)
 def test_a_machine_is_crowded_where_all_its_ranks_wait_longer_than_they_run_also_from_the_start() -> None:
     made = tracker(dict.fromkeys(range(4), CROWDED), processors=2)
     for since_s in (BEGAN_S, BEGAN_S + 45):
-        (crowded,) = made.crowd(range(4), since_s * S, 0.3, is_named=True, now_ns=(since_s + 10) * S)
+        (crowded,) = made.crowd(range(4), since_s * S, 0.3, is_apart=True, now_ns=(since_s + 10) * S)
         assert (
             crowded.words
             == "the ranks on host h1 have a processor for 24% to 24% of the time in which they want one: "
@@ -156,7 +156,7 @@ def test_a_machine_is_crowded_where_all_its_ranks_wait_longer_than_they_run_also
 )
 def test_a_machine_is_not_crowded_where(rates: dict[int, Rate]) -> None:
     assert (
-        tracker(rates, processors=2).crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 50) * S) == ()
+        tracker(rates, processors=2).crowd(range(4), BEGAN_S * S, 0.3, is_apart=True, now_ns=(BEGAN_S + 50) * S) == ()
     )
 
 
@@ -172,22 +172,22 @@ def test_a_machine_is_not_crowded_where(rates: dict[int, Rate]) -> None:
 def test_for_slowness_without_a_name_it_takes_less(rate: Rate, is_crowded: bool) -> None:
     made = tracker(dict.fromkeys(range(4), rate), processors=2)
     since_ns, now_ns = BEGAN_S * S, (BEGAN_S + 50) * S
-    assert bool(made.crowd(range(4), since_ns, 0.3, is_named=False, now_ns=now_ns)) == is_crowded
-    assert made.crowd(range(4), since_ns, 0.3, is_named=True, now_ns=now_ns) == ()
+    assert bool(made.crowd(range(4), since_ns, 0.3, is_apart=False, now_ns=now_ns)) == is_crowded
+    assert made.crowd(range(4), since_ns, 0.3, is_apart=True, now_ns=now_ns) == ()
 
 
 def test_whether_a_machine_is_crowded_is_not_known_before_it_has_been_read() -> None:
     made = tracker({}, until_s=BEGAN_S - 5)
-    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 4) * S) is None
-    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 20) * S) == (), (
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_apart=True, now_ns=(BEGAN_S + 4) * S) is None
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_apart=True, now_ns=(BEGAN_S + 20) * S) == (), (
         "they have stopped: it is told without them"
     )
-    assert ProcessorTracker().crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 4) * S) == (), (
+    assert ProcessorTracker().crowd(range(4), BEGAN_S * S, 0.3, is_apart=True, now_ns=(BEGAN_S + 4) * S) == (), (
         "none are sent"
     )
 
 
 def test_a_slowdown_that_has_lasted_is_told_on_a_crowded_machine() -> None:
     made = tracker(dict.fromkeys(range(4), CROWDED), processors=2)
-    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 59) * S)
-    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_named=True, now_ns=(BEGAN_S + 60) * S) == ()
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_apart=True, now_ns=(BEGAN_S + 59) * S)
+    assert made.crowd(range(4), BEGAN_S * S, 0.3, is_apart=True, now_ns=(BEGAN_S + 60) * S) == ()
