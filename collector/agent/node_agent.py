@@ -139,7 +139,15 @@ class Agent:
         self.counts = AgentCounts()
         state = self._restored(settings.agent.messages)
         self._messages = state.messages
-        self.assembler = CallAssembler(self._job.job, self._job.host, self._job.clock, state.assembler)
+        # Workers that read calls apart know no digests.
+        is_together = state.messages is MessageForm.TOGETHER
+        self.assembler = CallAssembler(
+            self._job.job,
+            self._job.host,
+            self._job.clock,
+            state.assembler,
+            digests_from_ranks=settings.agent.digests_from_ranks if is_together else 0,
+        )
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
         self._host_watch = host_watch
         self._blindness = BlindWatch(proc)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from collector.calls import rings
 from collector.calls import rows as call_rows
 from collector.calls.communicator_table import CommunicatorTable
 from collector.calls.communicators import CallSequence, Communicator, GroupReader, PendingGroup
+from collector.calls.digests import DigestState, IterationDigests, Mark, Told
 from collector.calls.frames import CHANNELS, Operation
 from collector.calls.markers import FOREVER_NS, markers_event, read_markers
 from collector.calls.open_calls import OpenCalls
@@ -55,6 +57,7 @@ class AssemblerState(msgspec.Struct, kw_only=True):
     has_lost: bool = False
     marked_attempts: list[int] = []
     """Attempts in which an optimizer step was seen."""
+    digests: DigestState = msgspec.field(default_factory=DigestState)
     first_ordinal: int = 0
     """Where batches are counted from: above 0 after an outbox was lost, so that no number is used twice."""
 
@@ -93,11 +96,23 @@ class CallAssembler:
         Maps the rings' monotonic times to Unix time.
     state
         What an earlier agent of the same run had saved.
+    digests_from_ranks
+        Of attempts with so many ranks iterations are told in digests instead of their calls; 0: of none.
 
     """
 
-    def __init__(self, job: str, host: str, clock: ClockPair, state: AssemblerState | None = None) -> None:
+    def __init__(
+        self,
+        job: str,
+        host: str,
+        clock: ClockPair,
+        state: AssemblerState | None = None,
+        *,
+        digests_from_ranks: int = 0,
+    ) -> None:
         state = state or AssemblerState()
+        self._digests_from_ranks = digests_from_ranks
+        self._digests = IterationDigests(state.digests)
         self.counts = AssemblerCounts()
         self._job, self._host, self._clock = job, host, clock
         self._table = CommunicatorTable(state.communicators)
@@ -140,6 +155,7 @@ class CallAssembler:
             promised_ns=self._promised_ns,
             has_lost=self._has_lost,
             marked_attempts=self._marked_attempts,
+            digests=self._digests.state(),
             first_ordinal=self._first_ordinal,
         )
 
@@ -217,16 +233,29 @@ class CallAssembler:
             if known.needs_announcing()
         ]
         rows, numbers = np.concatenate((finished, given_up)), np.concatenate((numbers, of_given_up))
-        batches = call_rows.batches(
-            rows,
-            numbers,
-            self._table.known,
-            job=self._job,
-            host=self._host,
-            clock=self._clock,
-            representatives=self._representatives(rows, numbers, now_ns) if uses_representatives else None,
-        )
-        return [*announced, *batches, *markers]
+        told = self._told(rows, numbers, markers, set(local_ranks) if ended else set(gone))
+        cut = partial(call_rows.batches, known=self._table.known, job=self._job, host=self._host, clock=self._clock)
+        chosen = self._representatives(told.calls, told.of_calls, now_ns) if uses_representatives else None
+        batches = cut(told.calls, told.of_calls, representatives=chosen)
+        digests = cut(told.digests, told.of_digests, are_digests=True)
+        return [*announced, *batches, *digests, *markers]
+
+    def _told(self, rows: Records, numbers: Int64Array, markers: Sequence[Markers], over: set[tuple[int, int]]) -> Told:
+        """What is said of these calls: where there are many ranks, of iterations instead of calls."""
+        worlds = [known for known in self._table.known if known.is_world]
+        large = {known.attempt for known in worlds if 0 < self._digests_from_ranks <= known.world_size}
+        if not large:
+            return Told(calls=rows, of_calls=numbers, digests=call_rows.no_rows(), of_digests=np.empty(0, np.int64))
+        offset_ns = self._clock.to_unix_ns(0)
+        marks = [
+            Mark(event.attempt, rank, step, time_ns - offset_ns)
+            for event in markers
+            if event.attempt in large
+            for rank, name, step, time_ns in zip(event.ranks, event.names, event.steps, event.times_ns, strict=True)
+            if name == OPTIMIZER_STEP
+        ]
+        attempts = np.array([known.attempt for known in self._table.known], np.int64)
+        return self._digests.take(rows, numbers, attempts, marks, self._open.oldest_collectives(), over)
 
     def promise(self, until_ns: int, now_ns: int, running: Mapping[Operation, Transfers]) -> list[Progress]:
         """One progress per communicator: every row that ended by `until_ns` has been given out by `settle`.

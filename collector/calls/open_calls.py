@@ -67,6 +67,15 @@ class OpenCalls:
         """When the one was launched that has been open for longest; `None` where none is."""
         return int(self._calls()["launch_ns"].min()) if self._records else None
 
+    def oldest_collectives(self) -> dict[int, int]:
+        """By rank, when the collective was launched that has been open for longest."""
+        calls = self._calls()
+        calls = calls[calls["direction"] == 0]
+        ranks, at = np.unique(calls["rank"], return_inverse=True)
+        oldest = np.full(len(ranks), np.iinfo(np.int64).max)
+        np.minimum.at(oldest, at, calls["launch_ns"].astype(np.int64))
+        return dict(zip(ranks.tolist(), oldest.tolist(), strict=True))
+
     @property
     def uncertain(self) -> list[bytes]:
         """As in the constructor."""

@@ -16,12 +16,16 @@ from collector.calls.rings import CALL, Int64Array, Records
 from pacehound.clock import ClockPair
 from pacehound.model.calls import DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.model.codes import ALGORITHMS, PROTOCOLS
+from pacehound.model.digests import digests_of
 from pacehound.model.representative import RepresentedRank
 
 ROWS_PER_BATCH = 1450
 """Eight ranks with 125 calls each fit into one batch: 117 KB of message, 9 KB under zstd (docs/volume.md)."""
 
 _PROFILER = SOURCES.index("profiler")
+
+_OF_DIGESTS = 1 << 8
+"""Added to a source where digests are counted: batches of both have numbers of their own."""
 
 _PEER_BITS, _RANK_BITS, _DIRECTION_BITS = 20, 20, 2
 COMMUNICATOR_SHIFT = _PEER_BITS + _RANK_BITS + _DIRECTION_BITS
@@ -125,12 +129,13 @@ def batches(
     host: str,
     clock: ClockPair,
     representatives: Representatives | None = None,
+    are_digests: bool = False,
 ) -> Iterator[CallBatch]:
     """Cut rows into batches of one communicator and source, in order of time, of up to `ROWS_PER_BATCH` rows.
 
     Calls that were timed on the device, of a source that otherwise sees launches only, have batches of their own, and
     so have the rows of representatives. The communicators' ordinals move on, and the calls they had lost
-    go out with the next batch.
+    go out with the next batch. Digests have batches and ordinals of their own.
     """
     if len(rows) == 0:
         return
@@ -162,8 +167,9 @@ def batches(
             represented, within_ns = representatives.ranks[int(communicators[begin]), source, bool(is_timed[begin])]
         for first in range(begin, end, ROWS_PER_BATCH):
             part = rows[first : min(first + ROWS_PER_BATCH, end)]
-            ordinal = communicator.ordinals.get(source, communicator.first_ordinal)
-            communicator.ordinals[source] = ordinal + 1
+            counted = source + _OF_DIGESTS if are_digests else source
+            ordinal = communicator.ordinals.get(counted, communicator.first_ordinal)
+            communicator.ordinals[counted] = ordinal + 1
             dropped, communicator.dropped_unsaid = communicator.dropped_unsaid, 0
             yield CallBatch.from_columns(
                 {**_columns(part, offset_ns), "peer": communicator.all_named(part["peer"])},
@@ -171,7 +177,7 @@ def batches(
                 attempt=communicator.attempt,
                 host=host,
                 communicator=communicator.id,
-                source=SOURCES[source],
+                source=digests_of(SOURCES[source]) if are_digests else SOURCES[source],
                 ordinal=ordinal,
                 sees=Sees.ALL if is_timed[begin] else sees(source, communicator.backend),
                 dropped=dropped,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.digests import is_of_digests
 from pacehound.model.events import (
     NEVER,
     OPTIMIZER_STEP,
@@ -31,6 +32,7 @@ from pacehound.model.events import (
 from pacehound.model.rounds import Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid
 from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
+from streams.rounds.digest_join import DigestJoin
 from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
@@ -77,6 +79,7 @@ class CommunicatorOperator:
         self._pairs: dict[tuple[int, int], RoundGrid] = {}
         self._sees = Sees.ALL
         self._source = ""
+        self._digests: DigestJoin | None = None
         self._watermark_ns = -1
         self._sent_watermark_ns = -1
         self._ticked_ns = -1
@@ -108,9 +111,11 @@ class CommunicatorOperator:
         self.__dict__.update(state)
         self._place_members()
         self._lowest, self._fresh = None, set(self._pairs)
-        for ranks, _, grid in self._grids():
+        for ranks, _, grid in [*self._grids(), *self._digest_grids()]:
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
+        if self._digests is not None and len(self._digests.last_seq) != len(self.members):
+            raise ValueError(f"communicator {self.communicator}: digests of {len(self._digests.last_seq)} members")
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -168,19 +173,34 @@ class CommunicatorOperator:
         found = look_at(rows.in_c, where, self._members_in_c)
         if found.outsider >= 0 or found.outside_peer >= 0:
             raise self._outsiders(rows, where)
-        self._sees, self._source = sees, source
         self._count("backward_times", found.n_backward)
         has_transfers = rows.has_transfers(where)
+        collectives, pairs, fresh = self._collectives, self._pairs, self._fresh
+        if is_of_digests(source):
+            digests = self._digests = self._digests or DigestJoin(len(self.members), sees, source)
+            digests.note(rows, where)
+            collectives, pairs, fresh = digests.collectives, digests.pairs, set()
+        else:
+            self._sees, self._source = sees, source
         if found.n_pairs == 0:
-            self._collectives.add(rows, where, has_transfers=has_transfers)
+            collectives.add(rows, where, has_transfers=has_transfers)
             return []
         assert rows.direction is not None
         is_pair = rows.direction[where] != NONE
-        self._collectives.add(rows, where.start + np.flatnonzero(~is_pair), has_transfers=has_transfers)
-        self._add_pairs(rows, where.start + np.flatnonzero(is_pair), has_transfers=has_transfers)
+        collectives.add(rows, where.start + np.flatnonzero(~is_pair), has_transfers=has_transfers)
+        chosen = where.start + np.flatnonzero(is_pair)
+        self._add_pairs(rows, chosen, pairs, fresh, has_transfers=has_transfers)
         return []
 
-    def _add_pairs(self, rows: CallRows, chosen: Int64Array, *, has_transfers: bool) -> None:
+    def _add_pairs(
+        self,
+        rows: CallRows,
+        chosen: Int64Array,
+        pairs: dict[tuple[int, int], RoundGrid],
+        fresh: set[tuple[int, int]],
+        *,
+        has_transfers: bool,
+    ) -> None:
         assert rows.direction is not None
         width = int(self._ascending[-1]) + 1
         mine, other = rows.rank[chosen].astype(np.int64), rows.peer[chosen].astype(np.int64)
@@ -191,10 +211,10 @@ class CommunicatorOperator:
         starts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
         for first, after in pairwise(starts):
             pair = divmod(int(keys[first]), width)
-            grid = self._pairs.get(pair)
+            grid = pairs.get(pair)
             if grid is None:
-                grid = self._pairs[pair] = RoundGrid(2)
-            self._fresh.add(pair)
+                grid = pairs[pair] = RoundGrid(2)
+            fresh.add(pair)
             grid.add(rows, in_order[first:after], is_pair=True, has_transfers=has_transfers)
 
     def _outsiders(self, rows: CallRows, where: slice) -> InvalidEvent:
@@ -300,11 +320,27 @@ class CommunicatorOperator:
                 closed.append(self._close_overdue(ranks, is_pair, grid, *running))
             for part in closed:
                 if part is not None:
-                    events.append(self._rounds(ranks, is_pair, part))
+                    events.append(self._rounds(ranks, is_pair, part, self._sees, self._source))
                     events += self._mismatches.in_closed(part)
+        for ranks, is_pair, grid in self._digest_grids():
+            events += self._closed_digests(ranks, is_pair, grid, has_risen)
         if self._iterations is not None:
             events += self._iterations.close(self._watermark_ns, self._gone)
         return events
+
+    def _closed_digests(
+        self, ranks: tuple[int, ...], is_pair: bool, grid: RoundGrid, has_risen: bool
+    ) -> list[StageOneEvent]:
+        """Iterations of which all have told, or whose missing digests will not come: a rank's come in order."""
+        assert self._digests is not None
+        closed = [grid.close_complete()]
+        if has_risen and grid.has_open:
+            columns = self._columns_of(ranks)
+            promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
+            expected_from = self._digests.last_seq[columns] + 1
+            closed.append(grid.close_overdue(promised_ns, self._running()[0][columns], expected_from))
+        sees, source = self._digests.sees, self._digests.source
+        return [self._rounds(ranks, is_pair, part, sees, source) for part in closed if part is not None]
 
     def _close_overdue(
         self, ranks: tuple[int, ...], is_pair: bool, grid: RoundGrid, running: BoolArray, running_seq: Int64Array
@@ -391,13 +427,20 @@ class CommunicatorOperator:
         pairs = [(pair, True, self._pairs[pair]) for pair in sorted(self._pairs if chosen is None else chosen)]
         return [(self.members, False, self._collectives), *pairs]
 
-    def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds) -> Rounds:
+    def _digest_grids(self) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
+        """As `_grids`, of digests."""
+        if self._digests is None:
+            return []
+        pairs = [(pair, True, grid) for pair, grid in sorted(self._digests.pairs.items())]
+        return [(self.members, False, self._digests.collectives), *pairs]
+
+    def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds, sees: Sees, source: str) -> Rounds:
         return Rounds(
             job=self.job,
             attempt=self.attempt,
             communicator=self.communicator,
-            source=self._source,
-            sees=self._sees,
+            source=source,
+            sees=sees,
             is_pair=is_pair,
             ranks=ranks,
             seq=closed.seq,
@@ -417,7 +460,7 @@ class CommunicatorOperator:
 
     def all_counts(self) -> dict[str, int]:
         """Everything that was not used, by reason."""
-        grids = [grid for _, _, grid in self._grids()]
+        grids = [grid for _, _, grid in [*self._grids(), *self._digest_grids()]]
         counts = dict(self.counts)
         for name in ("duplicate_rows", "late_rows", "missing_rows", "skipped_rounds"):
             counts[name] = sum(getattr(grid, name) for grid in grids)

@@ -42,6 +42,7 @@ from streams.rounds.assembly import RoundGrid, _Extras
 from streams.rounds.call_codes import CallCodes
 from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
 from streams.rounds.communicator import CommunicatorOperator, _Host
+from streams.rounds.digest_join import DigestJoin
 from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
@@ -71,15 +72,16 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
     Shard: "_settings _stages _over",
     CommunicatorOperator: (
         "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
-        "_sees _source _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
+        "_sees _source _digests _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
     ),
+    DigestJoin: "collectives pairs last_seq sees source",
     PartialCommunicator: (
         "job attempt communicator _is_world _members _places _created_ns _lateness_ns _announced _calls _n_calls "
         "_dropped _markers _progress _tick _passed_on _is_closed _patience _operator"

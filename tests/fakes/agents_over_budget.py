@@ -7,31 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from bench.rig.agent_records import communicator_of, records_of
 from collector.calls import rows as call_rows
-from collector.calls.communicators import BACKENDS, Communicator
+from collector.calls.communicators import Communicator
 from collector.calls.representative_rank import choose_representatives
-from collector.calls.rings import CALL, Records
 from pacehound.clock import ClockPair
 from pacehound.model import codec
-from pacehound.model.calls import SOURCES, CallBatch, Sees
+from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.events import Progress, Topology
 from pacehound.model.routing import Event
 
 CLOCK = ClockPair(monotonic_ns=0, unix_ns=0)
 NEVER_NS = np.iinfo(np.int64).max
-
-
-def records_of(batch: CallBatch) -> Records:
-    """The ring records from which an agent would have made it."""
-    records = np.zeros(len(batch), CALL)
-    for name in ("rank", "seq", "count", "peer", "channels", "launch_ns", "start_ns", "end_ns"):
-        records[name] = batch.integers(name)
-    for name in ("send_count", "recv_count"):
-        records[name] = -1  # where transfers are counted nothing is left out
-    for name in ("op", "dtype", "redop", "direction"):
-        records[name] = batch.codes(name)
-    records["source"] = SOURCES.index("c10d")
-    return records
 
 
 class AgentsOverBudget:
@@ -70,19 +57,7 @@ class AgentsOverBudget:
                 yield event
 
     def _join(self, topology: Topology) -> None:
-        self._known[topology.host, topology.communicator] = Communicator(
-            handle=bytes.fromhex(topology.communicator),
-            attempt=topology.attempt,
-            name=topology.name,
-            is_world=topology.is_world,
-            members=topology.members,
-            world_size=topology.world_size,
-            generation=0,
-            backend=BACKENDS.index("gloo"),
-            timeout_ms=0,
-            created_ns=topology.time_ns,
-            host_ranks=list(topology.host_ranks),
-        )
+        self._known[topology.host, topology.communicator] = communicator_of(topology)
 
     def _look_ns(self, batch: CallBatch) -> int:
         looks_ns = self._looks_ns[batch.host]

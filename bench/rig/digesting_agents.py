@@ -1,0 +1,105 @@
+"""A simulated job as agents send it that tell of iterations instead of calls (`agent.digests_from_ranks`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from bench.rig.agent_records import communicator_of, records_of
+from collector.calls import rows as call_rows
+from collector.calls.communicators import Communicator
+from collector.calls.digests import DigestState, IterationDigests, Mark
+from collector.calls.rings import Records
+from pacehound.clock import ClockPair
+from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.events import OPTIMIZER_STEP, Markers, Progress, Topology
+from pacehound.model.routing import Event
+
+_CLOCK = ClockPair(monotonic_ns=0, unix_ns=0)
+_NEVER_NS = np.iinfo(np.int64).max
+
+
+class _Agent:
+    """That of one host: it knows when each of its calls ends, as an agent that follows them does."""
+
+    def __init__(self, batches: Sequence[CallBatch]) -> None:
+        self.known: list[Communicator] = []
+        self.said = IterationDigests(DigestState())
+        self.rows: list[tuple[Records, str]] = []
+        self.marks: list[Mark] = []
+        self.sees = batches[0].sees if batches else Sees.ALL
+        records = np.concatenate([call_rows.no_rows(), *map(records_of, batches)])
+        records = records[records["direction"] == 0]
+        self._rank, self._launch_ns = records["rank"].astype(np.int64), records["launch_ns"].astype(np.int64)
+        end_ns = records["end_ns"].astype(np.int64)
+        self._end_ns = np.where(end_ns > 0, end_ns, _NEVER_NS)
+
+    def flush(self, job: str, host: str, at_ns: int, *, is_last: bool) -> Iterator[CallBatch]:
+        """What is told of all that has ended."""
+        numbers = {one.id: number for number, one in enumerate(self.known)}
+        taken, self.rows = self.rows, []
+        marks, self.marks = self.marks, []
+        rows = np.concatenate([call_rows.no_rows(), *(records for records, _ in taken)])
+        of_rows = np.repeat([numbers[id_] for _, id_ in taken], [len(records) for records, _ in taken]).astype(np.int64)
+        is_open = (self._launch_ns <= at_ns) & (self._end_ns > at_ns)
+        oldest_ns = {
+            rank: int(self._launch_ns[is_open & (self._rank == rank)].min())
+            for rank in np.unique(self._rank[is_open]).tolist()
+        }
+        attempts = np.array([one.attempt for one in self.known], np.int64)
+        over = {(one.attempt, rank) for one in self.known for rank in one.host_ranks} if is_last else set()
+        told = self.said.take(rows, of_rows, attempts, marks, oldest_ns, over)
+        for some, of_some, are_digests in (
+            (told.calls, told.of_calls, False),
+            (told.digests, told.of_digests, True),
+        ):
+            yield from call_rows.batches(
+                some, of_some, self.known, job=job, host=host, clock=_CLOCK, are_digests=are_digests
+            )
+
+
+class DigestingAgents:
+    """The agents of a job of which all calls are known beforehand."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.sent_rows = 0
+        self.all_rows = 0
+        batches: dict[str, list[CallBatch]] = defaultdict(list)
+        for event in events:
+            if isinstance(event, CallBatch):
+                batches[event.host].append(event)
+        self._agents = defaultdict(lambda: _Agent([]), {host: _Agent(some) for host, some in batches.items()})
+        self._flushed: set[tuple[str, int, bool]] = set()
+
+    def send(self, events: Iterable[Event]) -> Iterator[Event]:
+        """What arrives at the other end."""
+        for event in events:
+            agent = self._agents[event.host] if hasattr(event, "host") else None
+            if isinstance(event, CallBatch):
+                assert agent is not None
+                agent.rows.append((records_of(event), event.communicator))
+                self.all_rows += len(event)
+                continue
+            if isinstance(event, Topology):
+                assert agent is not None
+                agent.known.append(communicator_of(event))
+            elif isinstance(event, Markers):
+                assert agent is not None
+                agent.marks += [
+                    Mark(event.attempt, rank, step, time_ns)
+                    for rank, name, step, time_ns in zip(
+                        event.ranks, event.names, event.steps, event.times_ns, strict=True
+                    )
+                    if name == OPTIMIZER_STEP
+                ]
+            elif isinstance(event, Progress):
+                assert agent is not None
+                look = event.host, event.time_ns, event.closed
+                if look not in self._flushed:
+                    self._flushed.add(look)
+                    for batch in agent.flush(event.job, event.host, event.time_ns, is_last=event.closed):
+                        self.sent_rows += len(batch)
+                        yield batch
+            yield event

@@ -1,0 +1,30 @@
+"""Digests: one row for all calls of a rank in an iteration, on a communicator or with a peer of it.
+
+A quiet job's iterations, and who computes, waits and transfers how long in them, are a hundredth of its calls
+(docs/adr/0030-digests.md). A digest is a row of `calls` whose source says so. Its `seq` is the optimizer step that ends
+the iteration, `count` is the sum of bytes, operation and algorithm are those of the largest call, rates are means. From
+`start_ns` to `end_ns` it is as long as the calls together, and it ends with the last of them; where a rank calls on
+several communicators one ends before the next one begins, so that each moment counts once.
+"""
+
+from __future__ import annotations
+
+_OF_CALLS = " digests"
+
+
+def digests_of(source: str) -> str:
+    """The source of digests of the calls of this source.
+
+    >>> digests_of("c10d")
+    'c10d digests'
+    """
+    return source + _OF_CALLS
+
+
+def is_of_digests(source: str) -> bool:
+    """Whether rows of this source are digests.
+
+    >>> is_of_digests("c10d digests"), is_of_digests("c10d")
+    (True, False)
+    """
+    return source.endswith(_OF_CALLS)

@@ -1,0 +1,74 @@
+"""Agents that tell of iterations instead of calls: what is true is found all the same, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.rig.digesting_agents import DigestingAgents
+from pacehound.model.digests import is_of_digests
+from pacehound.model.events import Changepoint, Finding, Incident, Markers
+from pacehound.model.rounds import Rounds
+from pacehound.model.routing import Event
+from pacehound.model.topology import Layout
+from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
+from simulator.job import JobSpec, simulate
+from streams.pipeline import Pipeline
+from tests.jobs.test_spared_rows import SETTINGS, said
+
+LAYOUT = {"layout": Layout(tp=2, dp=2, pp=2), "ranks_per_host": 4}
+
+
+def events_of(*faults: object, iterations: int, **extra: object) -> list[Event]:
+    spec = JobSpec(iterations=iterations, faults=faults, **{**LAYOUT, **extra})  # type: ignore[arg-type]
+    return list(simulate(spec).events())
+
+
+def digested(events: list[Event], at_most: float = 0.5) -> tuple[Pipeline, list[Event]]:
+    agents = DigestingAgents(events)
+    pipeline = Pipeline(SETTINGS)
+    out = [one for event in agents.send(events) for one in pipeline.on_event(event)]
+    assert agents.sent_rows < at_most * agents.all_rows
+    return pipeline, out
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_clean_job_has_no_finding_and_nothing_counts_as_missing(seed: int) -> None:
+    events = events_of(iterations=300, seed=seed, jitter=0.03, spike_probability=0.0005, spike_s=0.05)
+    pipeline, out = digested(events)
+    assert [one for one in out if isinstance(one, (Finding, Incident, Changepoint))] == []
+    assert pipeline.all_counts() == {}
+    joined = [one for one in out if isinstance(one, Rounds) and is_of_digests(one.source)]
+    assert {len(one.ranks) for one in joined if one.is_pair} == {2}
+    per_rank = max(event.steps[-1] for event in events if isinstance(event, Markers)) - 2
+    worlds = [one for one in joined if len(one.ranks) == 2 and not one.is_pair]
+    assert worlds
+    assert all((one.end_ns > 0).all() for one in joined)
+    assert sum(len(one) for one in worlds) % per_rank == 0
+
+
+@pytest.mark.parametrize("culprit", [0, 5])
+def test_a_slow_rank_is_named(culprit: int) -> None:
+    events = events_of(SlowCompute(ranks=(culprit,), factor=1.5, from_step=100), iterations=150, seed=culprit)
+    assert said(digested(events)[1]) == [("slow", "culprit", "S1", (culprit,), ())]
+
+
+def test_a_rank_that_is_slow_from_the_first_step_is_named() -> None:
+    events = events_of(SlowCompute(ranks=(3,), factor=1.5, from_step=0), iterations=100)
+    assert [finding[3] for finding in said(digested(events)[1])] == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        StopRank(rank=3, step=100, resume_after_s=8),
+        ExitRank(rank=6, step=100, signal=9),
+        SlowLink(link=(0, 4), bandwidth_factor=0.0, from_step=100),
+    ],
+    ids=["stopped", "killed", "dead link"],
+)
+def test_hangs_and_exits_are_told_as_if_every_call_had_come(fault: object) -> None:
+    events = events_of(fault, iterations=150)
+    pipeline = Pipeline(SETTINGS)
+    expected = said([one for event in events for one in pipeline.on_event(event)])
+    assert expected
+    assert said(digested(events)[1]) == expected

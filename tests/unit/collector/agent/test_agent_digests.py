@@ -1,0 +1,187 @@
+"""Iterations instead of calls: what an agent tells of a large job, and that it tells each of them once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.calls.digests import FIRST_STEP, MAX_WAITING, DigestState, IterationDigests, Mark
+from collector.calls.rings import CALL, Records
+from pacehound.model.calls import DTYPE_CODE, CallBatch
+from pacehound.model.digests import is_of_digests
+from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
+from tests.fakes.ring_file import RingFile
+
+FROM = "agent.digests_from_ranks=2"
+STEP_MS = 100
+FLOAT32 = DTYPE_CODE["float32"]
+
+
+def digests(run: AgentRun) -> list[tuple[int, int, int, int, int]]:
+    """(rank, step, bytes, start and end in ms) of each, by step and rank."""
+    rows = [
+        row for batch in run.receiver.of(CallBatch) if is_of_digests(batch.source) for row in batch.rows.to_pylist()
+    ]
+    return sorted(
+        (
+            (row["rank"], row["seq"], row["count"], *((row[name] - UNIX_NS) // MS for name in ("start_ns", "end_ns")))
+            for row in rows
+        ),
+        key=lambda one: (one[1], one[0]),
+    )
+
+
+def told_calls(run: AgentRun) -> list[tuple[int, int]]:
+    batches = [batch for batch in run.receiver.of(CallBatch) if not is_of_digests(batch.source)]
+    return sorted((row["rank"], row["seq"]) for batch in batches for row in batch.rows.to_pylist())
+
+
+def iteration(ring: RingFile, step: int) -> None:
+    """Two calls of 10 and 20 ms with a pause between them, and the optimizer step."""
+    begin_ms = 1_000 + STEP_MS * step
+    ring.done(2 * step, (begin_ms + 20) * MS, (begin_ms + 30) * MS)
+    ring.done(2 * step + 1, (begin_ms + 60) * MS, (begin_ms + 80) * MS)
+    ring.marker(step, (begin_ms + 90) * MS)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> AgentRun:
+    return AgentRun(tmp_path, FROM)
+
+
+def test_calls_are_told_first_and_iterations_from_then_on(run: AgentRun) -> None:
+    rings = [run.joined(rank) for rank in (0, 1)]
+    for step in range(6):
+        for ring in rings:
+            iteration(ring, step)
+    run.flush()
+    assert told_calls(run) == [(rank, seq) for rank in (0, 1) for seq in range(2 * FIRST_STEP + 2)]
+    # Each of 256 float32, twice; 30 ms in all, which end with the last call.
+    ends_ms = {step: 1_000 + STEP_MS * step + 80 for step in range(6)}
+    assert digests(run) == [
+        (rank, step, 2_048, ends_ms[step] - 30, ends_ms[step]) for step in (3, 4, 5) for rank in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("settings", [("agent.digests_from_ranks=3",), (FROM, "agent.messages=apart"), ()])
+def test_small_jobs_and_workers_of_before_are_told_of_calls(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    run = AgentRun(tmp_path, *settings)
+    ring = run.joined(0)
+    for step in range(6):
+        iteration(ring, step)
+    run.flush()
+    assert (len(told_calls(run)), digests(run)) == (12, [])
+
+
+def test_an_iteration_is_over_when_its_last_collective_is(run: AgentRun) -> None:
+    ring = run.joined(0)
+    for step in range(3):
+        iteration(ring, step)
+    ring.done(6, 1_320 * MS, 1_330 * MS)
+    ring.launch(7, 1_380 * MS)
+    ring.marker(3, 1_390 * MS)
+    run.flush()
+    assert digests(run) == []
+    ring.complete(7, 1_400 * MS)
+    ring.done(8, 1_420 * MS, 1_430 * MS)
+    ring.marker(4, 1_490 * MS)
+    run.flush()
+    assert digests(run) == [(0, 3, 2_048, 1_370, 1_400), (0, 4, 1_024, 1_420, 1_430)]
+
+
+def test_a_receive_counts_where_it_ends_and_only_from_where_its_iteration_begins(run: AgentRun) -> None:
+    ring = run.joined(0)
+    for step in range(3):
+        iteration(ring, step)
+    receive = {"op": 11, "direction": 2, "peer": 1}
+    ring.launch(0, 1_285 * MS, **receive)  # posted before the third step is marked, at 1,290
+    ring.complete(0, 1_340 * MS, **receive)
+    ring.marker(3, 1_390 * MS)
+    run.flush()
+    assert digests(run) == [(0, 3, 1_024, 1_290, 1_340)]
+
+
+def test_what_is_left_is_told_when_the_job_ends(run: AgentRun) -> None:
+    ring = run.joined(0)
+    for step in range(4):
+        iteration(ring, step)
+    ring.done(8, 1_420 * MS, 1_430 * MS)
+    run.flush()
+    assert [step for _, step, *_ in digests(run)] == [3]
+    run.end()
+    run.deliver()
+    assert [step for _, step, *_ in digests(run)] == [3, 4]
+    assert len(told_calls(run)) == 6
+
+
+@pytest.mark.parametrize("kills", [range(1, 40, 3), range(2, 40, 5)])
+def test_an_agent_that_is_killed_tells_each_iteration_once(tmp_path: Path, kills: range) -> None:
+    told = []
+    for folder, killed in (("undisturbed", range(0)), ("killed", kills)):
+        run = AgentRun(tmp_path / folder, FROM)
+        rings = [run.joined(rank) for rank in (0, 1)]
+        for step in range(12):
+            for ring in rings:
+                iteration(ring, step)
+            for part in range(3):
+                run.step(400)
+                if 3 * step + part in killed:
+                    run.kill()
+        run.flush()
+        run.end()
+        run.deliver()
+        told.append((digests(run), told_calls(run)))
+    assert told[0] == told[1]
+    assert len(told[0][0]) == 2 * (12 - FIRST_STEP - 1)
+
+
+ATTEMPTS = np.zeros(3, np.int64)
+
+
+def calls(spans: Sequence[tuple[int, int, int]]) -> Records:
+    """Of rank 0: communicator, start and end of each."""
+    rows = np.zeros(len(spans), CALL)
+    rows["seq"] = range(len(spans))
+    rows["count"], rows["dtype"] = 1, FLOAT32
+    for name, place in (("launch_ns", 1), ("start_ns", 1), ("end_ns", 2)):
+        rows[name] = [span[place] for span in spans]
+    return rows
+
+
+def test_more_calls_than_an_agent_keeps_are_told_as_they_are() -> None:
+    kept = IterationDigests(DigestState())
+    rows = calls([(0, 10 + n, 11 + n) for n in range(MAX_WAITING + 1)])
+    told = kept.take(rows, np.zeros(len(rows), np.int64), ATTEMPTS, [Mark(0, 0, FIRST_STEP, 5)], {})
+    assert (len(told.calls), len(told.digests)) == (MAX_WAITING + 1, 0)
+    assert kept.state().rows == b""
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(11, 5_000), st.integers(1, 900)), min_size=1, max_size=30)
+
+
+@given(SPANS)
+def test_digests_of_an_iteration_do_not_overlap_and_cover_what_its_calls_did(drawn: list[tuple[int, int, int]]) -> None:
+    spans = [(communicator, start, start + took) for communicator, start, took in drawn]
+    numbers = np.array([communicator for communicator, _, _ in spans], np.int64)
+    marks = [Mark(0, 0, FIRST_STEP, 10), Mark(0, 0, FIRST_STEP + 1, 6_000)]
+    told = IterationDigests(DigestState()).take(calls(spans), numbers, ATTEMPTS, marks, {})
+    assert len(told.calls) == 0
+    assert sorted(told.of_digests.tolist()) == sorted({communicator for communicator, _, _ in spans})
+    assert set(told.digests["seq"].tolist()) == {FIRST_STEP + 1}
+    covered = len({moment for _, start, end in spans for moment in range(start, end)})
+    digests = sorted(
+        zip(told.digests["start_ns"].tolist(), told.digests["end_ns"].tolist(), told.of_digests.tolist(), strict=True)
+    )
+    assert all(before[1] <= after[0] for before, after in pairwise(digests))
+    assert covered - len(digests) <= sum(end - start for start, end, _ in digests) <= covered + len(digests)
+    for start, end, communicator in digests:
+        mine = [span for span in spans if span[0] == communicator]
+        assert start < end <= max(end for _, _, end in mine)
+        assert end - start <= max(sum(end - start for _, start, end in mine), 1)
+    assert told.digests["count"].sum() == 4 * len(spans)
