@@ -35,6 +35,7 @@ BENCHMARKS = (
 LONG = (
     "detection",
     "root_cause",
+    "digests",
     "small",
     "overhead",
     "profiled",

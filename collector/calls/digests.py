@@ -198,6 +198,7 @@ def _digests(rows: Records, numbers: Int64Array, mark: Mark, begin_ns: int) -> t
         made[name] = _means(rows[name], kind_of, len(kinds))
     busy_ns = np.bincount(kind_of, took_ns, len(kinds))
     busy_ns *= min(1.0, _covered_ns(start_ns, end_ns) / max(busy_ns.sum(), 1))  # calls that overlap are covered once
+    least_ns = np.minimum(_least_ns(took_ns, kind_of, rows["op"], size_bytes, len(kinds)), busy_ns)
     last_ns = np.zeros(len(kinds), np.int64)
     np.maximum.at(last_ns, kind_of, end_ns)
     before_ns = int(last_ns.max())
@@ -205,7 +206,8 @@ def _digests(rows: Records, numbers: Int64Array, mark: Mark, begin_ns: int) -> t
         end = min(int(last_ns[kind]), before_ns)
         before_ns = end - max(int(busy_ns[kind]), 1)
         made["end_ns"][kind] = end
-        made["start_ns"][kind] = made["launch_ns"][kind] = before_ns
+        made["start_ns"][kind] = before_ns
+        made["launch_ns"][kind] = end - max(int(least_ns[kind]), 1)
     return made, numbers[largest]
 
 
@@ -213,6 +215,17 @@ def _largest(at: Int64Array, rows: Records, size_bytes: Int64Array) -> int:
     """The call that moves most, of several the last one: it is the same one on all ranks."""
     order = np.lexsort((rows["seq"][at], size_bytes[at]))
     return int(at[order[-1]])
+
+
+def _least_ns(
+    took_ns: Int64Array, kind_of: Int64Array, op: np.ndarray, size_bytes: Int64Array, n_kinds: int
+) -> np.ndarray:
+    """How long all calls of a kind take, each as long as the shortest of its operation and size: without waiting."""
+    alike, which = np.unique(np.stack((kind_of, op.astype(np.int64), size_bytes), axis=1), axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    shortest_ns = np.full(len(alike), np.iinfo(np.int64).max)
+    np.minimum.at(shortest_ns, which, took_ns)
+    return np.bincount(kind_of, shortest_ns[which], n_kinds)
 
 
 def _means(rates: np.ndarray, kind_of: Int64Array, n_kinds: int) -> np.ndarray:

@@ -4,7 +4,8 @@ A quiet job's iterations, and who computes, waits and transfers how long in them
 (docs/adr/0030-digests.md). A digest is a row of `calls` whose source says so. Its `seq` is the optimizer step that ends
 the iteration, `count` is the sum of bytes, operation and algorithm are those of the largest call, rates are means. From
 `start_ns` to `end_ns` it is as long as the calls together, and it ends with the last of them; where a rank calls on
-several communicators one ends before the next one begins, so that each moment counts once.
+several communicators one ends before the next one begins, so that each moment counts once. From `launch_ns` to `end_ns`
+is what the transfers alone took at most, as far as this rank can tell: each call as long as the shortest of its kind.
 """
 
 from __future__ import annotations

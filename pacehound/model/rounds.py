@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import OPS, Sees
+from pacehound.model.digests import is_of_digests
 from pacehound.model.identity import event_id
 
 Int64Array = npt.NDArray[np.int64]
@@ -78,6 +79,19 @@ class Rounds:
 
     def __len__(self) -> int:
         return len(self.seq)
+
+    @property
+    def is_digest(self) -> bool:
+        """Each is all that the ranks called in an iteration (`pacehound.model.digests`)."""
+        return is_of_digests(self.source)
+
+    @property
+    def digested_transfer_ns(self) -> Int64Array:
+        """Of digests, how long the transfers took, shape `(n_rounds,)`: each rank says how long at most."""
+        is_told = (self.arrival_ns > 0) & (self.end_ns > 0)
+        least_ns = np.where(is_told, self.end_ns - self.arrival_ns, np.iinfo(np.int64).max).min(axis=1)
+        transfer_ns: Int64Array = np.where(is_told.any(axis=1), np.maximum(least_ns, 0), 0)
+        return transfer_ns
 
     @property
     def times_ns(self) -> Int64Array:

@@ -84,6 +84,9 @@ class RoundTable:
             joined([block.end_ns for block in self.blocks], np.int64),
             self.op,
         )
+        for number, block in enumerate(self.blocks):
+            if block.is_digest:
+                self.transfer_ns[self.first[number] : self.first[number + 1]] = block.digested_transfer_ns
 
     def times_of(self, number: int) -> Int64Array:
         """Event times of the rounds of one block, shape `(n_rounds,)`."""

@@ -211,13 +211,14 @@ class RoundIndex:
         widths = np.array([len(block.ranks) for block in blocks], np.int64)
         members = np.array([rank for block in blocks for rank in block.ranks], np.int64)
         is_pair = np.array([block.is_pair for block in blocks], np.bool_)
+        is_digest = np.array([block.is_digest for block in blocks], np.bool_)
         arranged = index_loops.arrange(
             np.array([len(block) for block in blocks], np.int64),
             widths,
             np.array([number for _, number, _ in chosen], np.int64),
             is_pair,
             np.array([sees_transfer for _, _, sees_transfer in chosen], np.bool_),
-            self._is_uncertain(members, widths, is_pair),
+            self._is_uncertain(members, widths, is_pair) | is_digest,
             members,
             self._offsets.of(members),
             joined([block.op for block in blocks], np.int8),
@@ -227,6 +228,10 @@ class RoundIndex:
                 joined([block.end_ns for block in blocks], np.int64),
             ),
         )
+        if is_digest.any():
+            told_ns = [block.digested_transfer_ns for block in blocks if block.is_digest]
+            at = np.flatnonzero(np.repeat(is_digest, [len(block) for block in blocks]))
+            arranged.rounds["transfer"][at] = np.concatenate(told_ns)
         return arranged, joined([block.size_bytes for block in blocks], np.int64)
 
     def _is_uncertain(self, members: Int64Array, widths: Int64Array, is_pair: BoolArray) -> BoolArray:
