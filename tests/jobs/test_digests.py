@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from bench.rig.digesting_agents import DigestingAgents
+from pacehound.model import codec
+from pacehound.model.calls import CallBatch
 from pacehound.model.digests import is_of_digests
 from pacehound.model.events import Changepoint, Finding, Incident, Markers
 from pacehound.model.rounds import Rounds
@@ -72,3 +76,32 @@ def test_hangs_and_exits_are_told_as_if_every_call_had_come(fault: object) -> No
     expected = said([one for event in events for one in pipeline.on_event(event)])
     assert expected
     assert said(digested(events)[1]) == expected
+
+
+def test_a_worker_that_takes_over_in_mid_job_says_the_same() -> None:
+    events = events_of(SlowCompute(ranks=(5,), factor=1.5, from_step=100), iterations=140)
+    arrived = list(DigestingAgents(events).send(events))
+    whole, moved = Pipeline(SETTINGS), Pipeline(SETTINGS)
+    expected, found = [], []
+    for number, event in enumerate(arrived):
+        expected += whole.on_event(event)
+        found += moved.on_event(event)
+        if number % (len(arrived) // 9) == 0:
+            moved = Pipeline.restore(moved.snapshot(), SETTINGS)
+    assert list(map(codec.encode, found)) == list(map(codec.encode, expected))
+
+
+def test_digests_that_are_lost_are_counted_and_hold_nothing_up() -> None:
+    events = events_of(SlowCompute(ranks=(5,), factor=1.5, from_step=100), iterations=150)
+    draw = random.Random(3)
+    pipeline, out, lost = Pipeline(SETTINGS), [], 0
+    for event in DigestingAgents(events).send(events):
+        if isinstance(event, CallBatch) and is_of_digests(event.source) and draw.random() < 0.03:
+            lost += len(event)
+        else:
+            out += pipeline.on_event(event)
+    joined = [one for one in out if isinstance(one, Rounds) and is_of_digests(one.source)]
+    missing = sum(int((one.end_ns == 0).sum()) for one in joined)
+    assert 0 < missing <= lost
+    assert [finding[:4] for finding in said(out)] == [("slow", "culprit", "S1", (5,))]
+    assert max(int(one.seq[-1]) for one in joined) == 149

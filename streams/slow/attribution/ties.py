@@ -51,7 +51,7 @@ def tied_ranks(
     together, n_both = _correlation(np.concatenate(parts))
     when_quiet, n_quiet = _correlation(parts[1])
     # Where hardly an iteration is whole: nobody waits long while it is quiet, so that lost calls matter little then.
-    lossy, n_lossy = _correlation(_without_outliers(_moves(quiet, ranks[chosen], even_lossy=True)))
+    lossy, n_lossy = _correlation(np.nan_to_num(_moves(quiet, ranks[chosen], even_lossy=True)))
     is_tied = (together >= TIED) & ((when_quiet >= TIED_WHEN_QUIET) | (n_quiet < MIN_TOGETHER))
     is_tied &= (lossy >= TIED_AT_ALL) | (n_lossy < MIN_TOGETHER)
     is_tied = np.where(n_both >= MIN_TOGETHER, is_tied, (lossy >= TIED_WHEN_QUIET) | (n_lossy < MIN_TOGETHER))
