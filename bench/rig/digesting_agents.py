@@ -13,7 +13,7 @@ from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark
 from collector.calls.rings import Records
 from pacehound.clock import ClockPair
-from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.calls import CallBatch
 from pacehound.model.events import OPTIMIZER_STEP, Markers, Progress, Topology
 from pacehound.model.routing import Event
 
@@ -29,7 +29,6 @@ class _Agent:
         self.said = IterationDigests(DigestState())
         self.rows: list[tuple[Records, str]] = []
         self.marks: list[Mark] = []
-        self.sees = batches[0].sees if batches else Sees.ALL
         records = np.concatenate([call_rows.no_rows(), *map(records_of, batches)])
         records = records[records["direction"] == 0]
         self._rank, self._launch_ns = records["rank"].astype(np.int64), records["launch_ns"].astype(np.int64)

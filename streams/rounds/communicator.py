@@ -32,7 +32,7 @@ from pacehound.model.events import (
 from pacehound.model.rounds import Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid
 from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
-from streams.rounds.digest_join import DigestJoin
+from streams.rounds.digest_join import DigestJoin, Grids
 from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
@@ -114,7 +114,7 @@ class CommunicatorOperator:
         for ranks, _, grid in [*self._grids(), *self._digest_grids()]:
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
-        if self._digests is not None and len(self._digests.last_seq) != len(self.members):
+        if self._digests is not None and self._digests.last_seq.shape != (len(self.members),):
             raise ValueError(f"communicator {self.communicator}: digests of {len(self._digests.last_seq)} members")
 
     @property
@@ -175,32 +175,26 @@ class CommunicatorOperator:
             raise self._outsiders(rows, where)
         self._count("backward_times", found.n_backward)
         has_transfers = rows.has_transfers(where)
-        collectives, pairs, fresh = self._collectives, self._pairs, self._fresh
         if is_of_digests(source):
             digests = self._digests = self._digests or DigestJoin(len(self.members), sees, source)
+            self._add(rows, where, found.n_pairs, digests.grids, has_transfers=has_transfers)
             digests.note(rows, where)
-            collectives, pairs, fresh = digests.collectives, digests.pairs, set()
         else:
             self._sees, self._source = sees, source
-        if found.n_pairs == 0:
-            collectives.add(rows, where, has_transfers=has_transfers)
-            return []
-        assert rows.direction is not None
-        is_pair = rows.direction[where] != NONE
-        collectives.add(rows, where.start + np.flatnonzero(~is_pair), has_transfers=has_transfers)
-        chosen = where.start + np.flatnonzero(is_pair)
-        self._add_pairs(rows, chosen, pairs, fresh, has_transfers=has_transfers)
+            grids = Grids(self._collectives, self._pairs, self._fresh)
+            self._add(rows, where, found.n_pairs, grids, has_transfers=has_transfers)
         return []
 
-    def _add_pairs(
-        self,
-        rows: CallRows,
-        chosen: Int64Array,
-        pairs: dict[tuple[int, int], RoundGrid],
-        fresh: set[tuple[int, int]],
-        *,
-        has_transfers: bool,
-    ) -> None:
+    def _add(self, rows: CallRows, where: slice, n_pairs: int, to: Grids, *, has_transfers: bool) -> None:
+        if n_pairs == 0:
+            to.collectives.add(rows, where, has_transfers=has_transfers)
+            return
+        assert rows.direction is not None
+        is_pair = rows.direction[where] != NONE
+        to.collectives.add(rows, where.start + np.flatnonzero(~is_pair), has_transfers=has_transfers)
+        self._add_pairs(rows, where.start + np.flatnonzero(is_pair), to, has_transfers=has_transfers)
+
+    def _add_pairs(self, rows: CallRows, chosen: Int64Array, to: Grids, *, has_transfers: bool) -> None:
         assert rows.direction is not None
         width = int(self._ascending[-1]) + 1
         mine, other = rows.rank[chosen].astype(np.int64), rows.peer[chosen].astype(np.int64)
@@ -211,10 +205,10 @@ class CommunicatorOperator:
         starts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
         for first, after in pairwise(starts):
             pair = divmod(int(keys[first]), width)
-            grid = pairs.get(pair)
+            grid = to.pairs.get(pair)
             if grid is None:
-                grid = pairs[pair] = RoundGrid(2)
-            fresh.add(pair)
+                grid = to.pairs[pair] = RoundGrid(2)
+            to.fresh.add(pair)
             grid.add(rows, in_order[first:after], is_pair=True, has_transfers=has_transfers)
 
     def _outsiders(self, rows: CallRows, where: slice) -> InvalidEvent:
@@ -322,25 +316,29 @@ class CommunicatorOperator:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part, self._sees, self._source))
                     events += self._mismatches.in_closed(part)
-        for ranks, is_pair, grid in self._digest_grids():
-            events += self._closed_digests(ranks, is_pair, grid, has_risen)
+        if self._digests is not None:
+            events += self._closed_digests(self._digests, running, has_risen=has_risen)
         if self._iterations is not None:
             events += self._iterations.close(self._watermark_ns, self._gone)
         return events
 
     def _closed_digests(
-        self, ranks: tuple[int, ...], is_pair: bool, grid: RoundGrid, has_risen: bool
+        self, digests: DigestJoin, running: tuple[BoolArray, Int64Array] | None, *, has_risen: bool
     ) -> list[StageOneEvent]:
         """Iterations of which all have told, or whose missing digests will not come: a rank's come in order."""
-        assert self._digests is not None
-        closed = [grid.close_complete()]
-        if has_risen and grid.has_open:
-            columns = self._columns_of(ranks)
-            promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
-            expected_from = self._digests.last_seq[columns] + 1
-            closed.append(grid.close_overdue(promised_ns, self._running()[0][columns], expected_from))
-        sees, source = self._digests.sees, self._digests.source
-        return [self._rounds(ranks, is_pair, part, sees, source) for part in closed if part is not None]
+        promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
+        events: list[StageOneEvent] = []
+        for ranks, is_pair, grid in self._digest_grids(everything=has_risen):
+            closed = [grid.close_complete()]
+            if has_risen and grid.has_open:
+                running = running or self._running()
+                at = self._columns_of(ranks) if is_pair else slice(None)
+                closed.append(grid.close_overdue(promised_ns, running[0][at], digests.last_seq[at] + 1))
+            events += [
+                self._rounds(ranks, is_pair, part, digests.sees, digests.source) for part in closed if part is not None
+            ]
+        digests.grids.fresh.clear()
+        return events
 
     def _close_overdue(
         self, ranks: tuple[int, ...], is_pair: bool, grid: RoundGrid, running: BoolArray, running_seq: Int64Array
@@ -427,12 +425,13 @@ class CommunicatorOperator:
         pairs = [(pair, True, self._pairs[pair]) for pair in sorted(self._pairs if chosen is None else chosen)]
         return [(self.members, False, self._collectives), *pairs]
 
-    def _digest_grids(self) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
-        """As `_grids`, of digests."""
+    def _digest_grids(self, *, everything: bool = True) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
+        """As `_grids`, of digests: all, or of pairs only those that rows have come for."""
         if self._digests is None:
             return []
-        pairs = [(pair, True, grid) for pair, grid in sorted(self._digests.pairs.items())]
-        return [(self.members, False, self._digests.collectives), *pairs]
+        grids = self._digests.grids
+        chosen = sorted(grids.pairs if everything else grids.fresh)
+        return [(self.members, False, grids.collectives), *((pair, True, grids.pairs[pair]) for pair in chosen)]
 
     def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds, sees: Sees, source: str) -> Rounds:
         return Rounds(
