@@ -2,9 +2,9 @@
 
 `python -m bench stages` shows where a change of the worker's code goes, where the real thing (`engine`) has a broker's
 noise in it. A batch is what one host says of one communicator at a flush, as in `engine`. Hosts say their batches
-together, as agents do (`agent.messages`), or apart; both forms of one job are worked on in turns, so that what else the
-machine does meets both. Messages pass through the worker as they do there: decoded, worked on, encoded. Starting, the
-group and snapshots are left out.
+together, as agents do (`agent.messages`), or apart, or they tell of iterations together (`agent.digests_from_ranks`);
+all forms of one job are worked on in turns, so that what else the machine does meets all. Messages pass through the
+worker as they do there: decoded, worked on, encoded. Starting, the group and snapshots are left out.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from itertools import groupby
 from typing import Any
 
 from bench.engine import LAYOUTS
+from bench.rig.digesting_agents import DigestingAgents
 from bench.rig.flushes import flushed_every, together
 from pacehound.bus import Message, Place
 from pacehound.bus.kafka_sender import joined
 from pacehound.clock import SystemClock
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
+from pacehound.model.events import Markers
 from pacehound.model.routing import Event, route
 from pacehound.model.topics import Topic
 from pacehound.runtime.telemetry import Telemetry
@@ -45,12 +47,16 @@ def run() -> list[dict[str, Any]]:
 
 
 def measured(ranks: int, flush_s: int, iterations: int, turns: int = TURNS) -> list[dict[str, Any]]:
-    """Both forms of one job, each the fastest of its turns."""
+    """All forms of one job, each the fastest of its turns."""
     native_loops.loaded()
     spec = JobSpec(layout=LAYOUTS[ranks][0], iterations=iterations, source=DEVICE_TIMES)
-    events = list(flushed_every(simulate(spec).events(), flush_s))
+    told = list(simulate(spec).events())
+    events = list(flushed_every(told, flush_s))
     sizes = [len(event) for event in events if isinstance(event, CallBatch)]
-    forms = {"apart": _messages(events), "together": _messages(together(events))}
+    digests = together(flushed_every(DigestingAgents(told).send(told), flush_s))
+    forms = {"apart": _messages(events), "together": _messages(together(events)), "digests": _messages(digests)}
+    ends_ns = [event.time_ns for event in told if isinstance(event, Markers)]
+    lasted_s = (max(ends_ns) - min(ends_ns)) / 1e9
     taken: dict[str, list[tuple[float, float]]] = {form: [] for form in forms}
     for _ in range(turns):
         for form, messages in forms.items():
@@ -63,11 +69,13 @@ def measured(ranks: int, flush_s: int, iterations: int, turns: int = TURNS) -> l
             ("stage one", 1e6 * one_s / len(sizes), "us/batch"),
             ("stage two", 1e6 * two_s / len(sizes), "us/batch"),
             ("both, per core", sum(sizes) / (one_s + two_s), "calls/s"),
+            ("both, for 16,384 ranks", (one_s + two_s) / lasted_s / ranks * 16_384, "cores"),
         ):
             rows.append({"case": case, "figure": figure, "value": value, "unit": unit})
-    apart_s, together_s = (min(map(sum, taken[form])) for form in forms)
+    apart_s, together_s, digests_s = (min(map(sum, taken[form])) for form in forms)
     case = f"{ranks:,} ranks, flush {flush_s} s"
-    return [*rows, {"case": case, "figure": "apart / together", "value": apart_s / together_s, "unit": "x"}]
+    rows.append({"case": case, "figure": "apart / together", "value": apart_s / together_s, "unit": "x"})
+    return [*rows, {"case": case, "figure": "together / digests", "value": together_s / digests_s, "unit": "x"}]
 
 
 async def _worked(messages: list[Message]) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from streams.rounds.call_rows import CallRows
 
 @dataclass(frozen=True, slots=True)
 class Grids:
-    """Where rows go: the grids of collectives and of pairs, and the pairs that rows have come for since the last look."""
+    """Where rows go: grids of collectives and of pairs, and the pairs that rows have come for since the last look."""
 
     collectives: RoundGrid
     pairs: dict[tuple[int, int], RoundGrid]
