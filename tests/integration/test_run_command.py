@@ -271,9 +271,11 @@ def test_a_job_that_is_over_before_its_head_has_begun_waits_for_it(product, tmp_
     """As on a machine that is full of other work; a head that ends by itself is waited for more briefly."""
     (tmp_path / "sitecustomize.py").write_text(SLOW_HEAD)
     begins = ["sh", "-c", 'mkdir "$PACEHOUND_RUN_DIR/rings"']
+    neighbours = realjob.Neighbours()
     done = product.finish("run", "--", *begins, environ={"PYTHONPATH": str(tmp_path)}, timeout_s=60.0)
     assert done.returncode == 0
-    assert b"not everything that was seen" not in done.stderr, done.stderr
+    with realjob.unless_disturbed(neighbours.disturbance):  # of its ten seconds the head needs eight on a quiet machine
+        assert b"not everything that was seen" not in done.stderr, done.stderr
 
 
 def test_the_incident_can_be_asked_for_during_and_after_the_run(product, tmp_path):
