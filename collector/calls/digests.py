@@ -26,8 +26,8 @@ FIRST_STEP = 2
 """The iteration that this optimizer step ends is the last one whose calls are told: before, all ranks have made their
 groups, and markers and calls of rings that are read one after the other have come."""
 
-MAX_WAITING = 1 << 18
-"""Calls of iterations that are not over, 33 MB: beyond it a rank's are told, as far as they have come."""
+MAX_WAITING = 1 << 16
+"""Calls of iterations that are not over, 8 MB that are saved with each flush: beyond it they are told as they are."""
 
 Rank = tuple[int, int]
 """Attempt and rank."""
@@ -187,7 +187,7 @@ def _digests(rows: Records, numbers: Int64Array, mark: Mark, begin_ns: int) -> t
     kinds, kind_of = np.unique(keys, axis=0, return_inverse=True)
     kind_of = kind_of.reshape(-1)
     start_ns, end_ns = np.maximum(rows["start_ns"].astype(np.int64), begin_ns), rows["end_ns"].astype(np.int64)
-    took_ns = end_ns - start_ns
+    took_ns = np.maximum(end_ns - start_ns, 0)
     size_bytes = np.maximum(rows["count"], 0) * _BYTES[np.minimum(rows["dtype"], len(_BYTES) - 1)]
     largest = [_largest(np.flatnonzero(kind_of == kind), rows, size_bytes) for kind in range(len(kinds))]
     made = rows[largest]
