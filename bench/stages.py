@@ -55,8 +55,8 @@ def measured(ranks: int, flush_s: int, iterations: int, turns: int = TURNS) -> l
     sizes = [len(event) for event in events if isinstance(event, CallBatch)]
     digests = together(flushed_every(DigestingAgents(told).send(told), flush_s))
     forms = {"apart": _messages(events), "together": _messages(together(events)), "digests": _messages(digests)}
-    ends_ns = [event.time_ns for event in told if isinstance(event, Markers)]
-    lasted_s = (max(ends_ns) - min(ends_ns)) / 1e9
+    ends_ns = [time_ns for event in told if isinstance(event, Markers) for time_ns in event.times_ns]
+    lasted_s = (max(ends_ns) - min(ends_ns)) / 1e9 * iterations / max(iterations - 1, 1)  # and the first one
     taken: dict[str, list[tuple[float, float]]] = {form: [] for form in forms}
     for _ in range(turns):
         for form, messages in forms.items():
