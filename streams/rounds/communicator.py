@@ -32,7 +32,7 @@ from pacehound.model.events import (
 from pacehound.model.rounds import Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid
 from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
-from streams.rounds.digest_join import DigestJoin, Grids
+from streams.rounds.digest_join import DigestJoin, Grids, PlacedGrid
 from streams.rounds.giving_up import Patience
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
@@ -86,7 +86,7 @@ class CommunicatorOperator:
         self._lowest: tuple[int, int] | None = (
             None  # the lowest promise of open hosts, and how many have yet to leave it
         )
-        self._fresh: set[tuple[int, int]] = set()  # pairs that rows have come for since their rounds were looked at
+        self._of_calls = Grids(self._collectives, self._pairs, set())
         self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
@@ -103,15 +103,15 @@ class CommunicatorOperator:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the members."""
-        derived = ("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_fresh")
+        derived = ("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write into the members' columns: grids of other widths are refused (`ValueError`)."""
         self.__dict__.update(state)
         self._place_members()
-        self._lowest, self._fresh = None, set(self._pairs)
-        for ranks, _, grid in [*self._grids(), *self._digest_grids()]:
+        self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
+        for ranks, _, grid in self._all_grids():
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
         if self._digests is not None and self._digests.last_seq.shape != (len(self.members),):
@@ -181,8 +181,7 @@ class CommunicatorOperator:
             digests.note(rows, where)
         else:
             self._sees, self._source = sees, source
-            grids = Grids(self._collectives, self._pairs, self._fresh)
-            self._add(rows, where, found.n_pairs, grids, has_transfers=has_transfers)
+            self._add(rows, where, found.n_pairs, self._of_calls, has_transfers=has_transfers)
         return []
 
     def _add(self, rows: CallRows, where: slice, n_pairs: int, to: Grids, *, has_transfers: bool) -> None:
@@ -305,8 +304,7 @@ class CommunicatorOperator:
         running: tuple[BoolArray, Int64Array] | None = None
         events: list[StageOneEvent] = []
         # A job may send between thousands of pairs of one communicator, and hundreds of hosts promise each second.
-        grids = self._grids(None if has_risen else self._fresh)
-        self._fresh = set()
+        grids = self._of_calls.to_look_at(self.members, everything=has_risen)
         for ranks, is_pair, grid in grids:
             closed = [grid.close_complete()]
             if has_risen and grid.has_open:
@@ -328,7 +326,7 @@ class CommunicatorOperator:
         """Iterations of which all have told, or whose missing digests will not come: a rank's come in order."""
         promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
         events: list[StageOneEvent] = []
-        for ranks, is_pair, grid in self._digest_grids(everything=has_risen):
+        for ranks, is_pair, grid in digests.grids.to_look_at(self.members, everything=has_risen):
             closed = [grid.close_complete()]
             if has_risen and grid.has_open:
                 running = running or self._running()
@@ -337,7 +335,6 @@ class CommunicatorOperator:
             events += [
                 self._rounds(ranks, is_pair, part, digests.sees, digests.source) for part in closed if part is not None
             ]
-        digests.grids.fresh.clear()
         return events
 
     def _close_overdue(
@@ -420,18 +417,10 @@ class CommunicatorOperator:
         progress = host.progress.get(rank)
         return progress is not None and any(call.direction != "none" for call in progress.open)
 
-    def _grids(self, chosen: set[tuple[int, int]] | None = None) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
-        """The collectives, and the pairs that are chosen (all of them, if none are), in order."""
-        pairs = [(pair, True, self._pairs[pair]) for pair in sorted(self._pairs if chosen is None else chosen)]
-        return [(self.members, False, self._collectives), *pairs]
-
-    def _digest_grids(self, *, everything: bool = True) -> list[tuple[tuple[int, ...], bool, RoundGrid]]:
-        """As `_grids`, of digests: all, or of pairs only those that rows have come for."""
-        if self._digests is None:
-            return []
-        grids = self._digests.grids
-        chosen = sorted(grids.pairs if everything else grids.fresh)
-        return [(self.members, False, grids.collectives), *((pair, True, grids.pairs[pair]) for pair in chosen)]
+    def _all_grids(self) -> list[PlacedGrid]:
+        """Those of calls, and of digests."""
+        of_digests = self._digests.grids.of(self.members) if self._digests is not None else []
+        return [*self._of_calls.of(self.members), *of_digests]
 
     def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds, sees: Sees, source: str) -> Rounds:
         return Rounds(
@@ -459,7 +448,7 @@ class CommunicatorOperator:
 
     def all_counts(self) -> dict[str, int]:
         """Everything that was not used, by reason."""
-        grids = [grid for _, _, grid in [*self._grids(), *self._digest_grids()]]
+        grids = [grid for _, _, grid in self._all_grids()]
         counts = dict(self.counts)
         for name in ("duplicate_rows", "late_rows", "missing_rows", "skipped_rounds"):
             counts[name] = sum(getattr(grid, name) for grid in grids)

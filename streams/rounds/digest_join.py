@@ -11,6 +11,9 @@ from pacehound.model.calls import Sees
 from streams.rounds.assembly import RoundGrid
 from streams.rounds.call_rows import CallRows
 
+PlacedGrid = tuple[tuple[int, ...], bool, RoundGrid]
+"""Whose rounds, whether they are those of a pair, and the grid."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grids:
@@ -19,6 +22,18 @@ class Grids:
     collectives: RoundGrid
     pairs: dict[tuple[int, int], RoundGrid]
     fresh: set[tuple[int, int]]
+
+    def of(self, members: tuple[int, ...]) -> list[PlacedGrid]:
+        """All of them, in order."""
+        return [(members, False, self.collectives), *((pair, True, self.pairs[pair]) for pair in sorted(self.pairs))]
+
+    def to_look_at(self, members: tuple[int, ...], *, everything: bool) -> list[PlacedGrid]:
+        """All, or of pairs only those that rows have come for; this is the look."""
+        fresh = sorted(self.fresh)
+        self.fresh.clear()
+        if everything:
+            return self.of(members)
+        return [(members, False, self.collectives), *((pair, True, self.pairs[pair]) for pair in fresh)]
 
 
 class DigestJoin:
