@@ -10,11 +10,11 @@ import numpy as np
 from bench.rig.agent_records import communicator_of, records_of
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
-from collector.calls.digests import DigestState, IterationDigests, Mark
+from collector.calls.digests import DigestState, IterationDigests, Mark, marks_of
 from collector.calls.rings import Records
 from pacehound.clock import ClockPair
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import OPTIMIZER_STEP, Markers, Progress, Topology
+from pacehound.model.events import Markers, Progress, Topology
 from pacehound.model.routing import Event
 
 _CLOCK = ClockPair(monotonic_ns=0, unix_ns=0)
@@ -75,30 +75,22 @@ class DigestingAgents:
     def send(self, events: Iterable[Event]) -> Iterator[Event]:
         """What arrives at the other end."""
         for event in events:
-            agent = self._agents[event.host] if hasattr(event, "host") else None
-            if isinstance(event, CallBatch):
-                assert agent is not None
-                agent.rows.append((records_of(event), event.communicator))
-                self.all_rows += len(event)
-                continue
-            if isinstance(event, Topology):
-                assert agent is not None
-                agent.known.append(communicator_of(event))
-            elif isinstance(event, Markers):
-                assert agent is not None
-                agent.marks += [
-                    Mark(event.attempt, rank, step, time_ns)
-                    for rank, name, step, time_ns in zip(
-                        event.ranks, event.names, event.steps, event.times_ns, strict=True
-                    )
-                    if name == OPTIMIZER_STEP
-                ]
-            elif isinstance(event, Progress):
-                assert agent is not None
-                look = event.host, event.time_ns, event.closed
-                if look not in self._flushed:
+            match event:
+                case CallBatch():
+                    self._agents[event.host].rows.append((records_of(event), event.communicator))
+                    self.all_rows += len(event)
+                    continue
+                case Topology():
+                    self._agents[event.host].known.append(communicator_of(event))
+                case Markers():
+                    self._agents[event.host].marks += marks_of(event, _CLOCK)
+                case Progress() if (look := (event.host, event.time_ns, event.closed)) not in self._flushed:
                     self._flushed.add(look)
-                    for batch in agent.flush(event.job, event.host, event.time_ns, is_last=event.closed):
+                    for batch in self._agents[event.host].flush(
+                        event.job, event.host, event.time_ns, is_last=event.closed
+                    ):
                         self.sent_rows += len(batch)
                         yield batch
+                case _:
+                    pass
             yield event

@@ -18,7 +18,7 @@ from collector.calls import rings
 from collector.calls import rows as call_rows
 from collector.calls.communicator_table import CommunicatorTable
 from collector.calls.communicators import CallSequence, Communicator, GroupReader, PendingGroup
-from collector.calls.digests import DigestState, IterationDigests, Mark, Told
+from collector.calls.digests import DigestState, IterationDigests, Told, marks_of
 from collector.calls.frames import CHANNELS, Operation
 from collector.calls.markers import FOREVER_NS, markers_event, read_markers
 from collector.calls.open_calls import OpenCalls
@@ -246,14 +246,7 @@ class CallAssembler:
         large = {known.attempt for known in worlds if 0 < self._digests_from_ranks <= known.world_size}
         if not large:
             return Told(calls=rows, of_calls=numbers, digests=call_rows.no_rows(), of_digests=np.empty(0, np.int64))
-        offset_ns = self._clock.to_unix_ns(0)
-        marks = [
-            Mark(event.attempt, rank, step, time_ns - offset_ns)
-            for event in markers
-            if event.attempt in large
-            for rank, name, step, time_ns in zip(event.ranks, event.names, event.steps, event.times_ns, strict=True)
-            if name == OPTIMIZER_STEP
-        ]
+        marks = [mark for event in markers if event.attempt in large for mark in marks_of(event, self._clock)]
         attempts = np.array([known.attempt for known in self._table.known], np.int64)
         return self._digests.take(rows, numbers, attempts, marks, self._open.oldest_collectives(), over)
 

@@ -18,9 +18,12 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from collector.calls import rings
 from collector.calls import rows as call_rows
 from collector.calls.rings import CALL, BoolArray, Int64Array, Records
-from pacehound.model.calls import DTYPE_BYTES, DTYPE_CODE
+from pacehound.clock import ClockPair
+from pacehound.model.calls import DTYPE_CODE
+from pacehound.model.events import OPTIMIZER_STEP, Markers
 
 FIRST_STEP = 2
 """The iteration that this optimizer step ends is the last one whose calls are told: before, all ranks have made their
@@ -32,7 +35,6 @@ MAX_WAITING = 1 << 16
 Rank = tuple[int, int]
 """Attempt and rank."""
 
-_BYTES = np.array(DTYPE_BYTES, np.int64)
 _UINT8 = DTYPE_CODE["uint8"]
 
 
@@ -43,6 +45,17 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     rank: int
     step: int
     time_ns: int
+
+
+def marks_of(markers: Markers, clock: ClockPair) -> list[Mark]:
+    """The optimizer steps among some markers."""
+    offset_ns = clock.to_unix_ns(0)
+    columns = (markers.ranks, markers.names, markers.steps, markers.times_ns)
+    return [
+        Mark(markers.attempt, rank, step, time_ns - offset_ns)
+        for rank, name, step, time_ns in zip(*columns, strict=True)
+        if name == OPTIMIZER_STEP
+    ]
 
 
 class DigestState(msgspec.Struct, kw_only=True):
@@ -188,7 +201,7 @@ def _digests(rows: Records, numbers: Int64Array, mark: Mark, begin_ns: int) -> t
     kind_of = kind_of.reshape(-1)
     start_ns, end_ns = np.maximum(rows["start_ns"].astype(np.int64), begin_ns), rows["end_ns"].astype(np.int64)
     took_ns = np.maximum(end_ns - start_ns, 0)
-    size_bytes = np.maximum(rows["count"], 0) * _BYTES[np.minimum(rows["dtype"], len(_BYTES) - 1)]
+    size_bytes = rings.size_bytes(rows)
     largest = [_largest(np.flatnonzero(kind_of == kind), rows, size_bytes) for kind in range(len(kinds))]
     made = rows[largest]
     made["seq"] = mark.step

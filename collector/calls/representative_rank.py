@@ -35,8 +35,7 @@ import numpy.typing as npt
 from collector.calls import rings
 from collector.calls.communicators import Communicator, sees
 from collector.calls.rings import BoolArray, Int64Array, Records
-from pacehound.model.calls import DTYPES, Sees
-from pacehound.model.codes import DTYPE_BYTES
+from pacehound.model.calls import Sees
 from pacehound.model.representative import RepresentedRank
 
 SMALL_BYTES = 65_536
@@ -56,7 +55,6 @@ BatchKey = tuple[int, int, bool]
 _INSTANTS = ("launch_ns", "start_ns", "end_ns")
 _LAUNCH, _START, _END = range(3)
 _EQUAL_FIELDS = ("op", "dtype", "redop", "count", "peer", "channels")
-_WIDTHS = np.array(DTYPE_BYTES, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +132,7 @@ def _similar_rounds(
     rows: Records, communicators: Int64Array, times_ns: Int64Array, known: Sequence[Communicator], before_ns: int
 ) -> list[_Block]:
     n_here = np.array([len(communicator.host_ranks) for communicator in known], np.int64)[communicators]
-    width = _WIDTHS[np.where(rows["dtype"] < len(DTYPES), rows["dtype"], 0)]
-    is_small = (rows["direction"] == 0) & (np.maximum(rows["count"], 0) * width <= SMALL_BYTES)
+    is_small = (rows["direction"] == 0) & (rings.size_bytes(rows) <= SMALL_BYTES)
     is_plain = ((rows["flags"] & (rings.CAPTURED | rings.FAILED)) == 0) & (rows["send_count"] < 0)
     is_plain &= (rows["recv_count"] < 0) & ((times_ns[:, _START] > 0) == (times_ns[:, _END] > 0))
     launches = times_ns[:, _LAUNCH]

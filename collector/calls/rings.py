@@ -22,6 +22,7 @@ import numpy.typing as npt
 from collector.calls.shared_file import SharedFile
 from pacehound.errors import RejectedMessage
 from pacehound.model.codec import MAX_ATTEMPT
+from pacehound.model.codes import DTYPE_BYTES
 from pacehound.model.events.calls_of_hosts import MAX_WORLD_RANKS
 
 RING_MAGIC = 0x31474E5248434150
@@ -132,6 +133,16 @@ def is_timed(calls: Records) -> BoolArray:
     """Which calls, viewed as `CALL`, have times of the device although their source sees launches only."""
     timed: BoolArray = ((calls["flags"] & TIMED) != 0) & (calls["end_ns"] > 0)
     return timed
+
+
+_WIDTHS = np.array(DTYPE_BYTES, np.int64)
+
+
+def size_bytes(calls: Records) -> Int64Array:
+    """`count` times the size of `dtype`, viewed as `CALL`; 0 where either is unknown, as a newer writer's code is."""
+    known = np.where(calls["dtype"] < len(_WIDTHS), calls["dtype"], 0)
+    sizes: Int64Array = np.maximum(calls["count"], 0) * _WIDTHS[known]
+    return sizes
 
 
 class UnreadableRing(RejectedMessage):
