@@ -14,10 +14,10 @@ from pacehound.model.events import Changepoint, Finding, Incident, Markers
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
 from pacehound.model.topology import Layout
-from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
+from simulator.faults import SlowCompute
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
-from tests.jobs.test_spared_rows import SETTINGS, said
+from tests.jobs.test_spared_rows import HANGS_AND_EXITS, SETTINGS, run, said
 
 LAYOUT = {"layout": Layout(tp=2, dp=2, pp=2), "ranks_per_host": 4}
 
@@ -29,8 +29,7 @@ def events_of(*faults: object, iterations: int, **extra: object) -> list[Event]:
 
 def digested(events: list[Event], at_most: float = 0.5) -> tuple[Pipeline, list[Event]]:
     agents = DigestingAgents(events)
-    pipeline = Pipeline(SETTINGS)
-    out = [one for event in agents.send(events) for one in pipeline.on_event(event)]
+    pipeline, out = run(list(agents.send(events)))
     assert agents.sent_rows < at_most * agents.all_rows
     return pipeline, out
 
@@ -61,19 +60,10 @@ def test_a_rank_that_is_slow_from_the_first_step_is_named() -> None:
     assert [finding[3] for finding in said(digested(events)[1])] == [(3,)]
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        StopRank(rank=3, step=100, resume_after_s=8),
-        ExitRank(rank=6, step=100, signal=9),
-        SlowLink(link=(0, 4), bandwidth_factor=0.0, from_step=100),
-    ],
-    ids=["stopped", "killed", "dead link"],
-)
+@HANGS_AND_EXITS
 def test_hangs_and_exits_are_told_as_if_every_call_had_come(fault: object) -> None:
     events = events_of(fault, iterations=150)
-    pipeline = Pipeline(SETTINGS)
-    expected = said([one for event in events for one in pipeline.on_event(event)])
+    expected = said(run(events)[1])
     assert expected
     assert said(digested(events)[1]) == expected
 

@@ -104,7 +104,7 @@ def test_a_rank_that_is_late_for_every_small_call_by_less_than_is_averaged_is_na
     assert (finding[0], finding[3]) == ("slow", (3,))
 
 
-@pytest.mark.parametrize(
+HANGS_AND_EXITS = pytest.mark.parametrize(
     "fault",
     [
         StopRank(rank=3, step=100, resume_after_s=8),
@@ -113,6 +113,9 @@ def test_a_rank_that_is_late_for_every_small_call_by_less_than_is_averaged_is_na
     ],
     ids=["stopped", "killed", "dead link"],
 )
+
+
+@HANGS_AND_EXITS
 def test_hangs_and_exits_are_told_as_if_every_row_had_come(fault: object) -> None:
     events = events_of(fault, iterations=150)
     expected = said(run(events)[1])
