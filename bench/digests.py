@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from bench.rig.digesting_agents import DigestingAgents
-from bench.root_cause import SETTINGS
+from bench.root_cause import SETTINGS, WORKERS
 from simulator.job import simulate
 from simulator.suites.root_cause_jobs import SCENARIOS, SOURCES, case_of
 from streams.scoring.verdicts import outcome_of
@@ -22,7 +22,6 @@ SEEDS = 6 * len(SCENARIOS)
 """Of each source: every scenario comes up six times."""
 OF_CALLS_THAT_END = ("c10d hooks, gloo", "device times", "overlap", "MoE")
 """Sources that see when calls begin and end: of others there are no digests."""
-WORKERS = 2
 Both = tuple[str, bool, str, str, int, int]
 """Scenario, whether it must be named, how it ended by calls and by digests, rows of both."""
 
@@ -31,7 +30,6 @@ def run(seeds: int = SEEDS) -> list[dict[str, Any]]:
     """How the cases of each source end by calls and by digests, and how many rows that takes."""
     assert set(OF_CALLS_THAT_END) <= set(SOURCES)
     tasks = [(source, seed) for source in OF_CALLS_THAT_END for seed in range(seeds)]
-    rows: list[dict[str, Any]] = []
     figures: Counter[tuple[str, str]] = Counter()
     with ProcessPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
         for (source, seed), found in zip(tasks, pool.map(_judged, tasks, chunksize=4), strict=True):
@@ -47,8 +45,7 @@ def run(seeds: int = SEEDS) -> list[dict[str, Any]]:
             if by_calls != by_digests:
                 figures[source, "another answer"] += 1
                 print(f"digests: {source}: {name} ({seed}): {by_calls}, {by_digests}", file=sys.stderr, flush=True)
-    rows += [{"case": source, "figure": name, "value": value, "unit": ""} for (source, name), value in figures.items()]
-    return rows
+    return [{"case": source, "figure": name, "value": value, "unit": ""} for (source, name), value in figures.items()]
 
 
 def _judged(task: tuple[str, int]) -> Both:

@@ -93,7 +93,7 @@ class AgentSettings:
     where that is not enough, one rank of a host tells of small calls that all its ranks made alike."""
     digests_from_ranks: int = 0
     """Jobs with so many ranks are told of by iterations instead of calls, once their optimizer steps are seen; 0: none.
-    Their calls stay with the ranks (docs/volume.md)."""
+    Their calls are not kept (docs/volume.md)."""
     messages: MessageForm = MessageForm.TOGETHER
     """`together`: the calls of all ranks and communicators of a host in one message per flush. `apart`: one for each
     communicator, as agents of before 0025 send them, which workers of before read."""
