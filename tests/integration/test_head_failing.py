@@ -114,4 +114,4 @@ def test_no_descriptor_left_costs_no_confirmed_row_and_a_few_lines_of_log(head: 
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
     head.until(lambda: head.send("after") == 200)
     assert head.taken <= head.stored()
-    assert len(head.log().splitlines()) < 60
+    assert len(head.log().splitlines()) < 30

@@ -19,7 +19,7 @@ from pacehound.bus.mailbox import Mailbox
 from pacehound.bus.memory import MemoryBus, decoded_bytes
 from pacehound.bus.recording import RecordingWriter
 from pacehound.clock import Clock, SystemClock
-from pacehound.errors import BusFull, InvalidEvent, InvalidInput, MalformedMessage, RejectedMessage
+from pacehound.errors import BusFull, InvalidEvent, InvalidInput, MalformedMessage, PacehoundError, RejectedMessage
 from pacehound.model import codec, topics
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import (
@@ -536,6 +536,8 @@ class Head:
             if (runs or usual) and not self._is_stopping:
                 now_ns = self._clock.now_ns()
                 self._publish(JobHistory(job=job, attempt=attempt, time_ns=now_ns, runs=runs, usual=usual))
+        except PacehoundError as error:
+            logger.warning("%s is watched without what the store knows of earlier runs: %s", job, error)
         except Exception:
             logger.exception("the earlier runs of a job cannot be read", extra={"job": job})
 
