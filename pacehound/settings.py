@@ -93,7 +93,9 @@ class AgentSettings:
     where that is not enough, one rank of a host tells of small calls that all its ranks made alike."""
     digests_from_ranks: int = 0
     """Jobs with so many ranks are told of by iterations instead of calls, once their optimizer steps are seen; 0: none.
-    Their calls are not kept (docs/volume.md)."""
+    Agents keep their calls for two minutes, and tell them while somebody looks closer (docs/volume.md)."""
+    calls_of_one_job_in: int = 0
+    """One of so many such jobs, chosen by its name, has its calls told all the same; 0: none, 1: every one."""
     messages: MessageForm = MessageForm.TOGETHER
     """`together`: the calls of all ranks and communicators of a host in one message per flush. `apart`: one for each
     communicator, as agents of before 0025 send them, which workers of before read."""
@@ -423,6 +425,7 @@ _LIMITS: dict[str, tuple[Callable[[float], bool], str]] = {
     "every_steps": (lambda value: 0 <= value <= 2**31, "0 or more"),
     "window_steps": (lambda value: 0 < value <= 2**31, "more than 0"),
     "digests_from_ranks": (lambda value: 0 <= value <= 2**31, "0 (none) or more"),
+    "calls_of_one_job_in": (lambda value: 0 <= value <= 2**31, "0 (none) or more"),
     "page_lost_ranks": (lambda value: 0 <= value <= 10_000_000, "at least 0 (everything wakes) and at most 10,000,000"),
     "memory_gib": (lambda value: 0 <= value <= 1_000_000, "at least 0 (not known) and at most 1,000,000 GiB"),
     "bandwidth_gb_s": (lambda value: 0 < value <= 1_000_000, "more than 0 and at most 1,000,000 GB/s"),

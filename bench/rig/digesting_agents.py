@@ -12,6 +12,7 @@ from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark, marks_of
 from collector.calls.rings import Records
+from collector.calls.rows import ToldAs
 from pacehound.clock import ClockPair
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import Markers, Progress, Topology
@@ -50,12 +51,12 @@ class _Agent:
         attempts = np.array([one.attempt for one in self.known], np.int64)
         over = {(one.attempt, rank) for one in self.known for rank in one.host_ranks} if is_last else set()
         told = self.said.take(rows, of_rows, attempts, marks, oldest_ns, over)
-        for some, of_some, are_digests in (
-            (told.calls, told.of_calls, False),
-            (told.digests, told.of_digests, True),
+        for some, of_some, told_as in (
+            (told.calls, told.of_calls, ToldAs.CALLS),
+            (told.digests, told.of_digests, ToldAs.DIGESTS),
         ):
             yield from call_rows.batches(
-                some, of_some, self.known, job=job, host=host, clock=_CLOCK, are_digests=are_digests
+                some, of_some, self.known, job=job, host=host, clock=_CLOCK, told_as=told_as
             )
 
 

@@ -35,6 +35,7 @@ from collector.agent.unplaced_calls import UnnamedCalls
 from collector.calls import rings
 from collector.calls.assembler import AssemblerState, CallAssembler
 from collector.calls.frame_set import FrameSet
+from collector.calls.kept_calls import is_one_of
 from collector.calls.markers import marker_records
 from collector.calls.operations import operations_of
 from collector.calls.pending_records import RingRecords
@@ -59,6 +60,8 @@ UNSETTLED_RECORDS = 50_000
 UNREADABLE_END_NS = 2_000_000_000
 LAST_READS = 100
 _PROGRESS_ROOM_BYTES = 64 * 1024
+_KEPT_WHILE_BYTES = 4 * 1024 * 1024
+"""Calls behind digests are told while no more than this waits: two flushes of them."""
 
 
 class AgentState(msgspec.Struct, kw_only=True):
@@ -147,6 +150,7 @@ class Agent:
             self._job.clock,
             state.assembler,
             digests_from_ranks=settings.agent.digests_from_ranks if is_together else 0,
+            tells_kept=is_one_of(self._job.job, settings.agent.calls_of_one_job_in),
         )
         self.processes = HostProcesses(state.processes, state.closed_attempts, proc)
         self._host_watch = host_watch
@@ -160,7 +164,8 @@ class Agent:
             self._poll, trusted, address = commands
             obedience = Obedience(trusted, self._job.job, self._job.host, state.obeyed)
             holder, measuring = Holder(folder.control), Measuring(folder.path / "measuring", self._job.host)
-            profiling = Profiling(holder.block_of, host_watch.look_closely if host_watch is not None else None)
+            look_closely = host_watch.look_closely if host_watch is not None else None
+            profiling = Profiling(holder.block_of, look_closely, self.assembler.ask_for_kept)
             self._orders = OrderBook(
                 obedience,
                 holder,
@@ -372,6 +377,9 @@ class Agent:
         )
         self._frames.retire(self.processes.gone())
         messages = self._said(settled)
+        if closed_why or self._outbox.held_bytes < _KEPT_WHILE_BYTES:
+            kept = self.assembler.kept(ended=bool(closed_why))
+            messages += outgoing_at_once(kept, self.assembler.communicators, is_detail=True)
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
         measured, self._measured = self._measured, []

@@ -14,6 +14,9 @@ from pacehound.model.orders import Profile
 LookClosely = Callable[[int, Sequence[int], str, int], None]
 """As `HostWatch.look_closely`."""
 
+AskForCalls = Callable[[int, int], None]
+"""As `CallAssembler.ask_for_kept`."""
+
 
 class Profiling:
     """Of one host.
@@ -24,14 +27,20 @@ class Profiling:
         The control block of a process, or why there is none.
     look_closely
         `None` where nobody looks at the machine.
+    ask_for_calls
+        Lets those be told that stand behind digests.
 
     """
 
     def __init__(
-        self, open_block: Callable[[RankProcess], ControlBlock | str], look_closely: LookClosely | None
+        self,
+        open_block: Callable[[RankProcess], ControlBlock | str],
+        look_closely: LookClosely | None,
+        ask_for_calls: AskForCalls,
     ) -> None:
         self._open_block = open_block
         self._look_closely = look_closely
+        self._ask_for_calls = ask_for_calls
 
     def begin(self, what: Profile, timing_id: int, processes: Iterable[RankProcess], why: str, now_ns: int) -> None:
         """Look until the time is over.
@@ -54,6 +63,7 @@ class Profiling:
         if not looked_at:
             return
         until_ns = now_ns + what.for_ms * 1_000_000
+        self._ask_for_calls(until_ns, now_ns)
         for process in looked_at:
             block = self._open_block(process)
             if isinstance(block, str):

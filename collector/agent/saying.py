@@ -27,18 +27,23 @@ def outgoing(event: AgentEvent) -> Outgoing:
     return Outgoing(kind=_kind(event), stream=stream, calls=calls, reported=reported, payload=codec.encode(event))
 
 
-def outgoing_at_once(events: Iterable[HostCall], known: Sequence[Communicator]) -> list[Outgoing]:
+def outgoing_at_once(
+    events: Iterable[HostCall], known: Sequence[Communicator], *, is_detail: bool = False
+) -> list[Outgoing]:
     """What is said of calls, in as few messages as may be: each holds what the outbox may treat alike.
 
-    On Kafka those of one key travel as one message (`pacehound.bus.kafka_sender.joined`).
+    On Kafka those of one key travel as one message (`pacehound.bus.kafka_sender.joined`). Calls that are detail are the
+    first to be dropped, and nobody misses them.
     """
     # Where a source counts places, this host learns of the members one by one: then the id alone tells the shard.
     shards = {one.id: shard_of(one.id, () if one.counts_places else one.members, one.world_size) for one in known}
     messages = []
     for flush in flushes_of(events, shards):
-        calls = sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
+        calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
         reported = sum(part.dropped for part in flush.parts)
         kind: Kind = "calls" if flush.parts else _kind(flush.said[0])
+        if is_detail:
+            kind = "diagnostics"
         messages.append(
             Outgoing(kind=kind, stream=flush.key, calls=calls, reported=reported, payload=codec.encode(flush))
         )

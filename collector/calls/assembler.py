@@ -6,7 +6,7 @@ events that came of it, so that an agent that starts again goes on exactly where
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,6 +20,7 @@ from collector.calls.communicator_table import CommunicatorTable
 from collector.calls.communicators import CallSequence, Communicator, GroupReader, PendingGroup
 from collector.calls.digests import DigestState, IterationDigests, Told, marks_of
 from collector.calls.frames import CHANNELS, Operation
+from collector.calls.kept_calls import CALLS_OF_A_JOB, MOST_AT_ONCE, MOST_KEPT, KeptCalls
 from collector.calls.markers import FOREVER_NS, markers_event, read_markers
 from collector.calls.open_calls import OpenCalls
 from collector.calls.pending_records import PendingRecords, PendingState, RecordColumns, RingRecords
@@ -98,6 +99,8 @@ class CallAssembler:
         What an earlier agent of the same run had saved.
     digests_from_ranks
         Of attempts with so many ranks iterations are told in digests instead of their calls; 0: of none.
+    tells_kept
+        The calls behind digests are told all the same, beside them.
 
     """
 
@@ -109,10 +112,12 @@ class CallAssembler:
         state: AssemblerState | None = None,
         *,
         digests_from_ranks: int = 0,
+        tells_kept: bool = False,
     ) -> None:
         state = state or AssemblerState()
         self._digests_from_ranks = digests_from_ranks
         self._digests = IterationDigests(state.digests)
+        self._kept = KeptCalls(is_told=tells_kept)
         self.counts = AssemblerCounts()
         self._job, self._host, self._clock = job, host, clock
         self._table = CommunicatorTable(state.communicators)
@@ -234,18 +239,33 @@ class CallAssembler:
         ]
         rows, numbers = np.concatenate((finished, given_up)), np.concatenate((numbers, of_given_up))
         told = self._told(rows, numbers, markers, set(local_ranks) if ended else set(gone))
-        cut = partial(call_rows.batches, known=self._table.known, job=self._job, host=self._host, clock=self._clock)
+        self._kept.keep(told.behind, told.of_behind, now_ns)
+        cut = self._cut()
         chosen = self._representatives(told.calls, told.of_calls, now_ns) if uses_representatives else None
         batches = cut(told.calls, told.of_calls, representatives=chosen)
-        digests = cut(told.digests, told.of_digests, are_digests=True)
+        digests = cut(told.digests, told.of_digests, told_as=call_rows.ToldAs.DIGESTS)
         return [*announced, *batches, *digests, *markers]
+
+    def ask_for_kept(self, until_ns: int, now_ns: int) -> None:
+        """The calls behind digests are to be told, the latest of before and those until then; monotonic time."""
+        worlds = [known for known in self._table.known if known.is_world]
+        shares = [CALLS_OF_A_JOB * len(known.host_ranks) // max(known.world_size, 1) for known in worlds[-1:]]
+        self._kept.ask(until_ns, now_ns, max(shares, default=0))
+
+    def kept(self, *, ended: bool = False) -> list[CallBatch]:
+        """Those that are told now, all where the job is over. Their times are long promised, and nobody judges them."""
+        rows, numbers = self._kept.take(MOST_KEPT if ended else MOST_AT_ONCE)
+        return list(self._cut()(rows, numbers, told_as=call_rows.ToldAs.KEPT))
+
+    def _cut(self) -> Callable[..., Iterable[CallBatch]]:
+        return partial(call_rows.batches, known=self._table.known, job=self._job, host=self._host, clock=self._clock)
 
     def _told(self, rows: Records, numbers: Int64Array, markers: Sequence[Markers], over: set[tuple[int, int]]) -> Told:
         """What is said of these calls: where there are many ranks, of iterations instead of calls."""
         worlds = [known for known in self._table.known if known.is_world]
         large = {known.attempt for known in worlds if 0 < self._digests_from_ranks <= known.world_size}
         if not large:
-            return Told(calls=rows, of_calls=numbers, digests=call_rows.no_rows(), of_digests=np.empty(0, np.int64))
+            return Told.one_by_one(rows, numbers)
         marks = [mark for event in markers if event.attempt in large for mark in marks_of(event, self._clock)]
         attempts = np.array([known.attempt for known in self._table.known], np.int64)
         return self._digests.take(rows, numbers, attempts, marks, self._open.oldest_collectives(), over)

@@ -68,12 +68,30 @@ class DigestState(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What is to be said of calls: those that are told one by one, and digests; with the numbers of communicators."""
+    """What is to be said of calls: those that are told one by one, digests, and which calls stand behind these.
+
+    Each with the numbers of their communicators.
+    """
 
     calls: Records
     of_calls: Int64Array
     digests: Records
     of_digests: Int64Array
+    behind: Records
+    of_behind: Int64Array
+
+    @classmethod
+    def one_by_one(cls, calls: Records, numbers: Int64Array) -> Told:
+        """All calls, and no digests."""
+        nothing, of_nothing = call_rows.no_rows(), np.empty(0, np.int64)
+        return cls(
+            calls=calls,
+            of_calls=numbers,
+            digests=nothing,
+            of_digests=of_nothing,
+            behind=nothing,
+            of_behind=of_nothing,
+        )
 
 
 class IterationDigests:
@@ -141,12 +159,15 @@ class IterationDigests:
         leaves, told = np.full(len(is_over), too_many) & ~is_over, ~waits
         calls = np.concatenate((rows[told], self._rows[leaves]))
         of_calls = np.concatenate((numbers[told], self._numbers[leaves]))
+        behind, of_behind = self._rows[is_over], self._numbers[is_over]
         self._rows, self._numbers = self._rows[~is_over & ~leaves], self._numbers[~is_over & ~leaves]
         return Told(
             calls=calls,
             of_calls=of_calls,
             digests=np.concatenate([digests for digests, _ in made]),
             of_digests=np.concatenate([of_digests for _, of_digests in made]),
+            behind=behind,
+            of_behind=of_behind,
         )
 
     def _ended(

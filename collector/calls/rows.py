@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from collector.calls.rings import CALL, Int64Array, Records
 from pacehound.clock import ClockPair
 from pacehound.model.calls import DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.model.codes import ALGORITHMS, PROTOCOLS
-from pacehound.model.digests import digests_of
+from pacehound.model.digests import digests_of, kept_of
 from pacehound.model.representative import RepresentedRank
 
 ROWS_PER_BATCH = 1450
@@ -24,8 +25,21 @@ ROWS_PER_BATCH = 1450
 
 _PROFILER = SOURCES.index("profiler")
 
-_OF_DIGESTS = 1 << 8
-"""Added to a source where digests are counted: batches of both have numbers of their own."""
+
+class ToldAs(enum.IntEnum):
+    """What rows are. Added to a source where batches are counted: those of each have numbers of their own."""
+
+    CALLS = 0
+    DIGESTS = 1 << 8
+    KEPT = 2 << 8
+    """Calls behind digests."""
+
+
+_NAMED: dict[ToldAs, Callable[[str], str]] = {
+    ToldAs.CALLS: str,
+    ToldAs.DIGESTS: digests_of,
+    ToldAs.KEPT: kept_of,
+}
 
 _PEER_BITS, _RANK_BITS, _DIRECTION_BITS = 20, 20, 2
 COMMUNICATOR_SHIFT = _PEER_BITS + _RANK_BITS + _DIRECTION_BITS
@@ -129,13 +143,13 @@ def batches(
     host: str,
     clock: ClockPair,
     representatives: Representatives | None = None,
-    are_digests: bool = False,
+    told_as: ToldAs = ToldAs.CALLS,
 ) -> Iterator[CallBatch]:
     """Cut rows into batches of one communicator and source, in order of time, of up to `ROWS_PER_BATCH` rows.
 
     Calls that were timed on the device, of a source that otherwise sees launches only, have batches of their own, and
     so have the rows of representatives. The communicators' ordinals move on, and the calls they had lost
-    go out with the next batch. Digests have batches and ordinals of their own.
+    go out with the next batch that is judged. Digests, and calls behind them, have batches and ordinals of their own.
     """
     if len(rows) == 0:
         return
@@ -167,17 +181,19 @@ def batches(
             represented, within_ns = representatives.ranks[int(communicators[begin]), source, bool(is_timed[begin])]
         for first in range(begin, end, ROWS_PER_BATCH):
             part = rows[first : min(first + ROWS_PER_BATCH, end)]
-            counted = source + _OF_DIGESTS if are_digests else source
+            counted = source + told_as
             ordinal = communicator.ordinals.get(counted, communicator.first_ordinal)
             communicator.ordinals[counted] = ordinal + 1
-            dropped, communicator.dropped_unsaid = communicator.dropped_unsaid, 0
+            dropped = 0
+            if told_as is not ToldAs.KEPT:
+                dropped, communicator.dropped_unsaid = communicator.dropped_unsaid, 0
             yield CallBatch.from_columns(
                 {**_columns(part, offset_ns), "peer": communicator.all_named(part["peer"])},
                 job=job,
                 attempt=communicator.attempt,
                 host=host,
                 communicator=communicator.id,
-                source=digests_of(SOURCES[source]) if are_digests else SOURCES[source],
+                source=_NAMED[told_as](SOURCES[source]),
                 ordinal=ordinal,
                 sees=Sees.ALL if is_timed[begin] else sees(source, communicator.backend),
                 dropped=dropped,

@@ -30,7 +30,8 @@ LONGEST_S = 600.0
 def profile(job: str | None, lasting_s: float, store: Path, overrides: tuple[str, ...]) -> None:
     """Look closer at a job for a while: at its machines each second, at what its ranks do, at the times of its calls.
 
-    What is seen goes into the store, and into the incidents that are open. The job goes on meanwhile.
+    What is seen goes into the store, and into the incidents that are open. The job goes on meanwhile. Where agents tell
+    of iterations (agent.digests_from_ranks), the calls of the last two minutes are told, too.
     """
     from pacehound.cli.controlled_job import answers_to, by_hand, controlled_job
     from pacehound.model.evidence.phrases import ranks_words

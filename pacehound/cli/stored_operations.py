@@ -90,6 +90,7 @@ def stored_window(ask: Ask, job: str, attempt: int | None, n_steps: int) -> Stor
         ask(
             f"SELECT communicator, source, rank, seq, op, launch_ns, start_ns, end_ns FROM calls WHERE {of_attempt} "
             f"AND op IN ({names}) AND launch_ns BETWEEN {times_ns[0] - _AHEAD_NS} AND {times_ns[1]} "
+            "AND NOT endsWith(source, ' digests') "  # iterations, not rounds
             "ORDER BY communicator, source, seq, rank"
         ),
         job,

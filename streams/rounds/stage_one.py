@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.digests import is_kept
 from pacehound.model.events import (
     HostEvidence,
     HostSample,
@@ -90,6 +91,8 @@ class StageOne:
                 return self._noted(announced)
             case Tick():
                 return [] if self.communicator is None else self._noted(self.communicator.on_tick(event))
+            case CallBatch() if is_kept(event.source):
+                return []  # they stand behind digests, which were judged
             case CallBatch():
                 return self._noted(self._known(event.host, "calls").on_calls(event))
             case Markers():
@@ -101,7 +104,7 @@ class StageOne:
 
     def on_rows(self, flush: Flush, part: CallPart, where: slice, rows: CallRows) -> list[StageTwoInput]:
         """The calls that a flush has of this communicator, `where` they are among its rows; errors as in `on_event`."""
-        if self.is_closed:
+        if self.is_closed or is_kept(part.source):
             return []
         operator = self._known(flush.host, "calls")
         if isinstance(operator, PartialCommunicator) and not operator.takes_rows:

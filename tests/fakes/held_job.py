@@ -42,7 +42,7 @@ class Host:
             Obedience(Keys([self._key]), JOB, self.name),
             holder,
             Measuring(self._folder / "measuring", self.name),
-            Profiling(holder.block_of, None),
+            Profiling(holder.block_of, None, lambda until_ns, now_ns: None),
             Trainers(TrainerListener(self._folder)),
             JOB,
             self.name,

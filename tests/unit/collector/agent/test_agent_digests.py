@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collector.calls.digests import FIRST_STEP, MAX_WAITING, DigestState, IterationDigests, Mark
 from collector.calls.rings import CALL, Records
 from pacehound.model.calls import DTYPE_CODE, CallBatch
-from pacehound.model.digests import is_of_digests
+from pacehound.model.digests import is_kept, is_of_digests
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 from tests.fakes.ring_file import RingFile
 
@@ -38,7 +38,18 @@ def digests(run: AgentRun) -> list[tuple[int, int, int, int, int]]:
 
 
 def told_calls(run: AgentRun) -> list[tuple[int, int]]:
-    batches = [batch for batch in run.receiver.of(CallBatch) if not is_of_digests(batch.source)]
+    return calls_of(batch for batch in judged(run) if not is_of_digests(batch.source))
+
+
+def kept_calls(run: AgentRun) -> list[tuple[int, int]]:
+    return calls_of(batch for batch in run.receiver.of(CallBatch) if is_kept(batch.source))
+
+
+def judged(run: AgentRun) -> list[CallBatch]:
+    return [batch for batch in run.receiver.of(CallBatch) if not is_kept(batch.source)]
+
+
+def calls_of(batches: Iterable[CallBatch]) -> list[tuple[int, int]]:
     return sorted((row["rank"], row["seq"]) for batch in batches for row in batch.rows.to_pylist())
 
 
@@ -139,6 +150,56 @@ def test_an_agent_that_is_killed_tells_each_iteration_once(tmp_path: Path, kills
         told.append((digests(run), told_calls(run)))
     assert told[0] == told[1]
     assert len(told[0][0]) == 2 * (12 - FIRST_STEP - 1)
+
+
+BEHIND = [(rank, seq) for rank in (0, 1) for seq in range(2 * FIRST_STEP + 2, 16)]
+"""The calls of eight iterations that digests stand for."""
+
+
+def eight_iterations(run: AgentRun) -> None:
+    rings = [run.joined(rank) for rank in (0, 1)]
+    for step in range(8):
+        for ring in rings:
+            iteration(ring, step)
+    run.flush()
+
+
+def test_calls_behind_digests_stay_until_they_are_asked_for_and_digests_go_on(run: AgentRun) -> None:
+    eight_iterations(run)
+    assert kept_calls(run) == []
+    before = (digests(run), told_calls(run))
+    run.agent.assembler.ask_for_kept(run.now_ns + 60_000 * MS, run.now_ns)
+    run.flush()
+    run.flush()
+    assert kept_calls(run) == BEHIND
+    assert (digests(run), told_calls(run)) == before
+    assert {batch.source for batch in run.receiver.of(CallBatch)} == {"c10d", "c10d digests", "c10d kept"}
+
+
+def test_of_one_job_in_so_many_they_are_told_unasked_and_what_is_judged_is_the_same(tmp_path: Path) -> None:
+    told = []
+    for one_in in (0, 1):
+        run = AgentRun(tmp_path / str(one_in), FROM, f"agent.calls_of_one_job_in={one_in}")
+        eight_iterations(run)
+        told.append([(batch.source, batch.ordinal, str(batch.rows.to_pylist())) for batch in judged(run)])
+        assert kept_calls(run) == (BEHIND if one_in else [])
+    assert told[0] == told[1]
+
+
+def test_a_receiver_that_is_away_costs_calls_behind_digests_and_no_others(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path, FROM, "agent.calls_of_one_job_in=1", "agent.max_backlog_bytes=200000")
+    run.receiver.is_away = True
+    rings = [run.joined(rank) for rank in (0, 1)]
+    for step in range(40):
+        for ring in rings:
+            iteration(ring, step)
+        run.step(1_100)
+    run.end()
+    run.deliver()
+    assert len(digests(run)) == 2 * (40 - FIRST_STEP - 1)
+    assert 0 < len(kept_calls(run)) < 2 * 2 * (40 - FIRST_STEP - 1)
+    assert run.outbox.counts.dropped_calls == 0
+    assert all(batch.dropped == 0 for batch in run.receiver.of(CallBatch))
 
 
 ATTEMPTS = np.zeros(3, np.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,9 +22,13 @@ from pacehound.model.events import (
     Topology,
     Watermark,
 )
+from pacehound.model.flushes import flushes_of
 from pacehound.model.rounds import ALGORITHMS, Rounds
+from pacehound.settings import Settings
+from streams.rounds.call_rows import rows_of_flush
 from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.merge import CLOSED_NS
+from streams.rounds.stage_one import StageOne
 from tests.fakes.events import topology
 from tests.fakes.examples import examples
 
@@ -98,6 +104,29 @@ def test_a_round_closes_when_all_members_have_reported() -> None:
     assert rounds.arrival_ns.tolist() == [[10, 20, 30, 40]]
     assert rounds.end_ns.tolist() == [[50, 50, 50, 51]]
     assert operator.all_counts() == {}
+
+
+def test_calls_that_were_kept_behind_digests_change_nothing() -> None:
+    told = []
+    for is_asked in (False, True):
+        stage_one = StageOne(Settings())
+        for host, ranks in (("a", (0, 1)), ("b", (2, 3))):
+            stage_one.on_event(announced(host, ranks))
+        stage_one.on_event(calls("a", [(0, 0, 10, 20), (1, 0, 10, 20)]))
+        if is_asked:
+            kept = replace(calls("a", [(0, 1, 30, 40), (1, 0, 10, 99)]), source="c10d kept")
+            assert stage_one.on_event(kept) == []
+            (flush,) = flushes_of([kept], {WORLD: 0})
+            (part,), (where,) = flush.parts, flush.slices()
+            assert stage_one.on_rows(flush, part, where, rows_of_flush(flush)) == []
+        stage_one.on_event(calls("b", [(2, 0, 10, 20), (3, 0, 10, 20)]))
+        events = [
+            e for host, ranks in (("a", (0, 1)), ("b", (2, 3))) for e in stage_one.on_event(progress(host, ranks, S, 0))
+        ]
+        (block,) = of(Rounds, events)
+        assert isinstance(stage_one.communicator, CommunicatorOperator)
+        told.append((block.seq.tolist(), block.end_ns.tolist(), stage_one.communicator.counts))
+    assert told[0] == told[1]
 
 
 def test_the_watermark_is_the_lowest_promise_of_all_hosts() -> None:
