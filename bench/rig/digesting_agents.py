@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from bench.rig.agent_records import communicator_of, records_of
+from collector.agent.flush_times import FlushTimes
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark, marks_of
@@ -15,8 +16,9 @@ from collector.calls.rings import Records
 from collector.calls.rows import ToldAs
 from pacehound.clock import ClockPair
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import Markers, Progress, Topology
+from pacehound.model.events import HostSample, Markers, Progress, Topology
 from pacehound.model.routing import Event
+from pacehound.settings import StreamSettings
 
 _CLOCK = ClockPair(monotonic_ns=0, unix_ns=0)
 _NEVER_NS = np.iinfo(np.int64).max
@@ -30,11 +32,27 @@ class _Agent:
         self.said = IterationDigests(DigestState())
         self.rows: list[tuple[Records, str]] = []
         self.marks: list[Mark] = []
+        # Simulated promises say themselves how far behind the clock they are.
+        self._times = FlushTimes(StreamSettings().lateness_s / 2, guard_ns=0)
+        self._steps: Counter[tuple[int, int]] = Counter()
         records = np.concatenate([call_rows.no_rows(), *map(records_of, batches)])
         records = records[records["direction"] == 0]
         self._rank, self._launch_ns = records["rank"].astype(np.int64), records["launch_ns"].astype(np.int64)
         end_ns = records["end_ns"].astype(np.int64)
         self._end_ns = np.where(end_ns > 0, end_ns, _NEVER_NS)
+
+    def note(self, marks: Sequence[Mark], now_ns: int) -> None:
+        """Iterations have ended."""
+        self.marks += marks
+        self._steps.update((mark.attempt, mark.rank) for mark in marks)
+        self._times.note_iterations(min(self._steps.values(), default=0), now_ns)
+
+    def is_due(self, now_ns: int, flush_s: float) -> bool:
+        """Whether it flushes now; it does."""
+        is_due = self._times.is_due(now_ns, tells_iterations=self.said.have_begun)
+        if is_due:
+            self._times.flushed(now_ns, flush_s)
+        return is_due
 
     def flush(self, job: str, host: str, at_ns: int, *, is_last: bool) -> Iterator[CallBatch]:
         """What is told of all that has ended."""
@@ -55,15 +73,23 @@ class _Agent:
             (told.calls, told.of_calls, ToldAs.CALLS),
             (told.digests, told.of_digests, ToldAs.DIGESTS),
         ):
-            yield from call_rows.batches(
-                some, of_some, self.known, job=job, host=host, clock=_CLOCK, told_as=told_as
-            )
+            yield from call_rows.batches(some, of_some, self.known, job=job, host=host, clock=_CLOCK, told_as=told_as)
 
 
 class DigestingAgents:
-    """The agents of a job of which all calls are known beforehand."""
+    """The agents of a job of which all calls are known beforehand.
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    Parameters
+    ----------
+    events
+        All of the job.
+    flush_s
+        How often they flush at most (`agent.flush_s`). The job's own agents must do so at least as often.
+
+    """
+
+    def __init__(self, events: Sequence[Event], flush_s: float = 1.0) -> None:
+        self._flush_s = flush_s
         self.sent_rows = 0
         self.all_rows = 0
         batches: dict[str, list[CallBatch]] = defaultdict(list)
@@ -71,7 +97,7 @@ class DigestingAgents:
             if isinstance(event, CallBatch):
                 batches[event.host].append(event)
         self._agents = defaultdict(lambda: _Agent([]), {host: _Agent(some) for host, some in batches.items()})
-        self._flushed: set[tuple[str, int, bool]] = set()
+        self._flushes: dict[tuple[str, int], bool] = {}
 
     def send(self, events: Iterable[Event]) -> Iterator[Event]:
         """What arrives at the other end."""
@@ -84,14 +110,23 @@ class DigestingAgents:
                 case Topology():
                     self._agents[event.host].known.append(communicator_of(event))
                 case Markers():
-                    self._agents[event.host].marks += marks_of(event, _CLOCK)
-                case Progress() if (look := (event.host, event.time_ns, event.closed)) not in self._flushed:
-                    self._flushed.add(look)
-                    for batch in self._agents[event.host].flush(
-                        event.job, event.host, event.time_ns, is_last=event.closed
-                    ):
+                    self._agents[event.host].note(marks_of(event, _CLOCK), event.time_ns)
+                case HostSample() if not (event.closed or self._is_flushed(event)):
+                    continue
+                case Progress() if not (event.closed or event.edges or self._is_flushed(event)):
+                    continue
+                case Progress():
+                    agent = self._agents[event.host]
+                    for batch in agent.flush(event.job, event.host, event.time_ns, is_last=event.closed):
                         self.sent_rows += len(batch)
                         yield batch
                 case _:
                     pass
             yield event
+
+    def _is_flushed(self, said: Progress | HostSample) -> bool:
+        """Whether the host flushes at that moment: all that it says then is told, or nothing."""
+        moment = (said.host, said.time_ns)
+        if moment not in self._flushes:
+            self._flushes[moment] = self._agents[said.host].is_due(said.time_ns, self._flush_s)
+        return self._flushes[moment]

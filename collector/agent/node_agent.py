@@ -16,6 +16,7 @@ import msgspec
 from collector.agent.blindness import BlindWatch
 from collector.agent.command_poll import CommandPoll
 from collector.agent.delivery import Delivery
+from collector.agent.flush_times import FlushTimes
 from collector.agent.group_limits import GroupLimits
 from collector.agent.holding import Holder
 from collector.agent.host_processes import HostProcesses, KnownProcess
@@ -136,9 +137,9 @@ class Agent:
         self._outbox = outbox
         self.delivery = delivery
         self._cpu_ns = cpu_ns
-        self._cost = OwnCost(
-            settings.agent.flush_s, settings.stream.lateness_s / 2, budget_cores=settings.agent.cpu_budget_cores
-        )
+        longest_flush_s = settings.stream.lateness_s / 2
+        self._cost = OwnCost(settings.agent.flush_s, longest_flush_s, budget_cores=settings.agent.cpu_budget_cores)
+        self._flush_times = FlushTimes(longest_flush_s, GUARD_NS)
         self.counts = AgentCounts()
         state = self._restored(settings.agent.messages)
         self._messages = state.messages
@@ -184,7 +185,6 @@ class Agent:
         self.has_closed = state.has_closed
         self._read_records: list[RingRecords] = []
         self._unsettled = 0
-        self._next_flush_ns = 0
         self._next_look_ns = 0
         self._ended_file_since_ns: int | None = None
         self._has_exit_news = False
@@ -209,7 +209,7 @@ class Agent:
         ended = self._ended(now_ns)
         if ended is not None:
             self.close(now_ns, ended.why)
-        elif has_news or now_ns >= self._next_flush_ns or self._unsettled >= UNSETTLED_RECORDS:
+        elif has_news or self._is_due(now_ns) or self._unsettled >= UNSETTLED_RECORDS:
             self.flush(now_ns)
         self.delivery.step(now_ns)
 
@@ -217,8 +217,14 @@ class Agent:
         """Settle what was read so far, and save it with the promise that goes with it."""
         if slower := self._cost.look(now_ns, self._cpu_ns()):
             self._warn_once(slower)
-        self._next_flush_ns = now_ns + round(self._cost.flush_s * 1e9)
+        self._flush_times.flushed(now_ns, self._cost.flush_s)
         self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="")
+
+    def _is_due(self, now_ns: int) -> bool:
+        tells_iterations = self.assembler.tells_iterations
+        if tells_iterations:
+            self._flush_times.note_iterations(self._seen_so_far.ended_iterations, now_ns)
+        return self._flush_times.is_due(now_ns, tells_iterations=tells_iterations)
 
     def close(self, now_ns: int, why: str) -> None:
         """The job has ended: read everything, give up what is open, and say so on every stream."""

@@ -40,6 +40,12 @@ class Seen(msgspec.Struct, kw_only=True):
         return len({key.partition(".")[2] for key in self.steps})
 
     @property
+    def ended_iterations(self) -> int:
+        """Steps of the rank that made fewest, of the latest attempt: so many iterations have ended here."""
+        latest = max((int(key.partition(".")[0]) for key in self.steps), default=0)
+        return min((steps for key, steps in self.steps.items() if key.startswith(f"{latest}.")), default=0)
+
+    @property
     def iterations(self) -> int:
         """Steps of the rank that made most, over all attempts."""
         by_rank: dict[str, int] = {}

@@ -137,6 +137,11 @@ class CallAssembler:
         """Every communicator joined so far, in the order in which they were first seen."""
         return self._table.known
 
+    @property
+    def tells_iterations(self) -> bool:
+        """Whether there is something new to say when an iteration is over, and little before."""
+        return self._digests.have_begun
+
     def callers(self) -> dict[tuple[int, int], set[int]]:
         """By (attempt, rank): the backends (positions in `BACKENDS`) on which a call of it was seen."""
         seen: dict[tuple[int, int], set[int]] = {}

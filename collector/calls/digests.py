@@ -111,6 +111,11 @@ class IterationDigests:
         for mark in state.marks:
             self._marks.setdefault((mark.attempt, mark.rank), []).append(mark)
 
+    @property
+    def have_begun(self) -> bool:
+        """Whether iterations are told of, and not calls."""
+        return bool(self._marks)
+
     def state(self) -> DigestState:
         """What must be saved together with what was told so far."""
         return DigestState(

@@ -15,6 +15,7 @@ from collector.calls.digests import FIRST_STEP, MAX_WAITING, DigestState, Iterat
 from collector.calls.rings import CALL, Records
 from pacehound.model.calls import DTYPE_CODE, CallBatch
 from pacehound.model.digests import is_kept, is_of_digests
+from pacehound.model.events import Progress
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 from tests.fakes.ring_file import RingFile
 
@@ -156,12 +157,13 @@ BEHIND = [(rank, seq) for rank in (0, 1) for seq in range(2 * FIRST_STEP + 2, 16
 """The calls of eight iterations that digests stand for."""
 
 
-def eight_iterations(run: AgentRun) -> None:
+def eight_iterations(run: AgentRun) -> list[RingFile]:
     rings = [run.joined(rank) for rank in (0, 1)]
     for step in range(8):
         for ring in rings:
             iteration(ring, step)
     run.flush()
+    return rings
 
 
 def test_calls_behind_digests_stay_until_they_are_asked_for_and_digests_go_on(run: AgentRun) -> None:
@@ -176,6 +178,25 @@ def test_calls_behind_digests_stay_until_they_are_asked_for_and_digests_go_on(ru
     assert {batch.source for batch in run.receiver.of(CallBatch)} == {"c10d", "c10d digests", "c10d kept"}
 
 
+def test_iterations_are_told_as_soon_as_they_are_over_and_little_is_said_in_between(run: AgentRun) -> None:
+    rings = eight_iterations(run)
+    n_said = len(run.receiver.of(Progress))
+    for _ in range(100):  # five seconds in which no iteration ends
+        run.step()
+    assert len(run.receiver.of(Progress)) - n_said == 2
+    now_ms = run.now_ns // MS
+    for ring in rings:
+        ring.done(16, (now_ms - 200) * MS, (now_ms - 100) * MS)
+        ring.marker(8, now_ms * MS)
+    for _ in range(20):
+        run.step()
+        if digests(run)[-1][1] == 8:
+            break
+    assert [step for _, step, *_ in digests(run)][-2:] == [8, 8]
+    assert run.now_ns // MS - now_ms <= 1_000 + 150
+    assert run.receiver.of(Progress)[-1].time_ns - UNIX_NS >= now_ms * MS, "its promise covers what has ended"
+
+
 def test_of_one_job_in_so_many_they_are_told_unasked_and_what_is_judged_is_the_same(tmp_path: Path) -> None:
     told = []
     for one_in in (0, 1):
@@ -187,7 +208,7 @@ def test_of_one_job_in_so_many_they_are_told_unasked_and_what_is_judged_is_the_s
 
 
 def test_a_receiver_that_is_away_costs_calls_behind_digests_and_no_others(tmp_path: Path) -> None:
-    run = AgentRun(tmp_path, FROM, "agent.calls_of_one_job_in=1", "agent.max_backlog_bytes=200000")
+    run = AgentRun(tmp_path, FROM, "agent.calls_of_one_job_in=1", "agent.max_backlog_bytes=145000")
     run.receiver.is_away = True
     rings = [run.joined(rank) for rank in (0, 1)]
     for step in range(40):
