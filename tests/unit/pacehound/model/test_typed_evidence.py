@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -27,7 +28,7 @@ ONE_BEFORE = Level(before_s=0.1, after_s=0.2, since_step=7)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@examples(8)
+@examples(4, deep=400)
 @given(data=st.data())
 def test_each_kind_survives_the_bus_and_has_words(kind: type, data: st.DataObject) -> None:
     piece = data.draw(pieces_of(kind))
@@ -109,7 +110,8 @@ def test_no_stream_reads_what_evidence_says() -> None:
     asked = [
         f"{path}:{node.lineno}"
         for path in sorted(set(STREAMS.rglob("*.py")) - set(STREAMS.glob("scoring/*")))  # a truth's words are others
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if re.search(r"\b(words|_sentence)\b", text := path.read_text(encoding="utf-8"))  # to parse all takes long
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Attribute) and node.attr in ("words", "_sentence")
     ]
     assert asked == []
