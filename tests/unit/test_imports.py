@@ -16,6 +16,7 @@ import pytest
 
 from simulator.operations.job import OpJob
 from simulator.operations.trace import generate
+from tests.fakes.for_every import for_every
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator", "web")
@@ -213,7 +214,7 @@ def test_every_room_is_in_the_table():
     assert found == set(ROOMS)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@for_every({room: room for room in ROOMS})
 def test_a_room_imports_only_the_rooms_that_it_may(room):
     package = room.split(".")[0]
     wrong = []
@@ -232,7 +233,7 @@ def test_a_room_imports_only_the_rooms_that_it_may(room):
     assert wrong == []
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "pacehound.cli", "storage", "alerts", "actuators", "web"])
+@for_every({room: room for room in [*ROOMS, "pacehound.cli", "storage", "alerts", "actuators", "web"]})
 def test_a_room_says_what_comes_in_what_goes_out_and_what_it_must_not_import(room):
     lines = (ast.get_docstring(ast.parse((ROOT / room.replace(".", "/") / "__init__.py").read_text())) or "").lower()
     assert "in: " in lines
@@ -240,7 +241,7 @@ def test_a_room_says_what_comes_in_what_goes_out_and_what_it_must_not_import(roo
     assert "import" in lines
 
 
-@pytest.mark.parametrize("library", CONFINED)
+@for_every({library: library for library in CONFINED})
 def test_a_heavy_library_is_named_only_where_it_belongs(library):
     wrong = [
         f"{path}:{line}"

@@ -15,6 +15,7 @@ from pacehound import cli
 from pacehound.cli.options import default_store
 from pacehound.cli.own_packages import SIBLINGS, prefer_ours
 from pacehound.errors import InvalidInput, Unavailable
+from tests.fakes.for_every import for_every
 
 
 def all_commands():
@@ -26,8 +27,9 @@ def all_commands():
     return sorted(commands.items())
 
 
-@pytest.mark.parametrize(("name", "command"), all_commands())
-def test_every_command_and_option_has_help(name, command):
+@for_every({name: (name, command) for name, command in all_commands()})
+def test_every_command_and_option_has_help(named):
+    name, command = named
     assert command.help, name
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
