@@ -55,9 +55,7 @@ def test_any_call_batch_survives_the_round_trip(batch):
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@examples(
-    6, deep=750
-)  # of each of its fields, drawn for itself: a field that is lost or changed shows in the first few
+@examples(6, deep=750)  # of each of its fields, drawn for itself: one lost or changed shows in the first few
 def test_any_event_survives_the_round_trip(kind, data):
     event = data.draw(event_of(kind))
     (read,) = decode(encode(event))
