@@ -22,15 +22,21 @@ def poisons(topic: Topic) -> dict[str, Poison]:
     return {poison.name: poison for poison in every_poison(topic)}
 
 
-@pytest.mark.parametrize("topic", [topics.CALLS, topics.HOSTS, topics.INCIDENTS], ids=lambda topic: topic.name)
-def test_every_poison_is_refused_for_its_reason(topic: Topic) -> None:
-    def is_refused(poison: Poison) -> None:
-        with pytest.raises(RejectedMessage) as error:
-            codec.decode(poison.payload)
-        assert type(error.value).__name__ == poison.error
+def is_refused(poison: Poison) -> None:
+    with pytest.raises(RejectedMessage) as error:
+        codec.decode(poison.payload)
+    assert type(error.value).__name__ == poison.error
 
-    assert len(poisons(topic)) > 30
-    for_every(poisons(topic))(is_refused)()
+
+def test_every_poison_is_refused_for_its_reason() -> None:
+    """Those that are the same bytes on each topic once: a message is read without its topic."""
+    cases = {
+        poison.payload: (f"{topic.name}: {name}", poison)
+        for topic in (topics.CALLS, topics.HOSTS, topics.INCIDENTS)
+        for name, poison in poisons(topic).items()
+    }
+    assert len(cases) > 50
+    for_every(dict(cases.values()))(is_refused)()
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,7 @@ def test_every_poison_is_refused_for_its_reason(topic: Topic) -> None:
         ("a string of quotes and backslashes", "a string of 40000 bytes"),
         ("a column with a name of megabytes", "'algorithm' has 6000"),
         ("a rank beyond every world", "has rank 1048576"),
-        ("millions of empty resources", "in more than 1048576 parts"),
+        ("a million empty resources", "in more than 1048576 parts"),
         ("a resource of a thousand attributes", "a resource of 1002 attributes"),
         ("a hundred thousand empty resources", "100001 resources"),
         ("a hundred thousand empty scopes", "100001 scopes"),
