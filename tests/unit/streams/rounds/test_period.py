@@ -130,7 +130,7 @@ def test_an_evaluation_every_50_iterations_makes_no_longer_period(layers, n_extr
     """The cycle of evaluations recurs as well, and agrees better; an iteration of 24 calls or more is kept."""
     base = iteration(15, layers, 4, 5, 5)
     extra = np.random.default_rng(16).choice(base, n_extra)
-    tracker = fed(np.tile(np.concatenate([np.tile(base, 50), extra]), 12), 125)
+    tracker = fed(np.tile(np.concatenate([np.tile(base, 50), extra]), 12), 500)
     assert tracker.period == len(base)
     gaps = np.diff(tracker.take_boundaries())
     assert (gaps == len(base)).mean() > 0.9

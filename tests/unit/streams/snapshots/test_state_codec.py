@@ -94,7 +94,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@examples(30)
+@examples(12, deep=1_500)
 @given(values)
 def test_whatever_is_made_of_plain_parts_comes_back_as_it_was(value: Any) -> None:
     assert same(NODES.decode(NODES.encode(value)), value)
