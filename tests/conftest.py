@@ -10,6 +10,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Generator
 
 import pytest
 
@@ -18,10 +19,16 @@ from tests.fakes.examples import load_profile
 load_profile()
 
 
-def pytest_collection_finish() -> None:
-    """What was collected stays to the end: a full collection that walks over all of it frees nothing."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: whoever walks over it looking for garbage frees nothing."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 pytest.register_assert_rewrite("tests.contract.bus_contract")

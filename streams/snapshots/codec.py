@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -354,13 +355,17 @@ _READERS: dict[int, Callable[[_Unpacker, list[Any]], Any]] = {
 }
 
 
-def _fields_of(cls: type) -> list[tuple[str, bool]]:
-    """The fields of a class that its constructor makes, and whether it needs them; none of an enum."""
+@cache
+def _fields_of(cls: type) -> tuple[tuple[str, bool], ...]:
+    """The fields of a class that its constructor makes, and whether it needs them; none of an enum.
+
+    Every object that is read asks, and msgspec evaluates the annotations of a struct anew whenever it is asked.
+    """
     if is_dataclass(cls):
-        return [(field.name, field.default is field.default_factory is MISSING) for field in fields(cls)]
+        return tuple((field.name, field.default is field.default_factory is MISSING) for field in fields(cls))
     if issubclass(cls, msgspec.Struct):
-        return [(field.name, field.required) for field in msgspec.structs.fields(cls)]
-    return []
+        return tuple((field.name, field.required) for field in msgspec.structs.fields(cls))
+    return ()
 
 
 def _declared(codec: StateCodec, name: str, names: list[str]) -> tuple[type, tuple[str, ...]]:

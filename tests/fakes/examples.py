@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: n in the suite, at least fifty times as many in the proofs.
+"""How many examples a property is tried with: n in the suite, fifty times as many in the proofs, or what is said.
 
 The profile `deep` (HYPOTHESIS_PROFILE=deep, which `make prove` sets) draws them anew; in the suite they are the same in
 every run.
@@ -7,7 +7,8 @@ every run.
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from hypothesis import settings
 
@@ -17,6 +18,8 @@ USUAL, USUALLY_DEEP = 10, 1_000
 _TIMES_AS_MANY = 50
 _TIMES_AS_MANY_TRIES = 10
 
+T = TypeVar("T")
+
 
 def load_profile() -> None:
     """The one that the environment names."""
@@ -25,22 +28,39 @@ def load_profile() -> None:
     settings.load_profile(_named())
 
 
-def examples(n: int, **more: Any) -> settings:
+def examples(n: int, *, deep: int | None = None, **more: Any) -> settings:
     """So many in the suite.
 
     >>> examples(3).max_examples in (3, 150)
     True
+    >>> examples(3, deep=1_000).max_examples in (3, 1_000)
+    True
     """
-    return settings(max_examples=n * (_TIMES_AS_MANY if _named() == DEEP else 1), deadline=None, **more)
+    return settings(max_examples=_of(n, deep or n * _TIMES_AS_MANY), deadline=None, **more)
 
 
-def tries(n: int) -> range:
+def tries(n: int, *, deep: int | None = None) -> range:
     """Seeds, or turns of a loop that draws: so many in the suite, ten times as many in the proofs.
 
     >>> len(tries(3)) in (3, 30)
     True
+    >>> len(tries(3, deep=200)) in (3, 200)
+    True
     """
-    return range(n * (_TIMES_AS_MANY_TRIES if _named() == DEEP else 1))
+    return range(_of(n, deep or n * _TIMES_AS_MANY_TRIES))
+
+
+def some(of: Sequence[T], one_in: int) -> Sequence[T]:
+    """Cases that lie close together: every so many-th in the suite, all of them in the proofs.
+
+    >>> list(some(range(7), 3)) in ([0, 3, 6], [0, 1, 2, 3, 4, 5, 6])
+    True
+    """
+    return of if _named() == DEEP else of[::one_in]
+
+
+def _of(usual: int, deep: int) -> int:
+    return deep if _named() == DEEP else usual
 
 
 def _named() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,7 +44,7 @@ def _number(whole: bytearray, rng: random.Random, others: Sequence[bytes]) -> No
 
 
 def _digits(whole: bytearray, rng: random.Random, others: Sequence[bytes]) -> None:
-    places = [at for at, byte in enumerate(whole) if 0x30 <= byte <= 0x39]
+    places = [found.start() for found in re.finditer(rb"[0-9]", whole)]
     at = rng.choice(places) if places else rng.randrange(len(whole))
     whole[at : at + 1] = rng.choice((b"-1", b"1e999", b"NaN", b"null", b'"x"', b"[]", b"{}", b"9" * 40))
 

@@ -13,6 +13,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from bench.rig.flushes import together
@@ -83,6 +84,7 @@ class Door(ABC):
         """What is good among the inputs has all come through: raises where it has not."""
 
 
+@cache
 def simulated_job(name: str, *faults: object, start_unix_ns: int = 1_767_225_600_000_000_000) -> list[Event]:
     """Eight ranks on two hosts."""
     spec = JobSpec(

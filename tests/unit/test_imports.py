@@ -9,12 +9,14 @@ import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
 
 from simulator.operations.job import OpJob
 from simulator.operations.trace import generate
+from tests.fakes.for_every import for_every
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("collector", "streams", "storage", "alerts", "actuators", "simulator", "web")
@@ -117,10 +119,20 @@ CONFINED = {
 }
 
 
+class Import(NamedTuple):
+    """A module that a statement loads, or may: of `from a import b`, `b` may be one."""
+
+    name: str
+    line: int
+    is_at_load: bool
+    """It is loaded when the module is: the statement stands in no function, and not for the type checker alone."""
+
+
 @cache
 def sources(package):
+    """Each file with what it imports. Its tree is let go of at once: looking for garbage in all trees takes seconds."""
     found = [path for path in sorted((ROOT / package).rglob("*.py")) if "__pycache__" not in path.parts]
-    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in found]
+    return [(path.relative_to(ROOT).as_posix(), imports(path)) for path in found]
 
 
 def absolute(node, path):
@@ -141,32 +153,28 @@ def is_type_checking(node):
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
-@cache
-def imports(path, tree, *, at_module_level_only=False):
-    """Every imported module of a file, with its line."""
-    found = []
+def imports(path):
+    """Every import of a file."""
+    own, found = path.relative_to(ROOT).as_posix(), []
 
-    def visit(node, inside_function):
+    def visit(node, is_at_load):
         for child in ast.iter_child_nodes(node):
             if isinstance(child, (ast.Import, ast.ImportFrom)):
-                if not (inside_function and at_module_level_only):
-                    found.extend((name, child.lineno) for name in absolute(child, path))
-            elif isinstance(child, ast.expr):
-                pass  # an import is a statement, and most of a tree is not
-            elif not (is_type_checking(child) and at_module_level_only):
+                found.extend(Import(name, child.lineno, is_at_load) for name in absolute(child, own))
+            elif not isinstance(child, ast.expr):  # an import is a statement, and most of a tree is not
                 is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
-                visit(child, inside_function or is_function)
+                visit(child, is_at_load and not is_function and not is_type_checking(child))
 
-    visit(tree, inside_function=False)
+    visit(ast.parse(path.read_text(encoding="utf-8")), is_at_load=True)
     return found
 
 
 def forbidden(package, allowed_tops):
     wrong = []
-    for path, tree in sources(package):
+    for path, imported in sources(package):
         if is_front_door(path):
             continue
-        for name, line in imports(path, tree):
+        for name, line, _ in imported:
             top = name.split(".")[0]
             if top in (*PARTS, "pacehound", "bench", "tests") and top not in allowed_tops:
                 wrong.append(f"{path}:{line} imports {name}")
@@ -188,9 +196,9 @@ def test_nobody_but_a_front_door_imports_a_front_door():
     wrong = [
         f"{path}:{line} imports {name}"
         for package in (*PARTS, "pacehound")
-        for path, tree in sources(package)
+        for path, imported in sources(package)
         if not is_front_door(path) and not path.endswith("__main__.py")
-        for name, line in imports(path, tree)
+        for name, line, _ in imported
         if name.startswith(("pacehound.cli", "pacehound.runtime.embedded"))
     ]
     assert wrong == []
@@ -206,14 +214,14 @@ def test_every_room_is_in_the_table():
     assert found == set(ROOMS)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@for_every({room: room for room in ROOMS})
 def test_a_room_imports_only_the_rooms_that_it_may(room):
     package = room.split(".")[0]
     wrong = []
-    for path, tree in sources(package):
+    for path, imported in sources(package):
         if not path.startswith(room.replace(".", "/") + "/") or is_front_door(path):
             continue
-        for name, line in imports(path, tree):
+        for name, line, _ in imported:
             parts = name.split(".")
             if parts[0] != package or len(parts) < 2 or ".".join(parts[:2]) == room:
                 continue
@@ -225,7 +233,7 @@ def test_a_room_imports_only_the_rooms_that_it_may(room):
     assert wrong == []
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "pacehound.cli", "storage", "alerts", "actuators", "web"])
+@for_every({room: room for room in [*ROOMS, "pacehound.cli", "storage", "alerts", "actuators", "web"]})
 def test_a_room_says_what_comes_in_what_goes_out_and_what_it_must_not_import(room):
     lines = (ast.get_docstring(ast.parse((ROOT / room.replace(".", "/") / "__init__.py").read_text())) or "").lower()
     assert "in: " in lines
@@ -233,13 +241,13 @@ def test_a_room_says_what_comes_in_what_goes_out_and_what_it_must_not_import(roo
     assert "import" in lines
 
 
-@pytest.mark.parametrize("library", CONFINED)
+@for_every({library: library for library in CONFINED})
 def test_a_heavy_library_is_named_only_where_it_belongs(library):
     wrong = [
         f"{path}:{line}"
         for package in (*PARTS, "pacehound", "bench")
-        for path, tree in sources(package)
-        for name, line in imports(path, tree)
+        for path, imported in sources(package)
+        for name, line, _ in imported
         if name.split(".")[0] == library
         if not is_front_door(path) and not path.startswith(CONFINED[library])
     ]
@@ -259,28 +267,29 @@ def inside_training():
 
 def shared_words_within_reach():
     """What those modules load of Pacehound when they are imported, transitively."""
-    trees = dict(sources("pacehound"))
+    imported = dict(sources("pacehound"))
     reached, waiting = set(), inside_training()
     while waiting:
         path = waiting.pop()
-        if path in reached or path not in trees:
+        if path in reached or path not in imported:
             continue
         reached.add(path)
-        for name, _ in imports(path, trees[path], at_module_level_only=True):
-            if name.split(".")[0] == "pacehound":
+        for name, _, is_at_load in imported[path]:
+            if is_at_load and name.split(".")[0] == "pacehound":
                 base = name.replace(".", "/")
                 waiting += [f"{base}.py", f"{base}/__init__.py"]
-    return reached, trees
+    return reached, imported
 
 
 def test_inside_a_training_process_is_the_standard_library_torch_and_pacehound_alone():
-    reached, trees = shared_words_within_reach()
+    reached, imported = shared_words_within_reach()
     assert "pacehound/instrument/__init__.py" in reached
     wrong = [
         f"{path}:{line} imports {name}"
         for path in sorted(reached)
-        for name, line in imports(path, trees[path], at_module_level_only=True)
+        for name, line, is_at_load in imported[path]
         # The user's own sitecustomize comes after ours, as it would without us.
+        if is_at_load
         if name.split(".")[0] not in {*sys.stdlib_module_names, "__future__", "pacehound", "torch", "sitecustomize"}
     ]
     assert wrong == []
@@ -289,8 +298,8 @@ def test_inside_a_training_process_is_the_standard_library_torch_and_pacehound_a
 def test_a_function_inside_a_training_process_imports_none_of_the_parts_either():
     wrong = [
         f"{path}:{line} imports {name}"
-        for path, tree in (*sources("pacehound/instrument"), *sources("pacehound/trainer"))
-        for name, line in imports(path, tree)
+        for path, imported in (*sources("pacehound/instrument"), *sources("pacehound/trainer"))
+        for name, line, _ in imported
         if name.split(".")[0] in PARTS
     ]
     assert wrong == []
@@ -309,21 +318,22 @@ def modules_loaded_by(modules):
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def without_torch(path, trees, seen=frozenset()):
+def without_torch(path, imported, seen=frozenset()):
     """Neither this module nor any that it loads imports torch."""
-    if path not in trees or path in seen:
+    if path not in imported or path in seen:
         return True
-    names = [name for name, _ in imports(path, trees[path], at_module_level_only=True)]
+    names = [name for name, _, is_at_load in imported[path] if is_at_load]
     if any(name.split(".")[0] == "torch" for name in names):
         return False
     paths = [name.replace(".", "/") + ".py" for name in names if name.startswith("pacehound.")]
-    return all(without_torch(p, trees, seen | {path}) for p in paths)
+    return all(without_torch(p, imported, seen | {path}) for p in paths)
 
 
 def test_importing_the_instrument_loads_neither_numpy_nor_arrow_nor_torch():
     """torch itself loads numpy, so that the modules which import torch are covered by the walk above."""
-    trees = dict(sources("pacehound"))
-    paths = [p for p in inside_training() if "/native/" not in p and "/autoload/" not in p and without_torch(p, trees)]
+    imported = dict(sources("pacehound"))
+    paths = [p for p in inside_training() if "/native/" not in p and "/autoload/" not in p]
+    paths = [p for p in paths if without_torch(p, imported)]
     modules = [p.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p in paths]
     assert "pacehound.instrument" in modules
     loaded = {name.split(".")[0] for name in modules_loaded_by(modules)}

@@ -212,8 +212,8 @@ def lives(rng: random.Random, start_ns: int) -> list[list[Incident]]:
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(40), id="short"),
-        pytest.param(range(40, 5000), id="long", marks=[pytest.mark.prove]),
+        pytest.param(range(20), id="short"),
+        pytest.param(range(20, 5000), id="long", marks=[pytest.mark.prove]),
     ],
 )
 def test_killed_at_any_moment_it_leaves_no_page_open_opens_none_again_and_leaves_none_out(

@@ -72,8 +72,8 @@ def test_an_exchange_in_the_order_of_layers_takes_no_less_than_one_in_rounds() -
 
 def test_nobody_who_chooses_does_less_than_the_better_of_the_two() -> None:
     job, state = started(8, 4, 1, 64)
-    lost = failures(1, n_nodes=32, for_s=9 * 3600.0, per_hour=0.10)
-    done = {one.name: samples_of(one, job, state, lost, 9 * 3600.0) for one in STRATEGIES}
+    lost = failures(1, n_nodes=32, for_s=5 * 3600.0, per_hour=0.10)
+    done = {one.name: samples_of(one, job, state, lost, 5 * 3600.0) for one in STRATEGIES}
     assert done["pacehound"] >= 0.98 * max(done["oobleck"], done["recycle"])
 
 

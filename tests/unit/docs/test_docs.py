@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from bench.__main__ import BENCHMARKS, LONG
 from pacehound import cli
 from pacehound.runtime.metric_names import METRICS
 from pacehound.settings import ENVIRONMENT_PREFIX, known_keys
+from tests.fakes.for_every import for_every
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -31,12 +33,19 @@ OURS = re.compile(r"(?<![\w./=-])(?<!from )pacehound +(?=[a-z-])([^`;&]*)")
 TOP_FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
 VARIABLES = {ENVIRONMENT_PREFIX + key.replace(".", "_").upper() for key in known_keys()}
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-every_told_page = pytest.mark.parametrize("page", TOLD, ids=lambda page: page.relative_to(ROOT).as_posix())
+every_page = for_every({page.relative_to(ROOT).as_posix(): page for page in PAGES})
+every_told_page = for_every({page.relative_to(ROOT).as_posix(): page for page in TOLD})
 
 
+@cache
 def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
+
+
+@cache
+def all_of(folder: str, pattern: str) -> str:
+    """The text of all such files of a folder."""
+    return "\n".join(map(text_of, sorted((ROOT / folder).rglob(pattern))))
 
 
 def code_lines(text: str) -> Iterator[str]:
@@ -177,9 +186,8 @@ def test_every_setting_and_variable_that_a_page_names_exists(page: Path) -> None
         for key in re.findall(named, piece):
             is_module = (ROOT / (key.replace(".", "/") + ".py")).exists()
             assert key in known_keys() or is_module or key.endswith((".py", ".md")), key
-    own = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "pacehound").rglob("*.py"))
     for name in re.findall(r"(?<!_)PACEHOUND_[A-Z_]*[A-Z]", text_of(page)):  # with a _ before it, it is Click's
-        assert name in VARIABLES or f'"{name}"' in own, name
+        assert name in VARIABLES or f'"{name}"' in all_of("pacehound", "*.py"), name
 
 
 def test_every_setting_stands_in_the_table_with_its_default() -> None:
@@ -217,8 +225,7 @@ def test_every_make_target_module_and_extra_that_a_page_names_exists(page: Path)
 
 @every_told_page
 def test_every_table_and_metric_that_a_page_names_exists(page: Path) -> None:
-    migrations = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "storage/migrations").glob("*.sql"))
-    tables = set(re.findall(r"(?:TABLE|VIEW)(?: IF NOT EXISTS)? (\w+)", migrations))
+    tables = set(re.findall(r"(?:TABLE|VIEW)(?: IF NOT EXISTS)? (\w+)", all_of("storage/migrations", "*.sql")))
     metrics = {metric.name for metric in METRICS}
     for piece in code_lines(text_of(page)):
         for table in re.findall(r"SELECT .* FROM (\w+)(?![\w.])", piece):

@@ -4,6 +4,7 @@ import pytest
 
 from pacehound.errors import InvalidSetting
 from pacehound.settings import Settings, known_keys, secret_variables
+from tests.fakes.for_every import for_every
 
 
 def test_an_override_beats_the_environment_and_that_the_default():
@@ -17,7 +18,7 @@ def test_the_last_override_of_a_key_counts_and_a_value_may_hold_an_equals_sign()
     assert settings.alerts.webhook_url == "http://h/?k=v"
 
 
-@pytest.mark.parametrize("key", sorted(known_keys()))
+@for_every({key: key for key in sorted(known_keys())})
 def test_every_setting_can_be_set_by_its_variable_and_handed_on(key):
     variable = "PACEHOUND_" + key.replace(".", "_").upper()
     fits = {

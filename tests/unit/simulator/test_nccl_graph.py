@@ -10,12 +10,18 @@ from simulator.groups import communicators
 from simulator.job import JobSpec
 from simulator.network_view import edges_of
 from streams.rounds import edges
+from tests.fakes.for_every import for_every
 
 SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 31, 33, 64, 100, 128, 257, 512]
 
 
 def laid(n):
     return [[-1 if parent is None else parent for parent in parents] for parents in nccl_graph.host_parents(n)]
+
+
+LAID = {f"{n} hosts, the simulator's": (n, laid(n)) for n in SIZES} | {
+    f"{n} hosts, the judge's": (n, [list(tree) for tree in edges.double_binary_tree(n)]) for n in SIZES
+}
 
 
 def children_of(parents):
@@ -29,33 +35,33 @@ def depth_of(parents, host):
     return 0 if parents[host] == -1 else 1 + depth_of(parents, parents[host])
 
 
-@pytest.mark.parametrize("trees", [laid, lambda n: [list(tree) for tree in edges.double_binary_tree(n)]])
-@pytest.mark.parametrize("n", SIZES)
-def test_each_tree_is_binary_whole_and_no_deeper_than_the_logarithm(trees, n):
-    for parents in trees(n):
+@for_every(LAID)
+def test_each_tree_is_binary_whole_and_no_deeper_than_the_logarithm(of):
+    n, trees = of
+    for parents in trees:
         children = children_of(parents)
         assert len(children[-1]) == 1
         assert all(len(below) <= 2 for below in children.values())
         assert max(depth_of(parents, host) for host in range(n)) <= max(0, n - 1).bit_length()
 
 
-@pytest.mark.parametrize("trees", [laid, lambda n: [list(tree) for tree in edges.double_binary_tree(n)]])
-@pytest.mark.parametrize("n", SIZES)
-def test_every_host_is_a_leaf_in_one_of_the_two_trees(trees, n):
-    first, second = (children_of(parents) for parents in trees(n))
+@for_every(LAID)
+def test_every_host_is_a_leaf_in_one_of_the_two_trees(of):
+    n, trees = of
+    first, second = (children_of(parents) for parents in trees)
     inside_both = [host for host in range(n) if host in first and host in second]
     # With an even number each host is inside of one at most; with an odd one, the root of one alone may be of both.
     assert len(inside_both) <= (0 if n % 2 == 0 and n > 2 else 2)
 
 
-@pytest.mark.parametrize("n", SIZES)
+@for_every({f"{n} hosts": n for n in SIZES})
 def test_the_second_tree_is_the_first_in_a_mirror_or_shifted(n):
     for first, second in (laid(n), edges.double_binary_tree(n)):
         named = [(n - 1 - host) if n % 2 == 0 else (host + 1) % n for host in range(n)]
         assert all(second[named[host]] == (-1 if first[host] == -1 else named[first[host]]) for host in range(n))
 
 
-@pytest.mark.parametrize("n", SIZES)
+@for_every({f"{n} hosts": n for n in SIZES})
 def test_judge_and_simulator_come_to_the_same_trees(n):
     assert laid(n) == [list(parents) for parents in edges.double_binary_tree(n)]
 

@@ -5,6 +5,7 @@ import pytest
 
 from simulator.suites.step_noise import Noise
 from simulator.suites.step_times import POPULATIONS
+from tests.fakes.examples import tries
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.4, 0.8])
@@ -30,14 +31,14 @@ def test_a_series_depends_on_its_seed_and_number_alone(name):
 
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_every_series_is_positive_finite_and_in_order(name):
-    for series in POPULATIONS[name].series(seed=0, count=10):
+    for series in POPULATIONS[name].series(seed=0, count=4):
         assert np.isfinite(series.log.step_time_s).all()
         assert (series.log.step_time_s > 0).all()
         assert (np.diff(series.log.time_ns) > 0).all()
 
 
 @pytest.mark.parametrize(("name", "n_slow"), [("one_node", 6), ("four_node", 43)])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", tries(1, deep=2))
 def test_as_many_jobs_are_slow_as_in_falcons_tables(name, n_slow, seed):
     slow = [series for series in POPULATIONS[name].series(seed) if series.truth.changes]
     assert len(slow) == n_slow

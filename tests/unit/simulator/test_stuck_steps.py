@@ -23,7 +23,7 @@ STEP = 6
 
 
 def job(*faults, source=DEVICE_TIMES, **given):
-    spec = {"layout": LAYOUT, "iterations": STEP + 2, "micro_batches": 2, "tp_calls": 1, "hang_s": 8.0, **given}
+    spec = {"layout": LAYOUT, "iterations": STEP + 2, "micro_batches": 2, "tp_calls": 1, "hang_s": 4.0, **given}
     return simulate(JobSpec(faults=faults, source=source, **spec))
 
 

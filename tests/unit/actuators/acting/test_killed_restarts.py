@@ -14,6 +14,7 @@ from actuators.modes import Modes
 from pacehound.model.events import Command, Decision, Incident, SiteStep
 from pacehound.model.topics import INCIDENTS, partition_of
 from pacehound.settings import Mode
+from tests.fakes.examples import some, tries
 from tests.unit.actuators.acting.test_restarting import RESTARTS, Recorded, Restarted
 from tests.unit.actuators.test_attendant import SIGNER, STEP_NS, Fleet, proven
 
@@ -150,7 +151,7 @@ def test_killed_at_every_moment_the_job_is_restarted_once() -> None:
 def test_killed_again_and_again_the_job_is_restarted_once() -> None:
     draw = random.Random(7)
     n = len(undisturbed().moments)
-    for _ in range(25):
+    for _ in tries(8, deep=250):
         kills = {draw.randrange(n + 10) for _ in range(draw.randrange(2, 6))}
         world = World(kills)
         world.run()
@@ -159,7 +160,7 @@ def test_killed_again_and_again_the_job_is_restarted_once() -> None:
 
 def test_a_start_that_has_failed_before_it_was_killed_is_tried_again_and_not_the_stop() -> None:
     moments = undisturbed(fails=[1]).moments
-    for number, what in enumerate(moments):
+    for number, what in some(list(enumerate(moments)), 4):
         world = World({number}, fails=[1])
         world.run()
         assert world.ran == ["stop", "start", "start"], f"killed {what} ({number})"

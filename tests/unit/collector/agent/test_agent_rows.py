@@ -248,7 +248,7 @@ STEP = st.one_of(
 )
 
 
-@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(10, deep=1_250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(STEP, max_size=60))
 def test_any_interleaving_with_kills_gives_each_row_once_and_keeps_every_promise(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]]

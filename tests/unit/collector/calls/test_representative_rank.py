@@ -95,7 +95,7 @@ def test_one_row_of_eight_is_sent_where_all_ranks_do_the_same():
     assert all(0 < batch.within_ns <= MAX_SPREAD_NS for batch in read)
 
 
-@examples(25)
+@examples(8, deep=1_250)
 @given(data=st.data())
 def test_calls_sums_and_order_are_what_they_were_whatever_the_ranks_do(data):
     """Several communicators whose calls lie close together, late ranks, ranks of other hosts."""

@@ -30,7 +30,7 @@ from tests.fakes.call_files import (
     ras_missing,
     ras_rank,
 )
-from tests.fakes.examples import tries
+from tests.fakes.examples import some, tries
 from tests.fakes.recorded import RECORDED, needs_recordings
 
 STRANGE = (None, True, -1, 0, 1 << 70, -(1 << 70), 1.5, float("nan"), float("inf"), "", "x" * 200, "[0, 1", "99999999",
@@ -104,8 +104,7 @@ def test_any_value_may_be_of_any_type(tmp_path, name):
     """Every place of a file takes a strange value: a refusal or a reading, never another error."""
     value, written = MADE[name]
     rng = random.Random(name)
-    places = list(walked(value))
-    for place in places:
+    for place in some(list(walked(value)), 4):
         for strange in rng.sample(STRANGE, 1):
             damaged = replaced(value, place, strange)
             try:
@@ -167,7 +166,7 @@ def replaced(value, path, strange):
     return value
 
 
-NESTED = 200_000
+NESTED = 100_000
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,7 @@ NESTED = 200_000
 def test_nesting_and_repetition_are_refused_at_once(tmp_path, contents):
     began_s = time.process_time()
     survives(tmp_path, contents)
-    assert time.process_time() - began_s < 20
+    assert time.process_time() - began_s < 5
 
 
 @pytest.mark.parametrize(

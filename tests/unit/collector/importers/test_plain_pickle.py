@@ -26,7 +26,7 @@ PLAIN = st.recursive(
 )
 
 
-@examples(25, suppress_health_check=[HealthCheck.too_slow])
+@examples(10, deep=1_250, suppress_health_check=[HealthCheck.too_slow])
 @given(PLAIN, st.integers(0, 5))
 def test_plain_values_come_out_as_unpickler_makes_them(value, protocol):
     assert plain_value(pickle.dumps(value, protocol)) == value
@@ -111,8 +111,8 @@ def test_keys_of_nested_tuples_do_not_end_the_process():
 
 
 def test_nesting_costs_no_recursion():
-    value = plain_value(b"\x80\x02" + b"(" * 100_000 + b"l" * 100_000 + b".")
-    for _ in range(99_999):
+    value = plain_value(b"\x80\x02" + b"(" * 30_000 + b"l" * 30_000 + b".")
+    for _ in range(29_999):
         (value,) = value
     assert value == []
 

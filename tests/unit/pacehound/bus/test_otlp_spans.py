@@ -14,6 +14,7 @@ from pacehound.model.calls import CALL_SCHEMA, CallBatch, Sees
 from pacehound.model.codec import decode, encode
 from pacehound.model.identity import round_trace_id
 from pacehound.model.rounds import Rounds
+from tests.fakes.examples import tries
 
 NEEDED = {
     "pacehound.job": "j",
@@ -240,8 +241,8 @@ def test_bytes_that_are_no_traces_are_refused_and_hostile_ones_never_crash():
     with pytest.raises(MalformedMessage, match="not an OTLP traces message"):
         SpanReader().read(b"\xff\xff")
     message, rng = otlp(spans_of_calls(batch_of())), random.Random(5)
-    n_refused = 0
-    for _ in range(1500):
+    n_refused, turns = 0, tries(400, deep=15_000)
+    for _ in turns:
         data = bytearray(message)
         for _ in range(rng.randrange(1, 5)):
             data[rng.randrange(len(data))] = rng.randrange(256)
@@ -253,7 +254,7 @@ def test_bytes_that_are_no_traces_are_refused_and_hostile_ones_never_crash():
         n_refused += len(read.refused)
         for batch in read.batches:
             decode(encode(batch))
-    assert n_refused > 100
+    assert n_refused > len(turns) / 15
 
 
 def test_an_exporter_takes_the_spans_or_the_caller_learns_that_it_did_not():
@@ -277,7 +278,7 @@ def test_spans_that_are_no_calls_are_kept_together_and_no_larger_than_they_came(
     assert (refused.n_spans, refused.message) == (1_000, message)
 
 
-@pytest.mark.parametrize("message", [b"\x0a\x00" * 4_000_000, b"\x0a\x00" * 100_001], ids=["parts", "resources"])
+@pytest.mark.parametrize("message", [b"\x0a\x00" * 1_100_000, b"\x0a\x00" * 100_001], ids=["parts", "resources"])
 def test_a_message_of_more_parts_than_anybody_sends_is_refused(message):
     with pytest.raises(MalformedMessage, match=r"parts|resources"):
         SpanReader().read(message)

@@ -6,15 +6,18 @@ import json
 import subprocess
 import sys
 import types
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from pacehound import cli
+from pacehound.cli.doctor_checks import ok
 from pacehound.cli.options import default_store
 from pacehound.cli.own_packages import SIBLINGS, prefer_ours
 from pacehound.errors import InvalidInput, Unavailable
+from tests.fakes.for_every import for_every
 
 
 def all_commands():
@@ -26,8 +29,9 @@ def all_commands():
     return sorted(commands.items())
 
 
-@pytest.mark.parametrize(("name", "command"), all_commands())
-def test_every_command_and_option_has_help(name, command):
+@for_every({name: (name, command) for name, command in all_commands()})
+def test_every_command_and_option_has_help(named):
+    name, command = named
     assert command.help, name
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
@@ -108,7 +112,12 @@ def test_our_errors_become_a_line_and_a_status(monkeypatch, error, status):
     assert answer.stderr == f"pacehound: {error}\n"
 
 
-def test_doctor_answers_for_every_part(tmp_path):
+def test_doctor_answers_for_every_part(tmp_path, monkeypatch):
+    # The real one takes seconds to load, and leaves loggers that pytest attends to in each later test.
+    torch, distributed = types.ModuleType("torch"), types.ModuleType("torch.distributed")
+    distributed.ProcessGroup = SimpleNamespace(register_pre_hook=None, register_post_hook=None)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
     answer = CliRunner().invoke(cli.pacehound, ["doctor", "--json", "--store", str(tmp_path / "s")])
     assert answer.exit_code == 0
     checks = json.loads(answer.stdout)["checks"]
@@ -149,10 +158,12 @@ def test_what_cannot_be_built_is_said_and_the_checks_are_shown_all_the_same(monk
     for name in ("build_loops", "build_fast_path"):
         monkeypatch.setattr(f"pacehound.cli.doctor_checks.{name}", built.append)
     monkeypatch.setattr("pacehound.cli.doctor_checks.build_shim", cannot)
+    # To look at everything loads torch, for seconds.
+    monkeypatch.setattr("pacehound.cli.doctor_checks.examine", lambda *_: {"python": ok("3.11")})
     answer = CliRunner().invoke(cli.pacehound, ["doctor", "--build", "--json", "--store", str(tmp_path / "s")])
     assert answer.exit_code == 1
     assert "no C compiler" in answer.stderr
-    assert json.loads(answer.stdout)["checks"]
+    assert [one["name"] for one in json.loads(answer.stdout)["checks"]] == ["python"]
     assert len(built) == 2
 
 

@@ -82,8 +82,10 @@ def test_meta_data_beside_the_trace_is_read_and_of_another_job_refused(trace, tm
     assert whatif(trace, "--meta", tmp_path / "none.yaml").exit_code == 2
 
 
-def test_heat_maps_are_drawn(trace, tmp_path):
+def test_heat_maps_are_drawn(tmp_path):
     pytest.importorskip("matplotlib")
+    trace = tmp_path / "small.parquet"  # each worker is a cell with a number in it, which takes its time to draw
+    pq.write_table(generate(OpJob(n_dp=2, n_stages=2, n_steps=2))[0], trace)
     assert whatif(trace, "--png", tmp_path / "map.png").exit_code == 0
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
     assert "cannot write" in whatif(trace, "--png", tmp_path / "no" / "map.png").stderr

@@ -43,7 +43,7 @@ def message_with(batch, rows=None, **attributes):
 
 
 @given(call_batches())
-@examples(25)
+@examples(10, deep=1_250)
 def test_any_call_batch_survives_the_round_trip(batch):
     (read,) = decode(encode(batch))
     assert encode(read) == encode(batch)
@@ -55,7 +55,7 @@ def test_any_call_batch_survives_the_round_trip(batch):
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@examples(15)  # of each of its fields, drawn for itself: a field that is lost or changed shows in the first few
+@examples(6, deep=750)  # of each of its fields, drawn for itself: one lost or changed shows in the first few
 def test_any_event_survives_the_round_trip(kind, data):
     event = data.draw(event_of(kind))
     (read,) = decode(encode(event))

@@ -92,7 +92,7 @@ def test_a_batch_that_cannot_be_is_refused(represented, what):
 
 def test_a_batch_of_more_rows_than_memory_is_refused():
     with pytest.raises(InvalidEvent, match="at most"):
-        batch(tuple(RepresentedRank(rank) for rank in range(MAX_ROWS))).whole()
+        batch((RepresentedRank(4),) * MAX_ROWS).whole()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 
 import pytest
 
@@ -46,8 +47,9 @@ class FakeProducer:
         self.sent += [(self.clock.now_ns(), topic, event) for event in codec.decode(value)]
 
 
-def job() -> list[Event]:
-    return list(simulate(demo_job(0, name="d", ranks=8, iterations=120, start_unix_ns=START_NS)).events())
+@cache
+def job() -> tuple[Event, ...]:
+    return tuple(simulate(demo_job(0, name="d", ranks=8, iterations=120, start_unix_ns=START_NS)).events())
 
 
 @pytest.mark.parametrize("is_paced", [True, False])

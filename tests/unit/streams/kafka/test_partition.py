@@ -12,6 +12,7 @@ from pacehound.bus import Message
 from pacehound.errors import MalformedMessage
 from streams.kafka.partition import MARKER, Gap, Partition, SnapshotReader, Stamp, record_key
 from streams.snapshots.codec import StateCodec
+from tests.fakes.examples import tries
 
 
 class Chain:
@@ -148,7 +149,7 @@ def taker_takes(taker: Partition[Chain], message: Message) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", tries(20, deep=100))
 def test_whoever_dies_or_wakes_up_stage_two_takes_each_output_once_and_in_order(seed: int) -> None:
     rng = random.Random(seed)
     source = Log("calls")

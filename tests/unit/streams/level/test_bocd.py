@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.level.bocd import RunLengthPosterior
-from tests.fakes.examples import examples
+from tests.fakes.examples import examples, tries
 
 HAZARD = 1.0 / 200.0
 MAX_RUN = 128
@@ -100,7 +100,7 @@ def test_posterior_equals_the_exact_recursion_while_the_runs_fit():
     np.testing.assert_allclose(posterior.probabilities()[1 : len(values) + 1], textbook(values), atol=1e-10)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", tries(3, deep=6))
 def test_unpruned_it_is_the_plain_form_to_the_last_digits(seed):
     whole, plain = RunLengthPosterior(**PRIOR, prune=0.0), Dense(**PRIOR)
     for x in some_levels(seed):
@@ -113,7 +113,7 @@ def test_unpruned_it_is_the_plain_form_to_the_last_digits(seed):
 def test_pruned_it_says_the_same():
     """Spikes and noise far from the prior's are its worst case: 0.001 nearly always, and never another verdict."""
     differences = []
-    for seed in range(30):
+    for seed in tries(10, deep=30):
         whole, pruned = RunLengthPosterior(**PRIOR, prune=0.0), RunLengthPosterior(**PRIOR)
         for x in some_levels(seed):
             whole.update(x)

@@ -9,6 +9,7 @@ import pytest
 
 from simulator.suites.step_noise import Noise
 from streams.level.changepoint import ChangepointDetector
+from tests.fakes.examples import tries
 from tests.fakes.level_in_c import bar, drop_since, highest_quarter, new, onset, push, rows_per_block
 
 
@@ -24,7 +25,7 @@ def changes_of(log_times, n_steps=1, **more):
 
 @pytest.mark.parametrize("over", [100, 500, 1000])
 def test_the_onset_of_a_ramp_is_located_within_100_steps_and_its_relief_is_seen(over):
-    for seed in range(4):
+    for seed in tries(2, deep=4):
         ramp = np.clip((np.arange(5000) - 2000) / over, 0.0, 1.0) * (np.arange(5000) < 4000)
         found = changes_of(jittered(seed, 5000) + math.log(1.08) * ramp)
         assert found[0].kind == "onset"
@@ -38,7 +39,7 @@ def test_the_onset_of_a_ramp_is_located_within_100_steps_and_its_relief_is_seen(
 @pytest.mark.parametrize(("size", "within"), [(0.085, 64), (0.065, 100), (0.05, 300)])
 def test_what_is_small_must_last_longer(size, within):
     delays = []
-    for seed in range(4):
+    for seed in tries(2, deep=4):
         log_times = jittered(seed, 2600)
         log_times[2000:] += math.log1p(size)
         (found,) = changes_of(log_times)
@@ -68,7 +69,7 @@ def test_a_return_from_a_fast_stretch_is_no_slowdown():
 
 
 def test_slow_waves_are_no_shift():
-    for seed in range(3):
+    for seed in tries(1, deep=3):
         log_times = jittered(seed, 6000) + 0.03 * np.sin(np.arange(6000) / 90.0)
         assert changes_of(log_times) == []
 

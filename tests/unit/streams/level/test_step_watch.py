@@ -19,7 +19,7 @@ from streams.level.step_series import rows_of
 from streams.level.step_watch import StepTime, StepWatch
 from streams.level.thresholds import LASTING_STEPS
 from tests.fakes.evidence_words import words_of
-from tests.fakes.examples import examples
+from tests.fakes.examples import examples, tries
 
 
 def jittered(n, seed=1, sd=0.01):
@@ -277,7 +277,7 @@ def test_rows_of_50_steps_are_a_level_after_few_rows():
 
 @pytest.mark.parametrize("name", ["four_node", "delay_20", "batch_ramp", "schedule", "intermittent", "drift"])
 def test_a_watch_says_the_same_when_it_is_moved_and_nothing_too_soon(name):
-    for series in POPULATIONS[name].series(3, 2):
+    for series in POPULATIONS[name].series(3, len(tries(1, deep=2))):
         whole, moved = StepWatch(job="j"), StepWatch(job="j")
         versions = {}
         for number, row in enumerate(itertools.islice(rows_of(series.log), 4000)):
@@ -292,7 +292,7 @@ def test_a_watch_says_the_same_when_it_is_moved_and_nothing_too_soon(name):
                 assert finding.relief is None or finding.onset.step < finding.relief.step <= row.step
 
 
-@examples(12)
+@examples(5, deep=600)
 @given(st.integers(0, 10**6))
 def test_any_series_is_survived_and_findings_open_and_close_in_order(seed):
     """Levels, spikes, rubbish, gaps, announcements and changes of work at random."""

@@ -115,7 +115,7 @@ def test_operations_that_ranks_leave_one_by_one_and_sources_without_ends_say_not
 def test_offsets_of_a_simulated_job_with_lost_rows() -> None:
     true_ms = (50.0, -50.0, 20.0, 0.0)
     layout = Layout(tp=2, dp=2, pp=4)
-    spec = JobSpec(layout=layout, iterations=40, ranks_per_host=4, clock_offsets_ms=true_ms, dropped_fraction=0.05)
+    spec = JobSpec(layout=layout, iterations=20, ranks_per_host=4, clock_offsets_ms=true_ms, dropped_fraction=0.05)
     pipeline, followed = Pipeline(Settings()), HostClocks()
     for event in simulate(spec).events():
         if isinstance(event, Topology):

@@ -107,7 +107,8 @@ def test_numbers_of_one_batch_that_lie_too_far_apart_are_refused_and_change_noth
 def test_rows_far_apart_take_no_more_of_a_snapshot_than_a_grid_may_have(n_ranks):
     """Two rows of 180 ranks were 528 MB. The rows go far beyond what may be open, so that the grid has begun anew."""
     grid = RoundGrid(n_ranks)
-    for seq in range(0, min(1 << 17, 16 * MAX_OPEN_CELLS // n_ranks), 60):
+    beyond = min(1 << 17, 6 * MAX_OPEN_CELLS // n_ranks)
+    for seq in range(0, beyond, max(60, beyond // 500)):
         add(grid, [0], [seq])
     held_bytes = sum(array.nbytes for array in grid.__getstate__().values() if isinstance(array, np.ndarray))
     assert held_bytes < 35 * MAX_OPEN_CELLS

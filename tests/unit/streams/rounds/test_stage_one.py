@@ -301,7 +301,7 @@ def test_a_stream_ends_when_all_its_hosts_have_closed() -> None:
     assert operator.is_closed
 
 
-@examples(16)
+@examples(6, deep=800)
 @given(st.data())
 def test_every_row_comes_out_exactly_once_in_any_order_of_arrival(data: st.DataObject) -> None:
     """Whatever the order and the cut_at of the batches: each (round, rank) is in exactly one closed round."""

@@ -55,7 +55,7 @@ def test_rounds_without_starts_or_ends_say_nothing():
 def test_sizes_that_never_recur_fill_no_memory_and_push_out_none_that_do():
     tracker = TransferTracker()
     size = 0
-    for _ in range(300):
+    for _ in range(50):
         for i, transfer in enumerate([5.0, 8.0]):
             sizes = 10_000 + np.arange(size, size + 40)
             tracker.add(RoundTable([rounds(f"g{i}", (i, i + 2), [1.0] * 40, size_bytes=sizes)]))

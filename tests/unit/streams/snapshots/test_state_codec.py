@@ -36,6 +36,7 @@ from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
 from tests.fakes.events import topology
 from tests.fakes.examples import examples, tries
+from tests.fakes.for_every import for_every
 
 SETTINGS = Settings.load({"PACEHOUND_STORE_PASSWORD": "a secret of the store"}, ["hang.suspect_after_s=3"])
 CODEC = state_codec(SETTINGS)
@@ -93,24 +94,21 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@examples(30)
+@examples(12, deep=1_500)
 @given(values)
 def test_whatever_is_made_of_plain_parts_comes_back_as_it_was(value: Any) -> None:
     assert same(NODES.decode(NODES.encode(value)), value)
 
 
 @pytest.mark.parametrize("name", ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])
-@pytest.mark.parametrize("shape", [(0,), (3,), (2, 3), (0, 4), ()])
-def test_an_array_comes_back_with_its_type_and_its_shape_and_can_be_written_to(
-    name: str, shape: tuple[int, ...]
-) -> None:
-    array = np.random.default_rng(1).integers(0, 2, shape).astype(name)
-    again = CODEC.decode(CODEC.encode([array, array.T]))
-    assert all(
-        x.dtype == array.dtype and x.shape == y.shape and (x == y).all()
-        for x, y in zip(again, [array, array.T], strict=True)
-    )
-    assert again[0].flags.writeable
+def test_an_array_comes_back_with_its_type_and_its_shape_and_can_be_written_to(name: str) -> None:
+    for shape in ((0,), (3,), (2, 3), (0, 4), ()):
+        array = np.asarray(np.random.default_rng(1).integers(0, 2, shape)).astype(name)
+        again = CODEC.decode(CODEC.encode([array, array.T]))
+        for x, y in zip(again, [array, array.T], strict=True):
+            assert (x.dtype, x.shape) == (array.dtype, y.shape)
+            assert (x == y).all(), shape
+        assert again[0].flags.writeable, shape
 
 
 def test_what_is_reached_twice_is_one_thing_also_where_it_holds_itself() -> None:
@@ -190,7 +188,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+@for_every(HOSTILE)
 def test_bytes_that_are_no_state_are_refused(content: bytes) -> None:
     with pytest.raises(MalformedState):
         CODEC.decode(content)

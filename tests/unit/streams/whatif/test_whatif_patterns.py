@@ -17,6 +17,7 @@ from streams.whatif.patterns.case import Case
 from streams.whatif.patterns.changes import dealt_out
 from streams.whatif.reader import table_of
 from tests.fakes.evidence_words import words_of
+from tests.fakes.examples import tries
 
 DP8 = {"n_dp": 8, "n_steps": 12}
 CASES = {
@@ -71,7 +72,7 @@ def test_two_causes_at_once_are_both_named(case):
     assert {pattern.name for pattern in found.patterns} == names
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", tries(1, deep=2))
 @pytest.mark.parametrize("case", CASES)
 def test_the_cause_is_named_first(case, seed):
     found, _ = analysed(case, seed)

@@ -68,7 +68,7 @@ def without_c():
         yield
 
 
-many = examples(25)
+many = examples(8, deep=1_250)
 
 
 @many
@@ -152,15 +152,13 @@ def test_a_dp_rank_alone_is_the_job_with_all_others_ideal(spec, data):
 
 
 @many
-@given(jobs(), st.sampled_from([np.float32, np.float64]), st.data())
-def test_c_and_numpy_give_the_same_bits(spec, kind, data):
+@given(jobs(), st.sampled_from([np.float32, np.float64]), st.integers(0, 2**32 - 1))
+def test_c_and_numpy_give_the_same_bits(spec, kind, seed):
     job = job_of(spec)[0].job
     job = replace(job, own_s=job.own_s.astype(kind))
-    is_ideal = np.array(
-        data.draw(st.lists(st.booleans(), min_size=len(job.ops) * job.n_dp, max_size=len(job.ops) * job.n_dp))
-    )
-    is_ideal = is_ideal.reshape(len(job.ops), job.n_dp)
-    delays_s = np.random.default_rng(spec.seed).random(job.own_s.shape)
+    rng = np.random.default_rng(seed)
+    is_ideal = rng.random((len(job.ops), job.n_dp)) < rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+    delays_s = rng.random(job.own_s.shape)
 
     def ends():
         kept, some = job.keeping(~is_ideal[:, 0]), job.with_ideal(is_ideal)
