@@ -20,6 +20,18 @@ def copy_store(store: Path, to: Path) -> Path:
     return to
 
 
+def made_by(store: Store) -> dict[str, str]:
+    """How each table was made."""
+    return {row["name"]: row["made_by"] for row in store.query(_TABLES).to_pylist()}
+
+
+def forget_rows(store: Store) -> None:
+    """All rows, and with them the tokens of their blocks."""
+    for row in store.query(_TABLES).to_pylist():
+        if row["total_rows"] and row["name"] != _KEPT:
+            store.command(f"TRUNCATE TABLE {row['name']}")
+
+
 class SharedStore:
     """A process has one engine, so it has to be closed before anything else opens a store.
 
@@ -43,21 +55,18 @@ class SharedStore:
             if not self._folder.exists():
                 copy_store(self._empty, self._folder)
             self._store = Store.open(self._folder)
-            self._as_made = {row["name"]: row["made_by"] for row in self._store.query(_TABLES).to_pylist()}
+            self._as_made = made_by(self._store)
         return self._store
 
     def empty(self) -> None:
-        """Forget all rows, and with them the tokens of their blocks; the tables have to be as they were."""
+        """Forget all rows; the tables have to be as they were."""
         assert self._store is not None
-        tables = self._store.query(_TABLES).to_pylist()
-        as_left = {row["name"]: row["made_by"] for row in tables}
+        as_left = made_by(self._store)
         if as_left != self._as_made:
             self.close()
             shutil.rmtree(self._folder)
         assert as_left == self._as_made, "who alters tables takes `own_store`"
-        for row in tables:
-            if row["total_rows"] and row["name"] != _KEPT:
-                self._store.command(f"TRUNCATE TABLE {row['name']}")
+        forget_rows(self._store)
 
     def close(self) -> None:
         """Let go of the engine; what was opened is opened again when it is needed."""
