@@ -10,6 +10,7 @@ import gc
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,14 @@ def pytest_collection_finish() -> None:
     """What was collected stays to the end: a full collection that walks over all of it frees nothing."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that has all its tables and no row, to be copied."""
+    from tests.fakes.shared_store import made_once, make_empty  # the engine is for who needs it
+
+    return made_once(make_empty, "empty store", tmp_path_factory.getbasetemp())
 
 
 pytest.register_assert_rewrite("tests.contract.bus_contract")

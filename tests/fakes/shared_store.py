@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+from pacehound.settings import StoreSettings
 from storage.client import Store
+from storage.retention import apply_retention
 
 _TABLES = """
     SELECT name, create_table_query AS made_by, total_rows
@@ -18,6 +23,25 @@ def copy_store(store: Path, to: Path) -> Path:
     """A store that nobody has open, a second time."""
     shutil.copytree(store, to, symlinks=True)  # its links are relative
     return to
+
+
+def made_once(make: Callable[[Path], None], name: str, own: Path) -> Path:
+    """A folder of this worker's: a copy of what the first worker of this run has made."""
+    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with (run / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = run / name
+        if not made.exists():
+            half = run / f"{name}.half"
+            shutil.rmtree(half, ignore_errors=True)  # of a worker that died
+            make(half)
+            half.rename(made)
+    return copy_store(made, own / f"{name} of this worker")
+
+
+def make_empty(folder: Path) -> None:
+    with Store.open(folder) as store:
+        apply_retention(store, StoreSettings())  # as every writer does before its first row
 
 
 def made_by(store: Store) -> dict[str, str]:

@@ -8,6 +8,7 @@ import pytest
 
 from bench.rig import broker as kafka_broker
 from tests.fakes.shared_broker import shared_broker, used
+from tests.fakes.shared_store import copy_store
 
 
 def pytest_collection_modifyitems(items):
@@ -36,6 +37,12 @@ def product(product_root, tmp_path):
 
     (tmp_path / "home").mkdir()
     return Product(product_root, tmp_path / "home")
+
+
+@pytest.fixture
+def made_store(empty_store, tmp_path):
+    """An empty store where the test's head looks for one: to make its tables would take it a second of processor."""
+    return copy_store(empty_store, tmp_path / "store")
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import pytest
 
 from bench.rig import realjob
 from pacehound.instrument import hold, shim
+from tests.fakes.shared_store import copy_store
 from tests.integration.asked_job import AskedJob
 from tests.integration.test_validate import quota
 
@@ -105,8 +106,10 @@ def running(folder: Path, step_s: tuple[str, str]) -> Iterator[WatchedJob]:
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedJob]:
-    with running(tmp_path_factory.mktemp("easy"), EASY_STEP_S) as job:
+def job(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedJob]:
+    folder = tmp_path_factory.mktemp("easy")
+    copy_store(empty_store, folder / "store")
+    with running(folder, EASY_STEP_S) as job:
         yield job
 
 

@@ -27,6 +27,7 @@ from storage.client import Store
 from storage.read import ask
 from tests.fakes import page_store
 from tests.fakes.events import START_NS
+from tests.fakes.shared_store import copy_store
 from web.approving import Approvals
 from web.serve import PageServer
 from web.source import Source
@@ -53,9 +54,9 @@ VIEWS = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`pacehound web` over a history; its address with the token."""
-    folder = tmp_path_factory.mktemp("page") / "store"
+    folder = copy_store(empty_store, tmp_path_factory.mktemp("page") / "store")
     with Store.open(folder) as store:
         page_store.fill(store, START_NS)
     command = [*realjob.PACEHOUND, "web", "--store", str(folder), "--page", "127.0.0.1:0"]
@@ -81,6 +82,7 @@ def _chromium(started: Browser) -> Iterator[Browser]:
         context.close()
 
 
+@pytest.mark.usefixtures("made_store")
 def test_one_command_and_the_printed_address_show_who_is_slow_and_its_relief_while_it_happens(
     chromium: Browser, tmp_path: Path
 ) -> None:
@@ -288,8 +290,8 @@ class Stored:
 
 
 @pytest.fixture(name="answered")
-def _answered(tmp_path: Path) -> Iterator[Answered]:
-    page = Answered(tmp_path / "store")
+def _answered(made_store: Path) -> Iterator[Answered]:
+    page = Answered(made_store)
     yield page
     page.close()
 

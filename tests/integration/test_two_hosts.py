@@ -46,6 +46,7 @@ def ranks_are_where_they_run(cluster: Cluster) -> None:
     assert [(row["rank"], row["host"]) for row in hosts] == [(0, "left"), (1, "left"), (2, "right"), (3, "right")]
 
 
+@pytest.mark.usefixtures("made_store")
 def test_of_one_job_over_two_hosts_the_killed_rank_is_named_and_every_call_of_all_is_there(tmp_path: Path) -> None:
     with cluster(tmp_path) as made:
         made.start_head("hang.suspect_after_s=2")
