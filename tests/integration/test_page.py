@@ -93,8 +93,8 @@ def test_one_command_and_the_printed_address_show_who_is_slow_and_its_relief_whi
         page.goto(head["page"])
         page.get_by_text("No job has been watched yet").wait_for()
         assert "token" not in page.url
-        slow = ("--slow-rank", 2, "--slow-from", 80, "--slow-until", 140, "--slow-by", 0.8)
-        run = realjob.start(tmp_path, realjob.forked("--iterations", 200, *slow, ranks=4), "--job", "nightly")
+        slow = ("--slow-rank", 2, "--slow-from", 80, "--slow-until", 180, "--slow-by", 0.8)
+        run = realjob.start(tmp_path, realjob.forked("--iterations", 280, *slow, ranks=4), "--job", "nightly")
         try:
             page.get_by_role("link", name="nightly").click(timeout=60_000)
             page.get_by_role("heading", name="nightly").wait_for()

@@ -49,7 +49,7 @@ def ranks_are_where_they_run(cluster: Cluster) -> None:
 @pytest.mark.usefixtures("made_store")
 def test_of_one_job_over_two_hosts_the_killed_rank_is_named_and_every_call_of_all_is_there(tmp_path: Path) -> None:
     with cluster(tmp_path) as made:
-        made.start_head("hang.suspect_after_s=2")
+        made.start_head()
         made.start_job("dies", *HUNG, "--seed", 2, "--who", 2, script=SCRIPT, forks=True)
         for run in made.runs:
             assert run.wait(120) != 0, run.text()
