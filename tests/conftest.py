@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,14 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that has all its tables and no row, to be copied."""
+    from tests.fakes.shared_store import made_once, make_empty  # the engine is for who needs it
+
+    return made_once(make_empty, "empty store", tmp_path_factory.getbasetemp())
 
 
 pytest.register_assert_rewrite("tests.contract.bus_contract")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -45,7 +46,7 @@ class Broker:
     Parameters
     ----------
     folder
-        Where everything is kept.
+        Where everything is kept. One that a broker had before gives the same broker, on its port.
     heap_mb
         Of its Java.
     doors
@@ -58,14 +59,23 @@ class Broker:
     ) -> None:
         self.folder = folder
         self.heap_mb = heap_mb
-        self.port, controller = free_ports(2)
-        ports = {"PLAINTEXT": self.port} | {protocol: port for protocol, (port, _) in doors.items()}
-        listeners = ",".join(f"{protocol}://127.0.0.1:{port}" for protocol, port in ports.items())
-        further = "\n".join(properties for _, properties in doors.values())
+        self.process: subprocess.Popen[bytes] | None = None
+        properties = folder / "server.properties"
+        if not properties.exists():
+            self._make(properties, doors)
+        listener = re.search(r"^listeners=PLAINTEXT://127\.0\.0\.1:(\d+)", properties.read_text(), re.MULTILINE)
+        assert listener is not None
+        self.port = int(listener[1])
         self.servers = f"127.0.0.1:{self.port}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "server.properties").write_text(
-            f"""
+
+    def _make(self, properties: Path, doors: Mapping[str, tuple[int, str]]) -> None:
+        port, controller = free_ports(2)
+        ports = {"PLAINTEXT": port} | {protocol: port for protocol, (port, _) in doors.items()}
+        listeners = ",".join(f"{protocol}://127.0.0.1:{port}" for protocol, port in ports.items())
+        further = "\n".join(text for _, text in doors.values())
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Of what is not asked for it does nothing: it would write a word to its own log twice a second.
+        text = f"""
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
@@ -73,7 +83,8 @@ listeners={listeners},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,{",".join(f"{protocol}:{protocol}" for protocol in ports)}
-log.dirs={folder / "data"}
+log.dirs={self.folder / "data"}
+metadata.max.idle.interval.ms=0
 offsets.topic.num.partitions=4
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
@@ -84,23 +95,20 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 log.retention.check.interval.ms=60000
 {further}
-""",
-            encoding="utf-8",
-        )
-        (folder / "log4j2.properties").write_text(
+"""
+        (self.folder / "log4j2.properties").write_text(
             "rootLogger.level=WARN\nrootLogger.appenderRef.stdout.ref=out\n"
             "appender.out.type=Console\nappender.out.name=out\n"
             "appender.out.layout.type=PatternLayout\nappender.out.layout.pattern=%d %p %c: %m%n\n",
             encoding="utf-8",
         )
-        self._java(
-            "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(folder / "server.properties")
-        ).wait()
-        self.process: subprocess.Popen[bytes] | None = None
+        properties.write_text(text, encoding="utf-8")
+        self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)).wait()
 
     def start(self, within_s: float = 120.0) -> None:
         """Until it answers."""
         self.process = self._java("kafka.Kafka", str(self.folder / "server.properties"))
+        (self.folder / "pid").write_text(str(self.process.pid))
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
             if self.process.poll() is not None:
@@ -110,6 +118,11 @@ log.retention.check.interval.ms=60000
             time.sleep(0.1)
         self.kill()
         raise RuntimeError(f"the broker does not answer within {within_s} s: {self.log()[-2000:]}")
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last in this folder, by whomever."""
+        return int((self.folder / "pid").read_text())
 
     def settings(self, prefix: str) -> KafkaSettings:
         """For clients, with topics of their own."""

@@ -35,7 +35,6 @@ VICTIMS = ("worker", "writer", "agent", "broker")
 STOPPED_S = 12.0
 REAL_RANKS = 2
 REAL_JOB = "steady"
-STEP_S = 0.05
 QUIET_S = 8.0
 """Nothing is on its way when nobody lags for so long."""
 
@@ -108,11 +107,24 @@ class FaultRun:
         Of the faults and of the simulated jobs.
     say
         Told what is done.
+    load_ranks
+        Of each simulated job.
+    step_s
+        How long a step of the real job, and of its control, waits.
 
     """
 
-    def __init__(self, folder: Path, seed: int, say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        say: Callable[[str], None] = lambda line: None,
+        *,
+        load_ranks: int = 16,
+        step_s: float = 0.05,
+    ) -> None:
         self.folder = folder
+        self._step_s = step_s
         self._rng = random.Random(seed)
         self._say = say
         self._peak = _PeakMemory()
@@ -121,7 +133,7 @@ class FaultRun:
         self.broker.start()
         self.store = ClickHouseProcess(folder / "store")
         self.engine = Engine(self.broker.settings("faults."), folder / "engine")
-        self.load = SimulatedLoad(self.engine.settings, seed)
+        self.load = SimulatedLoad(self.engine.settings, seed, load_ranks)
         self._writer: subprocess.Popen[bytes] | None = None
         self._job: realjob.Run | None = None
         self._control: subprocess.Popen[bytes] | None = None
@@ -136,7 +148,7 @@ class FaultRun:
         job.mkdir()
         self._job = realjob.start(
             job,
-            realjob.forked(STEP_S, job, ranks=REAL_RANKS, script=realjob.STEADY),
+            realjob.forked(self._step_s, job, ranks=REAL_RANKS, script=realjob.STEADY),
             *("--endpoint", f"kafka://{self.broker.servers}", "--job", REAL_JOB),
             settings=[f"kafka.prefix={self.engine.settings.prefix}"],
         )
@@ -144,7 +156,7 @@ class FaultRun:
         control.mkdir()
         with (control / "log").open("wb") as log:
             self._control = subprocess.Popen(
-                realjob.forked(STEP_S, control, ranks=REAL_RANKS, script=realjob.STEADY),
+                realjob.forked(self._step_s, control, ranks=REAL_RANKS, script=realjob.STEADY),
                 stdout=log,
                 stderr=log,
                 env=realjob.environment(),

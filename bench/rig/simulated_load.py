@@ -23,8 +23,6 @@ from simulator.source import DEVICE_TIMES
 from simulator.spec import JobSpec
 from streams.pipeline import Pipeline
 
-RANKS = 16
-
 
 @dataclass
 class SimulatedLoad:
@@ -32,6 +30,8 @@ class SimulatedLoad:
 
     Attributes
     ----------
+    ranks
+        Of each job; a multiple of four.
     rows
         By job, how many calls.
     incidents
@@ -41,6 +41,7 @@ class SimulatedLoad:
 
     kafka: KafkaSettings
     seed: int
+    ranks: int
     rows: Counter[str] = field(default_factory=Counter)
     incidents: Versions = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -62,7 +63,7 @@ class SimulatedLoad:
         producer = KafkaProducer(self.kafka, "simulator")
         number = 0
         while not self._stopping.is_set():
-            spec = simulated_job(self.seed, number, start_unix_ns=(int(time.time()) + 2) * 1_000_000_000)
+            spec = simulated_job(self.ranks, self.seed, number, start_unix_ns=(int(time.time()) + 2) * 1_000_000_000)
             events = list(simulate(spec).events())
             pipeline = Pipeline(Settings())
             for event in events:
@@ -77,15 +78,15 @@ class SimulatedLoad:
         producer.close()
 
 
-def simulated_job(seed: int, number: int, *, start_unix_ns: int) -> JobSpec:
-    """16 ranks on two hosts, of which one becomes slow."""
-    slow = random.Random(f"{seed} {number}").randrange(RANKS)
+def simulated_job(ranks: int, seed: int, number: int, *, start_unix_ns: int) -> JobSpec:
+    """Ranks on two hosts, of which one becomes slow."""
+    slow = random.Random(f"{seed} {number}").randrange(ranks)
     return JobSpec(
-        layout=Layout(tp=2, dp=4, pp=2),
+        layout=Layout(tp=2, dp=ranks // 4, pp=2),
         iterations=60,
         micro_batches=2,
         tp_calls=1,
-        ranks_per_host=8,
+        ranks_per_host=ranks // 2,
         source=DEVICE_TIMES,
         faults=(SlowCompute(ranks=(slow,), factor=2.5, from_step=36),),
         seed=number,

@@ -63,5 +63,15 @@ def _of(usual: int, deep: int) -> int:
     return deep if _named() == DEEP else usual
 
 
+def steps(n: int, deep: int) -> int:
+    """Of a simulated job: so many in the suite, where they show it, and at least as many in the proofs.
+
+    >>> steps(80, 150) in (80, 150)
+    True
+    """
+    assert n <= deep
+    return deep if _named() == DEEP else n
+
+
 def _named() -> str:
     return os.environ.get("HYPOTHESIS_PROFILE", SEEDED)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+from pacehound.settings import StoreSettings
 from storage.client import Store
+from storage.retention import apply_retention
 
 _TABLES = """
     SELECT name, create_table_query AS made_by, total_rows
@@ -18,6 +23,37 @@ def copy_store(store: Path, to: Path) -> Path:
     """A store that nobody has open, a second time."""
     shutil.copytree(store, to, symlinks=True)  # its links are relative
     return to
+
+
+def made_once(make: Callable[[Path], None], name: str, own: Path) -> Path:
+    """A folder of this worker's: a copy of what the first worker of this run has made."""
+    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with (run / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = run / name
+        if not made.exists():
+            half = run / f"{name}.half"
+            shutil.rmtree(half, ignore_errors=True)  # of a worker that died
+            make(half)
+            half.rename(made)
+    return copy_store(made, own / f"{name} of this worker")
+
+
+def make_empty(folder: Path) -> None:
+    with Store.open(folder) as store:
+        apply_retention(store, StoreSettings())  # as every writer does before its first row
+
+
+def made_by(store: Store) -> dict[str, str]:
+    """How each table was made."""
+    return {row["name"]: row["made_by"] for row in store.query(_TABLES).to_pylist()}
+
+
+def forget_rows(store: Store) -> None:
+    """All rows, and with them the tokens of their blocks."""
+    for row in store.query(_TABLES).to_pylist():
+        if row["total_rows"] and row["name"] != _KEPT:
+            store.command(f"TRUNCATE TABLE {row['name']}")
 
 
 class SharedStore:
@@ -43,21 +79,18 @@ class SharedStore:
             if not self._folder.exists():
                 copy_store(self._empty, self._folder)
             self._store = Store.open(self._folder)
-            self._as_made = {row["name"]: row["made_by"] for row in self._store.query(_TABLES).to_pylist()}
+            self._as_made = made_by(self._store)
         return self._store
 
     def empty(self) -> None:
-        """Forget all rows, and with them the tokens of their blocks; the tables have to be as they were."""
+        """Forget all rows; the tables have to be as they were."""
         assert self._store is not None
-        tables = self._store.query(_TABLES).to_pylist()
-        as_left = {row["name"]: row["made_by"] for row in tables}
+        as_left = made_by(self._store)
         if as_left != self._as_made:
             self.close()
             shutil.rmtree(self._folder)
         assert as_left == self._as_made, "who alters tables takes `own_store`"
-        for row in tables:
-            if row["total_rows"] and row["name"] != _KEPT:
-                self._store.command(f"TRUNCATE TABLE {row['name']}")
+        forget_rows(self._store)
 
     def close(self) -> None:
         """Let go of the engine; what was opened is opened again when it is needed."""

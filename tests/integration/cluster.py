@@ -57,16 +57,24 @@ class Cluster:
             (self.store / "head.json").unlink(missing_ok=True)
 
     def start_job(
-        self, *arguments: object, script: Path = realjob.SCRIPT, settings: Sequence[str] = (), job: str = "two-hosts"
+        self,
+        *arguments: object,
+        script: Path = realjob.SCRIPT,
+        settings: Sequence[str] = (),
+        job: str = "two-hosts",
+        forks: bool = False,
     ) -> None:
-        """`pacehound run --endpoint` on each host, as two people would type it."""
+        """`pacehound run --endpoint` on each host, as two people would type it; with torchrun, or with forked ranks."""
+        meet = self.hosts[0].address
         for number, host in enumerate(self.hosts):
-            master = ("--master-addr", self.hosts[0].address, "--master-port", str(MASTER_PORT))
+            master = ("--master-addr", meet, "--master-port", str(MASTER_PORT))
             options = ("--nnodes", "2", "--node-rank", str(number), *master)
+            command = realjob.torchrun(*arguments, ranks=2, options=options, script=script)
+            places = {"FORKED_FIRST": str(2 * number), "FORKED_WORLD": "4", "FORKED_MEET": f"{meet}:{MASTER_PORT}"}
             self.runs.append(
                 realjob.start(
                     self.folder,
-                    realjob.torchrun(*arguments, ranks=2, options=options, script=script),
+                    realjob.forked(*arguments, ranks=2, script=script) if forks else command,
                     "--job",
                     job,
                     "--endpoint",
@@ -77,6 +85,7 @@ class Cluster:
                     env={
                         "PACEHOUND_TOKEN": with_pin(self.token, self.pin),
                         "GLOO_SOCKET_IFNAME": host.interface,
+                        **(places if forks else {}),
                     },
                 )
             )

@@ -7,6 +7,8 @@ import os
 import pytest
 
 from bench.rig import broker as kafka_broker
+from tests.fakes.shared_broker import shared_broker, used
+from tests.fakes.shared_store import copy_store
 
 
 def pytest_collection_modifyitems(items):
@@ -37,10 +39,29 @@ def product(product_root, tmp_path):
     return Product(product_root, tmp_path / "home")
 
 
+@pytest.fixture
+def made_store(empty_store, tmp_path):
+    """An empty store where the test's head looks for one: to make its tables would take it a second of processor."""
+    return copy_store(empty_store, tmp_path / "store")
+
+
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory):
+def running_broker(tmp_path_factory):
+    own = tmp_path_factory.getbasetemp()
+    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with shared_broker(run / "broker") as made:
+        yield made
+
+
+@pytest.fixture
+def broker(running_broker):
     """A real Kafka broker for all tests; each has a prefix of its own. Who kills a broker starts one for itself."""
-    made = kafka_broker.Broker(tmp_path_factory.mktemp("kafka"))
-    made.start()
-    yield made
-    made.stop()
+    with used(running_broker):
+        yield running_broker
+
+
+@pytest.fixture
+def broker_alone(running_broker):
+    """The same, while no other test uses it: for who makes it stand still."""
+    with used(running_broker, alone=True):
+        yield running_broker

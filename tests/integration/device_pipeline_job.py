@@ -1,13 +1,15 @@
 """For test_device_pipeline.py: torch's own 1F1B schedule, one rank of two, on a device that is a stand-in.
 
 The other rank is a backend that does nothing (torch's "fake" one), so sends and receives are Works of the stand-in.
-Argument: the rank. Prints a line of JSON: what was recorded, and what the device did.
+Run by a launcher of two ranks, given a folder: into it each writes what was recorded, and what the device did.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,7 +85,7 @@ def transfers(launch: Any) -> Any:
     return batch
 
 
-def main(rank: int) -> None:
+def main(folder: Path, rank: int) -> None:
     recorder = Recorder(rank)
     clock = cuda_times.CudaClock(machine.cuda, Device(), machine.host_ns)
     operations = StepOperations(recorder, 1, lambda device: clock)  # type: ignore[arg-type]
@@ -128,8 +130,8 @@ def main(rank: int) -> None:
         "waits": sorted({work.n_waits for *_, work in works}),
         "blocked": machine.blocked,
     }
-    print(json.dumps(said))
+    (folder / f"{rank}.json").write_text(json.dumps(said))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(Path(sys.argv[1]), int(os.environ["RANK"]))

@@ -110,6 +110,7 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
     made.close()
 
 
+@pytest.mark.usefixtures("made_store")
 def test_what_a_head_orders_all_survivors_use(job: Job) -> None:
     """A head may be slow once, when others have the processors: then nobody uses it, and they ask again."""
     for _ in range(5):

@@ -17,6 +17,7 @@ import pytest
 
 from bench.rig import realjob
 from pacehound.instrument import hold, shim
+from tests.fakes.shared_store import copy_store
 from tests.integration.asked_job import AskedJob
 from tests.integration.test_validate import quota
 
@@ -29,6 +30,8 @@ JOB = Path(__file__).with_name("held_job.py")
 RANKS = 3
 ENDLESS = 10_000_000
 STEP_S = ("0.008", "0.012")
+"""How much of a processor and how much waiting a step takes; and one of a job from which nothing is to be taken."""
+EASY_STEP_S = ("0", "0.03")
 WITHIN_S = 120
 PROVED = 20
 
@@ -36,11 +39,11 @@ PROVED = 20
 class WatchedJob(AskedJob):
     """A job that runs, and the commands that are given to it.
 
-    Each of its steps takes 8 ms of a processor and waits for 12: three ranks leave a processor of two free, so that
-    what they lack was taken from them on purpose.
+    Each of its steps takes 8 ms of a processor and waits for 12, if nothing else is said: three ranks leave a processor
+    of two free, so that what they lack was taken from them on purpose.
     """
 
-    def __init__(self, folder: Path, *settings: str, steps: int = ENDLESS) -> None:
+    def __init__(self, folder: Path, *settings: str, steps: int = ENDLESS, step_s: tuple[str, str] = STEP_S) -> None:
         self.folder = folder
         self.store = folder / "store"
         out = folder / "out"
@@ -50,7 +53,7 @@ class WatchedJob(AskedJob):
                 [
                     *self.command("run", *(word for one in settings for word in ("--set", one))),
                     "--",
-                    *realjob.forked(out, steps, *STEP_S, ranks=RANKS, script=JOB),
+                    *realjob.forked(out, steps, *step_s, ranks=RANKS, script=JOB),
                 ],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 stdout=log,
@@ -91,15 +94,29 @@ class WatchedJob(AskedJob):
         self.process.wait(WITHIN_S)
 
 
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedJob]:
+@contextlib.contextmanager
+def running(folder: Path, step_s: tuple[str, str]) -> Iterator[WatchedJob]:
     hold.build()
-    job = WatchedJob(tmp_path_factory.mktemp("job"))
+    job = WatchedJob(folder, step_s=step_s)
     try:
         job.begin()
         yield job
     finally:
         job.end()
+
+
+@pytest.fixture(scope="module")
+def job(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedJob]:
+    folder = tmp_path_factory.mktemp("easy")
+    copy_store(empty_store, folder / "store")
+    with running(folder, EASY_STEP_S) as job:
+        yield job
+
+
+@pytest.fixture
+def computing_job(tmp_path: Path) -> Iterator[WatchedJob]:
+    with running(tmp_path, STEP_S) as job:
+        yield job
 
 
 def test_a_job_is_paused_as_a_whole_and_no_incident_comes_of_it(job: WatchedJob) -> None:
@@ -163,18 +180,20 @@ def assert_the_slow_rank_is_named(job: WatchedJob, rank: int) -> None:
 
 
 @pytest.mark.prove  # in the suite, tests/integration/test_attended_job.py measures one
-def test_the_rank_that_gets_too_little_of_a_processor_is_proven_slow_while_the_job_runs(job: WatchedJob) -> None:
-    assert_the_slow_rank_is_named(job, 1)
+def test_the_rank_that_gets_too_little_of_a_processor_is_proven_slow_while_the_job_runs(
+    computing_job: WatchedJob,
+) -> None:
+    assert_the_slow_rank_is_named(computing_job, 1)
     proven = "SELECT ranks, measured, ratio FROM validations WHERE verdict = 'culprit'"
-    job.until(lambda: job.rows(proven), "it is stored")
-    (row,) = job.rows(proven)
+    computing_job.until(lambda: computing_job.rows(proven), "it is stored")
+    (row,) = computing_job.rows(proven)
     assert row["ranks"] == [1]
     assert row["ratio"] > 1.25
-    job.goes_on()
+    computing_job.goes_on()
 
 
 @pytest.mark.prove
-def test_twenty_times_the_slow_rank_is_named(job: WatchedJob) -> None:
+def test_twenty_times_the_slow_rank_is_named(computing_job: WatchedJob) -> None:
     for run in range(PROVED):
-        assert_the_slow_rank_is_named(job, run % RANKS)
-    job.goes_on()
+        assert_the_slow_rank_is_named(computing_job, run % RANKS)
+    computing_job.goes_on()

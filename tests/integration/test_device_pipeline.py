@@ -6,13 +6,13 @@ import inspect
 import json
 import os
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.rig import realjob
 from pacehound.instrument.cuda_times import _VERIFIED_BACKENDS
 from pacehound.model.operations import OPTYPES
 from tests.fakes import cuda_device
@@ -27,13 +27,20 @@ TOLERANCE_NS = 20_000
 SENDS_AND_RECEIVES = (("forward-send", "backward-recv"), ("backward-send", "forward-recv"))
 
 
-@pytest.fixture(scope="module", params=[0, 1], ids=["first stage", "last stage"])
-def said(request: pytest.FixtureRequest) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what each rank says."""
+    folder = tmp_path_factory.mktemp("said")
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(JOB), str(request.param)]
+    command = realjob.forked(folder, ranks=2, script=JOB)
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return folder
+
+
+@pytest.fixture(params=[0, 1], ids=["first stage", "last stage"])
+def said(request: pytest.FixtureRequest, answers: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((answers / f"{request.param}.json").read_text())
     answer["rank"] = request.param
     return answer
 

@@ -9,7 +9,7 @@ import pytest
 from bench.rig import realjob
 from collector.host.evidence import pyspy
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("made_store")]
 
 
 STACKS = (

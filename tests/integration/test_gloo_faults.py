@@ -5,8 +5,8 @@ does one thing wrong. Right is a verdict of the right kind and class that names 
 is nobody to name, nobody is named. The ranks that a fault strikes change from run to run.
 
 `make prove` runs each fault ten times, and a slow link; every run is made, also after one that was wrong, and a table
-of all of them is printed at the end. `make test` runs a killed rank once, its ranks forked from one process; other
-files make it run a slow rank (test_real_job.py) and slow data (test_evidence_job.py).
+of all of them is printed at the end. `make test` runs a killed rank once, on two hosts (test_two_hosts.py), a slow rank
+(test_real_job.py) and slow data (test_evidence_job.py).
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ class Case:
         `hang.suspect_after_s` of the run.
     survives
         Whether the job ends well all the same.
-    is_short
-        Part of the short form.
 
     """
 
@@ -61,7 +59,6 @@ class Case:
     n_struck: int = 1
     suspect_after_s: float = 2.0
     survives: bool = False
-    is_short: bool = True
 
 
 def names(kinds: str, causes: str, *, surely: bool = True) -> Callable[[Findings, tuple[int, ...]], bool]:
@@ -96,7 +93,7 @@ HUNG = ("--since", 50, "--iterations", 90, "--timeout-s", 8)
 MISMATCH = names("hang exit", "H2")
 
 CASES = (
-    Case("slow computation", ("slow", *SLOW), names("slow", "S1"), survives=True, is_short=False),
+    Case("slow computation", ("slow", *SLOW), names("slow", "S1"), survives=True),
     Case(
         "slow computation, two of eight",
         ("slow", *SLOW, "--extra-ms", 60),
@@ -104,55 +101,46 @@ CASES = (
         n_ranks=8,
         n_struck=2,
         survives=True,
-        is_short=False,
     ),
-    Case("slow data loading", ("loads-slowly", *SLOW), names("slow", "S1"), survives=True, is_short=False),
+    Case("slow data loading", ("loads-slowly", *SLOW), names("slow", "S1"), survives=True),
     Case(
         "long data loading",
         ("loads-long", "--since", 50, "--iterations", 80, "--extra-ms", 8_000),
         relieved(names("hang", "H1")),
         survives=True,
-        is_short=False,
     ),
     Case(
         "SIGSTOP, later SIGCONT",
         ("stops", "--since", 50, "--iterations", 80),
         relieved(names("hang", "H1 H3")),
         survives=True,
-        is_short=False,
     ),
-    Case(
-        "sys.exit(1)", ("leaves", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0, is_short=False
-    ),
-    Case(
-        "an exception", ("raises", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0, is_short=False
-    ),
+    Case("sys.exit(1)", ("leaves", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0),
+    Case("an exception", ("raises", *HUNG), names("exit", "None H1", surely=False), suspect_after_s=30.0),
     Case("kill -9", ("dies", *HUNG), names("exit", "None H1")),
-    Case("skips a call of the world", ("skips", *HUNG, "--place", 1), MISMATCH, is_short=False),
-    Case("skips a call of a pair", ("skips", *HUNG, "--place", 0), MISMATCH, is_short=False),
+    Case("skips a call of the world", ("skips", *HUNG, "--place", 1), MISMATCH),
+    Case("skips a call of a pair", ("skips", *HUNG, "--place", 0), MISMATCH),
     Case(
         "skips a call, and all time out before it is a hang",
         ("skips", "--since", 50, "--iterations", 90, "--timeout-s", 5, "--place", 1),
         names("exit", "H2"),
         suspect_after_s=30.0,
-        is_short=False,
     ),
-    Case("all_gather for all_reduce", ("gathers", *HUNG, "--place", 1), MISMATCH, is_short=False),
-    Case("all_gather for all_reduce, in a pair", ("gathers", *HUNG, "--place", 2), MISMATCH, is_short=False),
-    Case("broadcast for all_reduce", ("broadcasts", *HUNG, "--place", 1), MISMATCH, is_short=False),
-    Case("larger all_reduce", ("larger", *HUNG, "--place", 1), MISMATCH, is_short=False),
-    Case("smaller all_reduce", ("smaller", *HUNG, "--place", 1), MISMATCH, is_short=False),
-    Case("larger all_reduce, in a pair", ("larger", *HUNG, "--place", 0), MISMATCH, is_short=False),
-    Case("smaller all_reduce, in a pair", ("smaller", *HUNG, "--place", 0), MISMATCH, is_short=False),
-    Case("two groups in opposite order", ("swaps", *HUNG, "--place", 0), MISMATCH, is_short=False),
-    Case("two groups of the same ranks in opposite order", ("swaps", *HUNG, "--place", 3), MISMATCH, is_short=False),
+    Case("all_gather for all_reduce", ("gathers", *HUNG, "--place", 1), MISMATCH),
+    Case("all_gather for all_reduce, in a pair", ("gathers", *HUNG, "--place", 2), MISMATCH),
+    Case("broadcast for all_reduce", ("broadcasts", *HUNG, "--place", 1), MISMATCH),
+    Case("larger all_reduce", ("larger", *HUNG, "--place", 1), MISMATCH),
+    Case("smaller all_reduce", ("smaller", *HUNG, "--place", 1), MISMATCH),
+    Case("larger all_reduce, in a pair", ("larger", *HUNG, "--place", 0), MISMATCH),
+    Case("smaller all_reduce, in a pair", ("smaller", *HUNG, "--place", 0), MISMATCH),
+    Case("two groups in opposite order", ("swaps", *HUNG, "--place", 0), MISMATCH),
+    Case("two groups of the same ranks in opposite order", ("swaps", *HUNG, "--place", 3), MISMATCH),
     Case(
         "random pauses from the start",
         ("pauses", "--iterations", 180, "--extra-ms", 100),
         nobody,
         n_struck=0,
         survives=True,
-        is_short=False,
     ),
     Case(
         "random pauses from an iteration on",
@@ -160,18 +148,15 @@ CASES = (
         nobody,
         n_struck=0,
         survives=True,
-        is_short=False,
     ),
 )
 
 
-def run_once(
-    folder: Path, case: Case, number: int, launched: Callable[..., list[str]] = realjob.torchrun
-) -> tuple[Findings, tuple[int, ...]]:
+def run_once(folder: Path, case: Case, number: int) -> tuple[Findings, tuple[int, ...]]:
     """Run the job with its fault; the findings of all incidents, and who was struck."""
     folder.mkdir()
     struck = tuple(sorted((number + 3 * index) % case.n_ranks for index in range(case.n_struck)))
-    command = launched(*case.arguments, "--seed", number, "--who", *struck, ranks=case.n_ranks, script=SCRIPT)
+    command = realjob.torchrun(*case.arguments, "--seed", number, "--who", *struck, ranks=case.n_ranks, script=SCRIPT)
     run = realjob.start(folder, command, settings=[f"hang.suspect_after_s={case.suspect_after_s}"])
     try:
         if case.arguments[0] == "stops":
@@ -261,15 +246,6 @@ def prove(
 
 def ids(cases: Sequence[Case]) -> list[str]:
     return [case.name.replace(" ", "-") for case in cases]
-
-
-SHORT = [case for case in CASES if case.is_short]
-
-
-@pytest.mark.parametrize("case", SHORT, ids=ids(SHORT))
-def test_the_verdict_on_a_fault_is_right(case: Case, tmp_path: Path) -> None:
-    findings, struck = run_once(tmp_path / "run", case, 2, realjob.forked)
-    assert case.is_right(findings, struck), (struck, said(findings), findings)
 
 
 @pytest.mark.prove

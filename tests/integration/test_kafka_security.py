@@ -1,6 +1,6 @@
 """A broker that wants TLS and a password: every client of ours brings both, and says what is wrong where one is.
 
-And the broker of the compose file, by its own settings: whose login lets whom do what.
+And the broker of the compose file, by its own settings: whose login lets whom do what. They are two doors of one.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ PASSWORD = "right=horse battery"
 
 @dataclass(frozen=True)
 class Locked:
-    """A broker behind TLS and SASL, and what its clients are given."""
+    """A door behind TLS and SASL, and what its clients are given."""
 
-    broker: Broker
     port: int
     folder: Path
 
@@ -63,9 +62,33 @@ class Locked:
         return KafkaSettings(servers=f"127.0.0.1:{self.port}", prefix=prefix, client_file=str(name))
 
 
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
-    folder = tmp_path_factory.mktemp("locked")
+COMPOSE = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text(encoding="utf-8"))
+SECRETS = {"KAFKA_PASSWORD": "of-ours", "KAFKA_AGENT_PASSWORD": "of-agents"}
+
+
+def of_compose(name: str) -> str:
+    """A setting of the compose file's broker, with its passwords."""
+    text = str(COMPOSE["services"]["kafka"]["environment"][name])
+    return re.sub(r"\$\{([A-Z_]+)[^}]*\}", lambda found: SECRETS[found[1]], text)
+
+
+@dataclass(frozen=True)
+class Granted:
+    """A door with the logins and the rights of the compose file."""
+
+    port: int
+    folder: Path
+
+    def settings(self, user: str, password: str) -> KafkaSettings:
+        name = self.folder / f"{user}-{password}.properties"
+        name.write_text(
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username={user}\nsasl.password={password}\n"
+        )
+        return KafkaSettings(servers=f"127.0.0.1:{self.port}", prefix="granted.", client_file=str(name))
+
+
+def of_a_certificate(folder: Path) -> str:
+    """A new one in `server.pem`; in `ca.pem` who has signed it, in `other.pem` who has not. Its door's settings."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     trustme.CA().cert_pem.write_to_path(str(folder / "other.pem"))
@@ -73,18 +96,54 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
     pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # Java reads no other form
     (folder / "server.pem").write_bytes(pkcs8 + b"".join(part.bytes() for part in issued.cert_chain_pems))
-    (port,) = free_ports(1)
-    properties = f"""
-sasl.enabled.mechanisms=PLAIN
+    return f"""
 listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
   user_hound="{PASSWORD}";
 listener.name.sasl_ssl.ssl.keystore.type=PEM
 listener.name.sasl_ssl.ssl.keystore.location={folder / "server.pem"}
 """
-    broker = Broker(folder / "kafka", doors={"SASL_SSL": (port, properties)})
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Locked, Granted]]:
+    folder = tmp_path_factory.mktemp("locked")
+    assert of_compose("KAFKA_SASL_ENABLED_MECHANISMS") == "PLAIN"
+    locked, granted = (door(port, folder) for door, port in zip((Locked, Granted), free_ports(2), strict=True))
+    # Rights are looked at behind the compose file's door. Behind the other one everything is allowed, and the broker
+    # looks after itself behind a third, on which nobody has a name.
+    properties = f"""
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config={of_compose("KAFKA_LISTENER_NAME_OUTSIDE_PLAIN_SASL_JAAS_CONFIG")}
+authorizer.class.name={of_compose("KAFKA_AUTHORIZER_CLASS_NAME")}
+super.users={of_compose("KAFKA_SUPER_USERS")};User:ANONYMOUS;User:hound
+"""
+    broker = Broker(
+        folder / "kafka",
+        doors={"SASL_SSL": (locked.port, of_a_certificate(folder)), "SASL_PLAINTEXT": (granted.port, properties)},
+    )
     broker.start()
-    yield Locked(broker, port, folder)
+    yield locked, granted
     broker.stop()
+
+
+@pytest.fixture(scope="module")
+def locked(doors: tuple[Locked, Granted]) -> Locked:
+    return doors[0]
+
+
+@pytest.fixture(scope="module")
+def granted(doors: tuple[Locked, Granted]) -> Granted:
+    world = doors[1]
+    ours = world.settings("pacehound", SECRETS["KAFKA_PASSWORD"])
+    command = [str(word) for word in COMPOSE["services"]["topics"]["command"]]
+    overrides = {"kafka.servers": ours.servers, "kafka.prefix": ours.prefix, "kafka.client_file": ours.client_file}
+    options = [word for key, value in overrides.items() for word in ("--set", f"{key}={value}")]
+    made = CliRunner().invoke(cli.pacehound, [*command, *options])
+    assert made.exit_code == 0, made.output
+    # A broker hears a moment later of what its controller has granted.
+    agent = world.settings("agent", SECRETS["KAFKA_AGENT_PASSWORD"])
+    until("the grants", lambda: not any(refusal(agent, topic.name) for topic in WRITTEN_BY_AGENTS), 30, 0.1)
+    return world
 
 
 def test_a_worker_behind_tls_and_a_password_finds_the_slow_rank(locked: Locked, tmp_path: Path) -> None:
@@ -116,58 +175,6 @@ def test_a_worker_behind_tls_and_a_password_finds_the_slow_rank(locked: Locked, 
 def test_what_is_wrong_with_a_login_is_said(locked: Locked, wrong: dict[str, str], words: str) -> None:
     with pytest.raises(Unavailable, match=f"(?i){words}"):
         ensure_topics(replace(locked.settings(**wrong), prefix="refused."), timeout_s=2.0)
-
-
-COMPOSE = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text(encoding="utf-8"))
-SECRETS = {"KAFKA_PASSWORD": "of-ours", "KAFKA_AGENT_PASSWORD": "of-agents"}
-
-
-def of_compose(name: str) -> str:
-    """A setting of the compose file's broker, with its passwords."""
-    text = str(COMPOSE["services"]["kafka"]["environment"][name])
-    return re.sub(r"\$\{([A-Z_]+)[^}]*\}", lambda found: SECRETS[found[1]], text)
-
-
-@dataclass(frozen=True)
-class Granted:
-    """A broker with the logins and the rights of the compose file."""
-
-    port: int
-    folder: Path
-
-    def settings(self, user: str, password: str) -> KafkaSettings:
-        name = self.folder / f"{user}-{password}.properties"
-        name.write_text(
-            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username={user}\nsasl.password={password}\n"
-        )
-        return KafkaSettings(servers=f"127.0.0.1:{self.port}", prefix="granted.", client_file=str(name))
-
-
-@pytest.fixture(scope="module")
-def granted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
-    folder = tmp_path_factory.mktemp("granted")
-    (port,) = free_ports(1)
-    # The broker of the tests looks after itself behind a door of its own, on which nobody has a name.
-    properties = f"""
-sasl.enabled.mechanisms={of_compose("KAFKA_SASL_ENABLED_MECHANISMS")}
-listener.name.sasl_plaintext.plain.sasl.jaas.config={of_compose("KAFKA_LISTENER_NAME_OUTSIDE_PLAIN_SASL_JAAS_CONFIG")}
-authorizer.class.name={of_compose("KAFKA_AUTHORIZER_CLASS_NAME")}
-super.users={of_compose("KAFKA_SUPER_USERS")};User:ANONYMOUS
-"""
-    broker = Broker(folder / "kafka", doors={"SASL_PLAINTEXT": (port, properties)})
-    broker.start()
-    world = Granted(port, folder)
-    ours = world.settings("pacehound", SECRETS["KAFKA_PASSWORD"])
-    command = [str(word) for word in COMPOSE["services"]["topics"]["command"]]
-    overrides = {"kafka.servers": ours.servers, "kafka.prefix": ours.prefix, "kafka.client_file": ours.client_file}
-    options = [word for key, value in overrides.items() for word in ("--set", f"{key}={value}")]
-    made = CliRunner().invoke(cli.pacehound, [*command, *options])
-    assert made.exit_code == 0, made.output
-    # A broker hears a moment later of what its controller has granted.
-    agent = world.settings("agent", SECRETS["KAFKA_AGENT_PASSWORD"])
-    until("the grants", lambda: not any(refusal(agent, topic.name) for topic in WRITTEN_BY_AGENTS), 30, 0.1)
-    yield world
-    broker.stop()
 
 
 def refusal(settings: KafkaSettings, topic: str) -> str:
@@ -229,6 +236,6 @@ def test_who_has_no_login_is_refused(granted: Granted) -> None:
             ensure_topics(granted.settings(user, password), timeout_s=2.0)
 
 
-def test_brokers_that_look_at_no_rights_say_so(locked: Locked) -> None:
+def test_brokers_that_look_at_no_rights_say_so(broker: Broker) -> None:
     with pytest.raises(InvalidInput, match="look at no rights"):
-        grant_agents(locked.settings(), "agent", timeout_s=10.0)
+        grant_agents(broker.settings("rights."), "agent", timeout_s=10.0)

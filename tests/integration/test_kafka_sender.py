@@ -44,10 +44,9 @@ def samples(first: int, n: int, width: int = 0) -> list[bytes]:
 
 
 def test_a_broker_that_stands_still_gets_it_again_from_the_first_on_and_in_order(
-    broker: Broker, settings: KafkaSettings
+    broker_alone: Broker, tmp_path: Path
 ) -> None:
-    assert broker.process is not None
-    pid = broker.process.pid
+    pid, settings = broker_alone.pid, broker_alone.settings(f"{tmp_path.name}.")
     sender = KafkaSender(settings, "test", acknowledged_within_s=1.0)
     before, held, after = samples(0, 10), samples(10, 200, 1_000), samples(210, 10)
     assert until("the topics", lambda: taken(sender, before), 60, 0.1) == SendResult()

@@ -20,7 +20,7 @@ from simulator.faults import SlowCompute
 from simulator.job import simulate
 from simulator.spec import JobSpec
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("made_store")]
 
 
 @contextmanager
@@ -47,13 +47,12 @@ def test_what_a_head_killed_right_after_its_answer_had_answered_for_is_stored_by
     halves = [events[number::2] for number in range(2)]  # each of them has calls of several streams
     introductions = [codec.encode(event) for event in events if type(event).__name__ == "Topology"]
     sent = 0
-    for said in halves:
+    for said in (*halves, []):
         with head_on(store, tmp_path / "head.log") as (producer, head):
+            realjob.until("all calls", partial(has_stored, realjob.Run(None, store, tmp_path), sent), 30, 0.1)  # type: ignore[arg-type]
             producer.send([*introductions, *map(codec.encode, said)])
             head.kill()
         sent += sum(len(event) for event in said if isinstance(event, CallBatch))
-        with head_on(store, tmp_path / "head.log"):
-            realjob.until("all calls", partial(has_stored, realjob.Run(None, store, tmp_path), sent), 30, 0.1)  # type: ignore[arg-type]
 
 
 def has_stored(answers: realjob.Run, n_calls: int) -> bool:

@@ -25,6 +25,7 @@ from pacehound.bus.recording import Recording
 from pacehound.model.codec import decode, encode
 from pacehound.settings import Settings
 from streams.pipeline import Pipeline
+from tests.fakes.shared_store import copy_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timed, pytest.mark.timeout(600)]
 
@@ -89,8 +90,10 @@ def says_who_is_slow(made: SlowRun) -> str:
 
 
 @pytest.fixture(scope="module")
-def short_slow_run(tmp_path_factory: pytest.TempPathFactory) -> SlowRun:
-    return slow_run(tmp_path_factory.mktemp("slow"), range(110, 170), 215)
+def short_slow_run(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> SlowRun:
+    folder = tmp_path_factory.mktemp("slow")
+    copy_store(empty_store, folder / "store")
+    return slow_run(folder, range(90, 140), 180)
 
 
 def test_the_slow_rank_is_named_within_30_iterations(short_slow_run: SlowRun) -> None:

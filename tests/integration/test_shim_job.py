@@ -17,7 +17,12 @@ from streams.pipeline import Pipeline
 from tests.fakes.said import said_in
 from tests.native import stub_jobs
 
-pytestmark = [pytest.mark.integration, pytest.mark.timed, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timed,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("made_store"),
+]
 
 RANKS, SLOW, AGAIN = 4, 120, 100
 
@@ -67,10 +72,11 @@ def check(findings: list[dict[str, Any]], neighbours: realjob.Neighbours) -> Non
         assert abs(lasted_s - SLOW * 0.04) < 2.0
 
 
+@pytest.mark.usefixtures("made_store")
 def test_what_a_slow_job_tells_through_the_shim_is_an_incident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replayed with a head that believes in a recurring period at once, not after half a minute."""
     neighbours = realjob.Neighbours()
-    _, recording = run_job(tmp_path, 300)
+    _, recording = run_job(tmp_path, 180)
     monkeypatch.setattr("streams.job.iterations.UNMARKED_PATIENCE_NS", 0)
     pipeline, latest = Pipeline(Settings()), {}
     for message in Recording(recording):

@@ -17,6 +17,7 @@ from storage.client import Store
 from storage.migrate import known_migrations, migrate
 from tests.fakes.events import call_batch, incident
 from tests.fakes.partitioned_log import PartitionedLog
+from tests.fakes.shared_store import forget_rows, made_by
 from tests.store.test_asking import ask
 from tests.store.test_store_contract import (  # noqa: F401  (the same tests, with the store of this file)
     test_a_call_batch_reads_back_as_it_was_written,
@@ -67,10 +68,19 @@ def url(server, request):
     return f"{server.url}/{name}"
 
 
-@pytest.fixture
-def store(url):
-    with Store.connect(url) as connected:
+@pytest.fixture(scope="module")
+def shared(server):
+    with Store.connect(f"{server.url}/shared") as connected:
         yield connected
+
+
+@pytest.fixture
+def store(shared):
+    """An empty one: to make all tables anew takes longer than to empty them."""
+    as_made = made_by(shared)
+    yield shared
+    forget_rows(shared)
+    assert made_by(shared) == as_made
 
 
 def test_a_login_comes_from_the_settings_or_from_the_url(server):

@@ -19,7 +19,7 @@ import pytest
 from bench.rig import realjob
 from pacehound.runtime.head.client import live_owner
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("made_store")]
 SCRIPT = Path(__file__).with_name("ordered_script.py")
 RANKS = 3
 WITHIN_S = 120

@@ -15,28 +15,54 @@ import pytest
 from cluster import Cluster, cluster
 
 from bench.rig import realjob
+from tests.integration.test_gloo_faults import HUNG, SCRIPT, names, said
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timed,
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(netns.why_not()) and os.environ.get("CI") != "true", reason=netns.why_not() or "possible"),
 ]
 
 
-def calls_are_complete(cluster: Cluster, iterations: int) -> Sequence[int]:
-    """Every rank's calls on each communicator are once there, without a gap, and none was dropped; their numbers."""
+def calls_are_complete(cluster: Cluster, iterations: int, *, of_all_ranks: bool = True) -> Sequence[int]:
+    """Every rank's calls on each communicator are once there, without a gap, and none was dropped; their numbers.
+
+    All ranks are in each communicator, if nothing else is said.
+    """
     rows = cluster.ask(
         "SELECT rank, communicator, count() AS calls, uniqExact(seq) AS rounds, max(seq) - min(seq) + 1 AS span "
         "FROM calls GROUP BY rank, communicator ORDER BY rank"
     )
     places = {(row["rank"], row["communicator"]) for row in rows}
-    assert places == set(product((0, 1, 2, 3), {communicator for _, communicator in places}))
+    if of_all_ranks:
+        assert places == set(product((0, 1, 2, 3), {communicator for _, communicator in places}))
     for row in rows:
         assert int(row["calls"]) == int(row["rounds"]) == int(row["span"]) >= iterations, row
     return [int(row["calls"]) for row in rows]
 
 
+def ranks_are_where_they_run(cluster: Cluster) -> None:
+    hosts = cluster.ask("SELECT DISTINCT host, rank FROM calls ORDER BY rank")
+    assert [(row["rank"], row["host"]) for row in hosts] == [(0, "left"), (1, "left"), (2, "right"), (3, "right")]
+
+
+@pytest.mark.usefixtures("made_store")
+def test_of_one_job_over_two_hosts_the_killed_rank_is_named_and_every_call_of_all_is_there(tmp_path: Path) -> None:
+    with cluster(tmp_path) as made:
+        made.start_head()
+        made.start_job("dies", *HUNG, "--seed", 2, "--who", 2, script=SCRIPT, forks=True)
+        for run in made.runs:
+            assert run.wait(120) != 0, run.text()
+        realjob.until("the end of an incident", lambda: made.incidents() and made.has_ended(), 60, say=made.state)
+        (incident,) = made.incidents()
+        assert incident["job"] == "two-hosts"
+        assert names("exit", "None H1")(incident["findings"], (2,)), said(incident["findings"])
+        ranks_are_where_they_run(made)
+        calls_are_complete(made, 50, of_all_ranks=False)
+
+
+@pytest.mark.prove
+@pytest.mark.timed
 def test_one_job_over_two_hosts_has_the_right_ranks_hosts_and_verdict(tmp_path: Path) -> None:
     neighbours = realjob.Neighbours()
     slow_from, csv = 110, tmp_path / "steps.csv"
@@ -61,12 +87,12 @@ def test_one_job_over_two_hosts_has_the_right_ranks_hosts_and_verdict(tmp_path: 
             assert realjob.is_as_sure_as_it_can_be(finding), finding
             assert (finding["culprits"], finding["victims"]) == ([2], [0, 1, 3])
             assert finding["detected"]["step"] <= slow_from + 30
-        hosts = made.ask("SELECT DISTINCT host, rank FROM calls ORDER BY rank")
-        assert [(row["rank"], row["host"]) for row in hosts] == [(0, "left"), (1, "left"), (2, "right"), (3, "right")]
+        ranks_are_where_they_run(made)
         calls_are_complete(made, 190)
 
 
 @pytest.mark.prove
+@pytest.mark.timed
 @pytest.mark.parametrize("away_s", [12, 60])
 def test_a_head_node_that_is_away_costs_neither_training_nor_calls(tmp_path: Path, away_s: int) -> None:
     neighbours = realjob.Neighbours()

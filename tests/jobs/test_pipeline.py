@@ -41,6 +41,7 @@ from streams.pipeline import Pipeline
 from streams.snapshots.codec import MalformedState
 from tests.fakes.events import without_steps
 from tests.fakes.evidence_words import words_of
+from tests.fakes.examples import steps
 
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
 GRID = Layout(tp=2, dp=2, pp=2)
@@ -110,7 +111,7 @@ def test_a_slow_rank_is_named_without_optimizer_steps() -> None:
 
 
 def test_a_clean_job_has_no_finding() -> None:
-    simulation = job(iterations=600, jitter=0.05, spike_probability=0.0005, spike_s=0.05)
+    simulation = job(iterations=steps(300, 600), jitter=0.05, spike_probability=0.0005, spike_s=0.05)
     found = [e for e in run(simulation.events()) if isinstance(e, (Finding, Incident, Changepoint))]
     assert found == []
 

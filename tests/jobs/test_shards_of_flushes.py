@@ -67,7 +67,7 @@ def test_both_say_the_same_rows() -> None:
     assert len(found) == len(batches)
     for batch in found:
         wanted = batches[batch.communicator + str(batch.ordinal) + batch.host]
-        assert str(batch.rows.to_pylist()) == str(wanted.rows.to_pylist())
+        assert str(batch.rows.to_pydict()) == str(wanted.rows.to_pydict())
         assert (batch.sees, batch.dropped, batch.source) == (wanted.sees, wanted.dropped, wanted.source)
 
 

@@ -17,6 +17,7 @@ from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
 from tests.fakes.agents_over_budget import AgentsOverBudget
+from tests.fakes.examples import steps
 
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
 SMALL = {"layout": Layout(tp=4, dp=2, pp=1), "tp_bytes": 4_096, "dp_bytes": 65_536, "ranks_per_host": 4}
@@ -68,7 +69,7 @@ def said(events: list[Event]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.prove)])
 def test_a_clean_job_has_no_finding_and_no_call_counts_as_missing(seed: int) -> None:
-    events = events_of(iterations=300, seed=seed, jitter=0.03, spike_probability=0.0005, spike_s=0.05)
+    events = events_of(iterations=steps(150, 300), seed=seed, jitter=0.03, spike_probability=0.0005, spike_s=0.05)
     pipeline, out = run(sent_over_budget(events, now_and_then(seed)))
     assert [e for e in out if isinstance(e, (Finding, Incident, Changepoint))] == []
     assert pipeline.all_counts() == {}
@@ -78,7 +79,8 @@ def test_a_clean_job_has_no_finding_and_no_call_counts_as_missing(seed: int) -> 
     ("culprit", "is_over_budget"), [(0, always), (6, now_and_then(7))], ids=["always", "now and then"]
 )
 def test_a_slow_rank_is_named(culprit: int, is_over_budget: Callable[[str, int], bool]) -> None:
-    events = events_of(SlowCompute(ranks=(culprit,), factor=1.5, from_step=100), iterations=150, seed=culprit)
+    slow = SlowCompute(ranks=(culprit,), factor=1.5, from_step=steps(60, 100))
+    events = events_of(slow, iterations=steps(90, 150), seed=culprit)
     assert said(run(sent_over_budget(events, is_over_budget))[1]) == [("slow", "culprit", "S1", (culprit,), ())]
 
 
@@ -104,12 +106,13 @@ def test_a_rank_that_is_late_for_every_small_call_by_less_than_is_averaged_is_na
     assert (finding[0], finding[3]) == ("slow", (3,))
 
 
+AT_STEP, WITH_A_HANG = steps(50, 100), steps(80, 150)
 HANGS_AND_EXITS = pytest.mark.parametrize(
     "fault",
     [
-        StopRank(rank=3, step=100, resume_after_s=8),
-        ExitRank(rank=6, step=100, signal=9),
-        SlowLink(link=(0, 4), bandwidth_factor=0.0, from_step=100),
+        StopRank(rank=3, step=AT_STEP, resume_after_s=8),
+        ExitRank(rank=6, step=AT_STEP, signal=9),
+        SlowLink(link=(0, 4), bandwidth_factor=0.0, from_step=AT_STEP),
     ],
     ids=["stopped", "killed", "dead link"],
 )
@@ -117,7 +120,7 @@ HANGS_AND_EXITS = pytest.mark.parametrize(
 
 @HANGS_AND_EXITS
 def test_hangs_and_exits_are_told_as_if_every_row_had_come(fault: object) -> None:
-    events = events_of(fault, iterations=150)
+    events = events_of(fault, iterations=WITH_A_HANG)
     expected = said(run(events)[1])
     assert expected
     for is_over_budget in (always, now_and_then(3)):

@@ -6,20 +6,15 @@ To create all tables takes longer than to copy them, and to open a store longer 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from pacehound.cli.history import OpenedHistory
-from pacehound.settings import StoreSettings
 from storage.client import Store
-from storage.retention import apply_retention
 from tests.fakes.month_store import write_month
-from tests.fakes.shared_store import SharedStore, copy_store
+from tests.fakes.shared_store import SharedStore, copy_store, made_once
 
 _SHARED = pytest.StashKey[SharedStore]()
 
@@ -31,30 +26,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     shared = item.config.stash.get(_SHARED, None)
     if shared is not None and "shared_store" not in getattr(nextitem, "fixturenames", ()):
         shared.close()
-
-
-def _made_once(make: Callable[[Path], None], name: str, own: Path) -> Path:
-    """A folder of this worker's: a copy of what the first worker of this run has made."""
-    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    with (run / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made = run / name
-        if not made.exists():
-            half = run / f"{name}.half"
-            shutil.rmtree(half, ignore_errors=True)  # of a worker that died
-            make(half)
-            half.rename(made)
-    return copy_store(made, own / f"{name} of this worker")
-
-
-def _make_empty(folder: Path) -> None:
-    with Store.open(folder) as store:
-        apply_retention(store, StoreSettings())  # as every writer does before its first row
-
-
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _made_once(_make_empty, "empty store", tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +54,7 @@ def own_store(empty_store: Path, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture(scope="session")
 def month_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a month of 200 jobs, for who asks and writes nothing."""
-    return _made_once(write_month, "month", tmp_path_factory.getbasetemp())
+    return made_once(write_month, "month", tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture
