@@ -59,10 +59,6 @@ def some(of: Sequence[T], one_in: int) -> Sequence[T]:
     return of if _named() == DEEP else of[::one_in]
 
 
-def _of(usual: int, deep: int) -> int:
-    return deep if _named() == DEEP else usual
-
-
 def steps(n: int, deep: int) -> int:
     """Of a simulated job: so many in the suite, where they show it, and at least as many in the proofs.
 
@@ -70,7 +66,11 @@ def steps(n: int, deep: int) -> int:
     True
     """
     assert n <= deep
-    return deep if _named() == DEEP else n
+    return _of(n, deep)
+
+
+def _of(usual: int, deep: int) -> int:
+    return deep if _named() == DEEP else usual
 
 
 def _named() -> str:
