@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -71,13 +71,13 @@ def run(seeds: int = SEEDS, *, is_large: bool = True, write_to: Path = PAGE) -> 
         sized = list(link_cases(LINK_CASES)) if is_large else []
         outcomes = pool.map(judge, (case for _, case in sized))
         edges = Counter((case.name, n_ranks, said) for (n_ranks, case), said in zip(sized, outcomes, strict=True))
-    large: list[Large] = []
-    _write(write_to, section(scores, seeds, edges, large, wrong))
-    for judged in _judge_large() if is_large else ():
-        # Each takes minutes: who stops the run keeps what it has found so far.
-        large.append(judged)
-        print(f"root_cause: {judged}", file=sys.stderr, flush=True)
+        large: list[Large] = []
         _write(write_to, section(scores, seeds, edges, large, wrong))
+        for judged in pool.map(_judge_large, large_cases() if is_large else ()):
+            # Each takes minutes: who stops the run keeps what it has found so far.
+            large.append(judged)
+            print(f"root_cause: {judged}", file=sys.stderr, flush=True)
+            _write(write_to, section(scores, seeds, edges, large, wrong))
     rows = []
     for source, score in scores.items():
         figures = {
@@ -119,21 +119,13 @@ def _judge(task: tuple[str, int]) -> tuple[str, bool, Outcome]:
     return case.name, case.truth.must_name, judge(case)
 
 
-def _judge_large() -> Iterator[Large]:
-    for case in large_cases():
-        begun_s = time.process_time()
-        events = list(simulate(case.spec).events())
-        simulated_s = time.process_time() - begun_s
-        findings, judged_s, said_s = _timed(events)
-        yield (
-            case.name,
-            case.source,
-            case.truth.must_name,
-            outcome_of(findings, case.truth),
-            simulated_s,
-            judged_s,
-            said_s,
-        )
+def _judge_large(case: RootCauseCase) -> Large:
+    begun_s = time.process_time()
+    events = list(simulate(case.spec).events())
+    simulated_s = time.process_time() - begun_s
+    findings, judged_s, said_s = _timed(events)
+    ended = outcome_of(findings, case.truth)
+    return case.name, case.source, case.truth.must_name, ended, simulated_s, judged_s, said_s
 
 
 def _timed(events: Sequence[Event]) -> tuple[list[Finding], float, float]:
