@@ -50,7 +50,7 @@ def test_a_clean_job_has_no_finding_and_nothing_counts_as_missing(seed: int) -> 
     assert sum(len(one) for one in worlds) % per_rank == 0
 
 
-@pytest.mark.parametrize("culprit", [pytest.param(0, marks=pytest.mark.prove), 5])
+@pytest.mark.parametrize("culprit", (5, 0)[: len(tries(1))])
 def test_a_slow_rank_is_named(culprit: int) -> None:
     slow = SlowCompute(ranks=(culprit,), factor=1.5, from_step=steps(60, 100))
     events = events_of(slow, iterations=steps(90, 150), seed=culprit)

@@ -17,7 +17,7 @@ from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
 from tests.fakes.agents_over_budget import AgentsOverBudget
-from tests.fakes.examples import steps
+from tests.fakes.examples import steps, tries
 
 SETTINGS = Settings.load({}, ["hang.suspect_after_s=3"])
 SMALL = {"layout": Layout(tp=4, dp=2, pp=1), "tp_bytes": 4_096, "dp_bytes": 65_536, "ranks_per_host": 4}
@@ -67,7 +67,7 @@ def said(events: list[Event]) -> list[tuple[object, ...]]:
     return sorted((f.kind, f.verdict, f.cause, f.culprits, f.links) for f in last.values())
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("seed", tries(1))
 def test_a_clean_job_has_no_finding_and_no_call_counts_as_missing(seed: int) -> None:
     events = events_of(iterations=steps(150, 300), seed=seed, jitter=0.03, spike_probability=0.0005, spike_s=0.05)
     pipeline, out = run(sent_over_budget(events, now_and_then(seed)))
