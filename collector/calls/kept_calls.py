@@ -74,7 +74,8 @@ class KeptCalls:
         if until_ns <= now_ns or self._is_told or not self._kept:
             return
         rows, numbers = (np.concatenate(column) for column in zip(*self._kept, strict=True))
-        latest = np.sort(np.argsort(rows["end_ns"], kind="stable")[-max(most // 2, 1) :])
+        n_earlier = len(rows) - min(most // 2, len(rows))
+        latest = np.sort(np.argsort(rows["end_ns"], kind="stable")[n_earlier:])
         self._may_leave -= len(latest)
         self._leave(rows[latest], numbers[latest])
         stays = np.ones(len(rows), np.bool_)
