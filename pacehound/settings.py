@@ -85,8 +85,8 @@ class AgentSettings:
     poll_s: float = 0.05
     """How often the rings are read."""
     flush_s: float = 1.0
-    """Batches are cut after this at the latest, and progress is sent this often; of jobs that are told of in iterations,
-    when one is over, this often at most."""
+    """Batches are cut after this at the latest, and progress is sent this often; where iterations are told, when one is
+    over, this often at most."""
     max_backlog_bytes: int = 64 * 1024 * 1024
     """Held while the head node or Kafka is away; beyond it the oldest calls are dropped and counted."""
     cpu_budget_cores: float = 0.2
