@@ -19,8 +19,6 @@ pytestmark = [
     pytest.mark.skipif(shim.reason_not_made() is not None, reason="no C compiler"),
 ]
 PROVED = 20
-AT_ONCE = ("agent.flush_s=0.3", "store.flush_s=0.5")
-"""What is seen is told and stored sooner than usual: there is less to wait for in the short form."""
 
 
 def phases(job: WatchedJob) -> list[dict[str, Any]]:
@@ -36,8 +34,8 @@ def verdicts(job: WatchedJob) -> list[dict[str, Any]]:
     return [json.loads(one["event"]) for one in found]
 
 
-def assert_the_slow_rank_is_proven(folder: Path, rank: int, *settings: str) -> None:
-    job = WatchedJob(folder, "actuators.mode=auto", *settings)
+def assert_the_slow_rank_is_proven(folder: Path, rank: int) -> None:
+    job = WatchedJob(folder, "actuators.mode=auto")
     try:
         job.begin()
         with throttled(job.pids[rank]):
@@ -55,7 +53,7 @@ def assert_the_slow_rank_is_proven(folder: Path, rank: int, *settings: str) -> N
 @pytest.mark.usefixtures("made_store")
 def test_a_rank_that_becomes_slow_is_profiled_measured_and_named(tmp_path: Path) -> None:
     hold.build()
-    assert_the_slow_rank_is_proven(tmp_path, 1, *AT_ONCE)
+    assert_the_slow_rank_is_proven(tmp_path, 1)
 
 
 @pytest.mark.prove
