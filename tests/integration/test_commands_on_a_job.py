@@ -148,12 +148,14 @@ def test_a_pause_that_is_killed_holds_nobody(job: WatchedJob) -> None:
 
 
 def test_somebody_else_lets_the_ranks_go(job: WatchedJob) -> None:
+    neighbours = realjob.Neighbours()
     with subprocess.Popen(job.command("pause", "--for", "60"), stdout=subprocess.PIPE, text=True) as pausing:
         assert pausing.stdout is not None
         assert "ranks are held" in pausing.stdout.readline()
         done = job.say("resume")
-        assert "its ranks go on" in done.stdout, done.stderr
-        assert "somebody has let the ranks go" in pausing.stdout.read()
+        with realjob.unless_disturbed(neighbours.disturbance):  # as above: they may have been let go before
+            assert "its ranks go on" in done.stdout, done.stderr
+            assert "somebody has let the ranks go" in pausing.stdout.read()
         assert pausing.wait(WITHIN_S) == 0
     job.goes_on()
 
