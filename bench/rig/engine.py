@@ -6,7 +6,7 @@ import dataclasses
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -45,13 +45,20 @@ class Engine:
         self.workers.append(worker)
         return worker
 
-    def started(self, command: str, log: Path, *extra: str, store: Path | None = None) -> subprocess.Popen[bytes]:
+    def started(
+        self,
+        command: str,
+        log: Path,
+        *extra: str,
+        store: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
         """`pacehound COMMAND` as a process on this engine's topics, with settings of its own, perhaps with a store."""
         words = [sys.executable, "-P", "-m", "pacehound", command, *(("--store", str(store)) if store else ())]
         for override in (*self.overrides, *extra):
             words += ["--set", override]
         with log.open("ab") as out:
-            return subprocess.Popen(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+            return subprocess.Popen(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=env)
 
     def stop(self) -> None:
         for worker in self.workers:

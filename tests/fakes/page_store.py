@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -33,6 +36,7 @@ from pacehound.model.evidence.waiting import Call, Waiting
 from pacehound.model.operations import OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.routing import Event, route
 from storage.client import Store
+from storage.read import ask
 from tests.fakes.events import SECOND_NS, START_NS
 from tests.fakes.stored import write
 
@@ -44,6 +48,16 @@ CULPRIT = 5
 PRICED_STEPS = range(200, 301, 14)
 WORLD = "c/0 & <b>"
 """A communicator's name with what an address must quote."""
+
+
+class Stored:
+    """What the page asks: an open store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
+        return ask(self._store, name, **parameters)
 
 
 def fill(store: Store, now_ns: int = START_NS) -> None:

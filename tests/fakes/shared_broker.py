@@ -6,7 +6,6 @@ who does something to the broker itself has it alone for that long.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from bench.rig.broker import Broker
 from bench.rig.realjob import until, words_of
+from tests.fakes.shared_run import locked
 
 STOPPED_WITHIN_S = 30
 
@@ -24,7 +24,7 @@ def shared_broker(folder: Path) -> Iterator[Broker]:
     """The broker in that folder, which all who use it name; it runs for as long as somebody does."""
     folder.mkdir(exist_ok=True)
     users = folder / "users"
-    with _locked(folder, fcntl.LOCK_EX):
+    with locked(folder / "lock"):
         before = int(users.read_text()) if users.exists() else 0
         broker = Broker(folder / "kafka")
         if before == 0:
@@ -33,7 +33,7 @@ def shared_broker(folder: Path) -> Iterator[Broker]:
     try:
         yield broker
     finally:
-        with _locked(folder, fcntl.LOCK_EX):
+        with locked(folder / "lock"):
             left = int(users.read_text()) - 1
             users.write_text(str(left))
             if left == 0:
@@ -43,15 +43,8 @@ def shared_broker(folder: Path) -> Iterator[Broker]:
 @contextmanager
 def used(broker: Broker, *, alone: bool = False) -> Iterator[Broker]:
     """With the others, or when none of them uses it."""
-    with _locked(broker.folder, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
+    with locked(broker.folder / "lock", with_others=not alone):
         yield broker
-
-
-@contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, how)
-        yield
 
 
 def _stop(broker: Broker) -> None:

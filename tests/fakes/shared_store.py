@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 from pacehound.settings import StoreSettings
 from storage.client import Store
 from storage.retention import apply_retention
+from tests.fakes.shared_run import folder_of_the_run, locked
 
 _TABLES = """
     SELECT name, create_table_query AS made_by, total_rows
@@ -27,9 +26,8 @@ def copy_store(store: Path, to: Path) -> Path:
 
 def made_once(make: Callable[[Path], None], name: str, own: Path) -> Path:
     """A folder of this worker's: a copy of what the first worker of this run has made."""
-    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    with (run / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    run = folder_of_the_run(own)
+    with locked(run / f"{name}.lock"):
         made = run / name
         if not made.exists():
             half = run / f"{name}.half"

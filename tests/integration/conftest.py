@@ -8,6 +8,7 @@ import pytest
 
 from bench.rig import broker as kafka_broker
 from tests.fakes.shared_broker import shared_broker, used
+from tests.fakes.shared_run import folder_of_the_run
 from tests.fakes.shared_store import copy_store
 
 
@@ -47,9 +48,7 @@ def made_store(empty_store, tmp_path):
 
 @pytest.fixture(scope="session")
 def running_broker(tmp_path_factory):
-    own = tmp_path_factory.getbasetemp()
-    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    with shared_broker(run / "broker") as made:
+    with shared_broker(folder_of_the_run(tmp_path_factory.getbasetemp()) / "broker") as made:
         yield made
 
 

@@ -9,14 +9,13 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import browser
-import pyarrow as pa
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -24,7 +23,6 @@ from bench.rig import realjob
 from pacehound.model.orders import Answer
 from pacehound.runtime.head.address import Address
 from storage.client import Store
-from storage.read import ask
 from tests.fakes import page_store
 from tests.fakes.events import START_NS
 from tests.fakes.shared_store import copy_store
@@ -258,7 +256,7 @@ class Answered:
         page_store.fill(self._store, time.time_ns())
         self.asked = page_store.waits(self._store, time.time_ns())
         self._server = PageServer(
-            source=Source(Stored(self._store)),
+            source=Source(page_store.Stored(self._store)),
             folder=folder,
             address=Address("127.0.0.1", 0),
             approvals=Approvals(key="k" * 32, give=lambda job, answer: self.given.append((job, answer))),
@@ -279,14 +277,6 @@ class Answered:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30)
         self._store.close()
-
-
-class Stored:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def ask(self, name: str, parameters: Mapping[str, Any]) -> pa.Table:
-        return ask(self._store, name, **parameters)
 
 
 @pytest.fixture(name="answered")

@@ -19,6 +19,7 @@ from pacehound.model import codec
 from pacehound.model.events import Incident, IterationSample
 from pacehound.model.routing import Event, route
 from pacehound.model.topology import Layout
+from pacehound.settings import KafkaSettings
 from simulator.faults import SlowCompute
 from simulator.job import simulate
 from simulator.source import DEVICE_TIMES
@@ -58,8 +59,8 @@ for line in sys.stdin:
 class FromBefore(Engine):
     """Starts workers and an agent of the version before, too."""
 
-    def __init__(self, engine: Engine, code: Path) -> None:
-        super().__init__(engine.settings, engine.folder)
+    def __init__(self, settings: KafkaSettings, folder: Path, code: Path) -> None:
+        super().__init__(settings, folder)
         self._env = {**os.environ, "PYTHONPATH": str(code)}
         self._sent = 0
         self._agent = subprocess.Popen(
@@ -73,12 +74,8 @@ class FromBefore(Engine):
         assert self._agent.stdout.readline().startswith(str(code)), "its code is not of the version before"
 
     def start_worker_of_before(self) -> subprocess.Popen[bytes]:
-        sets = [word for override in self.overrides for word in ("--set", override)]
-        with (self.folder / f"worker-of-before-{len(self.workers)}.log").open("ab") as out:
-            words = [sys.executable, "-P", "-m", "pacehound", "streams", *sets]
-            self.workers.append(
-                subprocess.Popen(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=self._env)
-            )
+        log = self.folder / f"worker-of-before-{len(self.workers)}.log"
+        self.workers.append(self.started("streams", log, env=self._env))
         return self.workers[-1]
 
     def publish_as_before(self, events: Sequence[Event]) -> None:
@@ -111,7 +108,7 @@ def engine(broker: Broker, tmp_path: Path) -> Iterator[FromBefore]:
     if archive.returncode:
         pytest.skip(f"the history does not go back to {BEFORE}: {archive.stderr.decode().strip()}")
     subprocess.run(["tar", "-x", "-C", str(code)], input=archive.stdout, check=True)
-    made = FromBefore(Engine(broker.settings(f"{tmp_path.name}."), tmp_path / "engine"), code)
+    made = FromBefore(broker.settings(f"{tmp_path.name}."), tmp_path / "engine", code)
     yield made
     made.stop()
 

@@ -11,7 +11,6 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from pacehound.clock import ManualClock
 from storage.client import Store
-from storage.read import ask
 from tests.fakes import page_store
 from tests.fakes.events import START_NS
 from tests.fakes.shared_store import copy_store
@@ -23,18 +22,13 @@ from web.source import Source
 TOKEN = "the token"
 
 
-class Stored:
-    def __init__(self, store):
-        self.ask = lambda name, parameters: ask(store, name, **parameters)
-
-
 @pytest.fixture(scope="module")
 def source(empty_store, tmp_path_factory):
     with Store.open(
         copy_store(empty_store, tmp_path_factory.mktemp("page") / "store")
     ) as store:  # one for all: the page only reads
         page_store.fill(store)
-        yield Source(Stored(store), clock=ManualClock(START_NS))
+        yield Source(page_store.Stored(store), clock=ManualClock(START_NS))
 
 
 def asked(source, *questions, token=TOKEN, is_watched=True):

@@ -7,7 +7,6 @@ from typing import Any
 
 from pacehound.clock import ManualClock
 from storage.client import Store
-from storage.read import ask
 from tests.fakes import page_store
 from tests.fakes.events import START_NS
 from tests.fakes.shared_store import copy_store
@@ -17,15 +16,10 @@ from web.source import Source
 INCIDENT = "slow-incident"
 
 
-class Stored:
-    def __init__(self, store: Store) -> None:
-        self.ask = lambda name, parameters: ask(store, name, **parameters)
-
-
 def test_digests_are_no_rounds_and_calls_behind_them_take_no_time_twice(empty_store: Path, tmp_path: Path) -> None:
     with Store.open(copy_store(empty_store, tmp_path / "store")) as store:
         page_store.fill(store)
-        source = Source(Stored(store), clock=ManualClock(START_NS))
+        source = Source(page_store.Stored(store), clock=ManualClock(START_NS))
         calls_alone = rounds(source, INCIDENT)
         assert calls_alone is not None
         assert calls_alone["rounds"]
