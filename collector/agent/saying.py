@@ -41,9 +41,7 @@ def outgoing_at_once(
     for flush in flushes_of(events, shards):
         calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
         reported = sum(part.dropped for part in flush.parts)
-        kind: Kind = "calls" if flush.parts else _kind(flush.said[0])
-        if is_detail:
-            kind = "diagnostics"
+        kind: Kind = "diagnostics" if is_detail else "calls" if flush.parts else _kind(flush.said[0])
         messages.append(
             Outgoing(kind=kind, stream=flush.key, calls=calls, reported=reported, payload=codec.encode(flush))
         )
