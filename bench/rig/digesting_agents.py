@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
 
 import numpy as np
 
@@ -17,11 +18,21 @@ from collector.calls.rows import ToldAs
 from pacehound.clock import ClockPair
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import HostSample, Markers, Progress, Topology
+from pacehound.model.flushes import Flush, Heartbeat
 from pacehound.model.routing import Event
+from pacehound.model.shards import shard_of
 from pacehound.settings import StreamSettings
 
 _CLOCK = ClockPair(monotonic_ns=0, unix_ns=0)
 _NEVER_NS = np.iinfo(np.int64).max
+
+
+class Said(Enum):
+    """What an agent says at a moment of how far it is."""
+
+    NOTHING = auto()
+    HEARTBEAT = auto()
+    PROMISES = auto()
 
 
 class _Agent:
@@ -47,12 +58,13 @@ class _Agent:
         self._steps.update((mark.attempt, mark.rank) for mark in marks)
         self._times.note_iterations(min(self._steps.values(), default=0), now_ns)
 
-    def is_due(self, now_ns: int, flush_s: float) -> bool:
-        """Whether it flushes now; it does."""
-        is_due = self._times.is_due(now_ns, tells_iterations=self.said.have_begun)
-        if is_due:
-            self._times.flushed(now_ns, flush_s)
-        return is_due
+    def what_is_due(self, now_ns: int, flush_s: float) -> Said:
+        """What it flushes now; it does."""
+        if not self._times.is_due(now_ns, tells_iterations=self.said.have_begun):
+            return Said.NOTHING
+        is_quiet = self.said.have_begun and self._times.is_within_an_iteration(now_ns)
+        self._times.flushed(now_ns, flush_s)
+        return Said.HEARTBEAT if is_quiet else Said.PROMISES
 
     def flush(self, job: str, host: str, at_ns: int, *, is_last: bool) -> Iterator[CallBatch]:
         """What is told of all that has ended."""
@@ -97,7 +109,8 @@ class DigestingAgents:
             if isinstance(event, CallBatch):
                 batches[event.host].append(event)
         self._agents = defaultdict(lambda: _Agent([]), {host: _Agent(some) for host, some in batches.items()})
-        self._flushes: dict[tuple[str, int], bool] = {}
+        self._said: dict[tuple[str, int], Said] = {}
+        self._shards: dict[str, int] = {}
 
     def send(self, events: Iterable[Event]) -> Iterator[Event]:
         """What arrives at the other end."""
@@ -109,24 +122,39 @@ class DigestingAgents:
                     continue
                 case Topology():
                     self._agents[event.host].known.append(communicator_of(event))
+                    self._shards[event.communicator] = shard_of(event.communicator, event.members, event.world_size)
                 case Markers():
                     self._agents[event.host].note(marks_of(event, _CLOCK), event.time_ns)
-                case HostSample() if not (event.closed or self._is_flushed(event)):
+                case HostSample() if not event.closed and self._says(event) is Said.NOTHING:
                     continue
-                case Progress() if not (event.closed or event.edges or self._is_flushed(event)):
+                case Progress() if not (event.closed or event.edges) and self._says(event) is Said.NOTHING:
                     continue
                 case Progress():
                     agent = self._agents[event.host]
-                    for batch in agent.flush(event.job, event.host, event.time_ns, is_last=event.closed):
-                        self.sent_rows += len(batch)
-                        yield batch
+                    batches = list(agent.flush(event.job, event.host, event.time_ns, is_last=event.closed))
+                    self.sent_rows += sum(map(len, batches))
+                    if batches:
+                        self._said[event.host, event.time_ns] = Said.PROMISES
+                    yield from batches
+                    if not (event.closed or event.edges) and self._says(event) is Said.HEARTBEAT:
+                        yield self._heartbeat(event)
+                        continue
                 case _:
                     pass
             yield event
 
-    def _is_flushed(self, said: Progress | HostSample) -> bool:
-        """Whether the host flushes at that moment: all that it says then is told, or nothing."""
+    def _says(self, said: Progress | HostSample) -> Said:
+        """What the host says at that moment: of all its communicators the same."""
         moment = (said.host, said.time_ns)
-        if moment not in self._flushes:
-            self._flushes[moment] = self._agents[said.host].is_due(said.time_ns, self._flush_s)
-        return self._flushes[moment]
+        if moment not in self._said:
+            self._said[moment] = self._agents[said.host].what_is_due(said.time_ns, self._flush_s)
+        return self._said[moment]
+
+    def _heartbeat(self, said: Progress) -> Flush:
+        return Flush(
+            job=said.job,
+            attempt=said.attempt,
+            host=said.host,
+            shard=self._shards[said.communicator],
+            heartbeat=Heartbeat(time_ns=said.time_ns, communicators=(said.communicator,)),
+        )

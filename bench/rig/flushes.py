@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pacehound.model.calls import CALL_SCHEMA, CallBatch
 from pacehound.model.events import Markers, Progress, Topology
-from pacehound.model.flushes import flushes_of
+from pacehound.model.flushes import Flush, flushes_of
 from pacehound.model.routing import Event, route
 from pacehound.model.shards import shard_of
 
@@ -23,6 +23,9 @@ def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
     since_ns: dict[tuple[str, str], int] = {}
     cuts: dict[tuple[str, str], int] = {}
     for event in events:
+        if isinstance(event, Flush):  # a heartbeat: there is nothing that it could be joined to
+            yield event
+            continue
         host = getattr(event, "host", "")
         _, key = route(event)
         stream = (key, host)
@@ -46,13 +49,13 @@ def together(events: Iterable[Event]) -> Iterator[Event]:
         if isinstance(event, Topology):
             shards[event.communicator] = shard_of(event.communicator, event.members, event.world_size)
         host = getattr(event, "host", "")
-        communicator = getattr(event, "communicator", "")
-        if communicator in promised.setdefault(host, set()):
+        of_calls = event.communicators if isinstance(event, Flush) else [getattr(event, "communicator", "")]
+        if not promised.setdefault(host, set()).isdisjoint(of_calls):
             promised[host].clear()
             yield from _at_once(waiting.pop(host), shards)
         waiting.setdefault(host, []).append(event)
-        if isinstance(event, Progress):
-            promised[host].add(communicator)
+        if isinstance(event, (Progress, Flush)):
+            promised[host].update(of_calls)
     for left in waiting.values():
         yield from _at_once(left, shards)
 
@@ -60,7 +63,15 @@ def together(events: Iterable[Event]) -> Iterator[Event]:
 def _at_once(events: list[Event], shards: dict[str, int]) -> Iterator[Event]:
     of_calls = (Topology, CallBatch, Markers, Progress)
     yield from flushes_of([event for event in events if isinstance(event, of_calls)], shards)
-    yield from (event for event in events if not isinstance(event, of_calls))
+    beats: dict[str, Flush] = {}
+    for event in events:
+        if isinstance(event, Flush) and event.heartbeat is not None:
+            before = beats.get(event.key)
+            known = () if before is None or before.heartbeat is None else before.heartbeat.communicators
+            both = replace(event.heartbeat, communicators=(*known, *event.heartbeat.communicators))
+            beats[event.key] = replace(event, heartbeat=both)
+    yield from beats.values()
+    yield from (event for event in events if not isinstance(event, (*of_calls, Flush)))
 
 
 def _merged(events: list[Event], stream: tuple[str, str], cuts: dict[tuple[str, str], int]) -> Iterator[Event]:

@@ -1,10 +1,20 @@
 """When what was read is told: every so often; and of a job that is told of in iterations, when one of them is over.
 
 There a flush in between says nothing but the time. It costs those who read it nearly as much as one that tells of an
-iteration, and at ten seconds an iteration there would be nine of them (docs/adr/0030-digests.md).
+iteration, and at ten seconds an iteration there would be nine of them (docs/adr/0030-digests.md). So there are fewer,
+and while an iteration takes no longer than others did they say no more than the time.
 """
 
 from __future__ import annotations
+
+from collections import deque
+
+USUAL_OF = 8
+"""Iterations of which the longest is what is usual (chosen: a checkpoint or an evaluation each few makes one long)."""
+
+OVERDUE_FACTOR = 1.5
+"""Times the longest of them: from then on it is told how far each rank is (chosen: nothing is called a hang before ten,
+`streams/hang/thresholds.py`)."""
 
 
 class FlushTimes:
@@ -29,6 +39,12 @@ class FlushTimes:
     [False, True]
     >>> times.is_due(35 * 10**8, tells_iterations=True)
     True
+    >>> times.note_iterations(2, 103 * 10**8)  # ten seconds
+    >>> [times.is_within_an_iteration(now) for now in (110 * 10**8, 250 * 10**8, 260 * 10**8)]  # it is to be told first
+    [False, False, False]
+    >>> times.flushed(110 * 10**8, 1.0)
+    >>> [times.is_within_an_iteration(now) for now in (120 * 10**8, 250 * 10**8, 260 * 10**8)]
+    [True, True, False]
 
     """
 
@@ -37,12 +53,18 @@ class FlushTimes:
         self._next_ns = self._latest_ns = 0
         self._n_told = 0
         self._n_over = 0
-        self._over_ns = 0
+        self._over_ns = 0  # the first one that is not told
+        self._last_over_ns = 0
+        self._lasted_ns: deque[int] = deque(maxlen=USUAL_OF)
 
     def note_iterations(self, n_over: int, now_ns: int) -> None:
         """So many iterations have ended on all ranks of this host by now."""
         if n_over > self._n_over == self._n_told:
             self._over_ns = now_ns
+        if n_over > self._n_over:
+            if self._n_over > 0:
+                self._lasted_ns.append((now_ns - self._last_over_ns) // (n_over - self._n_over))
+            self._last_over_ns = now_ns
         self._n_over = n_over
 
     def is_due(self, now_ns: int, *, tells_iterations: bool) -> bool:
@@ -50,6 +72,11 @@ class FlushTimes:
         if now_ns < self._next_ns:
             return False
         return not tells_iterations or self._has_news(now_ns) or now_ns >= self._latest_ns
+
+    def is_within_an_iteration(self, now_ns: int) -> bool:
+        """All that are over were told, and the one that goes on is none too long: nothing follows from how far it is."""
+        usual_ns = max(self._lasted_ns, default=0)
+        return self._n_over == self._n_told and now_ns - self._last_over_ns <= OVERDUE_FACTOR * usual_ns
 
     def flushed(self, now_ns: int, flush_s: float) -> None:
         """That has just happened; the next one follows in `flush_s` at the earliest."""

@@ -28,7 +28,7 @@ from collector.agent.outbox import Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
-from collector.agent.saying import outgoing, outgoing_at_once
+from collector.agent.saying import heartbeats, outgoing, outgoing_at_once
 from collector.agent.seen import Seen
 from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
@@ -210,15 +210,16 @@ class Agent:
         if ended is not None:
             self.close(now_ns, ended.why)
         elif has_news or self._is_due(now_ns) or self._unsettled >= UNSETTLED_RECORDS:
-            self.flush(now_ns)
+            self.flush(now_ns, has_news=has_news)
         self.delivery.step(now_ns)
 
-    def flush(self, now_ns: int) -> None:
+    def flush(self, now_ns: int, *, has_news: bool = True) -> None:
         """Settle what was read so far, and save it with the promise that goes with it."""
         if slower := self._cost.look(now_ns, self._cpu_ns()):
             self._warn_once(slower)
+        is_quiet = self.assembler.tells_iterations and self._flush_times.is_within_an_iteration(now_ns)
         self._flush_times.flushed(now_ns, self._cost.flush_s)
-        self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="")
+        self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="", is_quiet=is_quiet and not has_news)
 
     def _is_due(self, now_ns: int) -> bool:
         tells_iterations = self.assembler.tells_iterations
@@ -369,7 +370,7 @@ class Agent:
             self._ended_file_since_ns = now_ns
         return Ended() if now_ns - self._ended_file_since_ns >= UNREADABLE_END_NS else None
 
-    def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str) -> None:
+    def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str, is_quiet: bool = False) -> None:
         records_by_ring, self._read_records, self._unsettled = self._read_records, [], 0
         running = self._transfers.running
         settled = self.assembler.settle(
@@ -405,7 +406,10 @@ class Agent:
             self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
         )
         answers, self._answers = self._answers, []
-        messages += [*self._said(promised), *seen, *map(outgoing, samples), *map(outgoing, answers)]
+        # What is new of a communicator, and what is told once, is told in full.
+        is_quiet &= not settled and not any(one.closed or one.edges for one in promised)
+        promises = heartbeats(promised, self.assembler.communicators) if is_quiet else self._said(promised)
+        messages += [*promises, *seen, *map(outgoing, samples), *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
             self._rings.remove_finished()

@@ -9,7 +9,7 @@ from collector.calls.communicators import Communicator
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import CommandResult, HostEvidence, HostSample, HostVitals, Markers, Progress
-from pacehound.model.flushes import HostCall, flushes_of
+from pacehound.model.flushes import MAX_FLUSH_SAID, Flush, Heartbeat, HostCall, flushes_of
 from pacehound.model.operations import Operations
 from pacehound.model.routing import host_stream
 from pacehound.model.shards import shard_of
@@ -35,10 +35,8 @@ def outgoing_at_once(
     On Kafka those of one key travel as one message (`pacehound.bus.kafka_sender.joined`). Calls that are detail are the
     first to be dropped, and nobody misses them.
     """
-    # Where a source counts places, this host learns of the members one by one: then the id alone tells the shard.
-    shards = {one.id: shard_of(one.id, () if one.counts_places else one.members, one.world_size) for one in known}
     messages = []
-    for flush in flushes_of(events, shards):
+    for flush in flushes_of(events, _shards(known)):
         calls = 0 if is_detail else sum(part.n_rows * max(len(part.represented), 1) for part in flush.parts)
         reported = sum(part.dropped for part in flush.parts)
         kind: Kind = "diagnostics" if is_detail else "calls" if flush.parts else _kind(flush.said[0])
@@ -46,6 +44,28 @@ def outgoing_at_once(
             Outgoing(kind=kind, stream=flush.key, calls=calls, reported=reported, payload=codec.encode(flush))
         )
     return messages
+
+
+def heartbeats(promised: Iterable[Progress], known: Sequence[Communicator]) -> list[Outgoing]:
+    """Of promises no more than up to when: a later promise takes their place where room has to be made, as of those."""
+    shards = _shards(known)
+    by_shard: dict[tuple[int, int], list[Progress]] = {}
+    for one in promised:
+        by_shard.setdefault((one.attempt, shards[one.communicator]), []).append(one)
+    messages = []
+    for (attempt, shard), of_shard in sorted(by_shard.items()):
+        for first in range(0, len(of_shard), MAX_FLUSH_SAID):
+            some = of_shard[first : first + MAX_FLUSH_SAID]
+            beat = Heartbeat(time_ns=some[0].time_ns, communicators=tuple(one.communicator for one in some))
+            flush = Flush(job=some[0].job, attempt=attempt, host=some[0].host, shard=shard, heartbeat=beat)
+            payload = codec.encode(flush)
+            messages.append(Outgoing(kind="progress", stream=flush.key, calls=0, reported=0, payload=payload))
+    return messages
+
+
+def _shards(known: Sequence[Communicator]) -> dict[str, int]:
+    """By communicator. Where a source counts places, this host learns of the members one by one: the id alone tells."""
+    return {one.id: shard_of(one.id, () if one.counts_places else one.members, one.world_size) for one in known}
 
 
 def _kind(event: AgentEvent) -> Kind:

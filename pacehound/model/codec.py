@@ -424,12 +424,14 @@ def _decode_flush(resource: dict[str, AnyValue], attributes: dict[str, AnyValue]
         shard=_integer(attributes, SHARD),
     )
     _believed(flush)
-    for one in (*flush.parts, *flush.said):
-        for name in ("communicator", "source"):
-            if len(value := getattr(one, name, "")) > MAX_NAME_CHARS:
-                raise InvalidEvent(f"a {name} has {len(value)} characters; at most {MAX_NAME_CHARS} are taken")
-    if not -(1 << 63) <= flush.time_ns < 1 << 63:
-        raise InvalidEvent(f"time_ns is {flush.time_ns}, which is no 64-bit integer")
+    names = (("communicator", flush.communicators), ("source", [part.source for part in flush.parts]))
+    for name, values in names:
+        if (longest := max(map(len, values), default=0)) > MAX_NAME_CHARS:
+            raise InvalidEvent(f"a {name} has {longest} characters; at most {MAX_NAME_CHARS} are taken")
+    beat_ns = 0 if flush.heartbeat is None else flush.heartbeat.time_ns
+    for time_ns in (flush.time_ns, beat_ns):
+        if not -(1 << 63) <= time_ns < 1 << 63:
+            raise InvalidEvent(f"time_ns is {time_ns}, which is no 64-bit integer")
     return flush
 
 

@@ -77,6 +77,18 @@ class CallPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A host's promise for many communicators at once: all that has ended by `time_ns` was sent, as in `Progress`.
+
+    How far its ranks are it does not say: what a `Progress` has said last of these communicators is all that is known.
+    So it is sent where nobody could conclude anything from it yet, in the middle of an iteration.
+    """
+
+    time_ns: int
+    communicators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
     """What a host says at once of the communicators of a shard; in the order in which it is to be heard.
 
@@ -91,6 +103,8 @@ class Flush:
         `(n_rows,)`; what is not there is unknown in every row.
     markers, promises
         As they would stand alone. A promise speaks of all rows that this host has sent before, and of these.
+    heartbeat
+        In the place of promises.
 
     """
 
@@ -103,6 +117,7 @@ class Flush:
     columns: Mapping[str, Column] = field(default_factory=dict, repr=False)
     markers: tuple[Markers, ...] = ()
     promises: tuple[Progress, ...] = ()
+    heartbeat: Heartbeat | None = None
 
     def __post_init__(self) -> None:
         n_rows = len(self)
@@ -126,6 +141,19 @@ class Flush:
         return (*self.topologies, *self.markers, *self.promises)
 
     @property
+    def communicators(self) -> list[str]:
+        """Of which it says anything."""
+        beating = () if self.heartbeat is None else self.heartbeat.communicators
+        return list(dict.fromkeys([*(one.communicator for one in (*self.parts, *self.said)), *beating]))
+
+    @property
+    def promised_ns(self) -> dict[str, int]:
+        """By communicator, up to when all has been sent that has ended on it."""
+        beating = () if self.heartbeat is None else self.heartbeat.communicators
+        beat_ns = 0 if self.heartbeat is None else self.heartbeat.time_ns
+        return {**dict.fromkeys(beating, beat_ns), **{one.communicator: one.time_ns for one in self.promises}}
+
+    @property
     def key(self) -> str:
         """On `calls`."""
         return shard_key(self.job, self.attempt, self.shard)
@@ -138,7 +166,7 @@ class Flush:
     @property
     def time_ns(self) -> int:
         """Of the last that it tells."""
-        said = max((one.time_ns for one in self.said), default=0)
+        said = max([*self.promised_ns.values(), *(one.time_ns for one in self.said)], default=0)
         rows = [int(self.column(name).max(initial=0)) for name in ("launch_ns", "end_ns") if name in self.columns]
         return max([said, *rows])
 
@@ -146,6 +174,8 @@ class Flush:
         """Names (job, attempt, host, shard, its batches and promises)."""
         batches = [f"{part.communicator} {part.source} {part.ordinal}" for part in self.parts]
         said = [one.identity() for one in self.said]
+        if self.heartbeat is not None:
+            said.append(f"heartbeat {self.heartbeat.time_ns}")
         return event_id("flush", self.job, self.attempt, self.host, self.shard, " ".join(batches), " ".join(said))
 
     def column(self, name: str) -> Column:
@@ -231,6 +261,7 @@ class FlushHead:
     topologies: tuple[Topology, ...] = ()
     markers: tuple[Markers, ...] = ()
     promises: tuple[Progress, ...] = ()
+    heartbeat: Heartbeat | None = None
 
 
 def head_of(flush: Flush) -> FlushHead:
@@ -245,7 +276,13 @@ def head_of(flush: Flush) -> FlushHead:
     for promise in flush.promises:
         if unfit := unfit_field(promise):
             raise ValueError(f"Progress of job {flush.job!r}: {unfit} is no finite number")
-    return FlushHead(parts=flush.parts, topologies=flush.topologies, markers=flush.markers, promises=flush.promises)
+    return FlushHead(
+        parts=flush.parts,
+        topologies=flush.topologies,
+        markers=flush.markers,
+        promises=flush.promises,
+        heartbeat=flush.heartbeat,
+    )
 
 
 def arrow_rows(flush: Flush) -> pa.RecordBatch:
@@ -295,6 +332,7 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
         columns=columns,
         markers=head.markers,
         promises=head.promises,
+        heartbeat=head.heartbeat,
     ).whole()
 
 

@@ -479,7 +479,7 @@ class StreamsWorker:
         if host is None or isinstance(event, Operations):  # which speak of the past, and on a topic of their own
             return
         if isinstance(event, Flush):  # its promises say how far the host has got; calls speak of the past by nature
-            time_ns = max((promise.time_ns for promise in event.promises), default=0)
+            time_ns = max(event.promised_ns.values(), default=0)
         else:
             time_ns = getattr(event, "time_ns", 0)
         lag_s = (self._clock.now_ns() - time_ns) / 1e9 if time_ns > 0 else None

@@ -273,6 +273,22 @@ class CommunicatorOperator:
         mismatches = self._mismatches.in_open(progress, self._collectives)
         return [*mismatches, *self._advance(may_rise=may_rise), told, *self._watermark()]
 
+    def on_heartbeat(self, host_name: str, time_ns: int) -> list[StageOneEvent]:
+        """A host promises the same up to a later time, and does not say how far its ranks are."""
+        host = self._hosts.get(host_name)
+        if host is None:
+            raise InvalidEvent(f"heartbeat of host {host_name!r}, which has not announced {self.communicator}")
+        host.patience.renew()
+        has_said_the_last = host.last_progress is not None and host.last_progress.closed
+        if has_said_the_last or time_ns < host.promised_ns:
+            self._count("backward_progress", 1)
+            return []
+        may_rise = host.left_out or host.closed or self._moves(host, time_ns)
+        host.promised_ns = time_ns
+        host.left_out = host.closed = False
+        self._gone -= host.ranks
+        return [*self._advance(), *self._watermark()] if may_rise else []
+
     def _moves(self, host: _Host, promised_ns: int) -> bool:
         """Whether a promise of an open host may raise the watermark: the last of those that held it back moves on."""
         if self._lowest is None:

@@ -152,6 +152,14 @@ class PartialCommunicator:
         self._patience.renew()
         return []
 
+    def on_heartbeat(self, host: str, time_ns: int) -> list[StageOneEvent]:
+        """A host promises the same up to a later time."""
+        if self._operator is not None:
+            return self._operator.on_heartbeat(host, time_ns)
+        if host not in self._progress:
+            raise InvalidEvent(f"heartbeat of host {host!r}, which has promised nothing of {self.communicator}")
+        return self.on_progress(replace(self._progress[host], time_ns=time_ns))
+
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed and somebody is silent: the job waits for `lateness_ns`, and then goes on without this."""
         if self._operator is not None:

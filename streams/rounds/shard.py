@@ -44,6 +44,9 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
             hear(lambda p=part, w=where: stage_of(p.communicator).on_rows(flush, p, w, rows))  # type: ignore[misc]
     for said in (*flush.markers, *flush.promises):
         hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
+    if (heartbeat := flush.heartbeat) is not None:
+        for communicator in heartbeat.communicators:
+            hear(lambda c=communicator: stage_of(c).on_heartbeat(flush.host, heartbeat.time_ns))  # type: ignore[misc]
     if refused:
         raise PartlyRefused(f"{len(refused)} parts of a flush are refused, the first one: {refused[0]}", results)
     return results
@@ -120,9 +123,7 @@ class Shard:
 
     def _note_over(self, event: Event) -> None:
         """Keep no state of what is over with this, nor of what was refused before it was known."""
-        touched: Iterable[str] = list(self._stages)
-        if isinstance(event, Flush):
-            touched = dict.fromkeys(one.communicator for one in (*event.said, *event.parts))
+        touched = event.communicators if isinstance(event, Flush) else list(self._stages)
         for communicator in touched:
             stage = self._stages.get(communicator)
             if stage is None:

@@ -111,6 +111,10 @@ class StageOne:
             return self._noted(operator.on_calls(flush.batch(part, where)))
         return self._noted(operator.on_rows(rows, where, flush.host, Sees(part.sees), part.source, part.dropped))
 
+    def on_heartbeat(self, host: str, time_ns: int) -> list[StageTwoInput]:
+        """A host promises what it promised last, up to a later time; errors as in `on_event`."""
+        return [] if self.is_closed else self._noted(self._known(host, "a heartbeat").on_heartbeat(host, time_ns))
+
     def open_stream(self) -> OpenStream | None:
         """The stream of this key, if it is open."""
         if self.is_closed:

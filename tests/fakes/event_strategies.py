@@ -12,7 +12,7 @@ from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, Call
 from pacehound.model.codec import MAX_ATTEMPT
 from pacehound.model.conclusions import Conclusions
 from pacehound.model.evidence import KINDS, PARTS
-from pacehound.model.flushes import Flush, flushes_of
+from pacehound.model.flushes import Flush, Heartbeat, flushes_of
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
 from pacehound.model.rounds import Rounds
 
@@ -192,7 +192,8 @@ def flushes(draw):
         batch_of_host(one, **same) if isinstance(one, CallBatch) else dataclasses.replace(one, **same) for one in said
     ]
     found = list(flushes_of(ours, {one.communicator: 3 for one in ours if hasattr(one, "communicator")}))
-    return found[0] if found else Flush(**same, shard=3)
+    beat = st.builds(Heartbeat, time_ns=INT64, communicators=st.lists(TEXT, max_size=3).map(tuple))
+    return dataclasses.replace(found[0] if found else Flush(**same, shard=3), heartbeat=draw(st.none() | beat))
 
 
 def batch_of_host(batch, **same):

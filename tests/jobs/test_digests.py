@@ -11,10 +11,11 @@ from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.digests import is_of_digests
 from pacehound.model.events import Changepoint, Finding, Incident, Markers
+from pacehound.model.flushes import Flush
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
 from pacehound.model.topology import Layout
-from simulator.faults import SlowCompute
+from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, simulate
 from streams.pipeline import Pipeline
 from tests.fakes.examples import steps, tries
@@ -68,6 +69,28 @@ def test_hangs_and_exits_are_told_as_if_every_call_had_come(fault: object) -> No
     expected = said(run(events)[1])
     assert expected
     assert said(digested(events)[1]) == expected
+
+
+LONG = {"forward_s": 1.5, "optimizer_s": 0.6}
+"""Iterations of several seconds: between their ends hosts say no more than the time."""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        StopRank(rank=3, step=14),
+        ExitRank(rank=6, step=14, signal=9),
+        SlowLink(link=(0, 4), bandwidth_factor=0.0, from_step=14),
+    ],
+    ids=["stopped", "killed", "dead link"],
+)
+def test_heartbeats_within_long_iterations_hide_no_hang_and_no_exit(fault: object) -> None:
+    events = events_of(fault, iterations=18, **LONG)
+    agents = DigestingAgents(events)
+    arrived = list(agents.send(events))
+    beats = [one for one in arrived if isinstance(one, Flush)]
+    assert len(beats) > 100
+    assert said(run(arrived)[1]) == said(run(events)[1]) != []
 
 
 def test_a_worker_that_takes_over_in_mid_job_says_the_same() -> None:

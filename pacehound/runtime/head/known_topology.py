@@ -132,8 +132,7 @@ class KnownTopology:
 def _spoken_of(flush: Flush) -> list[str]:
     """Communicators of which a flush tells without announcing them."""
     announced = {topology.communicator for topology in flush.topologies}
-    said = dict.fromkeys([*(part.communicator for part in flush.parts), *(one.communicator for one in flush.said)])
-    return [communicator for communicator in said if communicator not in announced]
+    return [communicator for communicator in flush.communicators if communicator not in announced]
 
 
 def _write(writer: RecordingWriter, values: Iterable[bytes]) -> None:

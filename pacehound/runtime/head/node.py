@@ -494,11 +494,10 @@ class Head:
         self.telemetry.add(RECORDS_ACCEPTED)
         if isinstance(event, SENT_BY_HOSTS):
             # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
-            for said in event.promises if isinstance(event, Flush) else (event,):
-                said_at = said.time_ns if isinstance(said, (Progress, HostSample)) else None
-                lag_s = None if said_at is None else (self._clock.now_ns() - said_at) / 1e9
-                stream = key if said is event else route(said)[1]
-                self._silence.heard(stream, said.job, said.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
+            said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
+            for stream, time_ns in event.promised_ns.items() if isinstance(event, Flush) else ((key, said_at),):
+                lag_s = None if time_ns is None else (self._clock.now_ns() - time_ns) / 1e9
+                self._silence.heard(stream, event.job, event.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
 
     def _note_needs(self, events: Iterable[Event], lost: int, *, has_letters: bool = False) -> None:
         """What was admitted, and stands in no journal, has to be stored before anybody is answered for it."""

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from collector.calls.digests import FIRST_STEP, MAX_WAITING, DigestState, IterationDigests, Mark
 from collector.calls.rings import CALL, Records
+from pacehound.model import codec
 from pacehound.model.calls import DTYPE_CODE, CallBatch
 from pacehound.model.digests import is_kept, is_of_digests
 from pacehound.model.events import Progress
+from pacehound.model.flushes import Flush
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 from tests.fakes.ring_file import RingFile
 
@@ -195,6 +197,45 @@ def test_iterations_are_told_as_soon_as_they_are_over_and_little_is_said_in_betw
     assert [step for _, step, *_ in digests(run)][-2:] == [8, 8]
     assert run.now_ns // MS - now_ms <= 1_000 + 150
     assert run.receiver.of(Progress)[-1].time_ns - UNIX_NS >= now_ms * MS, "its promise covers what has ended"
+
+
+def said_of_the_time(run: AgentRun) -> tuple[int, int]:
+    """How many promises and how many heartbeats there were."""
+    flushes = [event for message in run.receiver.messages for event in codec.decode(message)]
+    beats = [one.heartbeat for one in flushes if isinstance(one, Flush) and one.heartbeat is not None]
+    assert all(len(beat.communicators) == 1 for beat in beats)
+    times_ns = [beat.time_ns for beat in beats]
+    assert times_ns == sorted(times_ns)
+    return len(run.receiver.of(Progress)), len(beats)
+
+
+def test_within_an_iteration_that_is_none_too_long_nothing_but_the_time_is_said(run: AgentRun) -> None:
+    rings = [run.joined(rank) for rank in (0, 1)]
+
+    def ten_seconds(step: int) -> tuple[int, int]:
+        before = said_of_the_time(run)
+        for _ in range(200):
+            run.step()
+        now_ms = run.now_ns // MS
+        for ring in rings:
+            ring.done(step, (now_ms - 200) * MS, (now_ms - 100) * MS)
+            ring.marker(step, now_ms * MS)
+        after = said_of_the_time(run)
+        return after[0] - before[0], after[1] - before[1]
+
+    said = [ten_seconds(step) for step in range(9)]
+    assert said[-1] == (1, 3)  # of the iteration before, and then each 2.5 s
+    assert all(beats == 0 for _, beats in said[:4]), "calls are told as ever"
+    n_promises, n_beats = said_of_the_time(run)
+    for _ in range(600):  # half a minute in which none ends
+        run.step()
+    after = said_of_the_time(run)
+    assert after[1] - n_beats <= 6, "from 15 s on it is said how far each rank is"
+    assert after[0] - n_promises >= 6
+    run.proc.remove(100)  # so is what happens
+    before = said_of_the_time(run)
+    run.step(250)
+    assert said_of_the_time(run)[1] == before[1]
 
 
 def test_of_one_job_in_so_many_they_are_told_unasked_and_what_is_judged_is_the_same(tmp_path: Path) -> None:

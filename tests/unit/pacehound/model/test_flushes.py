@@ -14,7 +14,7 @@ from pacehound.errors import RejectedMessage
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
 from pacehound.model.events import Progress, RankProgress
-from pacehound.model.flushes import MAX_FLUSH_ROWS, Flush, flushes_of
+from pacehound.model.flushes import MAX_FLUSH_ROWS, Flush, Heartbeat, flushes_of
 from pacehound.model.representative import RepresentedRank
 from pacehound.model.shards import RANKS_PER_SHARD, shard_of
 from tests.fakes.events import call_batch
@@ -89,6 +89,12 @@ def with_part(**fields: object) -> bytes:
     return changed(change)
 
 
+def with_heartbeat(time_ns: int, *communicators: str) -> bytes:
+    return codec.encode(
+        replace(flush_of(call_batch()), heartbeat=Heartbeat(time_ns=time_ns, communicators=communicators))
+    )
+
+
 MANY = [{"rank": rank} for rank in range(100_000)]
 
 
@@ -109,6 +115,9 @@ MANY = [{"rank": rank} for rank in range(100_000)]
         changed(lambda data: setattr(_record(data).body, "bytes_value", b"")),
         changed(lambda data: _record(data).attributes.pop()),
         codec.encode(replace(flush_of(call_batch()), shard=-1)),
+        with_heartbeat(1 << 63, "c"),
+        with_heartbeat(-(1 << 63) - 1, "c"),
+        with_heartbeat(5, "c" * 2_000),
     ],
 )
 def test_what_cannot_be_is_refused(message: bytes) -> None:

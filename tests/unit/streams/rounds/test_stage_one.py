@@ -146,6 +146,50 @@ def test_only_a_tick_in_the_log_leaves_a_silent_host_out() -> None:
     assert mark.time_ns == 59 * S
 
 
+def test_a_heartbeat_promises_as_much_as_a_promise() -> None:
+    operator = two_hosts()
+    operator.on_progress(progress("a", (0, 1), 1 * S))
+    operator.on_progress(progress("b", (2, 3), 1 * S))
+    assert operator.on_heartbeat("a", 9 * S) == []
+    assert [mark.time_ns for mark in of(Watermark, operator.on_heartbeat("b", 8 * S))] == [8 * S]
+    operator.on_tick(Tick(**COMMON, time_ns=12 * S, stream=WORLD))  # nobody has been silent for five seconds
+    assert [mark.time_ns for mark in of(Watermark, operator.on_heartbeat("b", 10 * S))] == [9 * S]
+
+
+def test_a_host_that_was_left_out_is_waited_for_again_when_its_heart_beats() -> None:
+    operator = two_hosts()
+    operator.on_progress(progress("a", (0, 1), 1 * S))
+    operator.on_progress(progress("b", (2, 3), 9 * S))
+    left_out = operator.on_tick(Tick(**COMMON, time_ns=10 * S, stream=WORLD))
+    assert [mark.time_ns for mark in of(Watermark, left_out)] == [9 * S]
+    operator.on_heartbeat("a", 10 * S)
+    assert [mark.time_ns for mark in of(Watermark, operator.on_progress(progress("b", (2, 3), 12 * S)))] == [10 * S]
+
+
+def test_a_heartbeat_opens_nothing_that_its_host_has_closed_and_goes_not_back() -> None:
+    operator = two_hosts()
+    operator.on_progress(progress("a", (0, 1), 5 * S, closed=True))
+    operator.on_progress(progress("b", (2, 3), 5 * S))
+    assert operator.on_heartbeat("a", 9 * S) == operator.on_heartbeat("b", 4 * S) == []
+    assert operator.hosts == ("b",)
+    assert operator.all_counts() == {"backward_progress": 2}
+    with pytest.raises(InvalidEvent, match="'z', which has not announced"):
+        operator.on_heartbeat("z", 9 * S)
+
+
+def test_what_a_heartbeat_closes_it_closes_by_what_was_counted_last() -> None:
+    operator = two_hosts()
+    operator.on_calls(calls("a", [(0, 0, 1, 2), (1, 0, 1, 2)]))
+    operator.on_progress(progress("a", (0, 1), 1 * S, launched=0))
+    operator.on_progress(progress("b", (2, 3), 1 * S, launched=-1))
+    for host in ("a", "b"):
+        assert of(Rounds, operator.on_heartbeat(host, 9 * S)) == []  # b may have its rows yet to tell
+    (closed,) = of(Rounds, operator.on_progress(progress("b", (2, 3), 10 * S, launched=0))) + of(
+        Rounds, operator.on_progress(progress("a", (0, 1), 10 * S, launched=0))
+    )
+    assert closed.end_ns.tolist() == [[2, 2, 0, 0]]
+
+
 def test_a_missing_row_closes_its_round_once_its_host_promises_no_more_rows_and_is_counted() -> None:
     """Rows and promises come in one order: the iteration that holds the round need not be judged without it."""
     operator = two_hosts()
