@@ -74,7 +74,7 @@ class FlushTimes:
         return not tells_iterations or self._has_news(now_ns) or now_ns >= self._latest_ns
 
     def is_within_an_iteration(self, now_ns: int) -> bool:
-        """All that are over were told, and the one that goes on is none too long: nothing follows from how far it is."""
+        """All that are over were told, and the one that goes on is none too long: nothing follows from where it is."""
         usual_ns = max(self._lasted_ns, default=0)
         return self._n_over == self._n_told and now_ns - self._last_over_ns <= OVERDUE_FACTOR * usual_ns
 
