@@ -60,9 +60,9 @@ class _Agent:
 
     def what_is_due(self, now_ns: int, flush_s: float) -> Said:
         """What it flushes now; it does."""
-        if not self._times.is_due(now_ns, tells_iterations=self.said.have_begun):
+        if not self._times.is_due(now_ns, tells_iterations=bool(self.known)):
             return Said.NOTHING
-        is_quiet = self.said.have_begun and self._times.is_within_an_iteration(now_ns)
+        is_quiet = bool(self.known) and self._times.is_within_an_iteration(now_ns)
         self._times.flushed(now_ns, flush_s)
         return Said.HEARTBEAT if is_quiet else Said.PROMISES
 

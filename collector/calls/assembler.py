@@ -139,8 +139,11 @@ class CallAssembler:
 
     @property
     def tells_iterations(self) -> bool:
-        """Whether there is something new to say when an iteration is over, and little before."""
-        return self._digests.have_begun
+        """Whether there is something new to say when an iteration is over, and little before.
+
+        So it is from the first iterations on, which are told call by call: by then nobody waits for a second.
+        """
+        return self._digests.have_begun or bool(self._large_attempts())
 
     def callers(self) -> dict[tuple[int, int], set[int]]:
         """By (attempt, rank): the backends (positions in `BACKENDS`) on which a call of it was seen."""
@@ -267,13 +270,17 @@ class CallAssembler:
 
     def _told(self, rows: Records, numbers: Int64Array, markers: Sequence[Markers], over: set[tuple[int, int]]) -> Told:
         """What is said of these calls: where there are many ranks, of iterations instead of calls."""
-        worlds = [known for known in self._table.known if known.is_world]
-        large = {known.attempt for known in worlds if 0 < self._digests_from_ranks <= known.world_size}
+        large = self._large_attempts()
         if not large:
             return Told.one_by_one(rows, numbers)
         marks = [mark for event in markers if event.attempt in large for mark in marks_of(event, self._clock)]
         attempts = np.array([known.attempt for known in self._table.known], np.int64)
         return self._digests.take(rows, numbers, attempts, marks, self._open.oldest_collectives(), over)
+
+    def _large_attempts(self) -> set[int]:
+        """Those with so many ranks that iterations are told of."""
+        worlds = [known for known in self._table.known if known.is_world]
+        return {known.attempt for known in worlds if 0 < self._digests_from_ranks <= known.world_size}
 
     def promise(self, until_ns: int, now_ns: int, running: Mapping[Operation, Transfers]) -> list[Progress]:
         """One progress per communicator: every row that ended by `until_ns` has been given out by `settle`.
