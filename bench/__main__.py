@@ -42,6 +42,7 @@ LONG = (
     "always",
     "stages",
     "engine",
+    "large_job",
     "ordinary",
     "page",
     "mitigation",

@@ -17,6 +17,11 @@ OVERDUE_FACTOR = 1.5
 `streams/hang/thresholds.py`)."""
 
 
+SPREAD_NS = 200_000_000
+"""By how much sooner than others a host may end an iteration and still promise enough at its first word about it
+(chosen: behind the last collective of an iteration there is the optimizer's own step alone)."""
+
+
 class FlushTimes:
     """Of one agent; times are monotonic.
 
@@ -26,41 +31,47 @@ class FlushTimes:
         It never waits for longer: a host that says nothing for too long is taken for a silent one.
     guard_ns
         How far a promise stays behind the clock: sooner after its end an iteration is not promised.
+    tick_ns
+        An iteration is judged when all hosts have promised beyond the next multiple of this in Unix time
+        (`stream.tick_s`): sooner it need not be told.
+    unix_ns
+        Unix time when monotonic time was 0.
 
     Examples
     --------
-    >>> times = FlushTimes(2.5, guard_ns=10**8)
+    >>> times = FlushTimes(2.5, guard_ns=10**8, tick_ns=10**9, unix_ns=5 * 10**9)
     >>> times.flushed(0, 1.0)
     >>> times.note_iterations(1, 3 * 10**8)
-    >>> [times.is_due(now, tells_iterations=True) for now in (35 * 10**7, 99 * 10**7, 10**9)]
+    >>> [times.is_due(now, tells_iterations=True) for now in (35 * 10**7, 105 * 10**7, 11 * 10**8)]
     [False, False, True]
-    >>> times.flushed(10**9, 1.0)
-    >>> [times.is_due(2 * 10**9, tells_iterations=tells) for tells in (True, False)]  # no iteration has ended since
+    >>> times.flushed(11 * 10**8, 1.0)
+    >>> [times.is_due(22 * 10**8, tells_iterations=tells) for tells in (True, False)]  # no iteration has ended since
     [False, True]
-    >>> times.is_due(35 * 10**8, tells_iterations=True)
+    >>> times.is_due(36 * 10**8, tells_iterations=True)
     True
     >>> times.note_iterations(2, 103 * 10**8)  # ten seconds
     >>> [times.is_within_an_iteration(now) for now in (110 * 10**8, 250 * 10**8, 260 * 10**8)]  # it is to be told first
     [False, False, False]
-    >>> times.flushed(110 * 10**8, 1.0)
+    >>> times.flushed(111 * 10**8, 1.0)
     >>> [times.is_within_an_iteration(now) for now in (120 * 10**8, 250 * 10**8, 260 * 10**8)]
     [True, True, False]
 
     """
 
-    def __init__(self, longest_s: float, guard_ns: int) -> None:
-        self._longest_s, self._guard_ns = longest_s, guard_ns
+    def __init__(self, longest_s: float, *, guard_ns: int, tick_ns: int, unix_ns: int) -> None:
+        self._longest_s, self._guard_ns, self._tick_ns, self._unix_ns = longest_s, guard_ns, tick_ns, unix_ns
         self._next_ns = self._latest_ns = 0
         self._n_told = 0
         self._n_over = 0
-        self._over_ns = 0  # the first one that is not told
+        self._told_from_ns = 0  # when the first one that is not told is to be told
         self._last_over_ns = 0
         self._lasted_ns: deque[int] = deque(maxlen=USUAL_OF)
 
     def note_iterations(self, n_over: int, now_ns: int) -> None:
         """So many iterations have ended on all ranks of this host by now."""
         if n_over > self._n_over == self._n_told:
-            self._over_ns = now_ns
+            ticks = -(-(self._unix_ns + now_ns + SPREAD_NS) // self._tick_ns)
+            self._told_from_ns = ticks * self._tick_ns - self._unix_ns + self._guard_ns
         if n_over > self._n_over:
             if self._n_over > 0:
                 self._lasted_ns.append((now_ns - self._last_over_ns) // (n_over - self._n_over))
@@ -86,4 +97,4 @@ class FlushTimes:
         self._latest_ns = now_ns + round(max(flush_s, self._longest_s) * 1e9)
 
     def _has_news(self, now_ns: int) -> bool:
-        return self._n_over > self._n_told and now_ns >= self._over_ns + self._guard_ns
+        return self._n_over > self._n_told and now_ns >= self._told_from_ns

@@ -1,0 +1,233 @@
+"""One job of 16,384 ranks at its own pace, told of in iterations, through Kafka, the streams and the store.
+
+It takes half an hour of both processors, so that it does not run unless it is named: `python -m bench large_job`. First
+all messages of its agents are made (`bench.rig.large_job_load`), then the job begins: broker, two workers, writer,
+whoever sends the messages, each at its time, and this process share the machine.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.engine import LAYOUTS
+from bench.rig import large_job_load
+from bench.rig.broker import Broker
+from bench.rig.engine import Engine
+from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
+from pacehound.bus.kafka_state import kafka_state
+from pacehound.errors import BusFull, Unavailable
+from pacehound.model import codec
+from pacehound.model.events import Finding, IterationSample
+from pacehound.model.topics import FINDINGS, ITERATIONS
+from pacehound.settings import KafkaSettings
+from simulator.faults import SlowCompute
+from simulator.source import DEVICE_TIMES
+from simulator.spec import JobSpec
+
+RANKS, ITERATIONS_OF_JOB, TIMES_LONGER = 16_384, 60, 148
+"""Ten minutes of iterations of ten seconds, 148 times as long as `JobSpec`'s own."""
+
+PREPARED_WITHIN_S = 1_500.0
+"""The messages hold times, so that the job's beginning is fixed before they are made."""
+
+SLOW_RANK, SLOW_FROM, SLOW_TO = 8_191, 26, 48
+WORKERS = 2
+LOOK_S = 5.0
+BEHIND_S = 120.0
+"""How long after its end what was said of the job is waited for."""
+
+
+def run(
+    ranks: int = RANKS,
+    iterations: int = ITERATIONS_OF_JOB,
+    times_longer: float = TIMES_LONGER,
+    prepared_within_s: float = PREPARED_WITHIN_S,
+) -> list[dict[str, Any]]:
+    """One row per figure."""
+    usual = JobSpec(
+        layout=LAYOUTS[ranks][0],
+        iterations=iterations,
+        micro_batches=2,
+        tp_calls=1,
+        source=DEVICE_TIMES,
+        faults=(SlowCompute(ranks=(SLOW_RANK % ranks,), factor=2.0, from_step=SLOW_FROM, to_step=SLOW_TO),),
+        job="large",
+        start_unix_ns=int(time.time() + prepared_within_s) * 1_000_000_000,
+    )
+    spec = replace(usual, forward_s=times_longer * usual.forward_s, optimizer_s=times_longer * usual.optimizer_s)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        begun_s = time.monotonic()
+        paths = large_job_load.prepared(spec, folder)
+        prepared_s = time.monotonic() - begun_s
+        if time.time() > spec.start_unix_ns / 1e9 - 30:
+            raise TimeoutError(f"making the messages took {prepared_s:.0f} s; the job was to begin after that")
+        broker = Broker(folder / "kafka")
+        broker.start()
+        try:
+            return _watched(spec, paths, broker, folder)
+        finally:
+            broker.stop()
+
+
+def _watched(spec: JobSpec, paths: Sequence[Path], broker: Broker, folder: Path) -> list[dict[str, Any]]:
+    settings = broker.settings("large.")
+    engine = Engine(settings, folder / "engine")
+    workers = [engine.start_worker() for _ in range(WORKERS)]
+    writer = engine.started("writer", folder / "writer.log", store=folder / "store")
+    sender = multiprocessing.get_context("spawn").Process(
+        target=_send, args=(paths, settings, spec.start_unix_ns), daemon=True
+    )
+    sender.start()
+    assert broker.process is not None
+    assert sender.pid is not None
+    pids = {f"worker {number + 1}": worker.pid for number, worker in enumerate(workers)}
+    pids |= {"writer": writer.pid, "broker": broker.process.pid, "sending": sender.pid}
+    heard = _Heard(settings)
+    heard.start()
+    try:
+        time.sleep(max(0.0, spec.start_unix_ns / 1e9 - time.time()))
+        seen = _follow(settings, pids, sender)
+    finally:
+        heard.stop()
+        for process in (writer, *workers):
+            process.terminate()
+        for process in (writer, *workers):
+            process.wait(60)
+        engine.stop()
+    return _rows(spec, seen, heard)
+
+
+def _send(paths: Sequence[Path], settings: KafkaSettings, start_unix_ns: int) -> None:
+    """Each message at its time."""
+    producer = KafkaProducer(settings, "agents")
+    for due_ns, topic, key, value in large_job_load.read(paths):
+        while (wait_s := (start_unix_ns + due_ns) / 1e9 - time.time()) > 0:
+            time.sleep(wait_s)
+        while True:
+            try:
+                producer.publish(topic, key, value)
+                break
+            except BusFull:
+                time.sleep(LOOK_S / 100)
+    producer.flush(60)
+    producer.close()
+
+
+class _Heard:
+    """When iterations and findings could be read on Kafka."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.late_s: list[float] = []
+        self.findings: list[tuple[Finding, float]] = []
+        self._consumer = KafkaConsumer(settings, "bench", (ITERATIONS, FINDINGS))
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _read(self) -> None:
+        while not self._stopping.is_set():
+            for message in self._consumer.poll(500, 0.1):
+                now_s = time.time()
+                for event in codec.decode(message.value):
+                    if isinstance(event, IterationSample):
+                        self.late_s.append(now_s - event.time_ns / 1e9)
+                    elif isinstance(event, Finding):
+                        decided = event.relief or event.detected
+                        self.findings.append((event, now_s - (decided.time_ns if decided else 0) / 1e9))
+
+
+@dataclass
+class _Seen:
+    """What the processes took while the job ran, and how far behind the groups were."""
+
+    lasted_s: float = 0.0
+    cores: dict[str, float] = field(default_factory=dict)
+    resident_mb: dict[str, float] = field(default_factory=dict)
+    lags: dict[str, list[int]] = field(default_factory=dict)
+    caught_up_s: float = 0.0
+
+
+def _follow(settings: KafkaSettings, pids: dict[str, int], sender: Any) -> _Seen:
+    seen, begun_s = _Seen(), time.monotonic()
+    used_s = {name: _used_s(pid) for name, pid in pids.items()}
+    while sender.is_alive():
+        time.sleep(LOOK_S)
+        _look(settings, pids, seen)
+        if sender.is_alive():
+            seen.lasted_s = time.monotonic() - begun_s
+            seen.cores = {name: (_used_s(pid) - used_s[name]) / seen.lasted_s for name, pid in pids.items()}
+    ended_s = time.monotonic()
+    while time.monotonic() < ended_s + BEHIND_S:
+        lag = _lags(settings)
+        if set(lag.values()) == {0}:
+            break
+        time.sleep(LOOK_S / 10)
+    seen.caught_up_s = time.monotonic() - ended_s
+    return seen
+
+
+def _look(settings: KafkaSettings, pids: dict[str, int], seen: _Seen) -> None:
+    for group, lag in _lags(settings).items():
+        seen.lags.setdefault(group, []).append(lag)
+    for name, pid in pids.items():
+        status = Path(f"/proc/{pid}/status")
+        if status.exists():
+            resident_kb = next((line.split()[1] for line in status.read_text().splitlines() if "VmRSS" in line), "0")
+            seen.resident_mb[name] = max(seen.resident_mb.get(name, 0.0), int(resident_kb) / 1024)
+
+
+def _lags(settings: KafkaSettings) -> dict[str, int]:
+    try:
+        groups = kafka_state(settings).groups
+    except Unavailable:
+        return {}
+    return {one.group: one.lag for one in groups if one.group in ("streams", "writer") and not one.problem}
+
+
+def _used_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _rows(spec: JobSpec, seen: _Seen, heard: _Heard) -> list[dict[str, Any]]:
+    world = spec.layout.world_size
+    case = f"{world:,} ranks, {len(heard.late_s)} iterations in {seen.lasted_s:.0f} s"
+    rows: list[dict[str, Any]] = []
+
+    def add(figure: str, value: float, unit: str) -> None:
+        rows.append({"case": case, "figure": figure, "value": float(value), "unit": unit})
+
+    for name, cores in seen.cores.items():
+        add(name, cores, "cores")
+        add(f"{name}, resident", seen.resident_mb[name], "MB")
+    for group, lags in seen.lags.items():
+        for figure, q in (("median", 0.5), ("p99", 0.99), ("most", 1.0)):
+            add(f"messages that {group} is behind, {figure}", np.quantile(lags, q), "messages")
+    add("all read after the last message", seen.caught_up_s, "s")
+    for figure, q in (("median", 0.5), ("p99", 0.99), ("most", 1.0)):
+        add(f"from an iteration's end to its sample, {figure}", np.quantile(heard.late_s, q), "s")
+    for finding, late_s in heard.findings:
+        which = "over" if finding.relief else f"version {finding.version}"
+        add(f"{finding.kind}, {finding.verdict} {list(finding.culprits)}, {which}: after what decides", late_s, "s")
+    return rows
