@@ -3,6 +3,9 @@
 It takes minutes, so that it does not run unless it is named: `python -m bench engine`. It needs Java and what
 `make kafka` fetches. Broker, worker, writer and this process share the machine's cores, so that a rate is given per
 second that passed and per second of the worker's own processor time.
+
+Each job comes in the forms in which agents say what they have seen (`agent.messages`, `agent.digests_from_ranks`): a
+message per communicator, as all did once; one for all that a host says at once; iterations instead of calls.
 """
 
 from __future__ import annotations
@@ -12,16 +15,17 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.rig.broker import Broker, free_ports
+from bench.rig.digesting_agents import DigestingAgents
 from bench.rig.engine import Engine
-from bench.rig.flushes import flushed_every
+from bench.rig.flushes import flushed_every, together
 from bench.rig.from_log import ordered
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import read_to_end
@@ -53,6 +57,11 @@ LAYOUTS = {
 """By ranks: how they are laid out, and how many iterations they run."""
 
 FLUSHES_S = (1, 8)
+FORMS = ("apart", "together")
+TIMES_LONGER = 15.0
+"""Of those that are told in iterations, which are then 2.1 s: nobody has 16,384 ranks with iterations of 0.15 s."""
+DIGESTED = {256: 60, 4_096: 15}
+"""Iterations of these, of which the first three are told call by call. (`large_job` has 16,384 ranks.)"""
 # Long enough for blocks that are whole: a writer that has caught up waits for its flush time, and that is no rate.
 WRITTEN_RANKS, WRITTEN_FLUSH_S, WRITTEN_ITERATIONS = 16, 8, 6_000
 LATENCY_LAYOUT, LATENCY_ITERATIONS, LATENCY_JOBS = Layout(tp=2, dp=4, pp=2), 300, 2
@@ -72,8 +81,11 @@ def run() -> list[dict[str, Any]]:
             for ranks, (_, iterations) in LAYOUTS.items():
                 # What runs for seconds only cannot be flushed every eight of them.
                 for flush_s in FLUSHES_S if ranks <= 256 else FLUSHES_S[:1]:
-                    rows += _streams(_filled(broker, folder, ranks, flush_s, iterations))
-            written = _filled(broker, folder, WRITTEN_RANKS, WRITTEN_FLUSH_S, WRITTEN_ITERATIONS, prefix="written")
+                    for form in FORMS:
+                        rows += _streams(_filled(broker, folder, ranks, flush_s, iterations, form))
+            for ranks, iterations in DIGESTED.items():
+                rows += _streams(_filled(broker, folder, ranks, FLUSHES_S[0], iterations, "digests"))
+            written = _filled(broker, folder, WRITTEN_RANKS, WRITTEN_FLUSH_S, WRITTEN_ITERATIONS, "together", "written")
             rows += _writing(written, folder)
             rows += _latency(broker, folder)
         finally:
@@ -89,24 +101,52 @@ class _Filled:
     case: str
     calls: int
     batches: int
+    kind: str  # of the events in which calls are
+    events: int  # of that kind
+    rank_seconds: float  # that the job takes, over all its ranks
 
 
-def _filled(broker: Broker, folder: Path, ranks: int, flush_s: int, iterations: int, prefix: str = "bench") -> _Filled:
+def _filled(
+    broker: Broker, folder: Path, ranks: int, flush_s: int, iterations: int, form: str, prefix: str = "bench"
+) -> _Filled:
     layout, _ = LAYOUTS[ranks]
-    name = f"{prefix}{ranks}x{flush_s}"
+    name = f"{prefix}{ranks}x{flush_s}{form}"
     engine = Engine(broker.settings(f"{name}."), folder / name)
+    usual = JobSpec(layout=layout, iterations=iterations, source=DEVICE_TIMES)
+    longer = TIMES_LONGER if form == "digests" else 1.0
+    spec = replace(usual, forward_s=longer * usual.forward_s, optimizer_s=longer * usual.optimizer_s)
+    simulation = simulate(spec)
+    kind = "CallBatch" if form == "apart" else "Flush"
     sizes: list[int] = []
+    n_events = 0
 
-    def events() -> Iterator[Event]:
-        spec = JobSpec(layout=layout, iterations=iterations, source=DEVICE_TIMES)
-        for event in flushed_every(simulate(spec).events(), flush_s):
+    def of_calls() -> Iterator[Event]:
+        for event in flushed_every(simulation.events(), 1 if form == "digests" else flush_s):
             if isinstance(event, CallBatch):
                 sizes.append(len(event))
             yield event
 
+    def events() -> Iterator[Event]:
+        nonlocal n_events
+        told: Iterable[Event] = of_calls()
+        if form == "digests":
+            all_of_it = list(told)
+            told = flushed_every(DigestingAgents(all_of_it, flush_s).send(all_of_it), 1)
+        for event in told if form == "apart" else together(told):
+            n_events += type(event).__name__ == kind
+            yield event
+
     engine.publish(events())
-    case = f"{ranks:,} ranks, flush {flush_s} s, {sum(sizes):,} calls, {np.mean(sizes):.0f} a batch"
-    return _Filled(engine=engine, case=case, calls=sum(sizes), batches=len(sizes))
+    case = f"{ranks:,} ranks, flush {flush_s} s, {form}, {sum(sizes):,} calls, {np.mean(sizes):.0f} a batch"
+    return _Filled(
+        engine=engine,
+        case=case,
+        calls=sum(sizes),
+        batches=len(sizes),
+        kind=kind,
+        events=n_events,
+        rank_seconds=ranks * simulation.observed.finish_s,
+    )
 
 
 def _streams(filled: _Filled) -> list[dict[str, Any]]:
@@ -114,8 +154,8 @@ def _streams(filled: _Filled) -> list[dict[str, Any]]:
     (port,) = free_ports(1)
     worker = filled.engine.start_worker(f"telemetry.listen=127.0.0.1:{port}")
     try:
-        begun = _when(worker.pid, lambda: _counted(port, EVENTS_IN, kind="CallBatch") > 0)
-        _when(worker.pid, lambda: _counted(port, EVENTS_IN, kind="CallBatch") >= filled.batches)
+        begun = _when(worker.pid, lambda: _counted(port, EVENTS_IN, kind=filled.kind) > 0)
+        _when(worker.pid, lambda: _counted(port, EVENTS_IN, kind=filled.kind) >= filled.events)
         ended = _when(worker.pid, lambda: _lag(filled.engine, "streams") == 0)
     finally:
         filled.engine.stop()
@@ -129,6 +169,12 @@ def _streams(filled: _Filled) -> list[dict[str, Any]]:
             "unit": "calls/s",
         },
         {"case": filled.case, "figure": "a batch takes", "value": 1e6 * cpu_s / filled.batches, "unit": "us"},
+        {
+            "case": filled.case,
+            "figure": "16,384 such ranks at their own pace",
+            "value": cpu_s / filled.rank_seconds * 16_384,
+            "unit": "cores",
+        },
     ]
 
 
