@@ -68,7 +68,10 @@ class FlushTimes:
         self._lasted_ns: deque[int] = deque(maxlen=USUAL_OF)
 
     def note_iterations(self, n_over: int, now_ns: int) -> None:
-        """So many iterations have ended on all ranks of this host by now."""
+        """So many iterations have ended on all ranks of this host by now; fewer than before: of another attempt."""
+        if n_over < self._n_over:
+            self._n_told = n_over
+            self._lasted_ns.clear()
         if n_over > self._n_over == self._n_told:
             ticks = -(-(self._unix_ns + now_ns + SPREAD_NS) // self._tick_ns)
             self._told_from_ns = ticks * self._tick_ns - self._unix_ns + self._guard_ns

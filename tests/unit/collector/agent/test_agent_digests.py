@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collector.agent.flush_times import FlushTimes
 from collector.calls.digests import FIRST_STEP, MAX_WAITING, DigestState, IterationDigests, Mark
 from collector.calls.rings import CALL, Records
 from pacehound.model import codec
@@ -236,6 +237,19 @@ def test_within_an_iteration_that_is_none_too_long_nothing_but_the_time_is_said(
     before = said_of_the_time(run)
     run.step(250)
     assert said_of_the_time(run)[1] == before[1]
+
+
+def test_a_job_that_begins_anew_is_told_as_soon_as_an_iteration_is_over() -> None:
+    times = FlushTimes(2.5, guard_ns=100 * MS, tick_ns=1_000 * MS, unix_ns=0)
+    for n_over in (1, 2, 3):
+        times.note_iterations(n_over, 10_000 * n_over * MS)
+        times.flushed((10_000 * n_over + 1_100) * MS, 1.0)
+    assert times.is_within_an_iteration(32_000 * MS)
+    times.note_iterations(0, 60_000 * MS)
+    assert not times.is_within_an_iteration(60_000 * MS)
+    times.flushed(60_000 * MS, 1.0)
+    times.note_iterations(1, 61_000 * MS)
+    assert [times.is_due(now_ms * MS, tells_iterations=True) for now_ms in (61_500, 62_100)] == [False, True]
 
 
 def test_of_one_job_in_so_many_they_are_told_unasked_and_what_is_judged_is_the_same(tmp_path: Path) -> None:
