@@ -8,6 +8,7 @@ processes that are measured.
 
 from __future__ import annotations
 
+import gc
 import heapq
 import pickle
 from collections.abc import Iterator, Sequence
@@ -96,6 +97,7 @@ def _read(path: Path) -> Iterator[Due]:
 
 
 def _write(spec: JobSpec, hosts: Sequence[int], path: Path) -> None:
+    gc.disable()  # all of it is kept to the end: looking for what is not takes as long again
     simulation = simulate(spec)
     groups = communicators(spec)
     ranks_here = {rank for host in hosts for rank in spec.hosts[host]}
