@@ -18,9 +18,11 @@ import pyarrow as pa
 from pacehound.model.calls import CallBatch
 from pacehound.model.codec import encode
 from pacehound.model.topology import Layout
+from pacehound.settings import StoreSettings
 from simulator.job import JobSpec, simulate
 from storage import schemas
 from storage.client import Store
+from storage.retention import MINUTES_MERGED_AFTER_DAYS, set_ttl
 from storage.rows import calls_table
 
 RANKS_PER_HOST = 8
@@ -40,12 +42,13 @@ WINDOW_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Bytes per call of batches of one size; the last is per batch."""
+    """Bytes per call of batches of one size; the last two are per batch, and per communicator, host and minute."""
 
     message: float
     zstd: float
     stored: float
     rollup_per_batch: float
+    rollup_per_minute: float
 
 
 def run() -> list[dict[str, Any]]:
@@ -59,6 +62,7 @@ def run() -> list[dict[str, Any]]:
             ("message, zstd", found.zstd, "B/call"),
             ("stored", found.stored, "B/call"),
             ("rollup", found.rollup_per_batch, "B/batch"),
+            ("rollup, merged", found.rollup_per_minute, "B/communicator, host and minute"),
             *fleet(found, float(flush.removesuffix(" s"))),
         ):
             rows.append({"case": case, "figure": figure, "value": value, "unit": unit})
@@ -68,13 +72,16 @@ def run() -> list[dict[str, Any]]:
 def fleet(found: Measured, flush_s: float) -> list[tuple[str, float, str]]:
     """What a fleet costs at each level, without copies: bytes that are added per day, and bytes that are held.
 
-    >>> one = Measured(message=100.0, zstd=10.0, stored=20.0, rollup_per_batch=80.0)
+    >>> one = Measured(message=100.0, zstd=10.0, stored=20.0, rollup_per_batch=80.0, rollup_per_minute=90.0)
     >>> [round(value) for name, value, _ in fleet(one, 1.0) if name.startswith("Kafka")]
     [1080, 270]
     """
     calls_per_day = FLEET_GPUS * CALLS_PER_RANK_AND_S * DAY_S
     window_calls = INCIDENTS_PER_DAY * WINDOW_GPUS * CALLS_PER_RANK_AND_S * WINDOW_S
     batches_per_day = FLEET_GPUS / RANKS_PER_HOST * COMMUNICATORS * DAY_S / flush_s
+    minutes_per_day = FLEET_GPUS / RANKS_PER_HOST * COMMUNICATORS * DAY_S / 60
+    apart_days, days = MINUTES_MERGED_AFTER_DAYS, StoreSettings().rollup_days
+    apart, merged = batches_per_day * found.rollup_per_batch, minutes_per_day * found.rollup_per_minute
     giga = 1e9
     return [
         ("messages of calls", batches_per_day / DAY_S, "1/s"),
@@ -87,7 +94,9 @@ def fleet(found: Measured, flush_s: float) -> list[tuple[str, float, str]]:
             "GB",
         ),
         ("windows around incidents, per day", window_calls * found.stored / giga, "GB"),
-        ("rollups, per day", batches_per_day * found.rollup_per_batch / giga, "GB"),
+        ("rollups, per day", apart / giga, "GB"),
+        ("rollups, per day, merged", merged / giga, "GB"),
+        (f"rollups, held ({days} days)", (apart * apart_days + merged * (days - apart_days)) / giga, "GB"),
     ]
 
 
@@ -120,6 +129,13 @@ def measure(cut: Sequence[CallBatch]) -> Measured:
             for table in ("stored_calls", "stored_call_minutes"):
                 store.command(f"OPTIMIZE TABLE {table} FINAL")
                 sizes[table] = _part_bytes(store, table)
+            set_ttl(store, schemas.CALL_MINUTES, ["toIntervalDay(400)", "toIntervalDay(1)"])
+            aged = f"ALTER TABLE {schemas.CALL_MINUTES} UPDATE stored_at = stored_at - INTERVAL 2 DAY WHERE 1"
+            store.command(f"{aged} SETTINGS mutations_sync = 2")
+            store.command(f"OPTIMIZE TABLE {schemas.CALL_MINUTES} FINAL")
+            sizes["merged"] = _part_bytes(store, schemas.CALL_MINUTES)
+            asked = f"SELECT uniqExact(communicator, minute) AS n FROM {schemas.CALL_MINUTES}"
+            n_minutes = store.query(asked).column("n")[0].as_py()
         finally:
             store.close()
     return Measured(
@@ -127,6 +143,7 @@ def measure(cut: Sequence[CallBatch]) -> Measured:
         zstd=sum(len(codec.compress(message)) for message in messages) / calls,
         stored=sizes["stored_calls"] / calls,
         rollup_per_batch=sizes["stored_call_minutes"] / len(cut),
+        rollup_per_minute=sizes["merged"] / n_minutes,
     )
 
 

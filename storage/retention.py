@@ -1,8 +1,15 @@
-"""How long each table keeps its rows, as settings, applied where it differs."""
+"""How long each table keeps its rows, as settings, applied where it differs; and from when on minutes are one row.
+
+A rollup has a row for each batch, so that one which comes again takes the place of the first. Agents send nothing again
+that is older than a week (what an outage has left, docs/promises.md). Then a server adds up the rows of a host in each
+minute when it merges parts. An embedded store does not: it may rest for longer than that with a batch in two parts
+that were never merged, and would count it twice. It is small.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pacehound.settings import StoreSettings
 from storage import schemas
@@ -39,6 +46,17 @@ def intervals(settings: StoreSettings) -> dict[str, str]:
     }
 
 
+MINUTES_MERGED_AFTER_DAYS = 8
+"""Of rows in a server's rollup (derived: agents send again what is up to 7 days old)."""
+
+_MINUTE = "job, attempt, minute, communicator, op, source, host"
+_SUMS = (
+    "calls = sum(calls), bytes = sum(bytes), timed = sum(timed), busy_ns = sum(busy_ns), longest_ns = max(longest_ns), "
+    "durations = quantilesDDIfMergeState(0.01, 0.5, 0.99)(durations), stored_at = max(stored_at)"
+)
+"""As in migration 0004; expiry counts from when the latest of them was stored."""
+
+
 def apply_retention(store: Store, settings: StoreSettings) -> list[str]:
     """Change what differs; returns the tables that were changed.
 
@@ -52,20 +70,30 @@ def apply_retention(store: Store, settings: StoreSettings) -> list[str]:
 
     """
     sql = "SELECT name, engine_full FROM system.tables WHERE database = currentDatabase() AND name LIKE 'stored_%'"
-    has = {row["name"]: _interval(row["engine_full"]) for row in store.query(sql).to_pylist()}
+    has = {row["name"]: _intervals(row["engine_full"]) for row in store.query(sql).to_pylist()}
     changed = []
     for table, interval in intervals(settings).items():
-        if has[table] != interval:
-            store.command(f"ALTER TABLE {table} MODIFY TTL toDateTime(stored_at) + {interval}")
+        ttl = [interval]
+        if table == schemas.CALL_MINUTES and settings.url and settings.rollup_days > MINUTES_MERGED_AFTER_DAYS:
+            ttl.append(f"toIntervalDay({MINUTES_MERGED_AFTER_DAYS})")
+        if has[table] != ttl:
+            set_ttl(store, table, ttl)
             changed.append(table)
     return changed
 
 
-def _interval(engine: str) -> str:
-    """The interval in a table's definition.
+def set_ttl(store: Store, table: str, ttl: Sequence[str]) -> None:
+    """When rows of a table are removed, and, where a second interval is given, when those of a minute become one."""
+    told = f"toDateTime(stored_at) + {ttl[0]}"
+    for merged in ttl[1:]:
+        told += f", toDateTime(stored_at) + {merged} GROUP BY {_MINUTE} SET {_SUMS}"
+    store.command(f"ALTER TABLE {table} MODIFY TTL {told}")
 
-    >>> _interval("MergeTree ORDER BY a TTL toDateTime(stored_at) + toIntervalDay(30) SETTINGS a = 1")
-    'toIntervalDay(30)'
+
+def _intervals(engine: str) -> list[str]:
+    """The intervals in a table's definition.
+
+    >>> _intervals("MergeTree ORDER BY a TTL toDateTime(stored_at) + toIntervalDay(30) SETTINGS a = 1")
+    ['toIntervalDay(30)']
     """
-    found = re.search(r" TTL toDateTime\(stored_at\) \+ (toInterval\w+\(\d+\))", engine)
-    return found[1] if found else ""
+    return re.findall(r"toDateTime\(stored_at\) \+ (toInterval\w+\(\d+\))", engine)

@@ -11,6 +11,8 @@ from pacehound.model.calls import DTYPE_CODE, OP_CODE, CallBatch
 from pacehound.model.codec import encode
 from storage.blocks import Span
 from storage.gather import MAX_INSERT_CALLS, gather
+from storage.retention import MINUTES_MERGED_AFTER_DAYS, set_ttl
+from storage.schemas import CALL_MINUTES
 from storage.writer import Writer
 from tests.fakes.events import SECOND_NS, START_NS, call_batch
 from tests.fakes.seeds import seeds
@@ -134,3 +136,38 @@ def test_calls_of_hostile_times_have_a_minute_too(store):
     batches = [call_batch(ordinal=i, start_ns=at) for i, at in enumerate((-(1 << 62), 0, (1 << 63) - 2_000_000_000))]
     write(store, batches, "once")
     assert store.query("SELECT sum(calls) AS n FROM call_minutes").to_pylist() == [{"n": 60}]
+
+
+def test_rows_of_a_minute_become_one_when_nobody_sends_a_batch_again(own_store):
+    everything = batches_of(3)
+    set_ttl(own_store, CALL_MINUTES, ["toIntervalDay(400)", f"toIntervalDay({MINUTES_MERGED_AFTER_DAYS})"])
+    write(own_store, everything, "first")
+    write(own_store, everything[4:9], "again")
+    expected = own_store.query(MINUTES).to_pylist()
+    own_store.command(f"OPTIMIZE TABLE {CALL_MINUTES} FINAL")
+    per_batch = number_of_rows(own_store)
+    for part in (5, 11):  # whatever is added to minutes that are merged already, as after an outage
+        aged(own_store)
+        assert number_of_rows(own_store) < per_batch
+        assert str(own_store.query(MINUTES).to_pylist()) == str(expected)
+        write(own_store, [batch_of(np.random.default_rng(part), 100 + part, "a", "c9")], f"late {part}")
+        expected = own_store.query(MINUTES).to_pylist()
+    aged(own_store)
+    keys = "job, attempt, minute, communicator, op, source, host"
+    most = f"SELECT max(n) AS n FROM (SELECT count() AS n FROM {CALL_MINUTES} GROUP BY {keys})"
+    assert own_store.query(most).to_pylist() == [{"n": 1}]
+    assert str(own_store.query(MINUTES).to_pylist()) == str(expected)
+
+
+def number_of_rows(store):
+    return store.query(f"SELECT count() AS n FROM {CALL_MINUTES}").to_pylist()[0]["n"]
+
+
+def aged(store):
+    """All that is there was stored so long ago that nothing of it comes again."""
+    days = MINUTES_MERGED_AFTER_DAYS + 1
+    store.command(
+        f"ALTER TABLE {CALL_MINUTES} UPDATE stored_at = now64(3) - INTERVAL {days} DAY WHERE 1 "
+        "SETTINGS mutations_sync = 2"
+    )
+    store.command(f"OPTIMIZE TABLE {CALL_MINUTES} FINAL")

@@ -392,3 +392,5 @@ def test_how_long_rows_are_kept_follows_the_settings_and_is_changed_only_where_i
         schemas.COMMAND_RESULTS,
         schemas.INCIDENT_CALLS,
     ]
+    on_a_server = replace(settings, window_days=9, url="http://127.0.0.1:1/pacehound")
+    assert [apply_retention(own_store, on_a_server) for _ in range(2)] == [[schemas.CALL_MINUTES], []]
