@@ -576,6 +576,9 @@ class Head:
     def _interrupt(self, goes_on: Collection[str] = ()) -> None:
         try:
             still_open = self.parts.store.incidents(None)
+        except PacehoundError as error:
+            logger.warning("incidents that an earlier head has left open stay open: %s", error)
+            return
         except Exception:
             logger.exception("the incidents of the store cannot be read")
             return
