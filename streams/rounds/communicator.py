@@ -87,6 +87,7 @@ class CommunicatorOperator:
             None  # the lowest promise of open hosts, and how many have yet to leave it
         )
         self._of_calls = Grids(self._collectives, self._pairs, set())
+        self._open_hosts: tuple[str, ...] | None = None  # nothing: one has come, closed or opened since
         self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
@@ -103,7 +104,7 @@ class CommunicatorOperator:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the members."""
-        derived = ("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls")
+        derived = ("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -111,6 +112,7 @@ class CommunicatorOperator:
         self.__dict__.update(state)
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
+        self._open_hosts = None
         for ranks, _, grid in self._all_grids():
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
@@ -119,8 +121,10 @@ class CommunicatorOperator:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Hosts that have announced themselves and are not closed."""
-        return tuple(name for name, host in self._hosts.items() if not host.closed)
+        """Hosts that have announced themselves and are not closed; the same tuple while they are the same."""
+        if self._open_hosts is None:
+            self._open_hosts = tuple(name for name, host in self._hosts.items() if not host.closed)
+        return self._open_hosts
 
     @property
     def is_complete(self) -> bool:
@@ -145,6 +149,7 @@ class CommunicatorOperator:
                 raise InvalidEvent(f"rank {rank} is announced by host {topology.host!r} and by host {owner!r}")
         known = self._hosts.get(topology.host)
         ranks = frozenset(topology.host_ranks)
+        self._open_hosts = None
         if known is None:
             self._hosts[topology.host] = _Host(ranks)
         elif ranks <= known.ranks:
@@ -257,7 +262,7 @@ class CommunicatorOperator:
         host.last_progress = progress
         host.promised_ns = max(host.promised_ns, progress.time_ns)
         host.left_out = False
-        host.closed = progress.closed
+        self._set_closed(host, is_closed=progress.closed)
         if progress.closed:
             self._gone |= host.ranks
         else:
@@ -285,9 +290,14 @@ class CommunicatorOperator:
             return []
         may_rise = host.left_out or host.closed or self._moves(host, time_ns)
         host.promised_ns = time_ns
-        host.left_out = host.closed = False
+        host.left_out = False
+        self._set_closed(host, is_closed=False)
         self._gone -= host.ranks
         return [*self._advance(), *self._watermark()] if may_rise else []
+
+    def _set_closed(self, host: _Host, *, is_closed: bool) -> None:
+        if host.closed != is_closed:
+            host.closed, self._open_hosts = is_closed, None
 
     def _moves(self, host: _Host, promised_ns: int) -> bool:
         """Whether a promise of an open host may raise the watermark: the last of those that held it back moves on."""
@@ -307,7 +317,8 @@ class CommunicatorOperator:
                 continue
             host.left_out = True
             if host.patience.ends(tick.time_ns):
-                host.closed, host.left_out = True, False
+                self._set_closed(host, is_closed=True)
+                host.left_out = False
                 self._gone |= host.ranks
         return [*self._advance(), *self._watermark()]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from pacehound.errors import InvalidEvent, PartlyRefused, RejectedMessage
 from pacehound.model.events import Tick, Topology
@@ -52,6 +53,19 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
     return results
 
 
+class _Hosts:
+    """All that are in some communicators: asked each second, and of thousands of hosts different hardly ever."""
+
+    def __init__(self) -> None:
+        self._of: list[tuple[str, ...]] = []
+        self._all: tuple[str, ...] = ()
+
+    def of(self, hosts: list[tuple[str, ...]]) -> tuple[str, ...]:
+        if len(hosts) != len(self._of) or any(now is not before for now, before in zip(hosts, self._of, strict=True)):
+            self._of, self._all = hosts, tuple(dict.fromkeys(host for some in hosts for host in some))
+        return self._all
+
+
 class Shard:
     """The communicators of a shard, each with its own stage one.
 
@@ -64,6 +78,16 @@ class Shard:
         self._settings = settings
         self._stages: dict[str, StageOne] = {}
         self._over: dict[str, None] = {}  # in the order in which they were over
+        self._hosts = _Hosts()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hosts"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Who is in it is put together again when somebody asks."""
+        self.__dict__.update(state)
+        self._hosts = _Hosts()
 
     def on_event(self, event: Event) -> list[StageTwoInput]:
         """One event; what stage two has to know of it, in order.
@@ -105,11 +129,10 @@ class Shard:
         streams = [opened for stage in self._stages.values() if (opened := stage.open_stream()) is not None]
         if not streams:
             return None
-        hosts = dict.fromkeys(host for opened in streams for host in opened.hosts)
         return OpenStream(
             job=streams[0].job,
             attempt=streams[0].attempt,
-            hosts=tuple(hosts),
+            hosts=self._hosts.of([opened.hosts for opened in streams]),
             is_complete=all(opened.is_complete for opened in streams),
         )
 
