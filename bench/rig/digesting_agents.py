@@ -44,9 +44,7 @@ class _Agent:
         self.rows: list[tuple[Records, str]] = []
         self.marks: list[Mark] = []
         # Simulated promises say themselves how far behind the clock they are.
-        stream = StreamSettings()
-        tick_ns = round(stream.tick_s * 1e9)
-        self._times = FlushTimes(stream.lateness_s / 2, guard_ns=0, tick_ns=tick_ns, unix_ns=0)
+        self._times = FlushTimes(StreamSettings(), guard_ns=0, unix_ns=0)
         self._steps: Counter[tuple[int, int]] = Counter()
         records = np.concatenate([call_rows.no_rows(), *map(records_of, batches)])
         records = records[records["direction"] == 0]

@@ -100,13 +100,7 @@ def _write(spec: JobSpec, hosts: Sequence[int], path: Path) -> None:
     gc.disable()  # all of it is kept to the end: looking for what is not takes as long again
     simulation = simulate(spec)
     groups = communicators(spec)
-    ranks_here = {rank for host in hosts for rank in spec.hosts[host]}
-    calls = [
-        CommunicatorCalls(spec, simulation.timeline, simulation.observed, group)
-        if ranks_here.intersection(group.members)
-        else None
-        for group in groups
-    ]
+    calls: dict[int, CommunicatorCalls] = {}
     of_rank: dict[int, list[int]] = {}
     for number, group in enumerate(groups):
         for rank in group.members:
@@ -114,8 +108,10 @@ def _write(spec: JobSpec, hosts: Sequence[int], path: Path) -> None:
     said = []
     for host in hosts:
         here = sorted({number for rank in spec.hosts[host] for number in of_rank[rank]})
-        of_host = [(groups[number], calls[number]) for number in here]
-        said.append(list(_Host(simulation, host, [(g, c) for g, c in of_host if c is not None]).messages()))
+        for number in here:
+            if number not in calls:
+                calls[number] = CommunicatorCalls(spec, simulation.timeline, simulation.observed, groups[number])
+        said.append(list(_Host(simulation, host, [(groups[number], calls[number]) for number in here]).messages()))
     with path.open("wb") as file:
         for due in heapq.merge(*said, key=lambda one: one.due_ns):
             pickle.dump(tuple(due), file)
@@ -161,9 +157,7 @@ class _Host:
 
     def messages(self) -> Iterator[Due]:
         """All that it says, in order."""
-        stream = StreamSettings()
-        tick_ns = round(stream.tick_s * 1e9)
-        times = FlushTimes(stream.lateness_s / 2, guard_ns=GUARD_NS, tick_ns=tick_ns, unix_ns=0)
+        times = FlushTimes(StreamSettings(), guard_ns=GUARD_NS, unix_ns=0)
         over_ns = self._step_ends_ns.max(axis=1)
         now_ns = self._spec.start_unix_ns
         while now_ns < self._finish_ns:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 
+from pacehound.settings import StreamSettings
+
 USUAL_OF = 8
 """Iterations of which the longest is what is usual (chosen: a checkpoint or an evaluation each few makes one long)."""
 
 OVERDUE_FACTOR = 1.5
 """Times the longest of them: from then on it is told how far each rank is (chosen: nothing is called a hang before ten,
 `streams/hang/thresholds.py`)."""
-
 
 SPREAD_NS = 200_000_000
 """By how much sooner than others a host may end an iteration and still promise enough at its first word about it
@@ -27,19 +28,18 @@ class FlushTimes:
 
     Parameters
     ----------
-    longest_s
-        It never waits for longer: a host that says nothing for too long is taken for a silent one.
+    stream
+        It never waits for longer than half of `lateness_s`: a host that says nothing for too long is taken for a silent
+        one. An iteration is judged when all hosts have promised beyond the next multiple of `tick_s` in Unix time:
+        sooner it need not be told.
     guard_ns
         How far a promise stays behind the clock: sooner after its end an iteration is not promised.
-    tick_ns
-        An iteration is judged when all hosts have promised beyond the next multiple of this in Unix time
-        (`stream.tick_s`): sooner it need not be told.
     unix_ns
         Unix time when monotonic time was 0.
 
     Examples
     --------
-    >>> times = FlushTimes(2.5, guard_ns=10**8, tick_ns=10**9, unix_ns=5 * 10**9)
+    >>> times = FlushTimes(StreamSettings(), guard_ns=10**8, unix_ns=5 * 10**9)
     >>> times.flushed(0, 1.0)
     >>> times.note_iterations(1, 3 * 10**8)
     >>> [times.is_due(now, tells_iterations=True) for now in (35 * 10**7, 105 * 10**7, 11 * 10**8)]
@@ -58,8 +58,10 @@ class FlushTimes:
 
     """
 
-    def __init__(self, longest_s: float, *, guard_ns: int, tick_ns: int, unix_ns: int) -> None:
-        self._longest_s, self._guard_ns, self._tick_ns, self._unix_ns = longest_s, guard_ns, tick_ns, unix_ns
+    def __init__(self, stream: StreamSettings, *, guard_ns: int, unix_ns: int) -> None:
+        self._longest_s = stream.lateness_s / 2
+        self._tick_ns = round(stream.tick_s * 1e9)
+        self._guard_ns, self._unix_ns = guard_ns, unix_ns
         self._next_ns = self._latest_ns = 0
         self._n_told = 0
         self._n_over = 0
@@ -72,10 +74,10 @@ class FlushTimes:
         if n_over < self._n_over:
             self._n_told = n_over
             self._lasted_ns.clear()
-        if n_over > self._n_over == self._n_told:
-            ticks = -(-(self._unix_ns + now_ns + SPREAD_NS) // self._tick_ns)
-            self._told_from_ns = ticks * self._tick_ns - self._unix_ns + self._guard_ns
         if n_over > self._n_over:
+            if self._n_over == self._n_told:
+                ticks = -(-(self._unix_ns + now_ns + SPREAD_NS) // self._tick_ns)
+                self._told_from_ns = ticks * self._tick_ns - self._unix_ns + self._guard_ns
             if self._n_over > 0:
                 self._lasted_ns.append((now_ns - self._last_over_ns) // (n_over - self._n_over))
             self._last_over_ns = now_ns

@@ -139,12 +139,7 @@ class Agent:
         self._cpu_ns = cpu_ns
         longest_flush_s = settings.stream.lateness_s / 2
         self._cost = OwnCost(settings.agent.flush_s, longest_flush_s, budget_cores=settings.agent.cpu_budget_cores)
-        self._flush_times = FlushTimes(
-            longest_flush_s,
-            guard_ns=GUARD_NS,
-            tick_ns=round(settings.stream.tick_s * 1e9),
-            unix_ns=self._job.clock.to_unix_ns(0),
-        )
+        self._flush_times = FlushTimes(settings.stream, guard_ns=GUARD_NS, unix_ns=self._job.clock.to_unix_ns(0))
         self.counts = AgentCounts()
         state = self._restored(settings.agent.messages)
         self._messages = state.messages

@@ -19,6 +19,7 @@ from pacehound.model.calls import DTYPE_CODE, CallBatch
 from pacehound.model.digests import is_kept, is_of_digests
 from pacehound.model.events import Progress
 from pacehound.model.flushes import Flush
+from pacehound.settings import StreamSettings
 from tests.fakes.agent_run import MS, UNIX_NS, AgentRun
 from tests.fakes.ring_file import RingFile
 
@@ -240,7 +241,7 @@ def test_within_an_iteration_that_is_none_too_long_nothing_but_the_time_is_said(
 
 
 def test_a_job_that_begins_anew_is_told_as_soon_as_an_iteration_is_over() -> None:
-    times = FlushTimes(2.5, guard_ns=100 * MS, tick_ns=1_000 * MS, unix_ns=0)
+    times = FlushTimes(StreamSettings(), guard_ns=100 * MS, unix_ns=0)
     for n_over in (1, 2, 3):
         times.note_iterations(n_over, 10_000 * n_over * MS)
         times.flushed((10_000 * n_over + 1_100) * MS, 1.0)
