@@ -166,7 +166,8 @@ class Flush:
     @property
     def time_ns(self) -> int:
         """Of the last that it tells."""
-        said = max([*self.promised_ns.values(), *(one.time_ns for one in self.said)], default=0)
+        beats = () if self.heartbeat is None else (self.heartbeat,)
+        said = max((one.time_ns for one in (*self.said, *beats)), default=0)
         rows = [int(self.column(name).max(initial=0)) for name in ("launch_ns", "end_ns") if name in self.columns]
         return max([said, *rows])
 
