@@ -11,12 +11,11 @@ message per communicator, as all did once; one for all that a host says at once;
 from __future__ import annotations
 
 import heapq
-import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,9 @@ from bench.rig.digesting_agents import DigestingAgents
 from bench.rig.engine import Engine
 from bench.rig.flushes import flushed_every, together
 from bench.rig.from_log import ordered
+from bench.small import cpu_s
 from pacehound.bus.kafka import KafkaProducer
 from pacehound.bus.kafka_reader import read_to_end
-from pacehound.bus.kafka_state import kafka_state
 from pacehound.clock import SystemClock
 from pacehound.errors import Unavailable
 from pacehound.model import codec, topics
@@ -113,9 +112,7 @@ def _filled(
     name = f"{prefix}{ranks}x{flush_s}{form}"
     engine = Engine(broker.settings(f"{name}."), folder / name)
     usual = JobSpec(layout=layout, iterations=iterations, source=DEVICE_TIMES)
-    longer = TIMES_LONGER if form == "digests" else 1.0
-    spec = replace(usual, forward_s=longer * usual.forward_s, optimizer_s=longer * usual.optimizer_s)
-    simulation = simulate(spec)
+    simulation = simulate(usual.with_longer_iterations(TIMES_LONGER) if form == "digests" else usual)
     kind = "CallBatch" if form == "apart" else "Flush"
     sizes: list[int] = []
     n_events = 0
@@ -156,7 +153,7 @@ def _streams(filled: _Filled) -> list[dict[str, Any]]:
     try:
         begun = _when(worker.pid, lambda: _counted(port, EVENTS_IN, kind=filled.kind) > 0)
         _when(worker.pid, lambda: _counted(port, EVENTS_IN, kind=filled.kind) >= filled.events)
-        ended = _when(worker.pid, lambda: _lag(filled.engine, "streams") == 0)
+        ended = _when(worker.pid, lambda: filled.engine.lag("streams") == 0)
     finally:
         filled.engine.stop()
     wall_s, cpu_s = ended[0] - begun[0], ended[1] - begun[1]
@@ -216,7 +213,7 @@ def _latency(broker: Broker, folder: Path) -> list[dict[str, Any]]:
     engine.start_worker()
     writer = engine.started("writer", folder / "late.log", store=at)
     try:
-        _when(writer.pid, lambda: _lag(engine, "writer") is not None and _lag(engine, "streams") is not None)
+        _when(writer.pid, lambda: engine.lag("writer") is not None and engine.lag("streams") is not None)
         start_unix_ns = (int(time.time()) + 5 + LATENCY_JOBS) * 1_000_000_000
         jobs = [list(simulate(_slow_job(number, start_unix_ns)).events()) for number in range(LATENCY_JOBS)]
         clock, producer = SystemClock(), KafkaProducer(engine.settings, "simulator")
@@ -224,7 +221,7 @@ def _latency(broker: Broker, folder: Path) -> list[dict[str, Any]]:
         feed(events, producer, clock, Liveness(clock), threading.Event(), is_paced=True)
         producer.flush(60)
         producer.close()
-        _when(writer.pid, lambda: _lag(engine, "writer") == 0 and _lag(engine, "streams") == 0)
+        _when(writer.pid, lambda: engine.lag("writer") == 0 and engine.lag("streams") == 0)
     finally:
         writer.terminate()
         writer.wait(60)
@@ -265,8 +262,7 @@ def _when(pid: int, is_so: Callable[[], bool]) -> tuple[float, float]:
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"process {pid} has not got there within {WITHIN_S:g} s")
         time.sleep(LOOK_S)
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return time.monotonic(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic(), cpu_s(pid)
 
 
 def _counted(port: int, metric: Metric, **labels: str) -> float:
@@ -275,14 +271,3 @@ def _counted(port: int, metric: Metric, **labels: str) -> float:
     except Unavailable:
         return 0.0
     return sum(s.value for s in samples if s.name == metric.name and labels.items() <= dict(s.labels).items())
-
-
-def _lag(engine: Engine, group: str) -> int | None:
-    """Messages that a group has not confirmed; nothing before it has members."""
-    try:
-        found = [one for one in kafka_state(engine.settings).groups if one.group == group]
-    except Unavailable:
-        return None
-    if not found or any(one.problem or not one.members for one in found):
-        return None
-    return sum(one.lag for one in found)

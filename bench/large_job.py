@@ -8,12 +8,11 @@ whoever sends the messages, each at its time, and this process share the machine
 from __future__ import annotations
 
 import multiprocessing
-import os
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from bench.engine import LAYOUTS
 from bench.rig import large_job_load
 from bench.rig.broker import Broker
 from bench.rig.engine import Engine
+from bench.small import cpu_s
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
-from pacehound.bus.kafka_state import kafka_state
-from pacehound.errors import BusFull, Unavailable
+from pacehound.errors import BusFull
 from pacehound.model import codec
 from pacehound.model.events import Finding, IterationSample
 from pacehound.model.topics import FINDINGS, ITERATIONS
@@ -42,6 +41,7 @@ PREPARED_WITHIN_S = 1_500.0
 
 SLOW_RANK, SLOW_FROM = 8_191, 24
 WORKERS = 2
+GROUPS = ("streams", "writer")
 LOOK_S = 5.0
 BEHIND_S = 120.0
 """How long after its end what was said of the job is waited for."""
@@ -54,7 +54,7 @@ def run(
     prepared_within_s: float = PREPARED_WITHIN_S,
 ) -> list[dict[str, Any]]:
     """One row per figure."""
-    usual = JobSpec(
+    spec = JobSpec(
         layout=LAYOUTS[ranks][0],
         iterations=iterations,
         micro_batches=2,
@@ -63,8 +63,7 @@ def run(
         faults=(SlowCompute(ranks=(SLOW_RANK % ranks,), factor=2.0, from_step=SLOW_FROM),),
         job="large",
         start_unix_ns=int(time.time() + prepared_within_s) * 1_000_000_000,
-    )
-    spec = replace(usual, forward_s=times_longer * usual.forward_s, optimizer_s=times_longer * usual.optimizer_s)
+    ).with_longer_iterations(times_longer)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         begun_s = time.monotonic()
@@ -97,7 +96,7 @@ def _watched(spec: JobSpec, paths: Sequence[Path], broker: Broker, folder: Path)
     heard.start()
     try:
         time.sleep(max(0.0, spec.start_unix_ns / 1e9 - time.time()))
-        seen = _follow(settings, pids, sender)
+        seen = _follow(engine, pids, sender)
     finally:
         heard.stop()
         for process in (writer, *workers):
@@ -165,49 +164,33 @@ class _Seen:
     caught_up_s: float = 0.0
 
 
-def _follow(settings: KafkaSettings, pids: dict[str, int], sender: Any) -> _Seen:
+def _follow(engine: Engine, pids: dict[str, int], sender: Any) -> _Seen:
     seen, begun_s = _Seen(), time.monotonic()
-    used_s = {name: _used_s(pid) for name, pid in pids.items()}
+    used_s = {name: cpu_s(pid) for name, pid in pids.items()}
     while sender.is_alive():
         time.sleep(LOOK_S)
-        _look(settings, pids, seen)
+        _look(engine, pids, seen)
         if sender.is_alive():
             seen.lasted_s = time.monotonic() - begun_s
-            seen.cores = {name: (_used_s(pid) - used_s[name]) / seen.lasted_s for name, pid in pids.items()}
+            seen.cores = {name: (cpu_s(pid) - used_s[name]) / seen.lasted_s for name, pid in pids.items()}
     ended_s = time.monotonic()
     while time.monotonic() < ended_s + BEHIND_S:
-        lag = _lags(settings)
-        if set(lag.values()) == {0}:
+        if all(engine.lag(group) == 0 for group in GROUPS):
             break
         time.sleep(LOOK_S / 10)
     seen.caught_up_s = time.monotonic() - ended_s
     return seen
 
 
-def _look(settings: KafkaSettings, pids: dict[str, int], seen: _Seen) -> None:
-    for group, lag in _lags(settings).items():
-        seen.lags.setdefault(group, []).append(lag)
+def _look(engine: Engine, pids: dict[str, int], seen: _Seen) -> None:
+    for group in GROUPS:
+        if (lag := engine.lag(group)) is not None:
+            seen.lags.setdefault(group, []).append(lag)
     for name, pid in pids.items():
         status = Path(f"/proc/{pid}/status")
         if status.exists():
             resident_kb = next((line.split()[1] for line in status.read_text().splitlines() if "VmRSS" in line), "0")
             seen.resident_mb[name] = max(seen.resident_mb.get(name, 0.0), int(resident_kb) / 1024)
-
-
-def _lags(settings: KafkaSettings) -> dict[str, int]:
-    try:
-        groups = kafka_state(settings).groups
-    except Unavailable:
-        return {}
-    return {one.group: one.lag for one in groups if one.group in ("streams", "writer") and not one.problem}
-
-
-def _used_s(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _rows(spec: JobSpec, seen: _Seen, heard: _Heard) -> list[dict[str, Any]]:

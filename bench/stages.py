@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -53,7 +52,7 @@ def measured(
     """All forms of one job, each the fastest of its turns."""
     native_loops.loaded()
     usual = JobSpec(layout=LAYOUTS[ranks][0], iterations=iterations, source=DEVICE_TIMES)
-    spec = replace(usual, forward_s=times_longer * usual.forward_s, optimizer_s=times_longer * usual.optimizer_s)
+    spec = usual.with_longer_iterations(times_longer)
     told = list(simulate(spec).events())
     events = list(flushed_every(told, flush_s))
     sizes = [len(event) for event in events if isinstance(event, CallBatch)]

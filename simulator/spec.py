@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -101,6 +101,14 @@ class JobSpec:
             self._check(fault)
         if sum(ends_job(fault) for fault in self.faults) > 1:
             raise ValueError("a job ends once: give one fault at most that nobody survives (stop, exit, dead link)")
+
+    def with_longer_iterations(self, times: float) -> JobSpec:
+        """The same job, computing for so many times as long.
+
+        >>> JobSpec(forward_s=0.004).with_longer_iterations(10).forward_s
+        0.04
+        """
+        return replace(self, forward_s=times * self.forward_s, optimizer_s=times * self.optimizer_s)
 
     @property
     def work(self) -> Work:

@@ -13,8 +13,9 @@ from pathlib import Path
 from pacehound.bus import Message
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
 from pacehound.bus.kafka_sender import joined
+from pacehound.bus.kafka_state import kafka_state
 from pacehound.bus.kafka_topics import ensure_topics
-from pacehound.errors import BusFull
+from pacehound.errors import BusFull, Unavailable
 from pacehound.model import codec
 from pacehound.model.events import DeadLetter, Finding, Incident
 from pacehound.model.routing import Event, route
@@ -66,6 +67,16 @@ class Engine:
                 worker.send_signal(signal.SIGCONT)
                 worker.kill()
             worker.wait()
+
+    def lag(self, group: str) -> int | None:
+        """Messages of all topics that a group has not confirmed; nothing before it has members."""
+        try:
+            found = [one for one in kafka_state(self.settings).groups if one.group == group]
+        except Unavailable:
+            return None
+        if not found or any(one.problem or not one.members for one in found):
+            return None
+        return sum(one.lag for one in found)
 
     def log(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("worker*.log")))
