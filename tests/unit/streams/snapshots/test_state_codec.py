@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import pickle
 import random
 import types
@@ -204,6 +205,15 @@ def in_mid_job() -> Pipeline:
     for event in recorded[: len(recorded) * 3 // 4]:
         pipeline.on_event(event)
     return pipeline
+
+
+def test_python_looks_for_cycles_again_when_a_state_is_read_or_refused() -> None:
+    CODEC.decode(CODEC.encode([1]))
+    with pytest.raises(MalformedState):
+        CODEC.decode(body([99]))
+    with pytest.raises(UnknownState):
+        CODEC.encode(object())
+    assert gc.isenabled()
 
 
 def damaged(content: bytes, rng: random.Random) -> Iterator[bytes]:
