@@ -1,14 +1,16 @@
 """Graphs of objects to bytes and back, for a closed set of classes: what is read makes nothing else.
 
 A snapshot is a line that names the schema version, then MessagePack: a table of the classes that occur, each with the
-names of its fields, and the root. Scalars stand as they are; everything else is an array that begins with a tag. What
-is reached twice is written once and pointed at from then on: operators share arrays and rounds, and some of them tell
-rounds apart by identity.
+names of its fields, the values of each class of values, and the root. Scalars stand as they are; everything else is an
+array that begins with a tag. What is reached twice is written once and pointed at from then on: operators share arrays
+and rounds, and some of them tell rounds apart by identity. Values (`streams.snapshots.values`) are written and read by
+msgspec, all of a class at once, and the root points at them; what one of them holds is its own when it is read.
 
 Reading gives back what was written or raises `MalformedState`: classes come from the table of this process by their
 name (nothing is imported), a plain object gets exactly its declared fields, a dataclass is made by its constructor, so
-that what it checks of an event is checked again, and an array has a known type and as many bytes as its shape says.
-Nothing that is read is larger than a small multiple of the bytes it stands in.
+that what it checks of an event is checked again, a value has the types that its class declares, and an array has a
+known type and as many bytes as its shape says. Nothing that is read is larger than a small multiple of the bytes it
+stands in.
 
 Both ways make hundreds of thousands of objects, none of which is part of a cycle of ours. Python would look for cycles
 among them again and again, and now and then among all that the process holds: that waits until they are done.
@@ -32,13 +34,18 @@ import numpy as np
 from pacehound.errors import PacehoundError
 from pacehound.model import codec as events
 from pacehound.model.routing import Event
+from streams.snapshots.values import ValueCodec
 
 MAX_STATE_BYTES = 256 * 1024 * 1024
 """Of one key: more than ten times what a job of 4,096 ranks has."""
 
 _MAGIC = b"pacehound state "
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
-_REF, _SHORT, _TUPLE, _LIST, _SET, _FROZEN, _DEQUE, _DICT, _COUNTER, _ARRAY, _ENUM, _OBJECT, _EVENT, _GIVEN = range(14)
+_REF, _SHORT, _TUPLE, _LIST, _SET, _FROZEN, _DEQUE, _DICT, _COUNTER, _ARRAY, _ENUM, _OBJECT, _EVENT, _GIVEN, _VALUE = (
+    range(15)
+)
+_STANDING = _SCALARS | {list}
+"""What a snapshot consists of."""
 _SHORT_LENGTH = 8
 """Tuples of so few scalars are not looked for again: a pointer is no shorter."""
 
@@ -68,6 +75,8 @@ class StateCodec:
         it leaves out what can be made again, and checks what compiled loops will rely on.
     made
         Dataclasses and structs, made by their constructors, and enums.
+    values
+        Dataclasses of scalars, tuples and each other, which nobody tells apart by identity.
     encoded
         Events that have columns: they travel as they do on the bus.
     records
@@ -92,6 +101,7 @@ class StateCodec:
         version: int,
         plain: Mapping[type, Iterable[str]],
         made: Iterable[type],
+        values: Iterable[type] = (),
         encoded: Iterable[type] = (),
         records: Mapping[str, np.dtype[Any]] | None = None,
         given: Iterable[object] = (),
@@ -102,6 +112,8 @@ class StateCodec:
         self._plain = frozenset(self._fields)
         for cls in made:
             self._fields[cls] = tuple(name for name, _ in _fields_of(cls))
+        self._values = ValueCodec(values)
+        self._fields |= self._values.fields
         self._classes = {cls.__name__: cls for cls in self._fields}
         if len(self._classes) < len(self._fields):
             raise ValueError("two classes of the schema have one name: a snapshot names them without their modules")
@@ -113,6 +125,16 @@ class StateCodec:
             full = f"{name} {zlib.crc32(repr(dtype.descr).encode()):08x}"
             self._array_types[full], self._array_names[dtype] = dtype, full
         self._given = {type(value).__name__: value for value in given}
+        self._writers = dict(_WRITERS)
+        for kinds, write in (
+            (self._fields, _Packer.made),
+            (self._plain, _Packer.plain),
+            ([cls for cls in self._fields if issubclass(cls, Enum)], _Packer.enum),
+            (self._values.fields, _Packer.value),
+            (self._encoded, _Packer.event),
+            (map(type, self._given.values()), _Packer.given),
+        ):
+            self._writers |= dict.fromkeys(kinds, write)
 
     def encode(self, state: object) -> bytes:
         """The bytes of a state.
@@ -126,7 +148,7 @@ class StateCodec:
         try:
             with _no_looking_for_cycles():
                 content = self._head + self._body(state)
-        except (RecursionError, OverflowError, TypeError, UnicodeEncodeError) as error:
+        except (RecursionError, OverflowError, TypeError, UnicodeEncodeError, msgspec.ValidationError) as error:
             raise UnknownState(f"the state of a {type(state).__name__} cannot be written: {error}") from error
         if len(content) > MAX_STATE_BYTES:
             raise UnknownState(
@@ -137,7 +159,8 @@ class StateCodec:
     def _body(self, state: object) -> bytes:
         packer = _Packer(self)
         root = packer.pack(state)
-        return msgspec.msgpack.encode([packer.table, root])
+        values = packer.values()
+        return msgspec.msgpack.encode([packer.table, values, root])
 
     def decode(self, content: bytes) -> Any:
         """The state that the bytes hold.
@@ -166,8 +189,8 @@ class StateCodec:
             raise MalformedState(f"a damaged snapshot: {type(error).__name__}: {str(error)[:200]}") from error
 
     def _state(self, body: memoryview) -> Any:
-        table, root = msgspec.msgpack.decode(body)
-        return _Unpacker(self, table).unpack(root)
+        table, values, root = msgspec.msgpack.decode(body)
+        return _Unpacker(self, table, values).unpack(root)
 
 
 @contextmanager
@@ -188,9 +211,12 @@ class _Packer:
     def __init__(self, codec: StateCodec) -> None:
         self.table: list[tuple[str, tuple[str, ...]]] = []
         self._codec = codec
+        self._writers = codec._writers
         self._numbers: dict[type, int] = {}
         self._seen: dict[int, int] = {}
         self._kept: list[object] = []  # an id means something only as long as its object lives
+        self._values: dict[type, list[object]] = {}
+        self._value_at: dict[int, list[Any]] = {}  # what points at it, by its id
 
     def pack(self, value: Any) -> Any:
         cls = type(value)
@@ -198,25 +224,24 @@ class _Packer:
             return value
         if cls is tuple and len(value) <= _SHORT_LENGTH and _SCALARS.issuperset(map(type, value)):
             return [_SHORT, *value]
-        at = self._seen.get(id(value))
+        write = self._writers.get(cls)
+        if write is _Packer.value:
+            return write(self, value)
+        seen, key = self._seen, id(value)
+        at = seen.get(key)
         if at is not None:
             return [_REF, at]
-        self._seen[id(value)] = len(self._seen)
+        seen[key] = len(seen)
         self._kept.append(value)
-        write = _WRITERS.get(cls)
         if write is not None:
             return write(self, value)
-        if cls in self._codec._fields:
-            return self._object(cls, value)
-        if cls in self._codec._encoded:
-            return [_EVENT, events.encode(value)]
-        if self._codec._given.get(cls.__name__).__class__ is cls:
-            return [_GIVEN, cls.__name__]
         raise UnknownState(f"a state holds a {cls.__module__}.{cls.__qualname__}, which the schema does not name")
 
     def items(self, values: Iterable[Any]) -> list[Any]:
-        known = list(values)
-        return known if _SCALARS.issuperset(map(type, known)) else [self.pack(value) for value in known]
+        known, pack = list(values), self.pack
+        if _SCALARS.issuperset(map(type, known)):
+            return known
+        return [value if type(value) in _SCALARS else pack(value) for value in known]
 
     def array(self, value: np.ndarray) -> list[Any]:
         name = self._codec._array_names.get(value.dtype)
@@ -224,22 +249,54 @@ class _Packer:
             raise UnknownState(f"a state holds an array of {value.dtype}, which the schema does not name")
         return [_ARRAY, name, value.shape, value.tobytes()]
 
-    def _object(self, cls: type, value: Any) -> list[Any]:
+    def enum(self, value: Enum) -> list[Any]:
+        return [_ENUM, self._number(type(value)), value.value]
+
+    def made(self, value: Any) -> list[Any]:
+        cls = type(value)
         names = self._codec._fields[cls]
-        number = self._numbers.get(cls)
-        if number is None:
-            number = self._numbers[cls] = len(self.table)
-            self.table.append((cls.__name__, names))
-        if isinstance(value, Enum):
-            return [_ENUM, number, value.value]
-        if cls not in self._codec._plain:
-            return [_OBJECT, number, *self.items([getattr(value, name) for name in names])]
+        return [_OBJECT, self._number(cls), *self.items([getattr(value, name) for name in names])]
+
+    def plain(self, value: Any) -> list[Any]:
+        cls = type(value)
+        names = self._codec._fields[cls]
         state = value.__getstate__()
         if state.keys() != set(names):
             odd = ", ".join(sorted(state.keys() ^ set(names)))
             raise UnknownState(f"{cls.__name__}: the schema and the object differ in the fields {odd}")
         self._kept.append(state)  # it may have made arrays for us alone
-        return [_OBJECT, number, *self.items([state[name] for name in names])]
+        return [_OBJECT, self._number(cls), *self.items([state[name] for name in names])]
+
+    def value(self, value: Any) -> list[Any]:
+        known = self._value_at.get(id(value))
+        if known is None:
+            cls = type(value)
+            number = self._number(cls)
+            others = self._values.setdefault(cls, [])
+            known = self._value_at[id(value)] = [_VALUE, number, len(others)]
+            others.append(value)
+        return known
+
+    def values(self) -> list[tuple[int, bytes]]:
+        """Of each class that occurred, its number in the table and its values; the table gets their parts, too."""
+        of_classes = list(self._values.items())
+        for cls, _ in of_classes:
+            for part in self._codec._values.parts[cls]:
+                self._number(part)
+        return [(self._number(cls), self._codec._values.encode(cls, values)) for cls, values in of_classes]
+
+    def event(self, value: Event) -> list[Any]:
+        return [_EVENT, events.encode(value)]
+
+    def given(self, value: Any) -> list[Any]:
+        return [_GIVEN, type(value).__name__]
+
+    def _number(self, cls: type) -> int:
+        number = self._numbers.get(cls)
+        if number is None:
+            number = self._numbers[cls] = len(self.table)
+            self.table.append((cls.__name__, self._codec._fields[cls]))
+        return number
 
 
 def _write_dict(packer: _Packer, value: dict[Any, Any]) -> list[Any]:
@@ -265,10 +322,12 @@ _PENDING = object()
 class _Unpacker:
     """Reads one state."""
 
-    def __init__(self, codec: StateCodec, table: list[Any]) -> None:
+    def __init__(self, codec: StateCodec, table: list[Any], values: list[Any]) -> None:
         self._codec = codec
         self._known: list[Any] = []  # in the order in which they were begun, as the writer counted them
         self._table = [_declared(codec, name, names) for name, names in table]
+        written = dict(self._table)
+        self._values = {number: codec._values.decode(self._table[number][0], written, of) for number, of in values}
 
     def unpack(self, value: Any) -> Any:
         if type(value) is list:
@@ -278,7 +337,12 @@ class _Unpacker:
         return value
 
     def items(self, values: list[Any]) -> list[Any]:
-        return values if _SCALARS.issuperset(map(type, values)) else [self.unpack(value) for value in values]
+        kinds = set(map(type, values))
+        if kinds <= _SCALARS:
+            return values
+        if not kinds <= _STANDING:
+            raise MalformedState(f"it holds a bare {next(iter(kinds - _STANDING)).__name__}")
+        return [_READERS[value[0]](self, value) if type(value) is list else value for value in values]
 
     def kept(self, made: Any) -> Any:
         self._known.append(made)
@@ -337,9 +401,17 @@ class _Unpacker:
         _, number, member = value
         return self.kept(self._table[number][0](member))
 
+    def value(self, value: list[Any]) -> Any:
+        _, number, at = value
+        if at < 0:
+            raise MalformedState("it points at a value that is not there")
+        return self._values[number][at]
+
     def object(self, value: list[Any]) -> Any:
         cls, names = self._table[value[1]]
         if cls not in self._codec._plain:
+            if cls in self._codec._values.fields:
+                raise MalformedState(f"it holds a {cls.__name__} that is not among the values")
             return self.later(lambda: cls(**dict(zip(names, self.items(value[2:]), strict=True))))
         made = self.kept(object.__new__(cls))
         state = dict(zip(names, self.items(value[2:]), strict=True))
@@ -375,6 +447,7 @@ _READERS: dict[int, Callable[[_Unpacker, list[Any]], Any]] = {
     _OBJECT: _Unpacker.object,
     _EVENT: _Unpacker.event,
     _GIVEN: _Unpacker.given,
+    _VALUE: _Unpacker.value,
 }
 
 

@@ -72,7 +72,7 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
@@ -170,21 +170,24 @@ _PLAIN: dict[type, str] = {
 
 _MADE: tuple[type, ...] = (
     # What was said on the bus, and its parts
-    events.TransferEdge,
-    events.Topology, events.Markers, events.Progress, events.RankProgress, events.OpenCall, events.PairProgress,
-    events.ChannelTransfers, events.Tick, events.HostSample, events.ProcessState, events.HostVitals, events.GpuReading,
-    events.NicReading, events.SocketReading, events.RankProcessors, events.HostProcessors, events.AgentCost,
-    events.HostEvidence, events.RankStack, events.JudgedRanks, events.EarlierRun, events.LevelChange,
-    events.SignatureMismatch, events.CallSignature, events.IterationSample, events.Finding, events.Incident,
-    events.Cost, events.WhatIfPrice,
-    events.FixPrice, events.Instant, Rounds, Sees,
+    events.HostVitals, events.GpuReading, events.NicReading, events.SocketReading, events.RankProcessors,
+    events.HostProcessors, events.AgentCost, events.HostEvidence, events.RankStack, events.JudgedRanks,
+    events.EarlierRun, events.LevelChange, events.SignatureMismatch, events.IterationSample, events.Finding,
+    events.Incident, events.Cost, events.WhatIfPrice, events.FixPrice, events.Instant, Rounds, Sees,
     # What operators note
-    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill, _Seen,
-    HostReports, CallSequence, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
+    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
+    HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
     Pace, PricedWindow, World, Loss,
     # What findings rest on
     *evidence.KINDS, *evidence.PARTS,
+)  # fmt: skip
+
+_VALUES: tuple[type, ...] = (
+    # Of these there are many: of each host and each rank on each communicator.
+    events.Topology, events.Markers, events.Tick, events.Progress, events.RankProgress, events.OpenCall,
+    events.PairProgress, events.ChannelTransfers, events.TransferEdge, events.CallSignature, events.HostSample,
+    events.ProcessState, CallSequence, _Seen,
 )  # fmt: skip
 
 
@@ -194,6 +197,7 @@ def state_codec(settings: Settings) -> StateCodec:
         version=SCHEMA_VERSION,
         plain={cls: names.split() for cls, names in _PLAIN.items()},
         made=_MADE,
+        values=_VALUES,
         encoded=(CallBatch, Operations),
         records={"series": record("series")},
         given=(settings, settings.hang, settings.incidents),

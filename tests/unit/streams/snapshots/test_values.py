@@ -1,0 +1,132 @@
+"""Values come back as they were with types that are right, whoever wrote them and whatever fields they had then."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from enum import Enum
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacehound.model import events
+from streams.snapshots import schema
+from streams.snapshots.values import ValueCodec
+from tests.fakes.event_strategies import event_of
+from tests.fakes.examples import examples, tries
+from tests.fakes.for_every import for_every
+
+CODEC = ValueCodec(schema._VALUES)
+ON_THE_BUS = [events.Topology, events.Markers, events.Tick, events.Progress, events.HostSample]
+PARTS = [cls for cls in schema._VALUES if cls not in ON_THE_BUS]
+
+
+@pytest.mark.parametrize("cls", ON_THE_BUS)
+@examples(4)
+@given(st.data())
+def test_whatever_a_host_may_say_comes_back_as_it_was(cls: type, data: st.DataObject) -> None:
+    values = data.draw(st.lists(event_of(cls), max_size=3))
+    content = CODEC.encode(cls, values)
+    again = CODEC.decode(cls, CODEC.fields, content)
+    assert again == values
+    assert [type(value) for value in again] == [cls] * len(values)
+    assert CODEC.encode(cls, again) == content
+
+
+@pytest.mark.parametrize("cls", PARTS)
+@examples(4)
+@given(st.data())
+def test_parts_come_back_as_they_were(cls: type, data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.from_type(cls), max_size=3))
+    again = CODEC.decode(cls, CODEC.fields, CODEC.encode(cls, values))
+    # A number that is none is not equal to itself.
+    assert repr(again) == repr(values)
+
+
+def test_damaged_values_are_refused_or_right() -> None:
+    """As right as types and the events' own checks can tell."""
+    rank = events.RankProgress(rank=1, open=(events.OpenCall(seq=1, op="barrier", count=0, dtype="int8", launch_ns=5),))
+    progress = events.Progress(job="j", attempt=0, time_ns=5, host="h", communicator="c", ranks=(rank,) * 3)
+    content = CODEC.encode(events.Progress, [progress] * 4)
+    rng, n_refused = random.Random(5), 0
+    n_tries = 0
+    for _ in tries(200):
+        flipped = bytearray(content)
+        for at in rng.choices(range(len(content)), k=rng.choice((1, 1, 4))):
+            flipped[at] ^= 1 << rng.randrange(8)
+        for bad in (bytes(flipped), content[: rng.randrange(len(content))]):
+            n_tries += 1
+            try:
+                found = CODEC.decode(events.Progress, CODEC.fields, bad)
+            except ValueError:
+                n_refused += 1
+                continue
+            msgspec.convert(msgspec.to_builtins(found), list[events.Progress], strict=True)
+    assert n_tries / 2 < n_refused < n_tries
+
+
+@dataclasses.dataclass(frozen=True)
+class Before:
+    one: int
+    two: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Since:
+    two: str
+    three: float = 2.5
+    one: int = 0
+    four: tuple[Before, ...] = ()
+
+
+def test_a_value_may_get_fields_with_defaults_and_have_them_in_another_order() -> None:
+    content = ValueCodec([Before]).encode(Before, [Before(1, "a"), Before(2, "b")])
+    codec = ValueCodec([Since, Before])
+    assert codec.decode(Since, {Since: ("one", "two"), Before: ("one", "two")}, content) == [
+        Since("a", one=1),
+        Since("b", one=2),
+    ]
+
+
+def test_a_value_may_be_a_part_of_another_one_that_has_changed() -> None:
+    later = ValueCodec([Since, Before])
+    written = later.encode(Since, [Since("a", four=(Before(1, "b"),))])
+    fields = {**later.fields, Since: ("two", "three", "one", "four")}
+    assert later.decode(Since, fields, written) == [Since("a", four=(Before(1, "b"),))]
+    with pytest.raises(ValueError, match="length"):
+        later.decode(Since, {**fields, Before: ("one",)}, written)
+
+
+class Colour(Enum):
+    RED = 1
+
+
+def holding(hint: Any) -> type:
+    return dataclasses.make_dataclass("Holding", [("one", hint)])
+
+
+NO_VALUES = {
+    "no dataclass": int,
+    "a list": holding(list[int]),
+    "a set": holding(frozenset[int]),
+    "a dict": holding(dict[str, int]),
+    "anything": holding(Any),
+    "an enum": holding(Colour),
+    "a class that is not among them": holding(Before),
+    "one of two": holding(int | Before),
+}
+
+
+@for_every(NO_VALUES)
+def test_a_class_of_values_holds_values_alone(cls: type) -> None:
+    with pytest.raises(ValueError, match=r"no value|no dataclass"):
+        ValueCodec([cls])
+
+
+def test_what_values_may_hold_is_looked_at_with_their_parts() -> None:
+    codec = ValueCodec([holding(Literal["a", "b"] | None), Before, Since])
+    assert codec.parts[Since] == (Before,)
+    assert codec.parts[Before] == ()
