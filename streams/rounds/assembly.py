@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,18 @@ class _Extras:
 _GRID = ("_closed", "_seen", "_op", "_size_bytes", "_arrival_ns", "_start_ns", "_end_ns", "_signature")
 """One line of each per round, in the order of `GridInC`."""
 
+_KINDS: dict[str, tuple[Any, int]] = {
+    "_closed": (np.bool_, 1), "_seen": (np.bool_, 2), "_op": (np.int8, 1), "_size_bytes": (np.int64, 1),
+    "_arrival_ns": (np.int64, 2), "_start_ns": (np.int64, 2), "_end_ns": (np.int64, 2), "_signature": (np.int64, 2),
+    "send_rate": (np.float64, 2), "recv_rate": (np.float64, 2), "algorithm": (np.int8, 1),
+}  # fmt: skip
+"""The type of each, and whether it has one value per round or one per round and rank."""
+
+_NUMBERS = (
+    "n_ranks", "duplicate_rows", "late_rows", "missing_rows", "skipped_rounds", "_base", "_first_seen", "_length",
+    "_has_new_rows",
+)  # fmt: skip
+
 
 class RoundGrid:
     """Open rounds of one communicator (or pair), one column per member.
@@ -109,14 +122,8 @@ class RoundGrid:
         self._allocate(64)
 
     def _allocate(self, capacity: int) -> None:
-        self._op = np.zeros(capacity, np.int8)
-        self._size_bytes = np.zeros(capacity, np.int64)
-        self._seen = np.zeros((capacity, self.n_ranks), np.bool_)
-        self._closed = np.zeros(capacity, np.bool_)
-        self._arrival_ns = np.zeros((capacity, self.n_ranks), np.int64)
-        self._start_ns = np.zeros((capacity, self.n_ranks), np.int64)
-        self._end_ns = np.zeros((capacity, self.n_ranks), np.int64)
-        self._signature = np.zeros((capacity, self.n_ranks), np.int64)
+        self._closed, self._seen, self._op, self._size_bytes, *cells = _lines(capacity, self.n_ranks)
+        self._arrival_ns, self._start_ns, self._end_ns, self._signature = cells
         if self._extras is not None:
             self._extras = self._no_extras(capacity)
         self._in_c = self._told_to_c()
@@ -125,32 +132,37 @@ class RoundGrid:
         return grid_in_c(self.n_ranks, self._arrays())
 
     def __getstate__(self) -> dict[str, Any]:
-        """A snapshot holds the lines that are in use: most of the room is kept free."""
-        state = {name: value for name, value in self.__dict__.items() if name != "_in_c"}
-        for name in _GRID:
-            state[name] = state[name][: self._length]
-        if self._extras is not None:
-            state["_extras"] = _Extras(**self._extras_at(slice(self._length)))
+        """A snapshot holds the lines that are in use: most of the room is kept free, and most grids are empty."""
+        state = {name: getattr(self, name) for name in _NUMBERS}
+        is_empty = self._length == 0 and self._extras is None
+        state["_lines"] = None if is_empty else tuple(array[: self._length] for array in self._arrays())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write where these numbers say: what contradicts itself is refused (`ValueError`)."""
-        self.__dict__.update(state)
-        n_lines, empty = self._length, RoundGrid(0)
-        for name in _GRID:
-            array, like = getattr(self, name), getattr(empty, name)
-            if array.shape != (n_lines, self.n_ranks)[: like.ndim] or array.dtype != like.dtype:
-                raise ValueError(f"a grid of {n_lines} rounds and {self.n_ranks} ranks has {name} as {array.shape}")
+        self.__dict__.update({name: state[name] for name in _NUMBERS})
+        lines, n_lines, n_ranks = state["_lines"], self._length, self.n_ranks
+        if type(n_ranks) is not int or type(n_lines) is not int or n_ranks < 0:
+            raise ValueError(f"a grid has {n_lines!r} rounds of {n_ranks!r} ranks")
         if not 0 <= n_lines <= self._most_open or (self._base is None and n_lines):
             raise ValueError(f"a grid has {n_lines} rounds from {self._base} on")
-        if self._extras is not None:
-            cells, kinds = (n_lines, self.n_ranks), (np.float64, np.float64, np.int8)
-            for (name, array), kind in zip(self._extras_at(slice(None)).items(), kinds, strict=True):
-                if array.dtype != kind or array.shape != (cells if kind is np.float64 else cells[:1]):
-                    raise ValueError(f"a grid of {n_lines} rounds has {name} as {array.dtype} {array.shape}")
-            self._extras = _Extras(**{name: _writable(one) for name, one in self._extras_at(slice(None)).items()})
-        for name in _GRID:
-            setattr(self, name, _writable(getattr(self, name)))
+        self._extras = None
+        if lines is None:
+            if n_lines:
+                raise ValueError(f"a grid has {n_lines} rounds and no lines")
+            arrays, self._in_c = _no_lines(n_ranks)
+            self.__dict__.update(zip(_GRID, arrays, strict=True))
+            return
+        names = _GRID if len(lines) == len(_GRID) else (*_GRID, *_Extras.__slots__)
+        for name, array in zip(names, lines, strict=True):
+            kind, n_axes = _KINDS[name]
+            if array.shape != (n_lines, n_ranks)[:n_axes] or array.dtype != kind:
+                what = f"{array.dtype} {array.shape}"
+                raise ValueError(f"a grid of {n_lines} rounds and {n_ranks} ranks has {name} as {what}")
+        arrays = [_writable(array) for array in lines]
+        self.__dict__.update(zip(_GRID, arrays[: len(_GRID)], strict=True))
+        if len(arrays) > len(_GRID):
+            self._extras = _Extras(*arrays[len(_GRID) :])
         self._in_c = self._told_to_c()
 
     @property
@@ -325,6 +337,18 @@ class RoundGrid:
 
     def _arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
         return (*(getattr(self, name) for name in _GRID), *self._extras_at(slice(None)).values())
+
+
+def _lines(n: int, n_ranks: int) -> list[npt.NDArray[Any]]:
+    """Lines of a grid that hold nothing yet."""
+    return [np.zeros((n, n_ranks)[:n_axes], kind) for kind, n_axes in (_KINDS[name] for name in _GRID)]
+
+
+@lru_cache(64)
+def _no_lines(n_ranks: int) -> tuple[list[npt.NDArray[Any]], GridInC]:
+    """What grids share that have no room at all: there is nothing in it that could be written to."""
+    lines = _lines(0, n_ranks)
+    return lines, grid_in_c(n_ranks, lines)
 
 
 def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -38,7 +38,7 @@ from streams.level.changepoint import Change, ChangepointDetector
 from streams.level.records import record
 from streams.level.since_start import SinceStart
 from streams.level.step_watch import StepTime, StepWatch, _Work
-from streams.rounds.assembly import RoundGrid, _Extras
+from streams.rounds.assembly import RoundGrid
 from streams.rounds.call_codes import CallCodes
 from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
 from streams.rounds.communicator import CommunicatorOperator, _Host
@@ -88,8 +88,7 @@ _PLAIN: dict[type, str] = {
     ),
     Patience: "_since_ns _ticked_ns",
     RoundGrid: (
-        "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows "
-        "_extras _op _size_bytes _seen _closed _arrival_ns _start_ns _end_ns _signature"
+        "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows _lines"
     ),
     MismatchWatch: "_job _attempt _communicator _members _open_calls _open_seqs _reported",
     IterationTracker: (
@@ -175,7 +174,7 @@ _MADE: tuple[type, ...] = (
     events.EarlierRun, events.LevelChange, events.SignatureMismatch, events.IterationSample, events.Finding,
     events.Incident, events.Cost, events.WhatIfPrice, events.FixPrice, events.Instant, Rounds, Sees,
     # What operators note
-    _Host, _Extras, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
+    _Host, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
     Pace, PricedWindow, World, Loss,

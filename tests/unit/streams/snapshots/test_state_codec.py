@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacehound.model.calls import CallBatch
 from pacehound.model.events import PairProgress
 from pacehound.model.topology import Layout
 from pacehound.settings import Settings
@@ -32,6 +33,7 @@ from streams.job.stage_two import StageTwo
 from streams.level.changepoint import ChangepointDetector
 from streams.pipeline import Pipeline
 from streams.rounds.assembly import RoundGrid
+from streams.rounds.call_rows import rows_of_batch
 from streams.snapshots import schema
 from streams.snapshots.codec import MalformedState, StateCodec, UnknownState
 from streams.snapshots.schema import SCHEMA_VERSION, state_codec
@@ -292,12 +294,23 @@ def test_settings_are_those_of_whoever_reads() -> None:
 
 def test_what_compiled_loops_rely_on_is_looked_at() -> None:
     """They do not look themselves: with these they would write where nothing of theirs is."""
-    for name, value in (("_length", 5), ("n_ranks", 9), ("_seen", np.zeros((0, 1), np.bool_)), ("_op", np.zeros(0))):
-        state = {**RoundGrid(2).__getstate__(), name: value}
-        grid = object.__new__(RoundGrid)
-        grid.__dict__.update(state)
+    for has_transfers in (False, True):
+        grid = grid_with_rows(has_transfers=has_transfers)
+        lines = grid.__getstate__()["_lines"]
+        others = [[*lines[:at], other, *lines[at + 1 :]] for at in range(len(lines)) for other in not_like(lines[at])]
+        contradictions = [("_length", 5), ("_length", -1), ("_length", 1.0), ("n_ranks", 9), ("n_ranks", -2)]
+        contradictions += [
+            ("n_ranks", True),
+            ("_base", None),
+            ("_lines", None),
+            *(("_lines", tuple(o)) for o in others),
+        ]
+        for name, value in (*contradictions, ("_lines", lines[:-1]), ("_lines", (*lines, lines[-1]))):
+            with pytest.raises(MalformedState, match=r"a grid|zip\(\)"):
+                CODEC.decode(writing(RoundGrid, {**grid.__getstate__(), name: value}))
+    for name, value in (("_length", 5), ("n_ranks", -1), ("n_ranks", "2"), ("n_ranks", None)):
         with pytest.raises(MalformedState, match="a grid"):
-            CODEC.decode(writing(grid, RoundGrid, state))
+            CODEC.decode(writing(RoundGrid, {**RoundGrid(2).__getstate__(), name: value}))
     for field, value in (("n_rows", 10**6), ("n_held", -2), ("state", 3), ("n_reference", -1)):
         detector = ChangepointDetector()
         detector._record[field] = value
@@ -305,14 +318,33 @@ def test_what_compiled_loops_rely_on_is_looked_at() -> None:
             CODEC.decode(CODEC.encode(detector))
 
 
-def writing(made: Any, cls: type, state: dict[str, Any]) -> bytes:
+def grid_with_rows(*, has_transfers: bool) -> RoundGrid:
+    """One whose first round is open, between two ranks of which one has come."""
+    sees = {"send_rate": [2.0], "recv_rate": [1.0], "algorithm": ["ring"]} if has_transfers else {}
+    batch = CallBatch.from_columns(
+        {"rank": [0], "seq": [3], "op": [1], "launch_ns": [5], "end_ns": [9], **sees},
+        job="j", attempt=0, host="h", communicator="c", source="simulator",
+    )  # fmt: skip
+    rows, grid = rows_of_batch(batch), RoundGrid(2)
+    rows.place[:] = rows.rank
+    grid.add(rows, slice(0, 1), has_transfers=has_transfers)
+    return grid
+
+
+def not_like(array: np.ndarray) -> list[np.ndarray]:
+    """Of another type, length, or number of axes."""
+    return [np.zeros(array.shape, np.uint16), array[:-1], array[None]]
+
+
+def writing(cls: type, state: dict[str, Any]) -> bytes:
     """The bytes of an object whose own `__getstate__` would mend it."""
-    assert type(made) is cls
     names = sorted(state)
     return body([11, 0, *(array(state[name]) for name in names)], ((cls.__name__, names),))
 
 
 def array(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [2, *map(array, value)]
     return [9, value.dtype.str, list(value.shape), value.tobytes()] if isinstance(value, np.ndarray) else value
 
 
