@@ -56,6 +56,54 @@ class _Host:
     patience: Patience = field(default_factory=Patience)
 
 
+@dataclass(slots=True)
+class HostState:
+    """What a snapshot has of a host.
+
+    `ranks` in ascending order; `before` holds what ranks of which its last progress says nothing said last.
+    """
+
+    ranks: tuple[int, ...]
+    promised_ns: int
+    closed: bool
+    left_out: bool
+    last_progress: Progress | None
+    before: tuple[RankProgress, ...]
+    since_ns: int | None
+    ticked_ns: int
+
+    @classmethod
+    def of(cls, host: _Host) -> HostState:
+        """To be written down."""
+        last, before = host.last_progress, host.progress
+        if last is not None and before:
+            told = {theirs.rank for theirs in last.ranks}
+            before = {} if before.keys() <= told else {r: said for r, said in before.items() if r not in told}
+        return cls(
+            tuple(sorted(host.ranks)),
+            host.promised_ns,
+            host.closed,
+            host.left_out,
+            last,
+            tuple([before[rank] for rank in sorted(before)]) if before else (),
+            *host.patience.state,
+        )
+
+    def host(self) -> _Host:
+        """As it was."""
+        last = self.last_progress
+        said = [*self.before, *last.ranks] if last is not None else self.before
+        return _Host(
+            frozenset(self.ranks),
+            self.promised_ns,
+            self.closed,
+            self.left_out,
+            last,
+            {theirs.rank: theirs for theirs in said},
+            Patience((self.since_ns, self.ticked_ns)),
+        )
+
+
 class CommunicatorOperator:
     """One communicator's calls, markers and progress, from all its hosts.
 
@@ -103,13 +151,16 @@ class CommunicatorOperator:
         self._members_in_c = members_in_c(self._ascending, self._order)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what follows from the members."""
+        """Without what follows from the members; of hosts what cannot be told from the rest of them."""
         derived = ("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts")
-        return {name: value for name, value in self.__dict__.items() if name not in derived}
+        state = {name: value for name, value in self.__dict__.items() if name not in derived}
+        state["_hosts"] = {name: HostState.of(host) for name, host in self._hosts.items()}
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Compiled loops write into the members' columns: grids of other widths are refused (`ValueError`)."""
         self.__dict__.update(state)
+        self._hosts = {name: written.host() for name, written in state["_hosts"].items()}
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
         self._open_hosts = None

@@ -15,9 +15,13 @@ class Patience:
     3600
     """
 
-    def __init__(self) -> None:
-        self._since_ns: int | None = None
-        self._ticked_ns = 0
+    def __init__(self, state: tuple[int | None, int] = (None, 0)) -> None:
+        self._since_ns, self._ticked_ns = state
+
+    @property
+    def state(self) -> tuple[int | None, int]:
+        """All that it knows."""
+        return self._since_ns, self._ticked_ns
 
     def renew(self) -> None:
         """A word has come."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from pacehound.model.events import CallSignature, OpenCall, Progress, SignatureMismatch, Topology
+from pacehound.model.events import CallSignature, Progress, SignatureMismatch, Topology
 from streams.rounds.assembly import ClosedRounds, RoundGrid
 from streams.rounds.signatures import disagreement, signature_of, unpacked
 
@@ -20,9 +22,35 @@ class MismatchWatch:
         self._attempt = topology.attempt
         self._communicator = topology.communicator
         self._members = topology.members
-        self._open_calls: dict[int, dict[int, OpenCall]] = {}  # by sequence number and rank
+        # By sequence number and rank: what a rank is in, and since when. One of each is looked at first: that who came
+        # first stays first is part of the state.
+        self._open_calls: dict[int, dict[int, tuple[CallSignature, int]]] = {}
         self._open_seqs: dict[int, tuple[int, ...]] = {}
         self._reported: dict[int, int] = {}  # by sequence number, how many ranks it named
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Open calls as columns; which ranks they are of says in which each rank is."""
+        numbers: dict[CallSignature, int] = {}
+        columns: dict[int, tuple[tuple[int, ...], ...]] = {}
+        for seq, calls in self._open_calls.items():
+            signatures = tuple([numbers.setdefault(signature, len(numbers)) for signature, _ in calls.values()])
+            columns[seq] = (tuple(calls), signatures, tuple([launch_ns for _, launch_ns in calls.values()]))
+        state = {name: value for name, value in self.__dict__.items() if name != "_open_seqs"}
+        return state | {"_open_calls": (list(numbers), columns)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Each call has a signature that was written, and a time (`ValueError`, `IndexError`)."""
+        self.__dict__.update(state)
+        signatures, columns = state["_open_calls"]
+        self._open_calls = {
+            seq: dict(zip(ranks, zip((signatures[at] for at in which), launch_ns, strict=True), strict=True))
+            for seq, (ranks, which, launch_ns) in columns.items()
+        }
+        seqs: dict[int, list[int]] = {}
+        for seq, calls in self._open_calls.items():
+            for rank in calls:
+                seqs.setdefault(rank, []).append(seq)
+        self._open_seqs = {rank: tuple(of_rank) for rank, of_rank in seqs.items()}
 
     def in_closed(self, closed: ClosedRounds) -> list[SignatureMismatch]:
         """Closed rounds in which ranks met with different calls."""
@@ -44,22 +72,22 @@ class MismatchWatch:
             if calls:
                 self._open_seqs[theirs.rank] = tuple(call.seq for call in calls)
             for call in calls:
-                self._open_calls.setdefault(call.seq, {})[theirs.rank] = call
+                self._open_calls.setdefault(call.seq, {})[theirs.rank] = (signature_of(call), call.launch_ns)
         found: list[SignatureMismatch] = []
         for seq in sorted({seq for theirs in progress.ranks for seq in self._open_seqs.get(theirs.rank, ())}):
             packed = collectives.signatures_at(seq)
             gone = np.flatnonzero(packed)
             calls_at = self._open_calls[seq]
             # One of each is enough to see whether all agree: the others were compared when they came.
-            first = signature_of(next(iter(calls_at.values())))
-            few = {rank: signature_of(calls_at[rank]) for rank in (p.rank for p in progress.ranks) if rank in calls_at}
+            first, _ = next(iter(calls_at.values()))
+            few = {rank: calls_at[rank][0] for rank in (p.rank for p in progress.ranks) if rank in calls_at}
             if len(gone):
                 few[-1] = unpacked(int(packed[gone[0]]))
             if disagreement({-2: first, **few}) is None:
                 continue
             called = {self._members[column]: unpacked(int(packed[column])) for column in gone}
-            called |= {rank: signature_of(call) for rank, call in calls_at.items()}
-            found += self._mismatch(seq, called, max(call.launch_ns for call in calls_at.values()))
+            called |= {rank: signature for rank, (signature, _) in calls_at.items()}
+            found += self._mismatch(seq, called, max(launch_ns for _, launch_ns in calls_at.values()))
         return found
 
     def _mismatch(self, seq: int, called: dict[int, CallSignature], time_ns: int) -> list[SignatureMismatch]:

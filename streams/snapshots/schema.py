@@ -41,7 +41,7 @@ from streams.level.step_watch import StepTime, StepWatch, _Work
 from streams.rounds.assembly import RoundGrid
 from streams.rounds.call_codes import CallCodes
 from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
-from streams.rounds.communicator import CommunicatorOperator, _Host
+from streams.rounds.communicator import CommunicatorOperator, HostState
 from streams.rounds.digest_join import DigestJoin
 from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
@@ -90,7 +90,7 @@ _PLAIN: dict[type, str] = {
     RoundGrid: (
         "n_ranks duplicate_rows late_rows missing_rows skipped_rounds _base _first_seen _length _has_new_rows _lines"
     ),
-    MismatchWatch: "_job _attempt _communicator _members _open_calls _open_seqs _reported",
+    MismatchWatch: "_job _attempt _communicator _members _open_calls _reported",
     IterationTracker: (
         "_job _attempt _communicator _members _lateness_ns _open _first_ns _previous _last_marker _last_pause_ns "
         "_planned _planned_since_last incomplete backward"
@@ -174,7 +174,7 @@ _MADE: tuple[type, ...] = (
     events.EarlierRun, events.LevelChange, events.SignatureMismatch, events.IterationSample, events.Finding,
     events.Incident, events.Cost, events.WhatIfPrice, events.FixPrice, events.Instant, Rounds, Sees,
     # What operators note
-    _Host, _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
+    _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
     Pace, PricedWindow, World, Loss,
@@ -186,7 +186,7 @@ _VALUES: tuple[type, ...] = (
     # Of these there are many: of each host and each rank on each communicator.
     events.Topology, events.Markers, events.Tick, events.Progress, events.RankProgress, events.OpenCall,
     events.PairProgress, events.ChannelTransfers, events.TransferEdge, events.CallSignature, events.HostSample,
-    events.ProcessState, CallSequence, _Seen,
+    events.ProcessState, HostState, CallSequence, _Seen,
 )  # fmt: skip
 
 

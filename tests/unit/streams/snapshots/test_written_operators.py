@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
+from pacehound.model.events import UNTOLD, OpenCall, PairProgress, Progress, RankProgress
 from pacehound.settings import Settings
 from streams.rounds.assembly import RoundGrid
+from streams.rounds.communicator import CommunicatorOperator
+from streams.rounds.mismatches import MismatchWatch
 from streams.snapshots.codec import MalformedState
 from streams.snapshots.schema import state_codec
+from tests.fakes.events import topology
+from tests.fakes.examples import tries
 
 CODEC = state_codec(Settings())
+MEMBERS = (0, 1, 2, 3, 4, 5)
+HOSTS = {"a": (0, 1, 2), "b": (3, 4, 5)}
 
 
 def written_and_read(state: Any) -> Any:
@@ -19,6 +27,89 @@ def written_and_read(state: Any) -> Any:
     again = CODEC.decode(content)
     assert CODEC.encode(again) == content
     return again
+
+
+def some_rank(rng: random.Random, rank: int) -> RankProgress:
+    """A rank in up to two collectives, not all of which are called alike, and in calls to or from peers."""
+    launched = rng.choice((UNTOLD, 0, 3, 4, 5))
+    seqs = rng.sample((3, 4, 5), rng.randrange(3))
+    calls = [
+        OpenCall(seq=seq, op="all_reduce", count=rng.choice((8, 8, 9)), dtype="int8", launch_ns=seq) for seq in seqs
+    ]
+    pairs = []
+    for peer in rng.sample([one for one in MEMBERS if one != rank], rng.choice((0, 0, 1, 2))):
+        direction = rng.choice(("send", "recv"))
+        pairs.append(PairProgress(peer=peer, direction=direction, last_launched=7))
+        if rng.random() < 0.5:
+            call = OpenCall(seq=7, op=direction, count=1, dtype="int8", launch_ns=9, peer=peer, direction=direction)
+            calls.append(call)
+    return RankProgress(rank=rank, last_launched=launched, open=tuple(calls), pairs=tuple(pairs))
+
+
+def said(rng: random.Random, n: int, communicators: tuple[str, ...] = ("world",)) -> list[Progress]:
+    """What hosts say one after the other, now and then of some of their ranks."""
+    found = []
+    for time_ns in range(n):
+        host = rng.choice(sorted(HOSTS))
+        ranks = HOSTS[host] if rng.random() < 0.5 else rng.sample(HOSTS[host], 2)
+        found.append(
+            Progress(
+                job="j",
+                attempt=0,
+                time_ns=time_ns,
+                host=host,
+                communicator=rng.choice(communicators),
+                ranks=tuple(some_rank(rng, rank) for rank in ranks),
+                closed=rng.random() < 0.1,
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize("seed", tries(4))
+def test_a_communicator_goes_on_as_if_nothing_had_been_written(seed: int) -> None:
+    rng = random.Random(seed)
+    operator = CommunicatorOperator(topology(members=MEMBERS, host="a", host_ranks=HOSTS["a"]), lateness_ns=5)
+    for host, ranks in HOSTS.items():
+        operator.on_topology(topology(members=MEMBERS, host=host, host_ranks=ranks))
+    again, n_mismatches = operator, 0
+    for progress in said(rng, 40):
+        again = written_and_read(again)
+        assert {name: host.progress for name, host in again._hosts.items()} == {
+            name: host.progress for name, host in operator._hosts.items()
+        }
+        expected = operator.on_progress(progress)
+        assert again.on_progress(progress) == expected
+        n_mismatches += sum(type(event).__name__ == "SignatureMismatch" for event in expected)
+    assert n_mismatches > 0
+    assert CODEC.encode(again) == CODEC.encode(operator)
+
+
+@pytest.mark.parametrize("seed", tries(4))
+def test_open_calls_that_differ_are_told_in_the_same_order(seed: int) -> None:
+    """Who came first into a round is looked at first, also when he has left it and come again."""
+    rng, grid = random.Random(seed), RoundGrid(len(MEMBERS))
+    watch = MismatchWatch(topology(members=MEMBERS))
+    again = watch
+    for progress in said(rng, 60):
+        again = written_and_read(again)
+        assert again.in_open(progress, grid) == watch.in_open(progress, grid)
+        assert {seq: list(calls) for seq, calls in again._open_calls.items()} == {
+            seq: list(calls) for seq, calls in watch._open_calls.items()
+        }
+        assert {rank: set(seqs) for rank, seqs in again._open_seqs.items()} == {
+            rank: set(seqs) for rank, seqs in watch._open_seqs.items()
+        }
+
+
+def test_open_calls_of_which_a_column_is_short_are_refused() -> None:
+    watch = MismatchWatch(topology())
+    for columns in (((0, 1), (0,), (5, 5)), ((0,), (1,), (5,)), ((0,), (0,), ())):
+        watch.__dict__["_open_calls"] = {}
+        state = watch.__getstate__()
+        state["_open_calls"] = ([], {3: columns})
+        with pytest.raises((ValueError, IndexError)):
+            object.__new__(MismatchWatch).__setstate__(state)
 
 
 def test_a_grid_without_rows_takes_no_room() -> None:
