@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,14 @@ class CallSequence:
     ranks: tuple[int, ...]  # world ranks, in the order of their slots; of a pair the sender and the receiver
     first_slot: int  # where its slots begin
     is_pair: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCalls:
+    """What a snapshot has of the open calls: slots in ascending order, and those of each."""
+
+    slots: tuple[int, ...]
+    calls: tuple[tuple[OpenCall, ...], ...]
 
 
 class ProgressTable:
@@ -69,17 +78,48 @@ class ProgressTable:
         self._length = 0
         self._columns = {name: np.zeros(64, np.int64) for name in _COLUMNS}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the sequences, and of columns what is in use."""
+        derived = ("_collective", "_pair", "_slot", "_length")
+        state = {name: value for name, value in self.__dict__.items() if name not in derived}
+        state["_columns"] = {name: self.column(name) for name in _COLUMNS}
+        state["_paired"] = np.array(sorted(chain.from_iterable(self._paired.values())), np.int64)
+        slots = sorted(self._open)
+        state["_open"] = OpenCalls(tuple(slots), tuple([self._open[slot] for slot in slots]))
+        return state
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Whoever asks makes arrays as long as the highest rank: one that cannot be is refused (`ValueError`)."""
         self.__dict__.update(state)
         columns = [self._columns[name] for name in _COLUMNS]
         if any(column.dtype != np.int64 or column.shape != columns[0].shape for column in columns):
             raise ValueError("the columns of a progress table differ in type or length")
-        if not 0 <= self._length <= len(columns[0]):
-            raise ValueError(f"a progress table has {self._length} slots, and columns of {len(columns[0])}")
+        self._length = len(columns[0])
         for name, end in (("rank", MAX_WORLD_RANKS), ("sequence", len(self.sequences))):
             if (odd := self.column(name)[(self.column(name) < 0) | (self.column(name) >= end)]).size:
                 raise ValueError(f"a progress table has the {name} {odd[0]}; it must be in 0..{end - 1}")
+        self._collective, self._pair, self._slot = {}, {}, {}
+        end = 0
+        for number, sequence in enumerate(self.sequences):
+            if sequence.first_slot != end:
+                raise ValueError(f"sequence {number} of a progress table begins at {sequence.first_slot}, not at {end}")
+            end += len(sequence.ranks)
+            self._index(number, sequence)
+        self._paired = {}
+        for slot, rank, number in self._rows(state["_paired"]):
+            self._paired.setdefault((self.sequences[number].communicator, rank), set()).add(slot)
+        self._open = dict(zip(state["_open"].slots, state["_open"].calls, strict=True))
+        ranks = np.fromiter(chain.from_iterable(one.ranks for one in self.sequences), np.int64, count=end)
+        numbers = np.repeat(np.arange(len(self.sequences)), [len(one.ranks) for one in self.sequences])
+        if not np.array_equal(self.column("rank"), ranks) or not np.array_equal(self.column("sequence"), numbers):
+            raise ValueError("the slots of a progress table are not those of its sequences")
+
+    def _rows(self, slots: Int64Array) -> Iterable[tuple[int, int, int]]:
+        """Some slots with the rank and the sequence of each."""
+        if slots.ndim != 1 or slots.dtype != np.int64 or not ((slots >= 0) & (slots < self._length)).all():
+            raise ValueError(f"a progress table of {self._length} slots has pairs in others")
+        columns = (slots, self.column("rank")[slots], self.column("sequence")[slots])
+        return zip(*(column.tolist() for column in columns), strict=True)
 
     def __len__(self) -> int:
         return self._length
@@ -178,20 +218,16 @@ class ProgressTable:
 
     def _collective_sequence(self, communicator: str, members: tuple[int, ...]) -> int:
         number = self._collective.get(communicator)
-        if number is None:
-            number = self._collective[communicator] = self._add(communicator, members, is_pair=False)
-        return number
+        return self._add(communicator, members, is_pair=False) if number is None else number
 
     def _pair_sequence(self, communicator: str, source: int, destination: int) -> int:
-        key = (communicator, source, destination)
-        number = self._pair.get(key)
-        if number is None:
-            number = self._pair[key] = self._add(communicator, (source, destination), is_pair=True)
-        return number
+        number = self._pair.get((communicator, source, destination))
+        return self._add(communicator, (source, destination), is_pair=True) if number is None else number
 
     def _add(self, communicator: str, ranks: tuple[int, ...], *, is_pair: bool) -> int:
         number, first = len(self.sequences), self._length
-        self.sequences.append(CallSequence(communicator=communicator, ranks=ranks, first_slot=first, is_pair=is_pair))
+        sequence = CallSequence(communicator=communicator, ranks=ranks, first_slot=first, is_pair=is_pair)
+        self.sequences.append(sequence)
         self._length += len(ranks)
         if self._length > len(self._columns["rank"]):
             for name, values in self._columns.items():
@@ -202,9 +238,18 @@ class ProgressTable:
         self._columns["launched"][slots] = NEVER
         self._columns["completed"][slots] = NEVER
         self._columns["open_seq"][slots] = NOT_OPEN
-        for index, rank in enumerate(ranks):
-            self._slot[number, rank] = first + index
+        self._index(number, sequence)
         return number
+
+    def _index(self, number: int, sequence: CallSequence) -> None:
+        """By what a sequence and its slots are found."""
+        if sequence.is_pair:
+            source, destination = sequence.ranks
+            self._pair[sequence.communicator, source, destination] = number
+        else:
+            self._collective[sequence.communicator] = number
+        for slot, rank in enumerate(sequence.ranks, sequence.first_slot):
+            self._slot[number, rank] = slot
 
 
 def _pairs(counted: tuple[PairProgress, ...], open_calls: Iterable[OpenCall]) -> list[PairProgress]:

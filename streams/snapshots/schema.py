@@ -17,7 +17,7 @@ from streams.hang.exits import ExitWatch
 from streams.hang.hang_watch import HangWatch, _Hang, _Standstill
 from streams.hang.host_reports import HostReports
 from streams.hang.observations import RootCause
-from streams.hang.rank_progress import CallSequence, ProgressTable
+from streams.hang.rank_progress import CallSequence, OpenCalls, ProgressTable
 from streams.hang.shared_name import SharedName, _Seen
 from streams.hang.silent_hosts import SilenceWatch
 from streams.hang.unseen_libraries import UnseenCalls
@@ -153,9 +153,7 @@ _PLAIN: dict[type, str] = {
         "_job _attempt _settings _timeout_s _table _counters _advanced_ns _mismatches _survived_s _world _has_closed "
         "_hang _standstill host_reports _checkpoint_ns"
     ),
-    ProgressTable: (
-        "sequences names blind launch_only seen_edges _collective _pair _slot _open _paired _early _length _columns"
-    ),
+    ProgressTable: ("sequences names blind launch_only seen_edges _open _paired _early _columns"),
     SharedName: "_job _attempt _seen _finding",
     SilenceWatch: "_job _attempt _findings",
     UnseenCalls: "_job _attempt _latest _findings",
@@ -186,7 +184,8 @@ _VALUES: tuple[type, ...] = (
     # Of these there are many: of each host and each rank on each communicator.
     events.Topology, events.Markers, events.Tick, events.Progress, events.RankProgress, events.OpenCall,
     events.PairProgress, events.ChannelTransfers, events.TransferEdge, events.CallSignature, events.HostSample,
-    events.ProcessState, HostState, CallSequence, _Seen,
+    events.ProcessState, HostState, CallSequence, OpenCalls,
+    _Seen,
 )  # fmt: skip
 
 

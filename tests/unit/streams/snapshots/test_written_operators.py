@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pacehound.model.events import UNTOLD, OpenCall, PairProgress, Progress, RankProgress
 from pacehound.settings import Settings
+from streams.hang.rank_progress import ProgressTable
 from streams.rounds.assembly import RoundGrid
 from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.mismatches import MismatchWatch
@@ -110,6 +112,55 @@ def test_open_calls_of_which_a_column_is_short_are_refused() -> None:
         state["_open_calls"] = ([], {3: columns})
         with pytest.raises((ValueError, IndexError)):
             object.__new__(MismatchWatch).__setstate__(state)
+
+
+@pytest.mark.parametrize("seed", tries(4))
+def test_a_progress_table_finds_again_what_follows_from_its_sequences(seed: int) -> None:
+    rng, table = random.Random(seed), ProgressTable()
+    names = ("world", "group", "late")
+    again = table
+    for number, progress in enumerate(said(rng, 60, names)):
+        if number in (5, 20, 40):
+            announced = topology(names[(5, 20, 40).index(number)], MEMBERS)
+            table.on_topology(announced)
+            again.on_topology(announced)
+        again = written_and_read(again)
+        assert again.on_progress(progress) == table.on_progress(progress)
+        for name in ("sequences", "_collective", "_pair", "_slot", "_open", "_early", "_length"):
+            assert getattr(again, name) == getattr(table, name), name
+        paired = {key: slots for key, slots in table._paired.items() if slots}
+        assert {key: slots for key, slots in again._paired.items() if slots} == paired
+        for name in table._columns:
+            assert np.array_equal(again.column(name), table.column(name))
+    assert paired
+
+
+def test_a_progress_table_that_contradicts_its_sequences_is_refused() -> None:
+    def table() -> ProgressTable:
+        table = ProgressTable()
+        table.on_topology(topology(members=(0, 1)))
+        pair = PairProgress(peer=1, direction="send", last_launched=2)
+        ranks = (RankProgress(rank=0, pairs=(pair,)),)
+        table.on_progress(Progress(job="j", attempt=0, time_ns=1, host="h", communicator="world", ranks=ranks))
+        return table
+
+    def changed(**changes: Any) -> None:
+        object.__new__(ProgressTable).__setstate__({**table().__getstate__(), **changes})
+
+    changed()
+    columns = table().__getstate__()["_columns"]
+    sequences = table().sequences
+    for wrong in (np.array([4]), np.array([-1]), np.array([0.0]), np.array([[0]])):
+        with pytest.raises(ValueError, match="pairs in others"):
+            changed(_paired=wrong)
+    with pytest.raises(ValueError, match="begins at 2, not at 0"):
+        changed(sequences=sequences[::-1])
+    with pytest.raises(ValueError, match="not those of its sequences"):
+        changed(_columns={**columns, "rank": columns["rank"][::-1]})
+    with pytest.raises(ValueError, match="not those of its sequences"):
+        changed(_columns={name: column[:3] for name, column in columns.items()}, _paired=np.zeros(0, np.int64))
+    with pytest.raises(ValueError, match="type or length"):
+        changed(_columns={**columns, "launched": columns["launched"][1:]})
 
 
 def test_a_grid_without_rows_takes_no_room() -> None:
