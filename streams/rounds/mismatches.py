@@ -70,7 +70,7 @@ class MismatchWatch:
                     del self._open_calls[seq]
             calls = [call for call in theirs.open if call.direction == "none"]
             if calls:
-                self._open_seqs[theirs.rank] = tuple(call.seq for call in calls)
+                self._open_seqs[theirs.rank] = tuple(dict.fromkeys(call.seq for call in calls))
             for call in calls:
                 self._open_calls.setdefault(call.seq, {})[theirs.rank] = (signature_of(call), call.launch_ns)
         found: list[SignatureMismatch] = []

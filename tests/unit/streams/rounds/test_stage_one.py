@@ -282,6 +282,14 @@ def test_times_that_go_backwards_within_a_call_are_taken_for_unseen_and_counted(
     assert operator.all_counts() == {"backward_times": 1}
 
 
+def test_a_rank_that_is_twice_in_one_round_is_in_it_once() -> None:
+    """What a host says next of that rank raised a `KeyError`."""
+    operator = two_hosts()
+    call = OpenCall(seq=4, op="all_reduce", count=1, dtype="int8", launch_ns=5)
+    for time_ns, calls_of_it in ((1, (call, call)), (2, (call,)), (3, ())):
+        operator.on_progress(progress("a", (0,), time_ns, reached=(RankProgress(rank=0, open=calls_of_it),)))
+
+
 def test_progress_that_goes_backwards_is_counted_and_promises_nothing() -> None:
     operator = two_hosts()
     operator.on_progress(progress("b", (2, 3), 9 * S))
