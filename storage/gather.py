@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +19,14 @@ from pacehound.model.operations import Operations
 from pacehound.model.routing import Event
 from pacehound.runtime.records import dead_letters_of, worked
 from storage import schemas
+from storage.flush_rows import batch_rows, flushes_table
 from storage.rows import Row, arrow_rows, calls_table, operations_table, rows_of
 
 # A larger insert is hardly faster and takes memory from the pipeline: 0.3 GB more at 300,000 calls.
 MAX_INSERT_CALLS = 100_000
+
+Calls = CallBatch | Flush
+_Name = tuple[str, int, str, str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +109,18 @@ class Rows:
     def __init__(self) -> None:
         self.rows: Counter[str] = Counter()
         self.not_stored = 0
-        self._batches: list[CallBatch] = []
+        self._calls: list[Calls] = []
         self._parts: dict[str, list[pa.Table]] = {}
 
     def add(self, event: Event) -> None:
         """Take an event whole or, when a value does not fit, not at all."""
-        if isinstance(event, Flush):
-            inside = Rows()
-            for one in event.events():
-                inside.add(one)
-            self._take_over(inside)
-            return
         by_table: dict[str, list[Row]] = {}
-        for table, row in rows_of(event):
-            by_table.setdefault(table, []).append(row)
+        alone: Iterable[Event] = (*event.topologies, *event.markers) if isinstance(event, Flush) else (event,)
+        for one in alone:
+            for table, row in rows_of(one):
+                by_table.setdefault(table, []).append(row)
+        if isinstance(event, Flush) and event.parts:
+            by_table[schemas.BATCHES] = batch_rows(event)
         # Converted one event at a time, so that a bad value is known to be this event's.
         converted = {table: arrow_rows(table, rows) for table, rows in by_table.items()}
         if isinstance(event, Operations):
@@ -125,49 +128,95 @@ class Rows:
         for table, part in converted.items():
             self._parts.setdefault(table, []).append(part)
             self.rows[table] += part.num_rows
-        if isinstance(event, CallBatch):
-            self._batches.append(event)
+        if isinstance(event, CallBatch | Flush) and schemas.BATCHES in converted:
+            self._calls.append(event)
             self.rows[schemas.CALLS] += len(event)
+        if isinstance(event, Flush):
+            self.not_stored += len(event.promises)
         elif not converted:
             self.not_stored += 1
 
-    def _take_over(self, other: Rows) -> None:
-        self.rows.update(other.rows)
-        self.not_stored += other.not_stored
-        self._batches += other._batches
-        for table, parts in other._parts.items():
-            self._parts.setdefault(table, []).extend(parts)
-
     def inserts(self) -> Iterator[Insert]:
         """Everything that was added."""
-        for number, batches in enumerate(_portions(self._batches)):
-            yield Insert(name=f"{schemas.CALLS}.{number}", table=schemas.CALLS, rows=calls_table(batches))
+        for number, portion in enumerate(_portions(self._calls)):
+            yield Insert(name=f"{schemas.CALLS}.{number}", table=schemas.CALLS, rows=portion.table())
         for table, parts in self._parts.items():
             yield Insert(name=table, table=table, rows=pa.concat_tables(parts).combine_chunks())
 
 
-def _portions(batches: Sequence[CallBatch]) -> Iterator[list[CallBatch]]:
-    """The batches of each insert of calls.
+class _Portion:
+    """The batches of one insert of calls; a flush is as many."""
+
+    def __init__(self) -> None:
+        self.calls: list[Calls] = []
+        self.n_calls = 0
+        self._places: dict[_Name, tuple[Calls, int]] = {}
+
+    def is_new(self, calls: Calls) -> bool:
+        """None of its batches has the name of another one of it, or of one that is here."""
+        names = _names(calls)
+        return len(set(names)) == len(names) and self._places.keys().isdisjoint(names)
+
+    def holds(self, calls: Calls) -> bool:
+        """It is a batch that is here already, with the same calls."""
+        if not isinstance(calls, CallBatch) or self.is_new(calls):
+            return False
+        there, number = self._places[_names(calls)[0]]
+        return _has_same_calls(_batches(there)[number], calls)
+
+    def add(self, calls: Calls) -> None:
+        self.calls.append(calls)
+        self.n_calls += len(calls)
+        for number, name in enumerate(_names(calls)):
+            self._places[name] = calls, number
+
+    def table(self) -> pa.Table:
+        """The rows, in order."""
+        tables = []
+        for kind, some in groupby(self.calls, type):
+            if kind is Flush:
+                tables.append(flushes_table([one for one in some if isinstance(one, Flush)]))
+            else:
+                tables.append(calls_table([one for one in some if isinstance(one, CallBatch)]))
+        if len(tables) == 1:
+            return tables[0]
+        # One chunk: the engine reads a file of many small chunks several times slower.
+        return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _portions(calls: Iterable[Calls]) -> Iterator[_Portion]:
+    """What each insert of calls holds.
 
     The rollup adds up what one insert holds of a batch's name. So a batch that was sent twice is in an insert once, and
-    two different ones of the same name (a producer that began to count again) are in two.
+    two different ones of the same name (a producer that began to count again) are in two. A flush is taken whole where
+    all its batches are new, as nearly every one is.
     """
-    portion: dict[tuple[str, int, str, str, str, int], CallBatch] = {}
-    calls = 0
-    for batch in batches:
-        name = (batch.job, batch.attempt, batch.host, batch.communicator, batch.source, batch.ordinal)
-        if name in portion:
-            if _has_same_calls(portion[name], batch):
+    portion = _Portion()
+    for some in calls:
+        for one in [some] if portion.is_new(some) else _batches(some):
+            if portion.holds(one):
                 continue
-            yield list(portion.values())
-            portion, calls = {}, 0
-        portion[name] = batch
-        calls += len(batch)
-        if calls >= MAX_INSERT_CALLS:
-            yield list(portion.values())
-            portion, calls = {}, 0
-    if calls:
-        yield list(portion.values())
+            if not portion.is_new(one):
+                yield portion
+                portion = _Portion()
+            portion.add(one)
+            if portion.n_calls >= MAX_INSERT_CALLS:
+                yield portion
+                portion = _Portion()
+    if portion.n_calls:
+        yield portion
+
+
+def _names(calls: Calls) -> list[_Name]:
+    same = calls.job, calls.attempt, calls.host
+    parts = calls.parts if isinstance(calls, Flush) else (calls,)
+    return [(*same, part.communicator, part.source, part.ordinal) for part in parts]
+
+
+def _batches(calls: Calls) -> list[CallBatch]:
+    if isinstance(calls, CallBatch):
+        return [calls]
+    return [calls.batch(part, rows) for part, rows in zip(calls.parts, calls.slices(), strict=True)]
 
 
 def _has_same_calls(one: CallBatch, other: CallBatch) -> bool:

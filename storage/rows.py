@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pacehound.errors import InvalidEvent, MalformedMessage
-from pacehound.model.calls import CallBatch
+from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.events import (
     Asked,
     Changepoint,
@@ -243,6 +244,12 @@ def _named(event: Any) -> Row:
     return {"event_id": event.identity()} | _exact(event)
 
 
+@cache
+def sees_names(sees: Sees) -> list[str]:
+    """The instants that a source sees, by name; not to be changed."""
+    return [str(flag.name).lower() for flag in sees]
+
+
 def _batch(batch: CallBatch) -> Row:
     seq = batch.integers("seq")
     times_ns = np.maximum(batch.integers("end_ns"), batch.integers("launch_ns"))
@@ -253,7 +260,7 @@ def _batch(batch: CallBatch) -> Row:
         "communicator": batch.communicator,
         "source": batch.source,
         "ordinal": batch.ordinal,
-        "sees": [str(flag.name).lower() for flag in batch.sees],
+        "sees": sees_names(batch.sees),
         "rows": len(batch),
         "dropped": batch.dropped,
         "first_seq": int(seq.min()) if len(batch) else -1,

@@ -1,0 +1,96 @@
+"""The rows of flushes as columns, all their parts together.
+
+A flush of a digested job has a part for each communicator of its host, of a few rows each. To make a batch of each
+part, and a table of all batches, took most of the writer's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pacehound.model.calls import Sees
+from pacehound.model.columns import numbers, words
+from pacehound.model.flushes import CODED, Flush
+from storage import schemas
+from storage.rows import sees_names
+
+_CODES = pa.int32()
+
+
+def batch_rows(flush: Flush) -> list[dict[str, Any]]:
+    """What its parts could see and what was dropped before them, as `rows_of` says it of a batch."""
+    lengths = [part.n_rows for part in flush.parts]
+    first_seqs = _of_parts(np.minimum, flush.column("seq"), lengths, none=-1)
+    last_seqs = _of_parts(np.maximum, flush.column("seq"), lengths, none=-1)
+    times_ns = np.maximum(flush.column("end_ns"), flush.column("launch_ns"))
+    last_ns = _of_parts(np.maximum, times_ns, lengths, none=0)
+    return [
+        {
+            "job": flush.job,
+            "attempt": flush.attempt,
+            "host": flush.host,
+            "communicator": part.communicator,
+            "source": part.source,
+            "ordinal": part.ordinal,
+            "sees": sees_names(Sees(part.sees)),
+            "rows": part.n_rows,
+            "dropped": part.dropped,
+            "first_seq": first_seq,
+            "last_seq": last_seq,
+            "time_ns": max(time_ns, 0),
+            "within_ns": part.within_ns,
+        }
+        for part, first_seq, last_seq, time_ns in zip(flush.parts, first_seqs, last_seqs, last_ns, strict=True)
+    ]
+
+
+def flushes_table(flushes: Sequence[Flush]) -> pa.Table:
+    """The calls of many flushes as one table, in their order."""
+    counts = [len(flush.parts) for flush in flushes]
+    parts = [part for flush in flushes for part in flush.parts]
+    lengths = np.array([part.n_rows for part in parts], np.int64)
+    of_flush = {name: [getattr(flush, name) for flush in flushes] for name in ("job", "attempt", "host")}
+    of_part = {name: [getattr(part, name) for part in parts] for name in ("communicator", "source", "ordinal")}
+    arrays = []
+    for field in schemas.CALL_TABLE:
+        if field.name in of_flush:
+            values = np.repeat(_coded(of_flush[field.name], field.type), counts)
+            arrays.append(_column(np.repeat(values, lengths), field.type, of_flush[field.name]))
+        elif field.name in of_part:
+            values = _coded(of_part[field.name], field.type)
+            arrays.append(_column(np.repeat(values, lengths), field.type, of_part[field.name]))
+        else:
+            values = np.concatenate([flush.column(field.name) for flush in flushes])
+            arrays.append(_column(values, field.type, CODED.get(field.name, ())))
+    return pa.Table.from_arrays(arrays, schema=schemas.CALL_TABLE)
+
+
+def _of_parts(least_or_most: np.ufunc, column: npt.NDArray[Any], lengths: Sequence[int], none: int) -> list[int]:
+    """The least or the greatest value of each part; `none` where it has no rows."""
+    found = np.full(len(lengths), none, np.int64)
+    has_rows = np.array(lengths, np.int64) > 0
+    if has_rows.any():
+        firsts = np.cumsum([0, *lengths[:-1]])[has_rows]
+        found[has_rows] = least_or_most.reduceat(column, firsts)
+    values: list[int] = found.tolist()
+    return values
+
+
+def _coded(values: Sequence[Any], kind: pa.DataType) -> npt.NDArray[Any]:
+    """Numbers as they are; of names, which one each is of the different ones."""
+    if not pa.types.is_dictionary(kind):
+        return np.array(values, kind.to_pandas_dtype())
+    places = {name: place for place, name in enumerate(dict.fromkeys(values))}
+    return np.array([places[name] for name in values], np.int32)
+
+
+def _column(values: npt.NDArray[Any], kind: pa.DataType, names: Sequence[str]) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return numbers(values, kind)
+    codes = numbers(values.astype(np.int32), _CODES)
+    return pa.DictionaryArray.from_arrays(codes, words(list(dict.fromkeys(names))))
