@@ -22,13 +22,13 @@ from pacehound.model.calls import DTYPE_CODE, OP_CODE, CallBatch
 from pacehound.model.codec import encode
 from storage import schemas
 from storage.block_boundaries import BlockBoundaries
-from storage.blocks import BLOCK_OFFSETS, Span
+from storage.blocks import Span
 from storage.client import Store
 from storage.gather import gather
 from storage.rows import calls_table
 from storage.writer import Writer
 
-BATCH_CALLS, SECOND_NS = 1_450, 1_000_000_000
+BATCH_CALLS, BLOCK_BATCHES, SECOND_NS = 1_450, 256, 1_000_000_000
 START_NS = 1_790_000_000 * SECOND_NS
 
 MINUTES = """
@@ -67,14 +67,14 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
         return took_s
 
     for number in range(blocks):
-        batches = [_batch(f"w{i % 8}", number * BLOCK_OFFSETS + i) for i in range(BLOCK_OFFSETS)]
-        first = number * BLOCK_OFFSETS
+        batches = [_batch(f"w{i % 8}", number * BLOCK_BATCHES + i) for i in range(BLOCK_BATCHES)]
+        first = number * BLOCK_BATCHES
         messages = tuple(
             Message(topic="calls", key="c", partition=0, offset=first + i, value=encode(b))
             for i, b in enumerate(batches)
         )
-        quarter = BLOCK_OFFSETS // 4
-        parts = [calls_table(batches[i : i + quarter]) for i in range(0, BLOCK_OFFSETS, quarter)]
+        quarter = BLOCK_BATCHES // 4
+        parts = [calls_table(batches[i : i + quarter]) for i in range(0, BLOCK_BATCHES, quarter)]
         bare_s.append(timed("bare insert, no rollup", partial(_insert, store, "bare", parts)))
         span = Span(topic="calls", partition=0, first=first, last=messages[-1].offset)
 
@@ -88,8 +88,8 @@ def _writing(store: Store, blocks: int = 5) -> list[dict[str, Any]]:
         other = [_renamed(part, "elsewhere") for part in parts]
         same_s.append(timed("bare insert, same table", partial(_insert, store, schemas.CALLS, other)))
     store.command("DROP TABLE bare")
-    calls = BATCH_CALLS * BLOCK_OFFSETS
-    case = f"blocks of {BLOCK_OFFSETS} messages of {BATCH_CALLS} calls"
+    calls = BATCH_CALLS * BLOCK_BATCHES
+    case = f"blocks of {BLOCK_BATCHES} messages of {BATCH_CALLS} calls"
     figures = {
         "writer": (calls / _median(block_s), "calls/s"),
         "Arrow insert, same table": (calls / _median(same_s), "calls/s"),

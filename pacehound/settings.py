@@ -243,7 +243,8 @@ class StoreSettings:
     password: str = field(default="", repr=False)
     """Better given by its variable than on a command line, which everybody on the host can read."""
     flush_s: float = 2.0
-    """A message of a quiet partition is written after this at the latest; a busy one fills its block sooner."""
+    """A message of a quiet partition is written after this at the latest, or after five times as long where hosts speak
+    of themselves; a busy one fills its block sooner."""
     max_held_bytes: int = 256 * 1024 * 1024
     """Message bytes read and not yet written; beyond it the writer reads no more."""
     raw_calls_hours: int = 48

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pacehound.bus import Message, Place
+from pacehound.model.topics import HOSTS
 from storage.blocks import Block, Span, cut, proposed
+
+PATIENCE = {HOSTS.name: 5.0}
+"""By topic, how many flush times its messages wait for more. What hosts say of themselves, in a few rows each and once
+or twice a second, would be most of all inserts; findings are told elsewhere, and nobody follows it by the second."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +92,8 @@ class HeldMessages:
     def behind(self, spans: Mapping[Place, Span], now_s: float, flush_s: float) -> Iterator[Block]:
         """What will be ready once `spans`, some of what is ready now, are written."""
         for place, held in sorted(self._held.items(), key=lambda item: item[1].since_s):
-            rest, decided, is_due = held.messages, held.decided, now_s - held.since_s >= flush_s
+            is_due = now_s - held.since_s >= flush_s * PATIENCE.get(place[0], 1.0)
+            rest, decided = held.messages, held.decided
             if place in spans:
                 parts = cut(rest, spans[place])
                 rest, decided, is_due = parts[1] if parts else [], None, False

@@ -220,7 +220,7 @@ def test_a_writer_that_was_stopped_and_wakes_up_doubles_nothing(store, log, cloc
 
 
 def test_the_rest_of_a_block_that_another_writer_has_cut_is_read_however_full_this_one_is(store, log, clock):
-    batches = [call_batch(ordinal=i, n_calls=2) for i in range(300)]
+    batches = [call_batch(ordinal=i, n_calls=2) for i in range(BLOCK_OFFSETS + 44)]
     for batch in batches:
         log.append(batch, partition=0)
     faults = iter(["dies before"])
@@ -231,7 +231,7 @@ def test_the_rest_of_a_block_that_another_writer_has_cut_is_read_however_full_th
     with pytest.raises(Death):
         Writing(store, log, clock, plan).step(FLUSH_S)  # has cut, and not written
     small = Writing(store, log, clock, settings=StoreSettings(max_held_bytes=1))
-    small.consumer.max_poll = 7
+    small.consumer.max_poll = 28
     for _ in range(120):
         if log.is_committed:
             break

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pacehound.bus import Message
 from storage.blocks import BLOCK_BYTES, BLOCK_OFFSETS, Span, cut, natural_end, proposed
-from storage.held_messages import HeldMessages
+from storage.held_messages import PATIENCE, HeldMessages
 from tests.fakes.examples import examples
 
 
@@ -79,32 +79,41 @@ def test_readers_that_keep_to_decided_ends_write_the_same_blocks_and_every_messa
 def test_a_shelf_knows_what_it_holds_through_writing_losing_and_starting_again():
     held = HeldMessages()
     last = BLOCK_OFFSETS - 1
-    held.put([message(o, 10) for o in range(last + 7)] + [message(5, 1, ("hosts", 1))], now_s=1.0)
+    held.put([message(o, 10) for o in range(last + 7)] + [message(5, 1, ("results", 1))], now_s=1.0)
     assert (len(held), held.held_bytes) == (last + 8, 10 * last + 71)
-    assert held.unasked() == {("calls", 0): 0, ("hosts", 1): 5}
+    assert held.unasked() == {("calls", 0): 0, ("results", 1): 5}
     assert [block.span.name for block in held.ready(1.5, flush_s=2.0)] == [f"calls/0/0-{last}"]
-    assert [block.span.name for block in held.ready(3.0, flush_s=2.0)] == [f"calls/0/0-{last}", "hosts/1/5-5"]
+    assert [block.span.name for block in held.ready(3.0, flush_s=2.0)] == [f"calls/0/0-{last}", "results/1/5-5"]
     held.done(next(held.ready(1.5, 2.0)), now_s=9.0)
     assert (len(held), held.held_bytes) == (7, 61)
     # The rest counts from the block before it.
-    assert [block.span.topic for block in held.ready(10.0, flush_s=2.0)] == ["hosts"]
+    assert [block.span.topic for block in held.ready(10.0, flush_s=2.0)] == ["results"]
     held.put([message(3, 10)], now_s=10.0)  # read anew from an earlier offset
     assert (len(held), held.held_bytes) == (2, 11)
     held.forget([("calls", 0), ("nowhere", 0)])
     assert (len(held), held.held_bytes) == (1, 1)
 
 
+def test_what_hosts_say_of_themselves_waits_longer_for_more():
+    held = HeldMessages()
+    held.put([message(5, 1, ("hosts", 1)), message(5, 1, ("results", 1))], now_s=1.0)
+    assert [block.span.topic for block in held.ready(2.0 * PATIENCE["hosts"], flush_s=2.0)] == ["results"]
+    assert [block.span.topic for block in held.ready(1.0 + 2.0 * PATIENCE["hosts"], 2.0)] == ["hosts", "results"]
+    assert len(list(held.ready(1.0, flush_s=0.0))) == 2  # at the end nothing waits
+
+
 def test_behind_a_block_comes_the_next_whole_one_and_what_is_due_elsewhere():
     held = HeldMessages()
-    held.put([message(o) for o in range(2 * BLOCK_OFFSETS + 7)] + [message(5, 1, ("hosts", 1))], now_s=1.0)
+    held.put([message(o) for o in range(2 * BLOCK_OFFSETS + 7)] + [message(5, 1, ("results", 1))], now_s=1.0)
     first = {("calls", 0): next(held.ready(1.5, flush_s=2.0)).span}
     behind = list(held.behind(first, 3.0, flush_s=2.0))
-    assert [block.span.name for block in behind] == ["calls/0/256-511", "hosts/1/5-5"]
-    assert [m.offset for block in behind for m in block.messages] == [*range(256, 512), 5]
+    second_block = range(BLOCK_OFFSETS, 2 * BLOCK_OFFSETS)
+    assert [block.span.name for block in behind] == [f"calls/0/{second_block[0]}-{second_block[-1]}", "results/1/5-5"]
+    assert [m.offset for block in behind for m in block.messages] == [*second_block, 5]
     second = {("calls", 0): replace(first["calls", 0], last=2 * BLOCK_OFFSETS - 1)}
-    assert [b.span.name for b in held.behind(second, 3.0, 2.0)] == ["hosts/1/5-5"]  # the rest is not due then
+    assert [b.span.name for b in held.behind(second, 3.0, 2.0)] == ["results/1/5-5"]  # the rest is not due then
     unread = {("calls", 0): replace(first["calls", 0], last=10 * BLOCK_OFFSETS)}
-    assert [b.span.name for b in held.behind(unread, 3.0, 2.0)] == ["hosts/1/5-5"]
+    assert [b.span.name for b in held.behind(unread, 3.0, 2.0)] == ["results/1/5-5"]
 
 
 def test_a_block_behind_everything_that_was_begun_is_no_repeat():
