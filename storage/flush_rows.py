@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pacehound.model.calls import Sees
 from pacehound.model.columns import numbers, words
-from pacehound.model.flushes import CODED, Flush
+from pacehound.model.flushes import CODED, Flush, unknown_column
 from storage import schemas
 from storage.rows import sees_names
 
@@ -65,9 +65,15 @@ def flushes_table(flushes: Sequence[Flush]) -> pa.Table:
             values = _coded(of_part[field.name], field.type)
             arrays.append(_column(np.repeat(values, lengths), field.type, of_part[field.name]))
         else:
-            values = np.concatenate([flush.column(field.name) for flush in flushes])
+            values = _joined(flushes, field.name, int(lengths.sum()))
             arrays.append(_column(values, field.type, CODED.get(field.name, ())))
     return pa.Table.from_arrays(arrays, schema=schemas.CALL_TABLE)
+
+
+def _joined(flushes: Sequence[Flush], name: str, n_rows: int) -> npt.NDArray[Any]:
+    if any(name in flush.columns for flush in flushes):
+        return np.concatenate([flush.column(name) for flush in flushes])
+    return unknown_column(name, n_rows)
 
 
 def _of_parts(least_or_most: np.ufunc, column: npt.NDArray[Any], lengths: Sequence[int], none: int) -> list[int]:

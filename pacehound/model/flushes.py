@@ -182,9 +182,7 @@ class Flush:
     def column(self, name: str) -> Column:
         """A column, shape `(n_rows,)`, also where nothing is known of it."""
         known = self.columns.get(name)
-        if known is not None:
-            return known
-        return np.full(len(self), _UNKNOWN.get(name, 0), COLUMNS[name])
+        return known if known is not None else unknown_column(name, len(self))
 
     def slices(self) -> list[slice]:
         """Where the rows of each part are."""
@@ -284,6 +282,11 @@ def head_of(flush: Flush) -> FlushHead:
         promises=flush.promises,
         heartbeat=flush.heartbeat,
     )
+
+
+def unknown_column(name: str, n_rows: int) -> Column:
+    """A column of which nothing is known."""
+    return np.full(n_rows, _UNKNOWN.get(name, 0), COLUMNS[name])
 
 
 def arrow_rows(flush: Flush) -> pa.RecordBatch:
