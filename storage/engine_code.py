@@ -11,7 +11,12 @@ import ctypes
 import logging
 from collections.abc import Iterable
 
+from pacehound.clock import Clock
+
 logger = logging.getLogger(__name__)
+
+_AFTER_S, _EVERY_S = 10.0, 60.0
+"""The engine has started, and has taken in its first rows; what a question needed is given back within a minute."""
 
 _MADV_DONTNEED = 4  # Linux, <asm-generic/mman-common.h>
 
@@ -52,3 +57,24 @@ def give_back_code() -> None:
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for begin, end in ranges:
         madvise(begin, end - begin, _MADV_DONTNEED)
+
+
+class UnneededCode:
+    """Gives it back now and then.
+
+    Parameters
+    ----------
+    clock
+        Says when.
+
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due_s = clock.monotonic_s() + _AFTER_S
+
+    def give_back_when_due(self) -> None:
+        """To be called every now and then."""
+        if self._clock.monotonic_s() >= self._due_s:
+            self._due_s = self._clock.monotonic_s() + _EVERY_S
+            give_back_code()

@@ -10,11 +10,8 @@ from pacehound.model.routing import Event
 from pacehound.runtime.dead_letter import dead_letter_of
 from pacehound.runtime.event_loop import EventWorker
 from storage.client import Store
-from storage.engine_code import give_back_code
+from storage.engine_code import UnneededCode
 from storage.gather import Rows
-
-_GIVE_BACK_AFTER_S, _GIVE_BACK_EVERY_S = 10.0, 60.0
-"""The engine has started, and has taken in its first rows; what a question needed is given back within a minute."""
 
 
 class StoreWorker(EventWorker):
@@ -39,13 +36,11 @@ class StoreWorker(EventWorker):
         self._clock = clock
         self._rows = Rows()
         self._taken: list[tuple[Event, Message]] = []
-        self._give_back_at_s = clock.monotonic_s() + _GIVE_BACK_AFTER_S
+        self._unneeded = UnneededCode(clock)
 
     def on_turn(self) -> list[Event]:
         """Give back what the engine needs no more."""
-        if self._clock.monotonic_s() >= self._give_back_at_s:
-            self._give_back_at_s = self._clock.monotonic_s() + _GIVE_BACK_EVERY_S
-            give_back_code()
+        self._unneeded.give_back_when_due()
         return []
 
     def on_event(self, event: Event, message: Message) -> list[Event]:
