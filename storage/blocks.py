@@ -70,6 +70,11 @@ class Block:
     messages: tuple[Message, ...] = field(repr=False)
 
 
+def last_of_block(first: int) -> int:
+    """The last offset that a block which begins at `first` may have, whatever its messages are."""
+    return (first // BLOCK_OFFSETS + 1) * BLOCK_OFFSETS - 1
+
+
 def natural_end(messages: Sequence[Message]) -> int:
     """The last offset that the block of the first of `messages` may have, as far as the log alone says.
 
@@ -83,7 +88,7 @@ def natural_end(messages: Sequence[Message]) -> int:
     The last offset before the next multiple of `BLOCK_OFFSETS`, or the message with which `BLOCK_BYTES` are full.
 
     """
-    end = (messages[0].offset // BLOCK_OFFSETS + 1) * BLOCK_OFFSETS - 1
+    end = last_of_block(messages[0].offset)
     held_bytes = 0
     for message in messages:
         if message.offset > end:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pacehound.bus import Message, Place
 from pacehound.model.topics import HOSTS
-from storage.blocks import Block, Span, cut, proposed
+from storage.blocks import BLOCK_BYTES, Block, Span, cut, last_of_block, proposed
 
 PATIENCE = {HOSTS.name: 5.0}
 """By topic, how many flush times its messages wait for more. What hosts say of themselves, in a few rows each and once
@@ -22,6 +22,8 @@ class Held:
     ----------
     messages
         In order; none of them is written, as far as this writer knows.
+    n_bytes
+        Of their payload.
     since_s
         When the oldest of them was read.
     begun
@@ -35,6 +37,7 @@ class Held:
     """
 
     messages: list[Message] = field(default_factory=list)
+    n_bytes: int = 0
     since_s: float = 0.0
     begun: int | None = None
     decided: Span | None = None
@@ -44,13 +47,23 @@ class Held:
         """May a block that begins at `first` be in the store already?"""
         return self.has_failed or self.begun is None or first <= self.begun
 
+    @property
+    def may_be_full(self) -> bool:
+        """Is there a whole block? False only where there is none: it is asked at every step, and reads no message."""
+        is_whole = bool(self.messages) and self.messages[-1].offset >= last_of_block(self.messages[0].offset)
+        return is_whole or self.n_bytes >= BLOCK_BYTES
+
 
 class HeldMessages:
     """Messages by partition, from the poll to the store."""
 
     def __init__(self) -> None:
         self._held: dict[Place, Held] = {}
-        self.held_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the payload of all of them."""
+        return sum(held.n_bytes for held in self._held.values())
 
     def __len__(self) -> int:
         return sum(len(held.messages) for held in self._held.values())
@@ -67,19 +80,16 @@ class HeldMessages:
         for message in messages:
             held = self._held.setdefault((message.topic, message.partition), Held())
             if held.messages and message.offset <= held.messages[-1].offset:
-                self._empty(held)
-                held.begun, held.decided, held.has_failed = None, None, False
+                self._held[message.topic, message.partition] = held = Held()
             if not held.messages:
                 held.since_s = now_s
             held.messages.append(message)
-            self.held_bytes += len(message.value)
+            held.n_bytes += len(message.value)
 
     def forget(self, places: Iterable[Place]) -> None:
         """These partitions belong to somebody else now."""
         for place in places:
-            held = self._held.pop(place, None)
-            if held is not None:
-                self._empty(held)
+            self._held.pop(place, None)
 
     def unasked(self) -> dict[Place, int]:
         """Partitions of which the store has not been asked yet, with their first offset."""
@@ -94,6 +104,8 @@ class HeldMessages:
         for place, held in sorted(self._held.items(), key=lambda item: item[1].since_s):
             is_due = now_s - held.since_s >= flush_s * PATIENCE.get(place[0], 1.0)
             rest, decided = held.messages, held.decided
+            if not (is_due or decided or held.may_be_full):
+                continue
             if place in spans:
                 parts = cut(rest, spans[place])
                 rest, decided, is_due = parts[1] if parts else [], None, False
@@ -112,7 +124,7 @@ class HeldMessages:
         held = self._held[block.span.place]
         held.messages = held.messages[len(block.messages) :]
         held.decided, held.has_failed, held.since_s = None, False, now_s
-        self.held_bytes -= sum(len(m.value) for m in block.messages)
+        held.n_bytes -= sum(len(m.value) for m in block.messages)
 
     @property
     def waits_for_more(self) -> bool:
@@ -123,7 +135,3 @@ class HeldMessages:
         """What the store says of partitions."""
         for place, last in begun.items():
             self._held[place].begun = last
-
-    def _empty(self, held: Held) -> None:
-        self.held_bytes -= sum(len(m.value) for m in held.messages)
-        held.messages = []
