@@ -17,36 +17,40 @@ from pacehound.model.calls import Sees
 from pacehound.model.columns import numbers, words
 from pacehound.model.flushes import CODED, Flush, unknown_column
 from storage import schemas
-from storage.rows import sees_names
+from storage.rows import column_of, sees_names
 
 _CODES = pa.int32()
 
 
-def batch_rows(flush: Flush) -> list[dict[str, Any]]:
-    """What its parts could see and what was dropped before them, as `rows_of` says it of a batch."""
-    lengths = [part.n_rows for part in flush.parts]
-    first_seqs = _of_parts(np.minimum, flush.column("seq"), lengths, none=-1)
-    last_seqs = _of_parts(np.maximum, flush.column("seq"), lengths, none=-1)
-    times_ns = np.maximum(flush.column("end_ns"), flush.column("launch_ns"))
-    last_ns = _of_parts(np.maximum, times_ns, lengths, none=0)
-    return [
-        {
-            "job": flush.job,
-            "attempt": flush.attempt,
-            "host": flush.host,
-            "communicator": part.communicator,
-            "source": part.source,
-            "ordinal": part.ordinal,
-            "sees": sees_names(Sees(part.sees)),
-            "rows": part.n_rows,
-            "dropped": part.dropped,
-            "first_seq": first_seq,
-            "last_seq": last_seq,
-            "time_ns": max(time_ns, 0),
-            "within_ns": part.within_ns,
-        }
-        for part, first_seq, last_seq, time_ns in zip(flush.parts, first_seqs, last_seqs, last_ns, strict=True)
-    ]
+def batches_table(flushes: Sequence[Flush]) -> pa.Table:
+    """What the parts of flushes could see and what was dropped before them, as `rows_of` says it of batches.
+
+    Raises
+    ------
+    InvalidEvent
+        A value does not fit its column.
+
+    """
+    of_parts = [(flush, part) for flush in flushes for part in flush.parts]
+    lengths = [part.n_rows for _, part in of_parts]
+    seqs = np.concatenate([flush.column("seq") for flush in flushes])
+    times_ns = [np.maximum(flush.column("end_ns"), flush.column("launch_ns")) for flush in flushes]
+    values: dict[str, list[Any]] = {
+        **{name: [getattr(flush, name) for flush, _ in of_parts] for name in ("job", "attempt", "host")},
+        **{
+            name: [getattr(part, name) for _, part in of_parts]
+            for name in ("communicator", "source", "ordinal", "dropped", "within_ns")
+        },
+        "sees": [sees_names(Sees(part.sees)) for _, part in of_parts],
+        "rows": lengths,
+        "first_seq": _of_parts(np.minimum, seqs, lengths, none=-1),
+        "last_seq": _of_parts(np.maximum, seqs, lengths, none=-1),
+        "time_ns": [max(time_ns, 0) for time_ns in _of_parts(np.maximum, np.concatenate(times_ns), lengths, none=0)],
+    }
+    schema = schemas.ROW_TABLES[schemas.BATCHES]
+    return pa.Table.from_arrays(
+        [column_of(schemas.BATCHES, name, values[name]) for name in schema.names], schema=schema
+    )
 
 
 def flushes_table(flushes: Sequence[Flush]) -> pa.Table:

@@ -181,13 +181,17 @@ def arrow_rows(table: str, rows: Sequence[Row]) -> pa.Table:
         return pa.Table.from_struct_array(pa.array(rows, pa.struct(schema)))
     except _UNFIT as error:
         for field in schema:
-            try:
-                pa.array([row[field.name] for row in rows], field.type)
-            except _UNFIT as unfit:
-                raise InvalidEvent(
-                    f"a value does not fit the column {table}.{field.name} ({field.type}): {unfit}"
-                ) from unfit
+            column_of(table, field.name, [row[field.name] for row in rows])
         raise InvalidEvent(f"a value does not fit a column of {table}: {error}") from error
+
+
+def column_of(table: str, name: str, values: Sequence[Any]) -> pa.Array:
+    """A column of a table; errors as in `arrow_rows`."""
+    kind = schemas.ROW_TABLES[table].field(name).type
+    try:
+        return pa.array(values, kind)
+    except _UNFIT as unfit:
+        raise InvalidEvent(f"a value does not fit the column {table}.{name} ({kind}): {unfit}") from unfit
 
 
 def calls_table(batches: Sequence[CallBatch]) -> pa.Table:

@@ -34,7 +34,7 @@ class StoreWorker(EventWorker):
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._rows = Rows()
+        self._rows = Rows(at_once=True)
         self._taken: list[tuple[Event, Message]] = []
         self._unneeded = UnneededCode(clock)
 
@@ -67,12 +67,12 @@ class StoreWorker(EventWorker):
             raise
         except Exception:
             refused = [letter for event, message in self._taken if (letter := self._alone(event, message)) is not None]
-        self._rows = Rows()
+        self._rows = Rows(at_once=True)
         self._taken = []
         return refused
 
     def _alone(self, event: Event, message: Message) -> DeadLetter | None:
-        rows = Rows()
+        rows = Rows(at_once=True)
         rows.add(event)
         try:
             self._insert(rows)

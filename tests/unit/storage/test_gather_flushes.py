@@ -20,7 +20,7 @@ from storage import gather as gather_module
 from storage import schemas
 from storage.gather import Gathered, gather
 from tests.fakes.event_strategies import call_batches, flushes
-from tests.fakes.events import call_batch
+from tests.fakes.events import call_batch, incident
 
 
 def gathered(events: Sequence[Event]) -> Gathered:
@@ -90,3 +90,15 @@ def test_a_part_without_rows_says_what_was_lost_alone() -> None:
     (rows,) = [one.rows for one in found.inserts if one.table == schemas.BATCHES]
     assert rows.column("first_seq").to_pylist() == [0, -1]
     assert np.array_equal(rows.column("dropped"), [0, 3])
+
+
+def test_one_value_that_does_not_fit_takes_no_other_event_of_its_block_along() -> None:
+    events = [incident(id=f"i{n}") for n in range(4)] + [flush_of(call_batch())]
+    events[2] = replace(events[2], opened_ns=1 << 70)
+    found = gathered(events)
+    assert [(one.offset, one.error, one.payload) for one in found.dead_letters] == [
+        (2, "InvalidEvent", encode(events[2]))
+    ]
+    assert "stored_incidents.opened_ns" in found.dead_letters[0].reason
+    good = gathered([event for event in events if event is not events[2]])
+    assert (written(found), found.rows) == (written(good), good.rows)
