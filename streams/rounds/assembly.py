@@ -110,6 +110,7 @@ class RoundGrid:
 
     def __init__(self, n_ranks: int) -> None:
         self.n_ranks = n_ranks
+        self._most_open, self._slack = _limits(n_ranks)
         self.duplicate_rows = 0
         self.late_rows = 0
         self.missing_rows = 0
@@ -119,7 +120,14 @@ class RoundGrid:
         self._length = 0  # lines in use
         self._has_new_rows = False  # since rounds were last looked through for complete ones
         self._extras: _Extras | None = None
-        self._allocate(64)
+        self._be_empty()
+
+    def _be_empty(self) -> None:
+        """Without any room: of a job of thousands of ranks most grids never have a row."""
+        self._extras = None
+        arrays, self._in_c = _no_lines(self.n_ranks)
+        self._closed, self._seen, self._op, self._size_bytes, *cells = arrays
+        self._arrival_ns, self._start_ns, self._end_ns, self._signature = cells
 
     def _allocate(self, capacity: int) -> None:
         self._closed, self._seen, self._op, self._size_bytes, *cells = _lines(capacity, self.n_ranks)
@@ -142,16 +150,16 @@ class RoundGrid:
         """Compiled loops write where these numbers say: what contradicts itself is refused (`ValueError`)."""
         self.__dict__.update({name: state[name] for name in _NUMBERS})
         lines, n_lines, n_ranks = state["_lines"], self._length, self.n_ranks
-        if type(n_ranks) is not int or type(n_lines) is not int or n_ranks < 0:
+        if type(n_ranks) is not int or type(n_lines) is not int or n_ranks < 1:
             raise ValueError(f"a grid has {n_lines!r} rounds of {n_ranks!r} ranks")
+        self._most_open, self._slack = _limits(n_ranks)
         if not 0 <= n_lines <= self._most_open or (self._base is None and n_lines):
             raise ValueError(f"a grid has {n_lines} rounds from {self._base} on")
         self._extras = None
         if lines is None:
             if n_lines:
                 raise ValueError(f"a grid has {n_lines} rounds and no lines")
-            arrays, self._in_c = _no_lines(n_ranks)
-            self.__dict__.update(zip(_GRID, arrays, strict=True))
+            self._be_empty()
             return
         names = _GRID if len(lines) == len(_GRID) else (*_GRID, *_Extras.__slots__)
         for name, array in zip(names, lines, strict=True):
@@ -164,16 +172,6 @@ class RoundGrid:
         if len(arrays) > len(_GRID):
             self._extras = _Extras(*arrays[len(_GRID) :])
         self._in_c = self._told_to_c()
-
-    @property
-    def _most_open(self) -> int:
-        """How many rounds may be open."""
-        return min(MAX_OPEN_ROUNDS, max(MAX_OPEN_CELLS // self.n_ranks, _LEAST_OPEN_ROUNDS))
-
-    @property
-    def _slack(self) -> int:
-        """How many rounds before the first one seen may still come."""
-        return min(SLACK_ROUNDS, self._most_open // 2)
 
     def _extras_at(self, lines: Int64Array | slice) -> dict[str, Any]:
         extras = self._extras
@@ -243,7 +241,7 @@ class RoundGrid:
             self.skipped_rounds += max(seq - self._base - self._length, 0)
             self.missing_rows += int((~self._seen[: self._length][~self._closed[: self._length]]).sum())
         self._base, self._first_seen, self._length = max(0, seq - self._slack), seq, 0
-        self._allocate(64)
+        self._be_empty()
 
     def is_far_ahead(self, seq: int) -> bool:
         """It stands further ahead of a round than it could if both were true."""
@@ -337,6 +335,12 @@ class RoundGrid:
 
     def _arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
         return (*(getattr(self, name) for name in _GRID), *self._extras_at(slice(None)).values())
+
+
+def _limits(n_ranks: int) -> tuple[int, int]:
+    """How many rounds may be open, and how many of them before the first one seen."""
+    most_open = min(MAX_OPEN_ROUNDS, max(MAX_OPEN_CELLS // n_ranks, _LEAST_OPEN_ROUNDS))
+    return most_open, min(SLACK_ROUNDS, most_open // 2)
 
 
 def _lines(n: int, n_ranks: int) -> list[npt.NDArray[Any]]:

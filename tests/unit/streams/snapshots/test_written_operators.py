@@ -172,5 +172,7 @@ def test_a_grid_without_rows_takes_no_room() -> None:
 
 
 def test_a_grid_of_no_ranks_is_refused() -> None:
+    grid = RoundGrid(1)
+    grid.n_ranks = 0
     with pytest.raises(MalformedState):
-        CODEC.decode(CODEC.encode(RoundGrid(0)))
+        CODEC.decode(CODEC.encode(grid))
