@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pacehound.bus.kafka_topics import ensure_topics
@@ -15,6 +18,13 @@ from streams import native_loops
 logger = logging.getLogger("pacehound.streams")
 
 _LOOK_EVERY_S = 0.2
+
+NEW_OBJECTS, NEW_ROUNDS = 10_000, 10
+CYCLES_EVERY_S = 600.0
+"""Python looks for cycles among new objects when so many have come, and among all of them this often (chosen: a look at
+all of a job of 16,384 ranks takes two seconds, and by Python's own measure it is due with every few iterations: half of
+the time in which the states of such a job came to be)."""
+_NEVER = 2**31 - 1
 
 
 def _topics_are_there(settings: Settings) -> None:
@@ -51,11 +61,21 @@ def run(
         last snapshot ends.
 
     """
-    with started("streams", settings) as process:
+    with started("streams", settings) as process, _cycles_sought_seldom():
         native_loops.loaded()  # where they cannot be built, it does not join its group
         if not when_available(process, lambda: await_topics(settings)):
             return 0
         return asyncio.run(_run(settings, process, make))
+
+
+@contextmanager
+def _cycles_sought_seldom() -> Iterator[None]:
+    usual = gc.get_threshold()
+    gc.set_threshold(NEW_OBJECTS, NEW_ROUNDS, _NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 async def _run(settings: Settings, process: Process, make: Callable[[Settings, Process], Any]) -> int:
@@ -66,8 +86,12 @@ async def _run(settings: Settings, process: Process, make: Callable[[Settings, P
         logger.error("the worker does not start: %s", error)
         return 1
     ended = asyncio.create_task(app.wait_until_stopped())
+    looked_s = time.monotonic()
     while not process.stopping.is_set() and not ended.done():
         await asyncio.wait({ended}, timeout=_LOOK_EVERY_S)
+        if time.monotonic() - looked_s > CYCLES_EVERY_S:
+            gc.collect()
+            looked_s = time.monotonic()
     is_failure = not process.stopping.is_set()
     if is_failure:
         logger.error("the worker has failed: %r", app.crash_reason)
