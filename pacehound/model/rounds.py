@@ -86,14 +86,6 @@ class Rounds:
         return is_of_digests(self.source)
 
     @property
-    def digested_transfer_ns(self) -> Int64Array:
-        """Of digests, how long the transfers took, shape `(n_rounds,)`: each rank says how long at most."""
-        is_told = (self.arrival_ns > 0) & (self.end_ns > 0)
-        least_ns = np.where(is_told, self.end_ns - self.arrival_ns, np.iinfo(np.int64).max).min(axis=1)
-        transfer_ns: Int64Array = np.where(is_told.any(axis=1), np.maximum(least_ns, 0), 0)
-        return transfer_ns
-
-    @property
     def times_ns(self) -> Int64Array:
         """Event time of each round, shape `(n_rounds,)`: its last end, else its last arrival."""
         last_end = self.end_ns.max(axis=1, initial=0)

@@ -112,6 +112,8 @@ class HostReports:
 
     def unheard(self) -> frozenset[int]:
         """Ranks of the hosts that are silent."""
+        if not self.silent:
+            return frozenset()
         return frozenset(rank for rank, host in self.host_of.items() if host in self.silent)
 
     def is_silent(self, rank: int) -> bool:

@@ -84,9 +84,8 @@ class RoundTable:
             joined([block.end_ns for block in self.blocks], np.int64),
             self.op,
         )
-        for number, block in enumerate(self.blocks):
-            if block.is_digest:
-                self.transfer_ns[self.first[number] : self.first[number + 1]] = block.digested_transfer_ns
+        is_digest, transfer_ns = digested_transfers_ns(self.blocks)
+        self.transfer_ns[is_digest] = transfer_ns
 
     def times_of(self, number: int) -> Int64Array:
         """Event times of the rounds of one block, shape `(n_rounds,)`."""
@@ -135,6 +134,24 @@ class RoundTable:
             for block, kinds in zip(self.blocks, self.kinds, strict=True)
             if not block.is_pair and sees(block, TRANSFER)
         ]
+
+
+def digested_transfers_ns(blocks: Sequence[Rounds]) -> tuple[npt.NDArray[np.bool_], Int64Array]:
+    """Which of the rounds of some blocks are of digests, and how long the transfers of these took.
+
+    Each rank says how long at most, from its arrival to its end (`pacehound.model.digests`): the least is true. 0 where
+    no rank has said it. Shapes `(n_rounds,)` and `(n_rounds of digests,)`.
+    """
+    digests = [block for block in blocks if block.is_digest]
+    is_digest = np.repeat([block.is_digest for block in blocks], [len(block) for block in blocks]).astype(np.bool_)
+    if not is_digest.any():
+        return is_digest, np.zeros(0, np.int64)
+    arrival_ns = joined([block.arrival_ns for block in digests], np.int64)
+    end_ns = joined([block.end_ns for block in digests], np.int64)
+    widths = np.repeat([len(block.ranks) for block in digests], [len(block) for block in digests])
+    longest_ns = np.where((arrival_ns > 0) & (end_ns > 0), end_ns - arrival_ns, np.iinfo(np.int64).max)
+    least_ns = np.minimum.reduceat(longest_ns, np.cumsum(widths) - widths)
+    return is_digest, np.where(least_ns == np.iinfo(np.int64).max, 0, np.maximum(least_ns, 0))
 
 
 def sees(rounds: Rounds, instants: int) -> bool:

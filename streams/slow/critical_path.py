@@ -21,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets
-from streams.rounds.round_table import TRANSFER, joined, sees
+from streams.rounds.round_table import TRANSFER, digested_transfers_ns, joined, sees
 from streams.slow import index_loops, path_walk
 from streams.slow.ordering import order_by
 
@@ -209,7 +210,7 @@ class RoundIndex:
         """What is found in blocks with their keys, and whether they see transfers; and the bytes of each round."""
         blocks = [block for block, _, _ in chosen]
         widths = np.array([len(block.ranks) for block in blocks], np.int64)
-        members = np.array([rank for block in blocks for rank in block.ranks], np.int64)
+        members = np.fromiter(chain.from_iterable(block.ranks for block in blocks), np.int64)
         is_pair = np.array([block.is_pair for block in blocks], np.bool_)
         is_digest = np.array([block.is_digest for block in blocks], np.bool_)
         arranged = index_loops.arrange(
@@ -228,10 +229,8 @@ class RoundIndex:
                 joined([block.end_ns for block in blocks], np.int64),
             ),
         )
-        if is_digest.any():
-            told_ns = [block.digested_transfer_ns for block in blocks if block.is_digest]
-            at = np.flatnonzero(np.repeat(is_digest, [len(block) for block in blocks]))
-            arranged.rounds["transfer"][at] = np.concatenate(told_ns)
+        of_digests, transfer_ns = digested_transfers_ns(blocks)
+        arranged.rounds["transfer"][of_digests] = transfer_ns
         return arranged, joined([block.size_bytes for block in blocks], np.int64)
 
     def _is_uncertain(self, members: Int64Array, widths: Int64Array, is_pair: BoolArray) -> BoolArray:

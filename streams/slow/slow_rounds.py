@@ -194,6 +194,8 @@ class SlowRounds(Watch):
     def _compared_with_fleet(self, moment: Moment) -> list[Said]:
         """Give kinds that are still learnt what is usual in the fleet, and tell the fleet of those that are."""
         learnt: dict[_Shape, list[float]] = {}
+        if not self._host_kinds:
+            return []  # rounds of unknown hosts compare with none
         for communicator, kinds in self._kinds.items():
             asking = [kind for kind in kinds.values() if not kind.is_told and (kind.is_learnt or not kind.given_by)]
             if not asking or (where := self._where(communicator, moment)) is None:
