@@ -20,6 +20,7 @@ from pacehound.model.columns import numbers, values_of
 from pacehound.model.events import IterationSample, Markers, Progress, SignatureMismatch, Topology, Watermark
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
+from pacehound.model.spans import SpannedTopology, in_full, in_short
 
 Concluded = Rounds | Progress | Watermark | IterationSample | Markers | Topology | SignatureMismatch
 
@@ -89,6 +90,7 @@ class ConclusionsHead:
     markers: tuple[Markers, ...] = ()
     topologies: tuple[Topology, ...] = ()
     mismatches: tuple[SignatureMismatch, ...] = ()
+    spanned: tuple[SpannedTopology, ...] = ()
 
 
 def head_of(conclusions: Conclusions) -> ConclusionsHead:
@@ -97,6 +99,7 @@ def head_of(conclusions: Conclusions) -> ConclusionsHead:
     for one in conclusions.said:
         by_field[_FIELD_OF[type(one)]].append(_rounds_head(one) if isinstance(one, Rounds) else one)
     order = tuple(_NUMBER_OF[type(one)] for one in conclusions.said)
+    by_field["topologies"], by_field["spanned"] = map(list, in_short(by_field["topologies"]))
     return ConclusionsHead(order=order, **{name: tuple(found) for name, found in by_field.items()})
 
 
@@ -151,8 +154,9 @@ def read_conclusions(head: ConclusionsHead, table: pa.RecordBatch | None, *, job
     waiting: dict[int, Iterator[Concluded]] = {
         _NUMBER_OF[kind]: iter(getattr(head, name)) for name, kind in _KINDS.items() if kind is not Rounds
     }
+    waiting[_NUMBER_OF[Topology]] = iter(in_full(head.topologies, head.spanned, job=job, attempt=attempt))
     waiting[_NUMBER_OF[Rounds]] = _read_rounds(head.rounds, table, job, attempt)
-    n_said = sum(len(getattr(head, name)) for name in _KINDS)
+    n_said = len(head.spanned) + sum(len(getattr(head, name)) for name in _KINDS)
     if n_said != len(head.order) or not set(head.order) <= waiting.keys():
         raise InvalidEvent(f"conclusions say that they are {len(head.order)}, and are {n_said}")
     try:

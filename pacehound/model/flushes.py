@@ -23,6 +23,7 @@ from pacehound.model.finite import unfit_field
 from pacehound.model.identity import event_id
 from pacehound.model.representative import MAX_ROWS, OWN, RepresentedRank, check_represented
 from pacehound.model.shards import shard_key
+from pacehound.model.spans import SpannedTopology, in_full, in_short
 
 CODED: Mapping[str, tuple[str, ...]] = {
     "op": OPS,
@@ -81,11 +82,21 @@ class Heartbeat:
     """A host's promise for many communicators at once: all that has ended by `time_ns` was sent, as in `Progress`.
 
     How far its ranks are it does not say: what a `Progress` has said last of these communicators is all that is known.
-    So it is sent where nobody could conclude anything from it yet, in the middle of an iteration.
+    So it is sent where nobody could conclude anything from it, as long as iterations end as usual.
+
+    Attributes
+    ----------
+    quiet_ns
+        For so long the host may say nothing more, and is not silent.
+    is_of_processes
+        The host's processes are as its last `HostSample` has them, up to the same time.
+
     """
 
     time_ns: int
     communicators: tuple[str, ...]
+    quiet_ns: int = 0
+    is_of_processes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +163,16 @@ class Flush:
         beating = () if self.heartbeat is None else self.heartbeat.communicators
         beat_ns = 0 if self.heartbeat is None else self.heartbeat.time_ns
         return {**dict.fromkeys(beating, beat_ns), **{one.communicator: one.time_ns for one in self.promises}}
+
+    @property
+    def speaks_of_processes(self) -> bool:
+        """Its heartbeat says that the host's processes are as before."""
+        return self.heartbeat is not None and self.heartbeat.is_of_processes
+
+    @property
+    def quiet_ns(self) -> int:
+        """For so long the host may say nothing more."""
+        return 0 if self.heartbeat is None else self.heartbeat.quiet_ns
 
     @property
     def key(self) -> str:
@@ -261,6 +282,7 @@ class FlushHead:
     markers: tuple[Markers, ...] = ()
     promises: tuple[Progress, ...] = ()
     heartbeat: Heartbeat | None = None
+    spanned: tuple[SpannedTopology, ...] = ()
 
 
 def head_of(flush: Flush) -> FlushHead:
@@ -275,9 +297,11 @@ def head_of(flush: Flush) -> FlushHead:
     for promise in flush.promises:
         if unfit := unfit_field(promise):
             raise ValueError(f"Progress of job {flush.job!r}: {unfit} is no finite number")
+    topologies, spanned = in_short(flush.topologies)
     return FlushHead(
         parts=flush.parts,
-        topologies=flush.topologies,
+        topologies=topologies,
+        spanned=spanned,
         markers=flush.markers,
         promises=flush.promises,
         heartbeat=flush.heartbeat,
@@ -331,7 +355,7 @@ def read_flush(head: FlushHead, rows: pa.RecordBatch | None, *, job: str, attemp
         attempt=attempt,
         host=host,
         shard=shard,
-        topologies=head.topologies,
+        topologies=in_full(head.topologies, head.spanned, job=job, attempt=attempt),
         parts=head.parts,
         columns=columns,
         markers=head.markers,

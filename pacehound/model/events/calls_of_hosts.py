@@ -66,7 +66,9 @@ class Topology:
             raise InvalidEvent(f"a world of {self.world_size} ranks; at most {MAX_WORLD_RANKS} can be watched")
         if not self.members:
             raise InvalidEvent(f"communicator {self.name!r} has no members")
-        known = tuple(rank for rank in self.members if rank != UNKNOWN_MEMBER)
+        known = self.members
+        if UNKNOWN_MEMBER in known:
+            known = tuple(rank for rank in known if rank != UNKNOWN_MEMBER)
         _check_ranks("members", known, self.world_size)
         if len(self.members) > self.world_size:
             raise InvalidEvent(
@@ -298,8 +300,8 @@ def members_agree(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def _check_ranks(name: str, ranks: tuple[int, ...], world_size: int) -> None:
-    outside = [rank for rank in ranks if not 0 <= rank < world_size]
-    if outside:
+    if ranks and not 0 <= min(ranks) <= max(ranks) < world_size:
+        outside = [rank for rank in ranks if not 0 <= rank < world_size]
         raise InvalidEvent(f"{name} {outside} are outside the world of {world_size} ranks")
     if len(set(ranks)) != len(ranks):
         raise InvalidEvent(f"{name} {list(ranks)} has a rank twice")

@@ -45,7 +45,8 @@ class ProcessState:
 class HostSample:
     """The training processes of one host, once a second and at once when one changes.
 
-    `closed` says that the job has ended on this host, and `closed_why` how (`pacehound.model.job_end`).
+    `closed` says that the job has ended on this host, and `closed_why` how (`pacehound.model.job_end`). For `quiet_ns`
+    there may be no other sample, because heartbeats say that nothing has changed (`pacehound.model.flushes`).
     """
 
     job: str
@@ -55,6 +56,7 @@ class HostSample:
     processes: tuple[ProcessState, ...]
     closed: bool = False
     closed_why: str = ""
+    quiet_ns: int = 0
 
     def identity(self) -> str:
         """Names (job, attempt, host, time)."""
