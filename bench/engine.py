@@ -129,7 +129,7 @@ def _filled(
         if form == "digests":
             all_of_it = list(told)
             told = flushed_every(DigestingAgents(all_of_it, flush_s).send(all_of_it), 1)
-        for event in told if form == "apart" else together(told):
+        for event in told if form == "apart" else together(told, digests_from_ranks=form == "digests"):
             n_events += type(event).__name__ == kind
             yield event
 

@@ -57,7 +57,7 @@ def measured(
     events = list(flushed_every(told, flush_s))
     sizes = [len(event) for event in events if isinstance(event, CallBatch)]
     # Marks of iterations wait for the flush that tells of them.
-    digests = together(flushed_every(DigestingAgents(told, flush_s).send(told), 1))
+    digests = together(flushed_every(DigestingAgents(told, flush_s).send(told), 1), digests_from_ranks=1)
     forms = {"apart": _messages(events), "together": _messages(together(events)), "digests": _messages(digests)}
     ends_ns = [time_ns for event in told if isinstance(event, Markers) for time_ns in event.times_ns]
     lasted_s = (max(ends_ns) - min(ends_ns)) / 1e9 * iterations / max(iterations - 1, 1)  # and the first one

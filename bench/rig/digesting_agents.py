@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 
 import numpy as np
 
 from bench.rig.agent_records import communicator_of, records_of
 from collector.agent.flush_times import FlushTimes
+from collector.agent.said_in_full import SAMPLE_EVERY_NS, SaidInFull
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark, marks_of
@@ -17,6 +19,7 @@ from collector.calls.rings import Records
 from collector.calls.rows import ToldAs
 from pacehound.clock import ClockPair
 from pacehound.model.calls import CallBatch
+from pacehound.model.digests import is_of_digests
 from pacehound.model.events import HostSample, Markers, Progress, Topology
 from pacehound.model.flushes import Flush, Heartbeat
 from pacehound.model.routing import Event
@@ -45,6 +48,8 @@ class _Agent:
         self.marks: list[Mark] = []
         # Simulated promises say themselves how far behind the clock they are.
         self._times = FlushTimes(StreamSettings(), guard_ns=0, unix_ns=0)
+        self.quiet_ns = self._times.quiet_ns
+        self.in_full = SaidInFull()
         self._steps: Counter[tuple[int, int]] = Counter()
         records = np.concatenate([call_rows.no_rows(), *map(records_of, batches)])
         records = records[records["direction"] == 0]
@@ -62,9 +67,12 @@ class _Agent:
         """What it flushes now; it does."""
         if not self._times.is_due(now_ns, tells_iterations=bool(self.known)):
             return Said.NOTHING
-        is_quiet = bool(self.known) and self._times.is_within_an_iteration(now_ns)
+        is_usual = bool(self.known) and self._times.is_usual(now_ns)
         self._times.flushed(now_ns, flush_s)
-        return Said.HEARTBEAT if is_quiet else Said.PROMISES
+        if not is_usual:
+            return Said.PROMISES
+        self._times.may_be_quiet(now_ns)
+        return Said.HEARTBEAT
 
     def flush(self, job: str, host: str, at_ns: int, *, is_last: bool) -> Iterator[CallBatch]:
         """What is told of all that has ended."""
@@ -122,10 +130,13 @@ class DigestingAgents:
                     continue
                 case Topology():
                     self._agents[event.host].known.append(communicator_of(event))
-                    self._shards[event.communicator] = shard_of(event.communicator, event.members, event.world_size)
+                    self._shards[event.communicator] = shard_of(
+                        event.communicator, event.members, event.world_size, digests_from_ranks=1
+                    )
                 case Markers():
                     self._agents[event.host].note(marks_of(event, _CLOCK), event.time_ns)
-                case HostSample() if not event.closed and self._says(event) is Said.NOTHING:
+                case HostSample():
+                    yield from self._sample(event)
                     continue
                 case Progress() if not (event.closed or event.edges) and self._says(event) is Said.NOTHING:
                     continue
@@ -133,11 +144,11 @@ class DigestingAgents:
                     agent = self._agents[event.host]
                     batches = list(agent.flush(event.job, event.host, event.time_ns, is_last=event.closed))
                     self.sent_rows += sum(map(len, batches))
-                    if batches:
+                    if not all(is_of_digests(batch.source) for batch in batches):
                         self._said[event.host, event.time_ns] = Said.PROMISES
                     yield from batches
                     if not (event.closed or event.edges) and self._says(event) is Said.HEARTBEAT:
-                        yield self._heartbeat(event)
+                        yield self._heartbeat(event, (event.communicator,))
                         continue
                 case _:
                     pass
@@ -150,11 +161,25 @@ class DigestingAgents:
             self._said[moment] = self._agents[said.host].what_is_due(said.time_ns, self._flush_s)
         return self._said[moment]
 
-    def _heartbeat(self, said: Progress) -> Flush:
-        return Flush(
-            job=said.job,
-            attempt=said.attempt,
-            host=said.host,
-            shard=self._shards[said.communicator],
-            heartbeat=Heartbeat(time_ns=said.time_ns, communicators=(said.communicator,)),
+    def _sample(self, sample: HostSample) -> Iterator[Event]:
+        agent = self._agents[sample.host]
+        says = Said.PROMISES if sample.closed else self._says(sample)
+        if says is Said.NOTHING:
+            return
+        if says is Said.HEARTBEAT and agent.in_full.has_said(sample, agent.quiet_ns):
+            yield self._heartbeat(sample, ())
+            return
+        told = replace(sample, quiet_ns=SAMPLE_EVERY_NS if says is Said.HEARTBEAT else 0)
+        agent.in_full.note_samples([told])
+        yield told
+
+    def _heartbeat(self, said: Progress | HostSample, communicators: tuple[str, ...]) -> Flush:
+        """That of some communicators, or of the host's processes: `together` makes one of them."""
+        shards = [self._shards[one] for one in communicators] or sorted(self._shards.values())
+        beat = Heartbeat(
+            time_ns=said.time_ns,
+            communicators=communicators,
+            quiet_ns=self._agents[said.host].quiet_ns,
+            is_of_processes=not communicators,
         )
+        return Flush(job=said.job, attempt=said.attempt, host=said.host, shard=shards[0], heartbeat=beat)

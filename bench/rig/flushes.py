@@ -40,14 +40,16 @@ def flushed_every(events: Iterable[Event], flush_s: int) -> Iterator[Event]:
         yield from _merged(left, stream, cuts)
 
 
-def together(events: Iterable[Event]) -> Iterator[Event]:
+def together(events: Iterable[Event], digests_from_ranks: int = 0) -> Iterator[Event]:
     """What a host says of its calls at once, as flushes: simulated agents say it communicator by communicator."""
     shards: dict[str, int] = {}
     waiting: dict[str, list[Event]] = {}
     promised: dict[str, set[str]] = {}
     for event in events:
         if isinstance(event, Topology):
-            shards[event.communicator] = shard_of(event.communicator, event.members, event.world_size)
+            shards[event.communicator] = shard_of(
+                event.communicator, event.members, event.world_size, digests_from_ranks
+            )
         host = getattr(event, "host", "")
         of_calls = event.communicators if isinstance(event, Flush) else [getattr(event, "communicator", "")]
         if not promised.setdefault(host, set()).isdisjoint(of_calls):
@@ -68,7 +70,12 @@ def _at_once(events: list[Event], shards: dict[str, int]) -> Iterator[Event]:
         if isinstance(event, Flush) and event.heartbeat is not None:
             before = beats.get(event.key)
             known = () if before is None or before.heartbeat is None else before.heartbeat.communicators
-            both = replace(event.heartbeat, communicators=(*known, *event.heartbeat.communicators))
+            is_of_processes = event.heartbeat.is_of_processes or (before is not None and before.speaks_of_processes)
+            both = replace(
+                event.heartbeat,
+                communicators=(*known, *event.heartbeat.communicators),
+                is_of_processes=is_of_processes,
+            )
             beats[event.key] = replace(event, heartbeat=both)
     yield from beats.values()
     yield from (event for event in events if not isinstance(event, (*of_calls, Flush)))

@@ -23,7 +23,8 @@ import numpy.typing as npt
 from bench.rig.agent_records import communicator_of
 from collector.agent.flush_times import FlushTimes
 from collector.agent.node_agent import GUARD_NS
-from collector.agent.saying import heartbeats, outgoing, outgoing_at_once
+from collector.agent.said_in_full import SAMPLE_EVERY_NS, SaidInFull
+from collector.agent.saying import heartbeats, outgoing, outgoing_at_once, shards_of
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark
@@ -141,6 +142,8 @@ class _Host:
         self._same: dict[str, Any] = {"job": spec.job, "attempt": spec.attempt, "host": self._name}
         self._topologies = [self._topology(group) for group, _ in calls]
         self._known = [communicator_of(topology) for topology in self._topologies]
+        self._shards = shards_of(self._known, digests_from_ranks=1)
+        self._in_full = SaidInFull()
         of_calls = [_records(of.of_host(tuple(topology.host_ranks)), spec) for (_, of), topology in
                     zip(calls, self._topologies, strict=True)]  # fmt: skip
         numbers = np.repeat(np.arange(len(of_calls)), list(map(len, of_calls)))
@@ -164,12 +167,12 @@ class _Host:
             now_ns += STEP_NS
             times.note_iterations(int(np.searchsorted(over_ns, now_ns, side="right")), now_ns)
             if times.is_due(now_ns, tells_iterations=True):
-                is_quiet = times.is_within_an_iteration(now_ns)
+                is_usual = times.is_usual(now_ns)
                 times.flushed(now_ns, 1.0)
-                yield from self._flush(now_ns, is_quiet=is_quiet)
-        yield from self._flush(now_ns, is_last=True)
+                yield from self._flush(now_ns, times, is_usual=is_usual)
+        yield from self._flush(now_ns, times, is_last=True)
 
-    def _flush(self, now_ns: int, *, is_quiet: bool = False, is_last: bool = False) -> Iterator[Due]:
+    def _flush(self, now_ns: int, times: FlushTimes, *, is_usual: bool = False, is_last: bool = False) -> Iterator[Due]:
         promised_ns = now_ns if is_last else now_ns - GUARD_NS
         settled: list[Topology | Markers | CallBatch] = []
         if self._topologies:
@@ -177,12 +180,21 @@ class _Host:
         settled += self._batches(promised_ns, is_last=is_last)
         markers = self._markers(promised_ns)
         settled += [markers] if markers is not None else []
-        messages = [*outgoing_at_once(settled, self._known)]
-        if is_quiet and not settled:
-            messages += heartbeats((self._promise(known, promised_ns) for known in self._known), self._known)
+        messages = [*outgoing_at_once(settled, self._shards)]
+        in_short = [self._promise(known, promised_ns) for known in self._known]
+        sample, has_said = self._sample(now_ns, is_last=is_last), False
+        if is_usual and self._in_full.says_all(settled, in_short):
+            has_said = self._in_full.has_said(sample, times.quiet_ns)
+            sample = replace(sample, quiet_ns=SAMPLE_EVERY_NS)
+            of_processes = (self._spec.attempt,) if has_said else ()
+            messages += heartbeats(in_short, self._shards, quiet_ns=times.quiet_ns, of_processes=of_processes)
+            times.may_be_quiet(now_ns)
         else:
-            messages += outgoing_at_once(self._promises(promised_ns, is_last=is_last), self._known)
-        messages.append(outgoing(self._sample(now_ns, is_last=is_last)))
+            messages += outgoing_at_once(self._promises(promised_ns, is_last=is_last), self._shards)
+            self._in_full.note(in_short)
+        if not has_said:
+            messages.append(outgoing(sample))
+            self._in_full.note_samples([sample])
         for topic, key, value in joined([message.payload for message in messages]):
             yield Due(now_ns - self._spec.start_unix_ns, topic.name, key, value)
 

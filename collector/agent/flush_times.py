@@ -2,7 +2,7 @@
 
 There a flush in between says nothing but the time. It costs those who read it nearly as much as one that tells of an
 iteration, and at ten seconds an iteration there would be nine of them (docs/adr/0030-digests.md). So there are fewer,
-and while an iteration takes no longer than others did they say no more than the time.
+and as long as iterations take no longer than others did no flush says how far ranks are.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ OVERDUE_FACTOR = 1.5
 """Times the longest of them: from then on it is told how far each rank is (chosen: nothing is called a hang before ten,
 `streams/hang/thresholds.py`)."""
 
+QUIET_FACTOR = 1.0
+"""Times `lateness_s` between two heartbeats (chosen: an exit in the middle of an iteration is heard of when all hosts
+have spoken again, and fewer messages cost less)."""
+
 SPREAD_NS = 200_000_000
 """By how much sooner than others a host may end an iteration and still promise enough at its first word about it
 (chosen: behind the last collective of an iteration there is the optimizer's own step alone)."""
@@ -30,8 +34,8 @@ class FlushTimes:
     ----------
     stream
         It never waits for longer than half of `lateness_s`: a host that says nothing for too long is taken for a silent
-        one. An iteration is judged when all hosts have promised beyond the next multiple of `tick_s` in Unix time:
-        sooner it need not be told.
+        one, unless it has said that it may. An iteration is judged when all hosts have promised beyond the next
+        multiple of `tick_s` in Unix time: sooner it need not be told.
     guard_ns
         How far a promise stays behind the clock: sooner after its end an iteration is not promised.
     unix_ns
@@ -50,16 +54,20 @@ class FlushTimes:
     >>> times.is_due(36 * 10**8, tells_iterations=True)
     True
     >>> times.note_iterations(2, 103 * 10**8)  # ten seconds
-    >>> [times.is_within_an_iteration(now) for now in (110 * 10**8, 250 * 10**8, 260 * 10**8)]  # it is to be told first
-    [False, False, False]
+    >>> times.is_usual(110 * 10**8)  # nobody knew, and that they go on is told first
+    False
     >>> times.flushed(111 * 10**8, 1.0)
-    >>> [times.is_within_an_iteration(now) for now in (120 * 10**8, 250 * 10**8, 260 * 10**8)]
+    >>> [times.is_usual(now) for now in (120 * 10**8, 250 * 10**8, 260 * 10**8)]
     [True, True, False]
+    >>> times.may_be_quiet(111 * 10**8)
+    >>> [times.is_due(now, tells_iterations=True) for now in (125 * 10**8, 165 * 10**8)]
+    [False, True]
 
     """
 
     def __init__(self, stream: StreamSettings, *, guard_ns: int, unix_ns: int) -> None:
         self._longest_s = stream.lateness_s / 2
+        self.quiet_ns = round(QUIET_FACTOR * stream.lateness_s * 1e9)
         self._tick_ns = round(stream.tick_s * 1e9)
         self._guard_ns, self._unix_ns = guard_ns, unix_ns
         self._next_ns = self._latest_ns = 0
@@ -67,6 +75,7 @@ class FlushTimes:
         self._n_over = 0
         self._told_from_ns = 0  # when the first one that is not told is to be told
         self._last_over_ns = 0
+        self._was_overdue = False  # when was flushed, and it has not been told since that it has ended
         self._lasted_ns: deque[int] = deque(maxlen=USUAL_OF)
 
     def note_iterations(self, n_over: int, now_ns: int) -> None:
@@ -87,19 +96,30 @@ class FlushTimes:
         """Whether to flush now."""
         if now_ns < self._next_ns:
             return False
-        return not tells_iterations or self._has_news(now_ns) or now_ns >= self._latest_ns
+        if not tells_iterations or now_ns >= self._latest_ns:
+            return True
+        return self._has_news(now_ns) or (self._is_overdue(now_ns) and not self._was_overdue)
 
-    def is_within_an_iteration(self, now_ns: int) -> bool:
-        """All that are over were told, and the one that goes on is none too long: nothing follows from where it is."""
-        usual_ns = max(self._lasted_ns, default=0)
-        return self._n_over == self._n_told and now_ns - self._last_over_ns <= OVERDUE_FACTOR * usual_ns
+    def is_usual(self, now_ns: int) -> bool:
+        """No iteration takes longer than others did, or has and was not told to be over: nothing follows from where
+        ranks are.
+        """
+        return not (self._was_overdue or self._is_overdue(now_ns))
 
     def flushed(self, now_ns: int, flush_s: float) -> None:
         """That has just happened; the next one follows in `flush_s` at the earliest."""
+        self._was_overdue = self._is_overdue(now_ns)
         if self._has_news(now_ns):
             self._n_told = self._n_over
         self._next_ns = now_ns + round(flush_s * 1e9)
         self._latest_ns = now_ns + round(max(flush_s, self._longest_s) * 1e9)
+
+    def may_be_quiet(self, now_ns: int) -> None:
+        """It has just been said that nothing may be said for `quiet_ns`."""
+        self._latest_ns = now_ns + self.quiet_ns
+
+    def _is_overdue(self, now_ns: int) -> bool:
+        return not self._lasted_ns or now_ns - self._last_over_ns > OVERDUE_FACTOR * max(self._lasted_ns)
 
     def _has_news(self, now_ns: int) -> bool:
         return self._n_over > self._n_told and now_ns >= self._told_from_ns

@@ -28,7 +28,8 @@ from collector.agent.outbox import Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
-from collector.agent.saying import heartbeats, outgoing, outgoing_at_once
+from collector.agent.said_in_full import SAMPLE_EVERY_NS, SaidInFull
+from collector.agent.saying import heartbeats, outgoing, outgoing_at_once, shards_of
 from collector.agent.seen import Seen
 from collector.agent.trainer_listener import TrainerListener
 from collector.agent.trainers import Trainers
@@ -46,7 +47,7 @@ from collector.host.processes import PROC
 from pacehound.model.events import AgentCost, CommandResult, HostEvidence, HostVitals
 from pacehound.model.flushes import HostCall
 from pacehound.runtime.watched import Watched
-from pacehound.settings import MessageForm, Settings
+from pacehound.settings import AgentSettings, MessageForm, Settings
 
 logger = logging.getLogger("pacehound.agent")
 
@@ -79,6 +80,8 @@ class AgentState(msgspec.Struct, kw_only=True):
     seen: Seen = msgspec.field(default_factory=Seen)
     messages: MessageForm = MessageForm.APART
     """How this run's agent began: the streams of a job do not change their keys. (Before there was a choice, apart.)"""
+    sharded_from_ranks: int = 0
+    """As `messages`: from which size on jobs that are told of in iterations have large shards; 0: none has."""
     has_closed: bool = False
 
 
@@ -141,8 +144,10 @@ class Agent:
         self._cost = OwnCost(settings.agent.flush_s, longest_flush_s, budget_cores=settings.agent.cpu_budget_cores)
         self._flush_times = FlushTimes(settings.stream, guard_ns=GUARD_NS, unix_ns=self._job.clock.to_unix_ns(0))
         self.counts = AgentCounts()
-        state = self._restored(settings.agent.messages)
+        state = self._restored(settings.agent)
         self._messages = state.messages
+        self._sharded_from_ranks = state.sharded_from_ranks
+        self._in_full = SaidInFull()
         # Workers that read calls apart know no digests.
         is_together = state.messages is MessageForm.TOGETHER
         self.assembler = CallAssembler(
@@ -217,9 +222,9 @@ class Agent:
         """Settle what was read so far, and save it with the promise that goes with it."""
         if slower := self._cost.look(now_ns, self._cpu_ns()):
             self._warn_once(slower)
-        is_quiet = self.assembler.tells_iterations and self._flush_times.is_within_an_iteration(now_ns)
+        is_usual = self.assembler.tells_iterations and self._flush_times.is_usual(now_ns)
         self._flush_times.flushed(now_ns, self._cost.flush_s)
-        self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="", is_quiet=is_quiet and not has_news)
+        self._settle(now_ns, promise_ns=now_ns - GUARD_NS, closed_why="", is_usual=is_usual and not has_news)
 
     def _is_due(self, now_ns: int) -> bool:
         tells_iterations = self.assembler.tells_iterations
@@ -370,7 +375,7 @@ class Agent:
             self._ended_file_since_ns = now_ns
         return Ended() if now_ns - self._ended_file_since_ns >= UNREADABLE_END_NS else None
 
-    def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str, is_quiet: bool = False) -> None:
+    def _settle(self, now_ns: int, *, promise_ns: int, closed_why: str, is_usual: bool = False) -> None:
         records_by_ring, self._read_records, self._unsettled = self._read_records, [], 0
         running = self._transfers.running
         settled = self.assembler.settle(
@@ -386,13 +391,17 @@ class Agent:
         messages = self._said(settled)
         if closed_why or self._outbox.held_bytes < _KEPT_WHILE_BYTES:
             kept = self.assembler.kept(ended=bool(closed_why))
-            messages += outgoing_at_once(kept, self.assembler.communicators, is_detail=True)
+            messages += outgoing_at_once(kept, self._shards(), is_detail=True)
         # Before the sample that lets the host's time go on, so that nobody has to think of them as late.
         operations = operations_of(records_by_ring, job=self._job.job, host=self._job.host, clock=self._job.clock)
         measured, self._measured = self._measured, []
         seen = [*self._seen(), *map(outgoing, measured), *map(outgoing, operations)]
         coming_bytes = sum(len(message.payload) for message in messages + seen) + _PROGRESS_ROOM_BYTES
-        for communicator, lost in self._outbox.make_room(coming_bytes).items():
+        gone = self._outbox.counts.gone
+        dropped = self._outbox.make_room(coming_bytes)
+        if self._outbox.counts.gone > gone:
+            self._in_full = SaidInFull()  # what heartbeats rely on may be among it
+        for communicator, lost in dropped.items():
             self.assembler.note_dropped(communicator, lost.calls, lost.reported)
             self._seen_so_far.lost_calls += lost.calls
             self._warn_once("the receiver is away too long: the oldest calls are dropped and counted")
@@ -406,9 +415,16 @@ class Agent:
             self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
         )
         answers, self._answers = self._answers, []
-        # What is new of a communicator, and what is told once, is told in full.
-        is_quiet &= not settled and not any(one.closed or one.edges for one in promised)
-        promises = heartbeats(promised, self.assembler.communicators) if is_quiet else self._said(promised)
+        if is_usual and self._in_full.says_all(settled, promised):
+            quiet_ns = self._flush_times.quiet_ns
+            said = {sample.attempt for sample in samples if self._in_full.has_said(sample, quiet_ns)}
+            samples = [replace(sample, quiet_ns=SAMPLE_EVERY_NS) for sample in samples if sample.attempt not in said]
+            promises = heartbeats(promised, self._shards(), quiet_ns=quiet_ns, of_processes=said)
+            self._flush_times.may_be_quiet(now_ns)
+        else:
+            promises = self._said(promised)
+            self._in_full.note(promised)
+        self._in_full.note_samples(samples)
         messages += [*promises, *seen, *map(outgoing, samples), *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
@@ -423,7 +439,10 @@ class Agent:
     def _said(self, events: Sequence[HostCall]) -> list[Outgoing]:
         if self._messages is MessageForm.APART:
             return [outgoing(event) for event in events]
-        return outgoing_at_once(events, self.assembler.communicators)
+        return outgoing_at_once(events, self._shards())
+
+    def _shards(self) -> dict[str, int]:
+        return shards_of(self.assembler.communicators, self._sharded_from_ranks)
 
     def _seen(self) -> list[Outgoing]:
         """What was seen besides calls; what cannot be said must not take the calls with it."""
@@ -456,26 +475,32 @@ class Agent:
             obeyed=self._orders.obedience.state if self._orders is not None else ObeyedOrders(),
             groups=self._groups,
             messages=self._messages,
+            sharded_from_ranks=self._sharded_from_ranks,
             seen=self._seen_so_far,
             has_closed=self.has_closed,
         )
 
-    def _restored(self, messages: MessageForm) -> AgentState:
+    def _restored(self, settings: AgentSettings) -> AgentState:
         if self._outbox.state is not None:
             try:
                 return msgspec.msgpack.decode(self._outbox.state, type=AgentState)
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 self._outbox.discard(error)
         if not self._outbox.was_damaged:
-            return AgentState(assembler=AssemblerState(), messages=messages)
+            return _begun(AssemblerState(), settings)
         logger.warning(
             "the outbox was damaged and is set aside (%s); the rings are read from the start",
             self._outbox.counts.last_file_error,
         )
         # Rows that had been sent come again, in batches with numbers of their own; readers go by a row's identity.
-        return AgentState(assembler=AssemblerState(first_ordinal=time.time_ns() // 1_000_000), messages=messages)
+        return _begun(AssemblerState(first_ordinal=time.time_ns() // 1_000_000), settings)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned and len(self._warned) < 100:
             self._warned.add(text)
             logger.warning("%s", text)
+
+
+def _begun(assembler: AssemblerState, settings: AgentSettings) -> AgentState:
+    """Of an agent that has nothing to go on from."""
+    return AgentState(assembler=assembler, messages=settings.messages, sharded_from_ranks=settings.digests_from_ranks)

@@ -97,6 +97,11 @@ class OutboxCounts:
     file_errors: int = 0
     last_file_error: str = ""
 
+    @property
+    def gone(self) -> int:
+        """Messages that were never sent, for want of room."""
+        return self.dropped_messages + self.merged_progress
+
 
 class Outbox:
     """Messages in order, saved with the state they came from.

@@ -14,6 +14,10 @@ from collections.abc import Sequence
 RANKS_PER_SHARD = 1_024
 """At 125 calls a second and rank, a third to a half of what a core joins (docs/adr/0027-one-message-per-host.md)."""
 
+RANKS_PER_DIGESTED_SHARD = 16_384
+"""Of a job that is told of in iterations: a fifth of what a core joins, and one message of each host
+(docs/adr/0032-large-jobs-in-few-messages.md)."""
+
 NEIGHBOURS = 8
 """Ranks of a host, where nothing else is known: most hosts have as many GPUs."""
 
@@ -21,7 +25,16 @@ SHARD_KEY = "shard:"
 """Prefix of the key of a shard; any other key of `calls` is a communicator."""
 
 
-def shard_of(communicator: str, members: Sequence[int], world_size: int) -> int:
+def ranks_per_shard(world_size: int, digests_from_ranks: int) -> int:
+    """How many ranks of a job a shard stands for, where jobs are told of in iterations from a size on (0: none is).
+
+    >>> ranks_per_shard(16_384, 0), ranks_per_shard(16_384, 512), ranks_per_shard(256, 512)
+    (1024, 16384, 1024)
+    """
+    return RANKS_PER_DIGESTED_SHARD if 0 < digests_from_ranks <= world_size else RANKS_PER_SHARD
+
+
+def shard_of(communicator: str, members: Sequence[int], world_size: int, digests_from_ranks: int = 0) -> int:
     """The shard of a communicator.
 
     Parameters
@@ -32,6 +45,8 @@ def shard_of(communicator: str, members: Sequence[int], world_size: int) -> int:
         World ranks, in any order; a negative one stands for a member that this host does not know.
     world_size
         Ranks of the job.
+    digests_from_ranks
+        As in `ranks_per_shard`.
 
     Examples
     --------
@@ -39,9 +54,13 @@ def shard_of(communicator: str, members: Sequence[int], world_size: int) -> int:
     (0, 0)
     >>> len({shard_of(str(first), (first, first + 4_096), 16_384) for first in range(64, 72)})
     1
+    >>> len({shard_of(str(first), (first,), 16_384) for first in range(16_384)})
+    16
+    >>> {shard_of(str(first), (first,), 16_384, 512) for first in range(16_384)}
+    {0}
 
     """
-    n_shards = -(-max(world_size, 1) // RANKS_PER_SHARD)
+    n_shards = -(-max(world_size, 1) // ranks_per_shard(world_size, digests_from_ranks))
     if n_shards == 1:
         return 0
     lowest = min(members, default=-1)

@@ -34,6 +34,11 @@ class OpenStream(Protocol):
         """No host is missing that may still introduce itself."""
         ...
 
+    @property
+    def quiet_s(self) -> float:
+        """So long a host may say nothing before it counts as silent."""
+        ...
+
 
 # Stands for whoever has not introduced itself yet.
 _UNKNOWN_HOST = ""
@@ -56,7 +61,7 @@ class Silence:
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> stream = SimpleNamespace(job="j", attempt=0, hosts=("h",), is_complete=True)
+    >>> stream = SimpleNamespace(job="j", attempt=0, hosts=("h",), is_complete=True, quiet_s=0.0)
     >>> silence = Silence(started_s=0.0, silent_after_s=5.0, every_s=1.0, grace_s=10.0)
     >>> silence.heard("c", "j", "h", lag_s=0.1, now_s=8.0)
     >>> silence.due({"c": stream}, now_s=12.0), silence.due({"c": stream}, now_s=13.5)
@@ -73,13 +78,17 @@ class Silence:
         self._least_lag_s: dict[tuple[str, str], float] = {}  # by job and host
         self._behind_until_s: dict[str, float] = {}
 
-    def heard(self, stream: str, job: str, host: str, *, lag_s: float | None, now_s: float) -> None:
+    def heard(
+        self, stream: str, job: str, host: str, *, lag_s: float | None, now_s: float, quiet_s: float = 0.0
+    ) -> None:
         """Something of `host` arrived on `stream` that is `lag_s` older than now (`None`: it has no time).
+
+        It says that for `quiet_s` nothing more may come.
 
         A lag much larger than the host's least so far means that its agent is catching up; then its other streams
         are not silent but queued behind. (The least lag, for a host's clock may be wrong by any amount.)
         """
-        self._heard_s[stream, host] = now_s
+        self._heard_s[stream, host] = now_s + quiet_s
         if lag_s is None:
             return
         least_s = min(lag_s, self._least_lag_s.get((job, host), lag_s))
@@ -105,7 +114,7 @@ class Silence:
     def _is_silent(self, name: str, stream: OpenStream, now_s: float) -> bool:
         hosts = stream.hosts if stream.is_complete else (*stream.hosts, _UNKNOWN_HOST)
         # A host that was never heard here counts from when its stream was first seen to be open.
-        since_s = [self._heard_s.setdefault((name, host), now_s) for host in hosts]
+        since_s = [self._heard_s.setdefault((name, host), now_s + stream.quiet_s) for host in hosts]
         return any(now_s - heard_s > self._silent_after_s for heard_s in since_s)
 
     def _forget_all_but(self, streams: Mapping[str, OpenStream], now_s: float) -> None:

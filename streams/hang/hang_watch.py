@@ -6,8 +6,9 @@ is is decided in `root_cause`, again and again while the hang lasts, for evidenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -36,15 +37,24 @@ from streams.hang.mismatch import mismatch
 from streams.hang.observations import HangObservations, RootCause
 from streams.hang.rank_progress import ProgressTable
 from streams.hang.root_cause import root_cause
-from streams.hang.thresholds import MIN_ITERATIONS, MISMATCH_MATTERS_NS, SETUP_FACTOR, STANDSTILL_S, SURVIVED_FACTOR
+from streams.hang.thresholds import (
+    CURRENT_NS,
+    MIN_ITERATIONS,
+    MISMATCH_MATTERS_NS,
+    SETUP_FACTOR,
+    STANDSTILL_S,
+    SURVIVED_FACTOR,
+)
 from streams.hang.wait_graph import WaitGraph, wait_graph
 from streams.hang.wording import call_of, waits_of
 from streams.rounds.divergence import LastIterations
+from streams.rounds.round_table import RoundTable, joined
 from streams.watching.moment import Moment
 from streams.watching.waking import hang_wakes
 from streams.watching.watch import Heard, Said, Watch
 
 Int64Array = npt.NDArray[np.int64]
+_AskIterations = Callable[[], LastIterations | None]
 
 MAX_MISMATCHES = 16
 """Kept per communicator: what matters is the first one."""
@@ -110,6 +120,20 @@ class HangWatch(Watch):
             return frozenset()
         sequences = (c for c in self._table.sequences if c.communicator in self._table.blind)
         return frozenset(rank for sequence in sequences if len(sequence.ranks) > 1 for rank in sequence.ranks)
+
+    def on_rounds(self, arrived: RoundTable) -> None:
+        """Whose calls of an iteration have ended has moved: agents that tell of iterations need not say it again."""
+        digests = [block for block in arrived.blocks if block.is_digest]
+        if not digests:
+            return
+        ranks = np.fromiter(chain.from_iterable(block.ranks * len(block) for block in digests), np.int64)
+        self._reserve(int(ranks.max()))
+        advanced_ns = self._advanced_ns.copy()
+        np.maximum.at(advanced_ns, ranks, joined([block.end_ns for block in digests], np.int64))
+        moved = np.flatnonzero(advanced_ns > self._advanced_ns)
+        self._advanced_ns = advanced_ns
+        self._counters[moved] += 1
+        self.host_reports.forget_stacks(moved.tolist())
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """How far ranks are, what their hosts say of them, and where they have met with different calls."""
@@ -197,7 +221,7 @@ class HangWatch(Watch):
         """
         self.host_reports.silent = frozenset(moment.silent_since_ns)
         now_ns, step, finished_ns = moment.now_ns, moment.step, moment.finished_ns
-        iterations = moment.last_iterations()
+        iterations = moment.last_iterations  # of thousands of ranks they take time, and are seldom asked for
         pace_s = moment.step_time_s or moment.recurring_s
         limit_s = max(self._settings.suspect_after_s, MIN_ITERATIONS * pace_s)
         has_no_pace = not moment.recurring_s and (step is None or moment.n_iterations < MIN_ITERATIONS)
@@ -211,19 +235,21 @@ class HangWatch(Watch):
         open_for_ns = round(limit_s * 1e9)
         before_ns = now_ns - open_for_ns
         graph = self._graph(open_for_ns)
-        stuck = self._stuck(graph, before_ns, finished_ns)
+        stuck = self._stuck(graph, before_ns, max(finished_ns, now_ns - CURRENT_NS))
         n_exited = len(self.host_reports.exited(None))
         if 2 * n_exited > len(self.host_reports.processes) or moment.is_host_late:
             return []  # a job that is being ended has nobody left to wait for
         has_moved = self._advanced_ns > 0
         quiet = bool(has_moved.any()) and max(int(self._advanced_ns.max()), finished_ns) <= before_ns
+        # Somebody has to have said of late that it stands.
+        quiet &= int(self._table.column("reported_ns").max(initial=0)) >= now_ns - CURRENT_NS
         is_leaving = n_exited > 0 or self._has_closed
         if not stuck and (not quiet or is_leaving or step is None):
             return []
         # Without an open call it is a stall: nobody launches anything any more.
         ranks = stuck or tuple(np.flatnonzero(has_moved).tolist())
         graph = self._graph()
-        found = self._root_cause(graph, iterations, frozen_ns=None)
+        found = self._root_cause(graph, iterations(), frozen_ns=None)
         finding = self._finding(found, graph, now_ns, step, moment.unseen)
         self._hang = _Hang(finding, found, ranks, self._counters[list(ranks)])
         return [finding]
@@ -256,11 +282,12 @@ class HangWatch(Watch):
             )
         )
 
-    def _stuck(self, graph: WaitGraph, before_ns: int, finished_ns: int) -> tuple[int, ...]:
-        """Ranks in calls that have not moved for so long and wait for nobody who has.
+    def _stuck(self, graph: WaitGraph, before_ns: int, since_ns: int) -> tuple[int, ...]:
+        """Ranks in calls that have not moved for so long and wait for nobody who has, as was said since a time.
 
         Whoever is waited for by somebody that goes on may be late, but does not hang. Nor does who has ended an
-        iteration since its host last spoke of its calls: hosts speak once a second, and many iterations fit in.
+        iteration since its host last spoke of its calls: hosts speak once a second, and many iterations fit in. Or it
+        does not speak of them at all, as long as iterations end.
         """
         if not graph:
             return ()
@@ -271,9 +298,9 @@ class HangWatch(Watch):
         is_known = ranks < len(reported_ns)
         np.maximum.at(reported_ns, ranks[is_known], self._table.column("reported_ns")[is_known])
         goes_on = graph.leads_to(self._advanced_ns > before_ns)[standing]
-        return tuple(standing[~goes_on & (reported_ns[standing] >= finished_ns)].tolist())
+        return tuple(standing[~goes_on & (reported_ns[standing] >= since_ns)].tolist())
 
-    def _note_standstill(self, now_ns: int, for_s: float, finished_ns: int, iterations: LastIterations | None) -> None:
+    def _note_standstill(self, now_ns: int, for_s: float, finished_ns: int, iterations: _AskIterations) -> None:
         if self.host_reports.exited(None):
             return  # evidence freezes at the first exit
         known = self._standstill
@@ -282,10 +309,11 @@ class HangWatch(Watch):
             if moved.any() and not moved.all():
                 return  # who left a call in which its peers still stand has given it up, and is about to leave
         open_for_ns = round(for_s * 1e9)
-        stuck = self._stuck(self._graph(open_for_ns), now_ns - open_for_ns, finished_ns)
+        since_ns = max(finished_ns, now_ns - CURRENT_NS)
+        stuck = self._stuck(self._graph(open_for_ns), now_ns - open_for_ns, since_ns)
         self._standstill = None
         if stuck:
-            found = self._root_cause(self._graph(), iterations, frozen_ns=None)
+            found = self._root_cause(self._graph(), iterations(), frozen_ns=None)
             self._standstill = _Standstill(found, list(stuck), self._counters[list(stuck)])
 
     def _graph(self, open_for_ns: int = 0) -> WaitGraph:
@@ -297,13 +325,13 @@ class HangWatch(Watch):
             self._counters = np.concatenate([self._counters, np.zeros(missing, np.int64)])
             self._advanced_ns = np.concatenate([self._advanced_ns, np.zeros(missing, np.int64)])
 
-    def _look_again(self, now_ns: int, unseen: tuple[str, ...], iterations: LastIterations | None) -> list[Finding]:
+    def _look_again(self, now_ns: int, unseen: tuple[str, ...], iterations: _AskIterations) -> list[Finding]:
         hang = self._hang
         assert hang is not None
         old = hang.finding
         graph = self._graph()
         frozen_ns = old.detected.time_ns if old.detected else None
-        found = self._root_cause(graph, iterations, frozen_ns=frozen_ns)
+        found = self._root_cause(graph, iterations(), frozen_ns=frozen_ns)
         pages = old.pages or self._pages(old.onset.time_ns if old.onset else now_ns, now_ns)
         if _says_more(found, hang.found):
             new = self._finding(found, graph, now_ns, old.onset.step if old.onset else None, unseen)

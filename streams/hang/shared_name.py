@@ -36,6 +36,7 @@ class SharedName(Watch):
         self._job = job
         self._attempt = attempt
         self._seen: dict[int, list[_Seen]] = {}  # by rank, the one that was there first before the others
+        self._unchanged_ns: dict[str, int] = {}  # by host, up to when its processes are as its last sample has them
         self._finding: Finding | None = None
 
     def of_the_first(self, sample: HostSample) -> HostSample:
@@ -45,7 +46,7 @@ class SharedName(Watch):
         """
         foreign: set[int] = set()
         for process in sample.processes:
-            known = [seen for seen in self._seen.get(process.rank, ()) if _is_live(seen, sample.time_ns)]
+            known = [seen for seen in self._seen.get(process.rank, ()) if self._is_live(seen, sample.time_ns)]
             mine = next((seen for seen in known if (seen.host, seen.pid) == (sample.host, process.pid)), None)
             if known and known[0] is not mine:
                 foreign.add(process.pid)
@@ -60,12 +61,17 @@ class SharedName(Watch):
             return sample
         return replace(sample, processes=tuple(one for one in sample.processes if one.pid not in foreign))
 
+    def is_unchanged(self, host: str, time_ns: int) -> None:
+        """What the last sample of a host has said still holds."""
+        self._unchanged_ns[host] = time_ns
+
     def on_tick(self, moment: Moment) -> list[Said]:
         """A finding when two jobs are seen, and a new version of it when one of them has gone."""
+        several = {rank: seen for rank, seen in self._seen.items() if len(seen) > 1}
         twice = {
             rank: live
-            for rank, seen in sorted(self._seen.items())
-            if _are_side_by_side(live := [one for one in seen if _is_live(one, moment.now_ns)])
+            for rank, seen in sorted(several.items())
+            if self._are_side_by_side(live := [one for one in seen if self._is_live(one, moment.now_ns)])
         }
         if self._finding is not None:
             if twice:
@@ -85,7 +91,7 @@ class SharedName(Watch):
             candidates=tuple(twice),
             onset=Instant(step=moment.step, time_ns=onset_ns),
             detected=moment.at,
-            evidence=tuple(_two(rank, live) for rank, live in list(twice.items())[:_SHOWN]),
+            evidence=tuple(self._two(rank, live) for rank, live in list(twice.items())[:_SHOWN]),
             unseen=(
                 f"the second job: two that are alive run as {self._job!r}, and the first is the one that is watched; "
                 "give the other one a name of its own (--job, or another rendezvous id)",
@@ -93,18 +99,20 @@ class SharedName(Watch):
         )
         return [self._finding]
 
+    def _last_ns(self, seen: _Seen) -> int:
+        return max(seen.last_ns, self._unchanged_ns.get(seen.host, 0))
 
-def _is_live(seen: _Seen, now_ns: int) -> bool:
-    return now_ns - seen.last_ns < SIDE_BY_SIDE_NS
+    def _is_live(self, seen: _Seen, now_ns: int) -> bool:
+        return now_ns - self._last_ns(seen) < SIDE_BY_SIDE_NS
 
+    def _are_side_by_side(self, seen: Iterable[_Seen]) -> bool:
+        """Two of them were both seen for long enough."""
+        ordered = sorted(seen, key=lambda one: one.first_ns)
+        return any(
+            min(self._last_ns(a), self._last_ns(b)) - b.first_ns >= SIDE_BY_SIDE_NS for a, b in pairwise(ordered)
+        )
 
-def _are_side_by_side(seen: Iterable[_Seen]) -> bool:
-    """Two of them were both seen for long enough."""
-    ordered = sorted(seen, key=lambda one: one.first_ns)
-    return any(min(a.last_ns, b.last_ns) - b.first_ns >= SIDE_BY_SIDE_NS for a, b in pairwise(ordered))
-
-
-def _two(rank: int, live: list[_Seen]) -> TwoProcesses:
-    both_alive_s = (min(one.last_ns for one in live) - live[1].first_ns) / 1e9
-    processes = tuple((one.pid, one.host) for one in live[:2])
-    return TwoProcesses(rank=rank, processes=processes, both_alive_s=both_alive_s)
+    def _two(self, rank: int, live: list[_Seen]) -> TwoProcesses:
+        both_alive_s = (min(map(self._last_ns, live)) - live[1].first_ns) / 1e9
+        processes = tuple((one.pid, one.host) for one in live[:2])
+        return TwoProcesses(rank=rank, processes=processes, both_alive_s=both_alive_s)

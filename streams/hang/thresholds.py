@@ -14,6 +14,10 @@ STANDSTILL_S = 2.0
 """From this age on, calls that do not move are looked at, though it is too early to say anything of them (derived:
 hosts speak once a second, so that every host has spoken since)."""
 
+CURRENT_NS = 10_000_000_000
+"""A report so old does not say where a rank stands now (derived: where anything takes long hosts say it each 2.5 s at
+least, and those that are silent for five are asked about nothing)."""
+
 MISMATCH_MATTERS_NS = 60_000_000_000
 """Calls that did not match so long before somebody left, and did no harm since, did not make it leave (chosen)."""
 

@@ -62,6 +62,11 @@ class JobHosts:
         """It has spoken: the patience with it begins anew."""
         self._patience.pop(host, None)
 
+    def is_unchanged(self, host: str, time_ns: int) -> None:
+        """It has spoken, and its processes are as its last sample has them."""
+        self.is_heard(host)
+        self._note_report(host, time_ns)
+
     def ticks_silently(self, host: str, tick_ns: int) -> bool:
         """One more tick without a word; whether it is given up with it."""
         is_given_up = self._patience.setdefault(host, Patience()).ends(tick_ns)
@@ -75,13 +80,13 @@ class JobHosts:
 
     def on_progress(self, progress: Progress) -> None:
         """A host has reported, and what it has lost."""
-        self._last_report_ns[progress.host] = progress.time_ns
+        self._note_report(progress.host, progress.time_ns)
         self._dropped[progress.host, progress.communicator] = progress.dropped_total
         self._skipped[progress.communicator] = progress.skipped_rounds
 
     def on_sample(self, sample: HostSample) -> None:
         """A host has reported, and whether the job has ended there."""
-        self._last_report_ns[sample.host] = sample.time_ns
+        self._note_report(sample.host, sample.time_ns)
         if sample.closed:
             self.closed[sample.host] = sample.closed_why
 
@@ -92,6 +97,10 @@ class JobHosts:
                 self._paused.add(rank)
             else:
                 self._paused.discard(rank)  # an optimizer step ends an evaluation too, however it was begun
+
+    def _note_report(self, host: str, time_ns: int) -> None:
+        # Heartbeats are heard of when they come, and everything else when the job's time has come to it.
+        self._last_report_ns[host] = max(self._last_report_ns.get(host, time_ns), time_ns)
 
     def silent_since_ns(self, now_ns: int) -> dict[str, int]:
         """Hosts that have not been heard of for longer than is usual, with their last word."""

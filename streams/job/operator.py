@@ -26,7 +26,7 @@ from pacehound.model.events import (
 from pacehound.model.evidence.leaving import JobShape
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
-from pacehound.model.routing import host_stream
+from pacehound.model.routing import HOST_STREAM, host_stream
 from pacehound.settings import Settings
 from streams.job.hosts import JobHosts
 from streams.job.incidents import IncidentTracker
@@ -115,6 +115,10 @@ class JobOperator:
                 self._merge.push_rounds(event)
                 return []
             case Watermark():
+                if event.stream.startswith(HOST_STREAM):
+                    host = event.stream.removeprefix(host_stream(self.job, ""))
+                    self._hosts.is_unchanged(host, event.time_ns)
+                    self._watches.shared_name.is_unchanged(host, event.time_ns)
                 self._merge.advance(event.stream, event.time_ns)
                 return self._work()
             case Topology():

@@ -81,7 +81,7 @@ class KeyState(Generic[OperatorT]):
     covered: int
     sent: int = 0
     taken: dict[str, tuple[int, int]] = field(default_factory=dict)
-    announced: list[str] = field(default_factory=list)
+    announced: dict[str, None] = field(default_factory=dict)
     is_begun_anew: bool = False
 
 
@@ -362,7 +362,7 @@ class Partition(Generic[OperatorT]):
                 and all(map(_is_taken, taken.items()))
                 and all(isinstance(name, str) for name in announced)
             ):
-                return KeyState(operator, began, covered, sent, taken, announced, is_begun_anew)
+                return KeyState(operator, began, covered, sent, taken, dict.fromkeys(announced), is_begun_anew)
             case other:
                 raise MalformedState(f"a state of something else: {str(other)[:60]}")
 
@@ -378,7 +378,7 @@ class Partition(Generic[OperatorT]):
 
 def _as_data(state: KeyState[Any]) -> tuple[Any, ...]:
     values = (state.operator, state.began, state.covered, state.sent, state.taken)
-    return *values, state.announced, state.is_begun_anew
+    return *values, list(state.announced), state.is_begun_anew
 
 
 def _is_taken(entry: tuple[Any, Any]) -> bool:

@@ -17,6 +17,7 @@ from pacehound.bus import Message
 from pacehound.errors import RejectedMessage
 from pacehound.model import codec
 from pacehound.model.events import Topology
+from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event
 from pacehound.settings import Settings
 from streams.rounds.stage_one import StageOne
@@ -28,6 +29,13 @@ def headers_of(topology: Topology, key: str, offset: int) -> tuple[tuple[str, by
     """What a record says of itself, so that others need not be decoded: whose it is, and where it stood in `calls`."""
     of = ("communicator", topology.communicator.encode()), ("job", topology.job.encode()), ("at", b"%d" % offset)
     return of if key == topology.communicator else (*of, ("key", key.encode()))
+
+
+def as_said(topology: Topology, event: Topology | Flush) -> Topology | Flush:
+    """A topology as it is kept: one of a flush in the form in which it came, which is shorter."""
+    if isinstance(event, Topology):
+        return topology
+    return Flush(job=event.job, attempt=event.attempt, host=event.host, shard=event.shard, topologies=(topology,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class _Record:
         except (RejectedMessage, ValueError) as error:
             logger.warning("a record of topology cannot be read: %s", error)
             return None
+        if isinstance(event, Flush) and len(event.topologies) == 1:
+            return event.topologies[0]
         return event if isinstance(event, Topology) else None
 
 

@@ -47,7 +47,7 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.kafka.partition import MARKER, Gap, KeyState, Partition, SnapshotReader
-from streams.kafka.topologies import KnownTopologies, headers_of
+from streams.kafka.topologies import KnownTopologies, as_said, headers_of
 from streams.rounds.shard import Shard
 from streams.rounds.stage_one import OpenStream, StageOne
 from streams.snapshots.schema import state_codec
@@ -56,8 +56,9 @@ logger = logging.getLogger("pacehound.streams")
 
 INPUTS = (topics.CALLS, topics.HOSTS, topics.OPS, topics.ROUNDS)
 SNAPSHOT_EVERY_S = 2.0
-SNAPSHOT_SHARE = 10.0
-"""Snapshots are taken so seldom that it costs no more than a tenth of the time."""
+SNAPSHOT_SHARE = 20.0
+"""Snapshots are taken so seldom that it costs no more than a twentieth of the time (chosen: of the largest jobs each
+minute, and a worker that takes over reads what came since)."""
 FLUSH_S = 300.0
 TICK_GRACE_S = 10.0
 REACHED_WITHIN_S = 1.0
@@ -172,7 +173,7 @@ class StreamsWorker:
             if state.operator.is_closed and state.announced:
                 for name in state.announced:
                     await self._put_topology(message.key, name, None)
-                state.announced = []
+                state.announced = {}
             partition.done(message.key, state)
 
     async def _introduce(self, partition: Partition[Stage], message: Message, state: KeyState[Stage]) -> None:
@@ -187,7 +188,7 @@ class StreamsWorker:
             except RejectedMessage as error:
                 logger.warning("%s/%d@%d: what was announced before contradicts itself: %s", *_where(message), error)
                 continue
-            state.announced.append(topology.identity())
+            state.announced[topology.identity()] = None
             await self._send(partition, message, state, topology, results)
 
     def _jobs_topologies(self, message: Message) -> list[Event]:
@@ -207,9 +208,9 @@ class StreamsWorker:
         for topology in event.topologies if isinstance(event, Flush) else (event,):
             name = topology.identity()
             if name not in state.announced:
-                state.announced.append(name)
+                state.announced[name] = None
                 headers = headers_of(topology, message.key, message.offset)
-                await self._put_topology(message.key, name, codec.encode(topology), headers)
+                await self._put_topology(message.key, name, codec.encode(as_said(topology, event)), headers)
 
     async def _put_topology(
         self, key: str, name: str, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
@@ -483,7 +484,8 @@ class StreamsWorker:
         else:
             time_ns = getattr(event, "time_ns", 0)
         lag_s = (self._clock.now_ns() - time_ns) / 1e9 if time_ns > 0 else None
-        self._silence.heard(key, event.job, host, lag_s=lag_s, now_s=self._clock.monotonic_s())
+        now_s, quiet_s = self._clock.monotonic_s(), getattr(event, "quiet_ns", 0) / 1e9
+        self._silence.heard(key, event.job, host, lag_s=lag_s, now_s=now_s, quiet_s=quiet_s)
 
     def _listening_anew(self) -> Silence:
         return Silence(

@@ -29,6 +29,7 @@ from pacehound.model.events import (
     Watermark,
     members_agree,
 )
+from pacehound.model.flushes import Heartbeat
 from pacehound.model.rounds import Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid
 from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
@@ -51,6 +52,7 @@ class _Host:
     promised_ns: int = -1
     closed: bool = False
     left_out: bool = False
+    quiet_ns: int = 0  # so long after it has promised something it may say nothing
     last_progress: Progress | None = None
     progress: dict[int, RankProgress] = field(default_factory=dict)
     patience: Patience = field(default_factory=Patience)
@@ -67,6 +69,7 @@ class HostState:
     promised_ns: int
     closed: bool
     left_out: bool
+    quiet_ns: int
     last_progress: Progress | None
     before: tuple[RankProgress, ...]
     since_ns: int | None
@@ -84,6 +87,7 @@ class HostState:
             host.promised_ns,
             host.closed,
             host.left_out,
+            host.quiet_ns,
             last,
             tuple([before[rank] for rank in sorted(before)]) if before else (),
             *host.patience.state,
@@ -98,6 +102,7 @@ class HostState:
             self.promised_ns,
             self.closed,
             self.left_out,
+            self.quiet_ns,
             last,
             {theirs.rank: theirs for theirs in said},
             Patience((self.since_ns, self.ticked_ns)),
@@ -136,6 +141,7 @@ class CommunicatorOperator:
         )
         self._of_calls = Grids(self._collectives, self._pairs, set())
         self._open_hosts: tuple[str, ...] | None = None  # nothing: one has come, closed or opened since
+        self._has_new_rows = False  # since rounds were looked at
         self._mismatches = MismatchWatch(topology)
         self.counts: dict[str, int] = {}
         self._iterations = (
@@ -152,7 +158,10 @@ class CommunicatorOperator:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the members; of hosts what cannot be told from the rest of them."""
-        derived = ("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts")
+        derived = (
+            *("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts"),
+            "_has_new_rows",
+        )
         state = {name: value for name, value in self.__dict__.items() if name not in derived}
         state["_hosts"] = {name: HostState.of(host) for name, host in self._hosts.items()}
         return state
@@ -163,7 +172,7 @@ class CommunicatorOperator:
         self._hosts = {name: written.host() for name, written in state["_hosts"].items()}
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
-        self._open_hosts = None
+        self._open_hosts, self._has_new_rows = None, True
         for ranks, _, grid in self._all_grids():
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
@@ -230,6 +239,7 @@ class CommunicatorOperator:
         if found.outsider >= 0 or found.outside_peer >= 0:
             raise self._outsiders(rows, where)
         self._count("backward_times", found.n_backward)
+        self._has_new_rows = True
         has_transfers = rows.has_transfers(where)
         if is_of_digests(source):
             digests = self._digests = self._digests or DigestJoin(len(self.members), sees, source)
@@ -285,7 +295,7 @@ class CommunicatorOperator:
             raise InvalidEvent(f"markers of host {markers.host!r} stand on {self.communicator}, which is not the world")
         if markers.host not in self._hosts:
             raise InvalidEvent(f"markers of host {markers.host!r}, which has not announced {markers.communicator}")
-        outsiders = sorted(set(markers.ranks) - set(self.members))
+        outsiders = sorted(rank for rank in set(markers.ranks) if rank not in self._column)
         if outsiders:
             raise InvalidEvent(f"markers of ranks {outsiders}, outside the world of {len(self.members)} ranks")
         used = self._iterations.add(markers)
@@ -311,7 +321,7 @@ class CommunicatorOperator:
         # promise of each would take hosts squared.
         may_rise = host.left_out or progress.closed != host.closed or host.closed or self._moves(host, progress.time_ns)
         host.last_progress = progress
-        host.promised_ns = max(host.promised_ns, progress.time_ns)
+        host.promised_ns, host.quiet_ns = max(host.promised_ns, progress.time_ns), 0
         host.left_out = False
         self._set_closed(host, is_closed=progress.closed)
         if progress.closed:
@@ -329,8 +339,9 @@ class CommunicatorOperator:
         mismatches = self._mismatches.in_open(progress, self._collectives)
         return [*mismatches, *self._advance(may_rise=may_rise), told, *self._watermark()]
 
-    def on_heartbeat(self, host_name: str, time_ns: int) -> list[StageOneEvent]:
+    def on_heartbeat(self, host_name: str, heartbeat: Heartbeat) -> list[StageOneEvent]:
         """A host promises the same up to a later time, and does not say how far its ranks are."""
+        time_ns = heartbeat.time_ns
         host = self._hosts.get(host_name)
         if host is None:
             raise InvalidEvent(f"heartbeat of host {host_name!r}, which has not announced {self.communicator}")
@@ -339,12 +350,16 @@ class CommunicatorOperator:
         if has_said_the_last or time_ns < host.promised_ns:
             self._count("backward_progress", 1)
             return []
-        may_rise = host.left_out or host.closed or self._moves(host, time_ns)
-        host.promised_ns = time_ns
-        host.left_out = False
-        self._set_closed(host, is_closed=False)
-        self._gone -= host.ranks
-        return [*self._advance(), *self._watermark()] if may_rise else []
+        was_away = host.left_out or host.closed
+        may_rise = was_away or self._moves(host, time_ns)
+        host.promised_ns, host.quiet_ns = time_ns, heartbeat.quiet_ns
+        if was_away:
+            host.left_out = False
+            self._set_closed(host, is_closed=False)
+            self._gone -= host.ranks
+        if not may_rise and not self._has_new_rows:
+            return []
+        return [*self._advance(may_rise=may_rise), *self._watermark()]
 
     def _set_closed(self, host: _Host, *, is_closed: bool) -> None:
         if host.closed != is_closed:
@@ -364,7 +379,7 @@ class CommunicatorOperator:
         """Time has passed in a stream in which a host is silent: who is too far behind is left out, then given up."""
         self._ticked_ns = max(self._ticked_ns, tick.time_ns)
         for host in self._hosts.values():
-            if host.closed or host.promised_ns >= tick.time_ns - self._lateness_ns:
+            if host.closed or host.promised_ns + host.quiet_ns >= tick.time_ns - self._lateness_ns:
                 continue
             host.left_out = True
             if host.patience.ends(tick.time_ns):
@@ -381,6 +396,7 @@ class CommunicatorOperator:
         self._watermark_ns = max(self._watermark_ns, watermark_ns)
         running: tuple[BoolArray, Int64Array] | None = None
         events: list[StageOneEvent] = []
+        self._has_new_rows = False
         # A job may send between thousands of pairs of one communicator, and hundreds of hosts promise each second.
         grids = self._of_calls.to_look_at(self.members, everything=has_risen)
         for ranks, is_pair, grid in grids:

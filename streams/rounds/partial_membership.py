@@ -18,6 +18,7 @@ import pyarrow as pa
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CALL_SCHEMA, FIRST_PLACE, NO_PEER, CallBatch, Sees
 from pacehound.model.events import UNKNOWN_MEMBER, Markers, Progress, Tick, Topology, Watermark
+from pacehound.model.flushes import Heartbeat
 from streams.rounds.call_rows import CallRows
 from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
 from streams.rounds.giving_up import Patience
@@ -152,13 +153,20 @@ class PartialCommunicator:
         self._patience.renew()
         return []
 
-    def on_heartbeat(self, host: str, time_ns: int) -> list[StageOneEvent]:
+    def on_heartbeat(self, host: str, heartbeat: Heartbeat) -> list[StageOneEvent]:
         """A host promises the same up to a later time."""
         if self._operator is not None:
-            return self._operator.on_heartbeat(host, time_ns)
-        if host not in self._progress:
-            raise InvalidEvent(f"heartbeat of host {host!r}, which has promised nothing of {self.communicator}")
-        return self.on_progress(replace(self._progress[host], time_ns=time_ns))
+            return self._operator.on_heartbeat(host, heartbeat)
+        self._require_announced(host, "heartbeat")
+        before = self._progress.get(host) or Progress(
+            job=self.job,
+            attempt=self.attempt,
+            time_ns=heartbeat.time_ns,
+            host=host,
+            communicator=self.communicator,
+            ranks=(),
+        )
+        return self.on_progress(replace(before, time_ns=heartbeat.time_ns))
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed and somebody is silent: the job waits for `lateness_ns`, and then goes on without this."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pacehound.errors import InvalidEvent, PartlyRefused, RejectedMessage
-from pacehound.model.events import Tick, Topology
+from pacehound.model.events import Tick, Topology, Watermark
 from pacehound.model.flushes import Flush
-from pacehound.model.routing import Event
+from pacehound.model.routing import Event, host_stream
 from pacehound.settings import Settings
 from streams.rounds.call_rows import rows_of_flush
+from streams.rounds.held_back import HeldBack
 from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
 
 MAX_OVER = 1_000
@@ -47,7 +48,13 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
         hear(lambda one=said: stage_of(one.communicator).on_event(one))  # type: ignore[misc]
     if (heartbeat := flush.heartbeat) is not None:
         for communicator in heartbeat.communicators:
-            hear(lambda c=communicator: stage_of(c).on_heartbeat(flush.host, heartbeat.time_ns))  # type: ignore[misc]
+            try:
+                results += stage_of(communicator).on_heartbeat(flush.host, heartbeat)
+            except RejectedMessage as error:
+                refused.append(error)
+        if heartbeat.is_of_processes:
+            stream = host_stream(flush.job, flush.host)
+            results.append(Watermark(job=flush.job, attempt=flush.attempt, time_ns=heartbeat.time_ns, stream=stream))
     if refused:
         raise PartlyRefused(f"{len(refused)} parts of a flush are refused, the first one: {refused[0]}", results)
     return results
@@ -76,8 +83,12 @@ class Shard:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._lateness_ns = round(settings.stream.lateness_s * 1e9)
         self._stages: dict[str, StageOne] = {}
         self._over: dict[str, None] = {}  # in the order in which they were over
+        self._held = HeldBack(round(settings.stream.tick_s * 1e9))
+        self._quiet_ns = 0  # for how long a host may say nothing, as one said last
+        self._beat_ns: dict[str, int] = {}  # by host whose heart beats, when it did last
         self._hosts = _Hosts()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -90,7 +101,7 @@ class Shard:
         self._hosts = _Hosts()
 
     def on_event(self, event: Event) -> list[StageTwoInput]:
-        """One event; what stage two has to know of it, in order.
+        """One event; what stage two has to know of it, in order, or when it is of use to it (`held_back`).
 
         Raises
         ------
@@ -100,21 +111,48 @@ class Shard:
 
         """
         try:
-            match event:
-                case Flush():
-                    return hear_flush(event, self._stage)
-                case Topology():
-                    return self._stage(event.communicator).on_event(event)
-                case Tick():
-                    return [
+            return self._held_back(event, self._on_event(event))
+        except PartlyRefused as error:
+            taken = [cast(StageTwoInput, result) for result in error.results]
+            raise PartlyRefused(str(error), self._held_back(event, taken)) from error
+        finally:
+            self._note_over(event)
+
+    def _on_event(self, event: Event) -> list[StageTwoInput]:
+        match event:
+            case Flush():
+                self._note_heartbeat(event)
+                return hear_flush(event, self._stage)
+            case Topology():
+                return self._stage(event.communicator).on_event(event)
+            case Tick():
+                return [
+                    *self._silent(event),
+                    *(
                         result
                         for communicator, stage in self._stages.items()
                         for result in stage.on_event(replace(event, stream=communicator))
-                    ]
-                case _:
-                    raise InvalidEvent(f"a {type(event).__name__} does not travel with a shard")
-        finally:
-            self._note_over(event)
+                    ),
+                ]
+            case _:
+                raise InvalidEvent(f"a {type(event).__name__} does not travel with a shard")
+
+    def _note_heartbeat(self, flush: Flush) -> None:
+        if flush.heartbeat is not None:
+            self._quiet_ns = flush.heartbeat.quiet_ns
+            self._beat_ns[flush.host] = flush.heartbeat.time_ns
+        elif flush.promises:
+            self._beat_ns.pop(flush.host, None)  # its samples follow each other again
+
+    def _silent(self, tick: Tick) -> list[StageTwoInput]:
+        """Hosts whose hearts beat no more: their samples, which these stood for, are silent as well."""
+        before_ns = tick.time_ns - self._lateness_ns - self._quiet_ns
+        silent = [host for host, beat_ns in self._beat_ns.items() if beat_ns < before_ns]
+        return [replace(tick, stream=host_stream(tick.job, host)) for host in silent]
+
+    def _held_back(self, event: Event, results: Sequence[StageTwoInput]) -> list[StageTwoInput]:
+        self._held.expect(one for one in self._touched(event) if one in self._stages)
+        return self._held.take(results)
 
     @property
     def is_closed(self) -> bool:
@@ -134,6 +172,7 @@ class Shard:
             attempt=streams[0].attempt,
             hosts=self._hosts.of([opened.hosts for opened in streams]),
             is_complete=all(opened.is_complete for opened in streams),
+            quiet_s=self._quiet_ns / 1e9,
         )
 
     def _stage(self, communicator: str) -> StageOne:
@@ -146,8 +185,7 @@ class Shard:
 
     def _note_over(self, event: Event) -> None:
         """Keep no state of what is over with this, nor of what was refused before it was known."""
-        touched = event.communicators if isinstance(event, Flush) else list(self._stages)
-        for communicator in touched:
+        for communicator in self._touched(event):
             stage = self._stages.get(communicator)
             if stage is None:
                 continue
@@ -155,8 +193,12 @@ class Shard:
                 self._over[communicator] = None
             if stage.is_closed or stage.communicator is None:
                 del self._stages[communicator]
+                self._held.forget([communicator])
         while len(self._over) > MAX_OVER:
             del self._over[next(iter(self._over))]
+
+    def _touched(self, event: Event) -> list[str]:
+        return event.communicators if isinstance(event, Flush) else list(self._stages)
 
     def _over_stage(self) -> StageOne:
         """Takes nothing: what comes was sent twice."""

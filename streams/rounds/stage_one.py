@@ -17,7 +17,7 @@ from pacehound.model.events import (
     Tick,
     Topology,
 )
-from pacehound.model.flushes import CallPart, Flush
+from pacehound.model.flushes import CallPart, Flush, Heartbeat
 from pacehound.model.operations import Operations
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
@@ -38,6 +38,8 @@ class OpenStream:
     attempt: int
     hosts: tuple[str, ...]
     is_complete: bool
+    quiet_s: float = 0.0
+    """So long a host may say nothing before it counts as silent."""
 
 
 class StageOne:
@@ -111,9 +113,12 @@ class StageOne:
             return self._noted(operator.on_calls(flush.batch(part, where)))
         return self._noted(operator.on_rows(rows, where, flush.host, Sees(part.sees), part.source, part.dropped))
 
-    def on_heartbeat(self, host: str, time_ns: int) -> list[StageTwoInput]:
+    def on_heartbeat(self, host: str, heartbeat: Heartbeat) -> list[StageTwoInput]:
         """A host promises what it promised last, up to a later time; errors as in `on_event`."""
-        return [] if self.is_closed else self._noted(self._known(host, "a heartbeat").on_heartbeat(host, time_ns))
+        if self.is_closed:
+            return []
+        events = self._known(host, "a heartbeat").on_heartbeat(host, heartbeat)
+        return self._noted(events) if events else []
 
     def open_stream(self) -> OpenStream | None:
         """The stream of this key, if it is open."""
@@ -121,7 +126,8 @@ class StageOne:
             return None
         if self._host is not None:
             host = self._host
-            return OpenStream(job=host.job, attempt=host.attempt, hosts=(host.host,), is_complete=True)
+            quiet_s = host.quiet_ns / 1e9
+            return OpenStream(job=host.job, attempt=host.attempt, hosts=(host.host,), is_complete=True, quiet_s=quiet_s)
         operator = self.communicator
         if operator is None:
             return None

@@ -45,6 +45,7 @@ from streams.rounds.communicator import CommunicatorOperator, HostState
 from streams.rounds.digest_join import DigestJoin
 from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
+from streams.rounds.held_back import HeldBack
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import Merge, _Waiting
 from streams.rounds.mismatches import MismatchWatch
@@ -76,7 +77,8 @@ SCHEMA_VERSION = 8
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
-    Shard: "_settings _stages _over",
+    Shard: "_settings _lateness_ns _stages _over _held _quiet_ns _beat_ns",
+    HeldBack: "_tick_ns _ticks _watermarks _rounds",
     CommunicatorOperator: (
         "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
         "_sees _source _digests _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
@@ -154,7 +156,7 @@ _PLAIN: dict[type, str] = {
         "_hang _standstill host_reports _checkpoint_ns"
     ),
     ProgressTable: ("sequences names blind launch_only seen_edges _open _paired _early _columns"),
-    SharedName: "_job _attempt _seen _finding",
+    SharedName: "_job _attempt _seen _unchanged_ns _finding",
     SilenceWatch: "_job _attempt _findings",
     UnseenCalls: "_job _attempt _latest _findings",
     ExitWatch: "_job _attempt _hang _processes _hosts _finding _is_decided",

@@ -90,7 +90,7 @@ def parts(store=None, alerts=None):
 
 
 def open_stream(job, *hosts, is_complete=True):
-    return SimpleNamespace(job=job, attempt=0, hosts=hosts or ("h",), is_complete=is_complete)
+    return SimpleNamespace(job=job, attempt=0, hosts=hosts or ("h",), is_complete=is_complete, quiet_s=0.0)
 
 
 def sample(job="j", time_ns=1_000, stopped=(), closed=False, why="", attempt=0):

@@ -100,6 +100,19 @@ def test_a_process_that_takes_over_from_another_is_no_second_job(said: list[Host
     assert passed_on is said[-1]
 
 
+def test_processes_whose_hosts_say_that_nothing_has_changed_are_there_still() -> None:
+    watch = SharedName("j", 0)
+    watch.of_the_first(sample(0, "a", 1))
+    assert watch.of_the_first(sample(1, "b", 2)).processes == ()
+    told = []
+    for t in range(2, 60):
+        for host in ("a", "b"):
+            watch.is_unchanged(host, t * S)
+        told += watch.on_tick(Moment(now_ns=(t + 1) * S, step=9))
+    assert [finding.candidates for finding in told] == [(0,)]
+    assert watch.of_the_first(sample(60, "b", 2)).processes == ()
+
+
 def test_it_is_over_when_one_of_them_has_gone() -> None:
     watch, told = SharedName("j", 0), []
     for t in range(60):

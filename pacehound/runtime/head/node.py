@@ -38,7 +38,7 @@ from pacehound.model.events import (
 )
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
-from pacehound.model.routing import Event, route
+from pacehound.model.routing import Event, host_stream, route
 from pacehound.model.topics import Topic
 from pacehound.runtime.dead_letter import LONGEST_REASON, dead_letter_of
 from pacehound.runtime.event_loop import Worker
@@ -495,9 +495,16 @@ class Head:
         if isinstance(event, SENT_BY_HOSTS):
             # Only progress and samples say how far a host has got; the rest speaks of the past by nature.
             said_at = event.time_ns if isinstance(event, (Progress, HostSample)) else None
-            for stream, time_ns in event.promised_ns.items() if isinstance(event, Flush) else ((key, said_at),):
+            promised: dict[str, int | None] = {key: said_at}
+            if isinstance(event, Flush):
+                promised = dict(event.promised_ns)
+                if event.speaks_of_processes:
+                    promised[host_stream(event.job, event.host)] = event.time_ns
+            quiet_s = getattr(event, "quiet_ns", 0) / 1e9
+            for stream, time_ns in promised.items():
                 lag_s = None if time_ns is None else (self._clock.now_ns() - time_ns) / 1e9
-                self._silence.heard(stream, event.job, event.host, lag_s=lag_s, now_s=self._clock.monotonic_s())
+                now_s = self._clock.monotonic_s()
+                self._silence.heard(stream, event.job, event.host, lag_s=lag_s, now_s=now_s, quiet_s=quiet_s)
 
     def _note_needs(self, events: Iterable[Event], lost: int, *, has_letters: bool = False) -> None:
         """What was admitted, and stands in no journal, has to be stored before anybody is answered for it."""

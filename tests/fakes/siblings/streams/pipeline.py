@@ -76,4 +76,4 @@ class Pipeline:
 
 
 def opened(event):
-    return SimpleNamespace(job=event.job, attempt=event.attempt, hosts=(event.host,), is_complete=True)
+    return SimpleNamespace(job=event.job, attempt=event.attempt, hosts=(event.host,), is_complete=True, quiet_s=0.0)

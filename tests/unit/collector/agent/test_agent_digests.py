@@ -211,7 +211,7 @@ def said_of_the_time(run: AgentRun) -> tuple[int, int]:
     return len(run.receiver.of(Progress)), len(beats)
 
 
-def test_within_an_iteration_that_is_none_too_long_nothing_but_the_time_is_said(run: AgentRun) -> None:
+def test_while_iterations_end_as_usual_nothing_but_the_time_is_said_of_ranks(run: AgentRun) -> None:
     rings = [run.joined(rank) for rank in (0, 1)]
 
     def ten_seconds(step: int) -> tuple[int, int]:
@@ -226,18 +226,44 @@ def test_within_an_iteration_that_is_none_too_long_nothing_but_the_time_is_said(
         return after[0] - before[0], after[1] - before[1]
 
     said = [ten_seconds(step) for step in range(9)]
-    assert said[-1] == (1, 3)  # of the iteration before, and then each 2.5 s
+    assert said[-1] == (0, 2)  # with the iteration before, and once more in the five seconds behind it
     assert said[0][1] == said[1][1] == 0, "nobody knows yet what is usual"
     n_promises, n_beats = said_of_the_time(run)
     for _ in range(600):  # half a minute in which none ends
         run.step()
     after = said_of_the_time(run)
-    assert after[1] - n_beats <= 6, "from 15 s on it is said how far each rank is"
+    assert after[1] - n_beats <= 3, "from 15 s on it is said how far each rank is"
     assert after[0] - n_promises >= 6
-    run.proc.remove(100)  # so is what happens
+    assert ten_seconds(9)[0] >= 4, "it is over, and that is not told yet"
+    assert ten_seconds(10) == (1, 2), "that it goes on is told once"
+    assert ten_seconds(11) == (0, 2)
+    run.joined(2)  # so is what happens
+    before = said_of_the_time(run)
+    run.step(2_500)
+    assert said_of_the_time(run) == (before[0] + 1, before[1])
+    run.step(2_500)
+    run.proc.remove(100)
     before = said_of_the_time(run)
     run.step(250)
     assert said_of_the_time(run)[1] == before[1]
+
+
+def test_what_had_to_make_room_is_said_in_full_again(tmp_path: Path) -> None:
+    run = AgentRun(tmp_path, FROM, "agent.max_backlog_bytes=75000")
+    rings = [run.joined(rank) for rank in (0, 1)]
+    for step in range(24):
+        run.receiver.is_away = step >= 8
+        for _ in range(200):
+            run.step()
+        for ring in rings:
+            ring.done(step, run.now_ns - 200 * MS, run.now_ns - 100 * MS)
+            ring.marker(step, run.now_ns)
+    assert run.outbox.counts.gone > 0
+    run.receiver.is_away = False
+    before = said_of_the_time(run)[0]
+    for _ in range(3):
+        run.step(3_000)
+    assert said_of_the_time(run)[0] > before
 
 
 def test_a_job_that_begins_anew_is_told_as_soon_as_an_iteration_is_over() -> None:
@@ -245,9 +271,9 @@ def test_a_job_that_begins_anew_is_told_as_soon_as_an_iteration_is_over() -> Non
     for n_over in (1, 2, 3):
         times.note_iterations(n_over, 10_000 * n_over * MS)
         times.flushed((10_000 * n_over + 1_100) * MS, 1.0)
-    assert times.is_within_an_iteration(32_000 * MS)
+    assert times.is_usual(32_000 * MS)
     times.note_iterations(0, 60_000 * MS)
-    assert not times.is_within_an_iteration(60_000 * MS)
+    assert not times.is_usual(60_000 * MS)
     times.flushed(60_000 * MS, 1.0)
     times.note_iterations(1, 61_000 * MS)
     assert [times.is_due(now_ms * MS, tells_iterations=True) for now_ms in (61_500, 62_100)] == [False, True]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from pacehound.model.calls import Sees
+from pacehound.model.digests import digests_of
 from pacehound.model.events import Finding, HostEvidence, OpenCall, Progress, RankProgress, RankStack
+from pacehound.model.rounds import Rounds
 from pacehound.settings import HangSettings
 from streams.hang.hang_watch import HangWatch
+from streams.hang.thresholds import CURRENT_NS
+from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Moment
 from tests.fakes.events import topology
 
@@ -53,6 +59,45 @@ def test_it_hangs_once_it_is_told_again() -> None:
     assert not said(made, 4 * S, 39 * S // 10)
     made.hear(progress(42 * S // 10), 10)
     (found,) = said(made, 5 * S, 39 * S // 10)
+    assert found.kind == "hang"
+
+
+def test_where_a_rank_stood_long_ago_is_no_hang_until_it_is_told_again() -> None:
+    """Agents that tell of iterations say nothing of calls as long as these end, whatever is seen of them here."""
+    made = watch()
+    now_ns = 11 * S // 10 + CURRENT_NS
+    assert said(made, now_ns + S, 0) == []
+    made.hear(progress(now_ns + S), 10)
+    (found,) = said(made, now_ns + 2 * S, 0)
+    assert found.kind == "hang"
+
+
+def digests(end_ns: int) -> RoundTable:
+    """Both ranks have ended an iteration."""
+    end = np.full((1, 2), end_ns, np.int64)
+    same = {"job": "j", "attempt": 0, "communicator": "world", "sees": Sees.ALL, "ranks": (0, 1)}
+    rounds = Rounds(
+        **same,  # type: ignore[arg-type]
+        source=digests_of("c10d"),
+        seq=np.array([4]),
+        op=np.zeros(1, np.int8),
+        size_bytes=np.zeros(1, np.int64),
+        arrival_ns=end - S,
+        start_ns=end - S,
+        end_ns=end,
+    )
+    return RoundTable([rounds])
+
+
+def test_a_rank_whose_iteration_has_ended_has_moved() -> None:
+    made = watch()
+    made.hear(looked_at(2 * S), 10)
+    made.on_rounds(digests(4 * S))
+    assert made.host_reports.outside_of_calls(0) is None
+    made.hear(progress(42 * S // 10), 10)
+    assert said(made, 5 * S, 0) == [], "two seconds have not passed since"
+    made.hear(progress(62 * S // 10), 10)
+    (found,) = said(made, 7 * S, 0)
     assert found.kind == "hang"
 
 

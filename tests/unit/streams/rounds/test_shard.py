@@ -1,0 +1,93 @@
+"""A shard hears for the processes of its hosts, as long as their heartbeats speak for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pacehound.model.events import Progress, RankProgress, Tick, Topology, Watermark
+from pacehound.model.flushes import Flush, Heartbeat
+from pacehound.model.routing import host_stream
+from pacehound.settings import Settings
+from streams.rounds.shard import Shard
+from streams.snapshots.schema import state_codec
+
+S = 1_000_000_000
+WORLD = "c"
+SAME: dict[str, Any] = {"job": "j", "attempt": 0}
+LATENESS_S = round(Settings().stream.lateness_s)
+
+
+def flush(host: str, **said: Any) -> Flush:
+    return Flush(**SAME, host=host, shard=0, **said)
+
+
+def joined(host: str, rank: int) -> Flush:
+    topology = Topology(
+        **SAME, time_ns=1, host=host, communicator=WORLD, name="world", is_world=True, members=(0, 1),
+        host_ranks=(rank,), world_size=2,
+    )  # fmt: skip
+    return flush(host, topologies=(topology,))
+
+
+def promised(host: str, rank: int, time_s: int, *, closed: bool = False) -> Flush:
+    ranks = (RankProgress(rank=rank, last_launched=-1, last_completed=-1),)
+    same = {**SAME, "host": host, "communicator": WORLD}
+    return flush(host, promises=(Progress(**same, time_ns=time_s * S, ranks=ranks, closed=closed),))
+
+
+def beat(host: str, time_s: int, *, is_of_processes: bool = True) -> Flush:
+    said = Heartbeat(
+        time_ns=time_s * S, communicators=(WORLD,), quiet_ns=LATENESS_S * S, is_of_processes=is_of_processes
+    )
+    return flush(host, heartbeat=said)
+
+
+def tick(time_s: int) -> Tick:
+    return Tick(**SAME, time_ns=time_s * S, stream="shard:j/0/0")
+
+
+@pytest.fixture
+def shard() -> Shard:
+    shard = Shard(Settings())
+    for rank, host in enumerate(("a", "b")):
+        shard.on_event(joined(host, rank))
+        shard.on_event(promised(host, rank, 1))
+    return shard
+
+
+def of_hosts(results: list[Any]) -> list[tuple[str, int]]:
+    streams = {host_stream("j", host): host for host in "ab"}
+    marks = [one for one in results if isinstance(one, Watermark)]
+    return [(streams[one.stream], one.time_ns // S) for one in marks if one.stream in streams]
+
+
+def ticks(results: list[Any]) -> list[str]:
+    return [one.stream for one in results if isinstance(one, Tick)]
+
+
+def test_a_heartbeat_lets_the_time_of_its_host_go_on_where_it_speaks_for_its_processes(shard: Shard) -> None:
+    assert of_hosts(shard.on_event(beat("a", 10))) == []
+    assert of_hosts(shard.on_event(beat("b", 11, is_of_processes=False))) == [("a", 10)]
+
+
+def test_when_hearts_beat_no_more_the_processes_are_silent(shard: Shard) -> None:
+    for host in ("a", "b"):
+        shard.on_event(beat(host, 10))
+    shard.on_event(beat("b", 20))
+    codec = state_codec(Settings())
+    shard = codec.decode(codec.encode(shard))
+    assert ticks(shard.on_event(tick(10 + 2 * LATENESS_S))) == []
+    assert ticks(shard.on_event(tick(11 + 2 * LATENESS_S))) == [host_stream("j", "a")]
+    opened = shard.open_stream()
+    assert opened is not None
+    assert opened.quiet_s == LATENESS_S
+
+
+def test_a_host_whose_samples_follow_each_other_again_is_left_to_them(shard: Shard) -> None:
+    for host in ("a", "b"):
+        shard.on_event(beat(host, 10))
+    shard.on_event(promised("a", 0, 12))
+    shard.on_event(promised("b", 1, 12, closed=True))
+    assert ticks(shard.on_event(tick(60))) == []
