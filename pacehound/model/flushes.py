@@ -19,6 +19,7 @@ from pacehound.model.calls import CALL_SCHEMA, DTYPE_BYTES, NO_PEER, UNKNOWN_COU
 from pacehound.model.codes import ALGORITHMS, DIRECTIONS, DTYPES, OPS, PROTOCOLS, REDOPS
 from pacehound.model.columns import numbers, values_of
 from pacehound.model.events import MAX_WORLD_RANKS, Markers, Progress, Topology
+from pacehound.model.events.hosts import check_quiet
 from pacehound.model.finite import unfit_field
 from pacehound.model.identity import event_id
 from pacehound.model.representative import MAX_ROWS, OWN, RepresentedRank, check_represented
@@ -97,6 +98,9 @@ class Heartbeat:
     communicators: tuple[str, ...]
     quiet_ns: int = 0
     is_of_processes: bool = False
+
+    def __post_init__(self) -> None:
+        check_quiet(self.quiet_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,6 +116,8 @@ class JobOperator:
                 return []
             case Watermark():
                 if event.stream.startswith(HOST_STREAM):
+                    if event.stream not in self._merge.streams:
+                        return []  # it has no rank here and nobody waits for it
                     host = event.stream.removeprefix(host_stream(self.job, ""))
                     self._hosts.is_unchanged(host, event.time_ns)
                     self._watches.shared_name.is_unchanged(host, event.time_ns)

@@ -121,8 +121,9 @@ class Shard:
     def _on_event(self, event: Event) -> list[StageTwoInput]:
         match event:
             case Flush():
+                results = hear_flush(event, self._stage)
                 self._note_heartbeat(event)
-                return hear_flush(event, self._stage)
+                return results
             case Topology():
                 return self._stage(event.communicator).on_event(event)
             case Tick():
@@ -138,7 +139,8 @@ class Shard:
                 raise InvalidEvent(f"a {type(event).__name__} does not travel with a shard")
 
     def _note_heartbeat(self, flush: Flush) -> None:
-        if flush.heartbeat is not None:
+        """That of a host which has announced itself, or it would have been refused."""
+        if flush.heartbeat is not None and flush.heartbeat.communicators:
             self._quiet_ns = flush.heartbeat.quiet_ns
             self._beat_ns[flush.host] = flush.heartbeat.time_ns
         elif flush.promises:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pacehound.errors import InvalidEvent
 from pacehound.model.events.control import JudgedRanks
 from pacehound.model.identity import event_id
+
+MAX_QUIET_NS = 600_000_000_000
+"""Ten minutes: beyond that a host is silent, whatever it has said."""
 
 RunState = Literal["running", "stopped", "exited", "unknown"]
 StackState = Literal["in_call", "storage", "data_loading", "lock", "computing", "stopped", "unknown"]
@@ -41,6 +45,19 @@ class ProcessState:
     unseen: tuple[str, ...] = ()
 
 
+def check_quiet(quiet_ns: int) -> None:
+    """For so long a host may say that it says nothing.
+
+    Raises
+    ------
+    InvalidEvent
+        It would be waited for without end.
+
+    """
+    if not 0 <= quiet_ns <= MAX_QUIET_NS:
+        raise InvalidEvent(f"a host says that it may be quiet for {quiet_ns} ns; it may for 0 to {MAX_QUIET_NS}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
     """The training processes of one host, once a second and at once when one changes.
@@ -57,6 +74,9 @@ class HostSample:
     closed: bool = False
     closed_why: str = ""
     quiet_ns: int = 0
+
+    def __post_init__(self) -> None:
+        check_quiet(self.quiet_ns)
 
     def identity(self) -> str:
         """Names (job, attempt, host, time)."""

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
-from pacehound.errors import RejectedMessage
+from pacehound.errors import InvalidEvent, RejectedMessage
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
-from pacehound.model.events import Progress, RankProgress
+from pacehound.model.events import HostSample, Progress, RankProgress
+from pacehound.model.events.hosts import MAX_QUIET_NS
 from pacehound.model.flushes import MAX_FLUSH_ROWS, Flush, Heartbeat, flushes_of
 from pacehound.model.representative import RepresentedRank
 from pacehound.model.shards import RANKS_PER_SHARD, shard_of
@@ -157,3 +158,11 @@ def test_all_hosts_find_the_same_shard_and_small_jobs_have_one() -> None:
     of_a_host = {shard_of(str(lowest), (lowest, lowest + 8), world) for lowest in range(64, 72)}
     assert len(of_a_host) == 1
     assert shard_of("a", (-1, 5), world) == shard_of("a", (3, -1), world) == shard_of("a", (), world)
+
+
+@pytest.mark.parametrize("quiet_ns", [-1, MAX_QUIET_NS + 1, 1 << 70])
+def test_nobody_may_be_quiet_without_end(quiet_ns: int) -> None:
+    with pytest.raises(InvalidEvent, match="may be quiet"):
+        Heartbeat(time_ns=5, communicators=("c",), quiet_ns=quiet_ns)
+    with pytest.raises(InvalidEvent, match="may be quiet"):
+        HostSample(job="j", attempt=0, time_ns=5, host="h", processes=(), quiet_ns=quiet_ns)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pacehound.errors import PartlyRefused
 from pacehound.model.events import Progress, RankProgress, Tick, Topology, Watermark
 from pacehound.model.flushes import Flush, Heartbeat
 from pacehound.model.routing import host_stream
@@ -83,6 +84,13 @@ def test_when_hearts_beat_no_more_the_processes_are_silent(shard: Shard) -> None
     opened = shard.open_stream()
     assert opened is not None
     assert opened.quiet_s == LATENESS_S
+
+
+def test_a_heart_of_which_nobody_knows_is_missed_by_nobody(shard: Shard) -> None:
+    with pytest.raises(PartlyRefused, match="'z', which has not announced"):
+        shard.on_event(beat("z", 10))
+    shard.on_event(flush("y", heartbeat=Heartbeat(time_ns=10 * S, communicators=(), is_of_processes=True)))
+    assert ticks(shard.on_event(tick(60))) == []
 
 
 def test_a_host_whose_samples_follow_each_other_again_is_left_to_them(shard: Shard) -> None:
