@@ -231,11 +231,12 @@ class HangWatch(Watch):
         if self._hang is not None:
             return list(self._look_again(now_ns, moment.unseen, iterations))
         standstill_s = min(limit_s, max(STANDSTILL_S, MIN_ITERATIONS * pace_s))
-        self._note_standstill(now_ns, standstill_s, finished_ns, iterations)
+        since_ns = max(finished_ns, now_ns - CURRENT_NS)
+        self._note_standstill(now_ns, standstill_s, since_ns, iterations)
         open_for_ns = round(limit_s * 1e9)
         before_ns = now_ns - open_for_ns
         graph = self._graph(open_for_ns)
-        stuck = self._stuck(graph, before_ns, max(finished_ns, now_ns - CURRENT_NS))
+        stuck = self._stuck(graph, before_ns, since_ns)
         n_exited = len(self.host_reports.exited(None))
         if 2 * n_exited > len(self.host_reports.processes) or moment.is_host_late:
             return []  # a job that is being ended has nobody left to wait for
@@ -300,7 +301,7 @@ class HangWatch(Watch):
         goes_on = graph.leads_to(self._advanced_ns > before_ns)[standing]
         return tuple(standing[~goes_on & (reported_ns[standing] >= since_ns)].tolist())
 
-    def _note_standstill(self, now_ns: int, for_s: float, finished_ns: int, iterations: _AskIterations) -> None:
+    def _note_standstill(self, now_ns: int, for_s: float, since_ns: int, iterations: _AskIterations) -> None:
         if self.host_reports.exited(None):
             return  # evidence freezes at the first exit
         known = self._standstill
@@ -309,7 +310,6 @@ class HangWatch(Watch):
             if moved.any() and not moved.all():
                 return  # who left a call in which its peers still stand has given it up, and is about to leave
         open_for_ns = round(for_s * 1e9)
-        since_ns = max(finished_ns, now_ns - CURRENT_NS)
         stuck = self._stuck(self._graph(open_for_ns), now_ns - open_for_ns, since_ns)
         self._standstill = None
         if stuck:
