@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import Enum, auto
 
 import numpy as np
 
 from bench.rig.agent_records import communicator_of, records_of
 from collector.agent.flush_times import FlushTimes
-from collector.agent.said_in_full import SAMPLE_EVERY_NS, SaidInFull
+from collector.agent.said_in_full import SaidInFull
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
 from collector.calls.digests import DigestState, IterationDigests, Mark, marks_of
@@ -166,12 +165,14 @@ class DigestingAgents:
         says = Said.PROMISES if sample.closed else self._says(sample)
         if says is Said.NOTHING:
             return
-        if says is Said.HEARTBEAT and agent.in_full.has_said(sample, agent.quiet_ns):
-            yield self._heartbeat(sample, ())
+        if says is Said.PROMISES:
+            agent.in_full.note_samples([sample])
+            yield sample
             return
-        told = replace(sample, quiet_ns=SAMPLE_EVERY_NS if says is Said.HEARTBEAT else 0)
-        agent.in_full.note_samples([told])
-        yield told
+        told, others = agent.in_full.in_short([sample], agent.quiet_ns)
+        yield from told
+        if others:
+            yield self._heartbeat(sample, ())
 
     def _heartbeat(self, said: Progress | HostSample, communicators: tuple[str, ...]) -> Flush:
         """That of some communicators, or of the host's processes: `together` makes one of them."""

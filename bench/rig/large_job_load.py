@@ -23,7 +23,7 @@ import numpy.typing as npt
 from bench.rig.agent_records import communicator_of
 from collector.agent.flush_times import FlushTimes
 from collector.agent.node_agent import GUARD_NS
-from collector.agent.said_in_full import SAMPLE_EVERY_NS, SaidInFull
+from collector.agent.said_in_full import SaidInFull
 from collector.agent.saying import heartbeats, outgoing, outgoing_at_once, shards_of
 from collector.calls import rows as call_rows
 from collector.calls.communicators import Communicator
@@ -182,19 +182,16 @@ class _Host:
         settled += [markers] if markers is not None else []
         messages = [*outgoing_at_once(settled, self._shards)]
         in_short = [self._promise(known, promised_ns) for known in self._known]
-        sample, has_said = self._sample(now_ns, is_last=is_last), False
+        samples = [self._sample(now_ns, is_last=is_last)]
         if is_usual and self._in_full.says_all(settled, in_short):
-            has_said = self._in_full.has_said(sample, times.quiet_ns)
-            sample = replace(sample, quiet_ns=SAMPLE_EVERY_NS)
-            of_processes = (self._spec.attempt,) if has_said else ()
+            samples, of_processes = self._in_full.in_short(samples, times.quiet_ns)
             messages += heartbeats(in_short, self._shards, quiet_ns=times.quiet_ns, of_processes=of_processes)
             times.may_be_quiet(now_ns)
         else:
             messages += outgoing_at_once(self._promises(promised_ns, is_last=is_last), self._shards)
             self._in_full.note(in_short)
-        if not has_said:
-            messages.append(outgoing(sample))
-            self._in_full.note_samples([sample])
+            self._in_full.note_samples(samples)
+        messages += map(outgoing, samples)
         for topic, key, value in joined([message.payload for message in messages]):
             yield Due(now_ns - self._spec.start_unix_ns, topic.name, key, value)
 

@@ -28,7 +28,7 @@ from collector.agent.outbox import Outbox, Outgoing
 from collector.agent.own_cost import OwnCost, resident_bytes
 from collector.agent.profiling import Profiling
 from collector.agent.run_folder import Ended, RunFolder
-from collector.agent.said_in_full import SAMPLE_EVERY_NS, SaidInFull
+from collector.agent.said_in_full import SaidInFull
 from collector.agent.saying import heartbeats, outgoing, outgoing_at_once, shards_of
 from collector.agent.seen import Seen
 from collector.agent.trainer_listener import TrainerListener
@@ -417,14 +417,13 @@ class Agent:
         answers, self._answers = self._answers, []
         if is_usual and self._in_full.says_all(settled, promised):
             quiet_ns = self._flush_times.quiet_ns
-            said = {sample.attempt for sample in samples if self._in_full.has_said(sample, quiet_ns)}
-            samples = [replace(sample, quiet_ns=SAMPLE_EVERY_NS) for sample in samples if sample.attempt not in said]
-            promises = heartbeats(promised, self._shards(), quiet_ns=quiet_ns, of_processes=said)
+            samples, of_processes = self._in_full.in_short(samples, quiet_ns)
+            promises = heartbeats(promised, self._shards(), quiet_ns=quiet_ns, of_processes=of_processes)
             self._flush_times.may_be_quiet(now_ns)
         else:
             promises = self._said(promised)
             self._in_full.note(promised)
-        self._in_full.note_samples(samples)
+            self._in_full.note_samples(samples)
         messages += [*promises, *seen, *map(outgoing, samples), *map(outgoing, answers)]
         self._outbox.save(messages, msgspec.msgpack.encode(self._state()), now_ns)
         if self._outbox.is_saved:
