@@ -1,0 +1,139 @@
+"""Digests between pairs of ranks: a line for each sender, receiver and iteration, of many communicators at once.
+
+A pipeline of thousands of ranks has tens of thousands of such pairs, each with one digest in an iteration: as `Rounds`
+of their own they would cost their readers more than all else that is said of the iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.errors import InvalidEvent
+from pacehound.model.calls import Sees
+from pacehound.model.digests import is_of_digests
+from pacehound.model.identity import event_id
+from pacehound.model.rounds import Rounds
+
+Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestedPairs:
+    """Digests (`pacehound.model.digests`) of pairs, all of one source, in order of communicator, pair and `seq`.
+
+    Attributes
+    ----------
+    communicators, communicator
+        Ids, and of each line the position of its own among them, shape `(n_lines,)`.
+    ranks
+        Sender and receiver, world ranks, shape `(n_lines, 2)`.
+    seq, op, size_bytes, algorithm, arrival_ns, start_ns, end_ns, send_rate, recv_rate
+        As in `Rounds` of a pair: the first ones have shape `(n_lines,)`, those of each rank `(n_lines, 2)`.
+
+    """
+
+    job: str
+    attempt: int
+    source: str
+    sees: Sees
+    communicators: tuple[str, ...]
+    communicator: Int64Array = field(repr=False)
+    ranks: Int64Array = field(repr=False)
+    seq: Int64Array = field(repr=False)
+    op: npt.NDArray[np.int8] = field(repr=False)
+    size_bytes: Int64Array = field(repr=False)
+    arrival_ns: Int64Array = field(repr=False)
+    start_ns: Int64Array = field(repr=False)
+    end_ns: Int64Array = field(repr=False)
+    send_rate: Float64Array | None = field(default=None, repr=False)
+    recv_rate: Float64Array | None = field(default=None, repr=False)
+    algorithm: npt.NDArray[np.int8] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        line, cells = (len(self.seq),), (len(self.seq), 2)
+        shapes = (
+            ("communicator", self.communicator, line), ("ranks", self.ranks, cells), ("op", self.op, line),
+            ("size_bytes", self.size_bytes, line), ("algorithm", self.algorithm, line),
+            ("arrival_ns", self.arrival_ns, cells), ("start_ns", self.start_ns, cells), ("end_ns", self.end_ns, cells),
+            ("send_rate", self.send_rate, cells), ("recv_rate", self.recv_rate, cells),
+        )  # fmt: skip
+        for name, column, shape in shapes:
+            if column is not None and column.shape != shape:
+                raise InvalidEvent(f"digests of pairs have the column {name!r} of shape {column.shape}, not {shape}")
+        if not is_of_digests(self.source):
+            raise InvalidEvent(f"digests of pairs have the source {self.source!r}, which is none of digests")
+        if len(self.seq) and not 0 <= self.communicator.min() <= self.communicator.max() < len(self.communicators):
+            raise InvalidEvent(f"digests of pairs are of other communicators than the {len(self.communicators)} named")
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @property
+    def times_ns(self) -> Int64Array:
+        """Event time of each line, shape `(n_lines,)`: its last end, else its last arrival."""
+        last_end = self.end_ns.max(axis=1, initial=0)
+        times_ns: Int64Array = np.where(last_end > 0, last_end, self.arrival_ns.max(axis=1, initial=0))
+        return times_ns
+
+    @property
+    def time_ns(self) -> int:
+        """Event time of the last of them."""
+        return int(self.times_ns.max(initial=0))
+
+    def identity(self) -> str:
+        """Names (job, attempt, source, and of the first and the last line the communicator, pair and step)."""
+        edge = [
+            (self.communicators[self.communicator[at]], *self.ranks[at].tolist(), int(self.seq[at]))
+            for at in ((0, -1) if len(self) else ())
+        ]
+        return event_id("digested pairs", self.job, self.attempt, self.source, len(self), str(edge))
+
+    def chosen(self, lines: slice | npt.NDArray[np.bool_] | Int64Array) -> DigestedPairs:
+        """Some of the lines."""
+        return replace(
+            self,
+            communicator=self.communicator[lines],
+            ranks=self.ranks[lines],
+            seq=self.seq[lines],
+            op=self.op[lines],
+            size_bytes=self.size_bytes[lines],
+            arrival_ns=self.arrival_ns[lines],
+            start_ns=self.start_ns[lines],
+            end_ns=self.end_ns[lines],
+            send_rate=None if self.send_rate is None else self.send_rate[lines],
+            recv_rate=None if self.recv_rate is None else self.recv_rate[lines],
+            algorithm=None if self.algorithm is None else self.algorithm[lines],
+        )
+
+    def by_pair(self) -> Iterator[Rounds]:
+        """The same as rounds, pair by pair: for who looks at few of them, or seldom."""
+        if not len(self):
+            return
+        keys = np.column_stack((self.communicator, self.ranks))
+        begins = np.flatnonzero(np.concatenate(([True], (keys[1:] != keys[:-1]).any(axis=1))))
+        for begin, after in zip(begins.tolist(), [*begins[1:].tolist(), len(self)], strict=True):
+            own = slice(begin, after)
+            sender, receiver = self.ranks[begin].tolist()
+            yield Rounds(
+                job=self.job,
+                attempt=self.attempt,
+                communicator=self.communicators[self.communicator[begin]],
+                source=self.source,
+                sees=self.sees,
+                is_pair=True,
+                ranks=(sender, receiver),
+                seq=self.seq[own],
+                op=self.op[own],
+                size_bytes=self.size_bytes[own],
+                arrival_ns=self.arrival_ns[own],
+                start_ns=self.start_ns[own],
+                end_ns=self.end_ns[own],
+                send_rate=None if self.send_rate is None else self.send_rate[own],
+                recv_rate=None if self.recv_rate is None else self.recv_rate[own],
+                algorithm=None if self.algorithm is None else self.algorithm[own],
+            )
