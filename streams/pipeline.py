@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from pacehound.errors import PartlyRefused
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.rounds import Rounds
@@ -67,6 +68,8 @@ class Pipeline:
         for result in results:
             if isinstance(result, (Rounds, Watermark)):
                 out.append(result)
+            elif isinstance(result, DigestedPairs):
+                out += result.by_pair()
             out += self._job(event.job).on_event(result)
         self._finish(event.job, event.attempt)
         if refused is not None:

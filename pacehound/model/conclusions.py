@@ -1,7 +1,8 @@
 """Conclusions: all that stage one says of a flush to stage two, in one message.
 
 Rounds of many communicators travel as one table, a line for each round and in it a list with a place for each rank;
-everything else as JSON. Their order is that in which they were concluded.
+everything else as JSON. Their order is that in which they were concluded. Digests of pairs are lines of the same table,
+behind those of rounds, which say themselves whose they are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -17,12 +19,21 @@ import pyarrow as pa
 from pacehound.errors import InvalidEvent, MalformedMessage
 from pacehound.model.calls import Sees
 from pacehound.model.columns import numbers, values_of
-from pacehound.model.events import IterationSample, Markers, Progress, SignatureMismatch, Topology, Watermark
+from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.events import (
+    MAX_WORLD_RANKS,
+    IterationSample,
+    Markers,
+    Progress,
+    SignatureMismatch,
+    Topology,
+    Watermark,
+)
 from pacehound.model.identity import event_id
 from pacehound.model.rounds import Rounds
 from pacehound.model.spans import SpannedTopology, in_full, in_short
 
-Concluded = Rounds | Progress | Watermark | IterationSample | Markers | Topology | SignatureMismatch
+Concluded = Rounds | Progress | Watermark | IterationSample | Markers | Topology | SignatureMismatch | DigestedPairs
 
 _KINDS: dict[str, type] = {
     "rounds": Rounds,
@@ -32,6 +43,7 @@ _KINDS: dict[str, type] = {
     "markers": Markers,
     "topologies": Topology,
     "mismatches": SignatureMismatch,
+    "pairs": DigestedPairs,
 }
 _FIELD_OF = {kind: name for name, kind in _KINDS.items()}
 _NUMBER_OF = {kind: number for number, kind in enumerate(_KINDS.values())}
@@ -39,6 +51,8 @@ _NUMBER_OF = {kind: number for number, kind in enumerate(_KINDS.values())}
 _GRID = ("arrival_ns", "start_ns", "end_ns")
 _RATES = ("send_rate", "recv_rate")
 _LINE = {"seq": np.int64, "op": np.int8, "size_bytes": np.int64, "algorithm": np.int8}
+_PAIR = ("communicator", "sender", "receiver")
+"""Of each line of a pair: the place of its communicator among those that are named, and its ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +93,24 @@ class RoundsHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairsHead:
+    """Of which pairs' digests the next `n_lines` lines of the table are, as in `RoundsHead`."""
+
+    source: str
+    sees: int
+    communicators: tuple[str, ...]
+    n_lines: int
+    has_send_rate: bool = False
+    has_recv_rate: bool = False
+    has_algorithm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConclusionsHead:
-    """All but the table, as it travels: `order` has the number of the kind of each conclusion."""
+    """All but the table, as it travels: `order` has the number of the kind of each conclusion.
+
+    Where there are no pairs nothing is said of them, as before there were any.
+    """
 
     order: tuple[int, ...] = ()
     rounds: tuple[RoundsHead, ...] = ()
@@ -91,38 +121,55 @@ class ConclusionsHead:
     topologies: tuple[Topology, ...] = ()
     mismatches: tuple[SignatureMismatch, ...] = ()
     spanned: tuple[SpannedTopology, ...] = ()
+    pairs: tuple[PairsHead, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def n_said(self) -> int:
+        """How many conclusions it tells of."""
+        return len(self.spanned) + sum(len(getattr(self, name) or ()) for name in _KINDS)
 
 
 def head_of(conclusions: Conclusions) -> ConclusionsHead:
     """All but the table."""
     by_field: dict[str, list[Any]] = {name: [] for name in _KINDS}
     for one in conclusions.said:
-        by_field[_FIELD_OF[type(one)]].append(_rounds_head(one) if isinstance(one, Rounds) else one)
+        by_field[_FIELD_OF[type(one)]].append(_line_head(one) if isinstance(one, (Rounds, DigestedPairs)) else one)
     order = tuple(_NUMBER_OF[type(one)] for one in conclusions.said)
     by_field["topologies"], by_field["spanned"] = map(list, in_short(by_field["topologies"]))
-    return ConclusionsHead(order=order, **{name: tuple(found) for name, found in by_field.items()})
+    pairs = by_field.pop("pairs")
+    fields: dict[str, Any] = {name: tuple(found) for name, found in by_field.items()}
+    return ConclusionsHead(order=order, **fields, pairs=tuple(pairs) if pairs else msgspec.UNSET)
 
 
-def _rounds_head(rounds: Rounds) -> RoundsHead:
+def _line_head(of: Rounds | DigestedPairs) -> RoundsHead | PairsHead:
+    columns = {
+        "has_send_rate": of.send_rate is not None,
+        "has_recv_rate": of.recv_rate is not None,
+        "has_algorithm": of.algorithm is not None,
+    }
+    if isinstance(of, DigestedPairs):
+        return PairsHead(
+            source=of.source, sees=of.sees.value, communicators=of.communicators, n_lines=len(of), **columns
+        )
     return RoundsHead(
-        communicator=rounds.communicator,
-        source=rounds.source,
-        sees=rounds.sees.value,
-        ranks=rounds.ranks,
-        n_rounds=len(rounds),
-        is_pair=rounds.is_pair,
-        has_send_rate=rounds.send_rate is not None,
-        has_recv_rate=rounds.recv_rate is not None,
-        has_algorithm=rounds.algorithm is not None,
+        communicator=of.communicator,
+        source=of.source,
+        sees=of.sees.value,
+        ranks=of.ranks,
+        n_rounds=len(of),
+        is_pair=of.is_pair,
+        **columns,
     )
 
 
 def rounds_table(conclusions: Conclusions) -> pa.RecordBatch | None:
-    """The rounds, as they travel; `None` where there are none."""
-    blocks = [one for one in conclusions.said if isinstance(one, Rounds)]
+    """The rounds, and behind them the digests of pairs, as they travel; `None` where there are none."""
+    pairs = [one for one in conclusions.said if isinstance(one, DigestedPairs)]
+    rounds = [one for one in conclusions.said if isinstance(one, Rounds)]
+    blocks: list[Rounds | DigestedPairs] = [*rounds, *pairs]
     if not blocks:
         return None
-    widths = np.repeat([len(block.ranks) for block in blocks], [len(block) for block in blocks])
+    widths = np.repeat([block.arrival_ns.shape[1] for block in blocks], [len(block) for block in blocks])
     offsets = numbers(np.concatenate([[0], np.cumsum(widths)]).astype(np.int32), pa.int32())
     columns: dict[str, pa.Array] = {}
     for name, kind in _LINE.items():
@@ -134,11 +181,15 @@ def rounds_table(conclusions: Conclusions) -> pa.RecordBatch | None:
         of_blocks = [getattr(block, name) for block in blocks]
         if any(column is not None for column in of_blocks):
             flat = [
-                np.full(len(b) * len(b.ranks), np.nan) if c is None else c.reshape(-1)
+                np.full(b.arrival_ns.size, np.nan) if c is None else c.reshape(-1)
                 for c, b in zip(of_blocks, blocks, strict=True)
             ]
             values = np.concatenate(flat)
             columns[name] = pa.ListArray.from_arrays(offsets, numbers(values, pa.from_numpy_dtype(values.dtype)))
+    if pairs:
+        before = np.zeros((len(widths) - sum(map(len, pairs)), len(_PAIR)), np.int64)
+        whose = np.concatenate([before, *(np.column_stack((one.communicator, one.ranks)) for one in pairs)])
+        columns |= {name: numbers(whose[:, at], pa.int32()) for at, name in enumerate(_PAIR)}
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -151,14 +202,16 @@ def read_conclusions(head: ConclusionsHead, table: pa.RecordBatch | None, *, job
         They contradict themselves.
 
     """
+    with_columns = (Rounds, DigestedPairs)
     waiting: dict[int, Iterator[Concluded]] = {
-        _NUMBER_OF[kind]: iter(getattr(head, name)) for name, kind in _KINDS.items() if kind is not Rounds
+        _NUMBER_OF[kind]: iter(getattr(head, name)) for name, kind in _KINDS.items() if kind not in with_columns
     }
     waiting[_NUMBER_OF[Topology]] = iter(in_full(head.topologies, head.spanned, job=job, attempt=attempt))
-    waiting[_NUMBER_OF[Rounds]] = _read_rounds(head.rounds, table, job, attempt)
-    n_said = len(head.spanned) + sum(len(getattr(head, name)) for name in _KINDS)
-    if n_said != len(head.order) or not set(head.order) <= waiting.keys():
-        raise InvalidEvent(f"conclusions say that they are {len(head.order)}, and are {n_said}")
+    columns = _read_table(head, table)
+    waiting[_NUMBER_OF[Rounds]] = _read_rounds(head.rounds, columns, job, attempt)
+    waiting[_NUMBER_OF[DigestedPairs]] = _read_pairs(head.pairs or (), columns, job, attempt)
+    if head.n_said != len(head.order) or not set(head.order) <= waiting.keys():
+        raise InvalidEvent(f"conclusions say that they are {len(head.order)}, and are {head.n_said}")
     try:
         said = tuple(next(waiting[number]) for number in head.order)
     except RuntimeError as error:  # the end of one of them
@@ -166,22 +219,38 @@ def read_conclusions(head: ConclusionsHead, table: pa.RecordBatch | None, *, job
     return Conclusions(job=job, attempt=attempt, said=said)
 
 
-def _read_rounds(
-    heads: Sequence[RoundsHead], table: pa.RecordBatch | None, job: str, attempt: int
-) -> Iterator[Concluded]:
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """A table as it was read: by name the values of its lines, and those of all ranks of each line."""
+
+    lines: dict[str, npt.NDArray[Any]]
+    cells: dict[str, npt.NDArray[Any]]
+    first_of_pairs: int  # the line behind those of rounds
+
+
+def _read_table(head: ConclusionsHead, table: pa.RecordBatch | None) -> _Columns:
+    pairs = head.pairs or ()
+    lengths = [*(one.n_rounds for one in head.rounds), *(one.n_lines for one in pairs)]
     if table is None:
-        if heads:
+        if lengths:
             raise InvalidEvent("conclusions have rounds, and no table of them")
-        return
-    if min(head.n_rounds for head in heads) < 0 or sum(head.n_rounds for head in heads) != table.num_rows:
-        raise InvalidEvent(f"a table of {table.num_rows} rounds is of {sum(head.n_rounds for head in heads)}")
-    widths = np.repeat([len(head.ranks) for head in heads], [head.n_rounds for head in heads])
+        return _Columns({}, {}, 0)
+    if min(lengths, default=0) < 0 or sum(lengths) != table.num_rows:
+        raise InvalidEvent(f"a table of {table.num_rows} rounds is of {sum(lengths)}")
+    widths = np.repeat(np.array([len(one.ranks) for one in head.rounds] + [2] * len(pairs), np.int64), lengths)
     lines = {
         name: values_of(table.column(name)).astype(kind, copy=False)
         for name, kind in _LINE.items()
         if name in table.schema.names
     }
+    if pairs:
+        lines |= {name: values_of(table.column(name)).astype(np.int64) for name in _PAIR}
     cells = {name: _flat(table.column(name), name, widths) for name in (*_GRID, *_RATES) if name in table.schema.names}
+    return _Columns(lines, cells, sum(one.n_rounds for one in head.rounds))
+
+
+def _read_rounds(heads: Sequence[RoundsHead], columns: _Columns, job: str, attempt: int) -> Iterator[Concluded]:
+    lines, cells = columns.lines, columns.cells
     line = cell = 0
     for head in heads:
         shape = head.n_rounds, len(head.ranks)
@@ -204,6 +273,38 @@ def _read_rounds(
             send_rate=cells["send_rate"][of_cells].reshape(shape) if head.has_send_rate else None,
             recv_rate=cells["recv_rate"][of_cells].reshape(shape) if head.has_recv_rate else None,
             algorithm=lines["algorithm"][of_lines] if head.has_algorithm else None,
+        )
+
+
+def _read_pairs(heads: Sequence[PairsHead], columns: _Columns, job: str, attempt: int) -> Iterator[Concluded]:
+    lines = {name: values[columns.first_of_pairs :] for name, values in columns.lines.items()}
+    n_lines = sum(head.n_lines for head in heads)
+    cells = {name: values[len(values) - 2 * n_lines :].reshape(-1, 2) for name, values in columns.cells.items()}
+    line = 0
+    for head in heads:
+        own = slice(line, line + head.n_lines)
+        line = own.stop
+        ranks = np.column_stack((lines["sender"][own], lines["receiver"][own]))
+        # Who reads them makes room for as many ranks as the largest.
+        if ranks.size and not 0 <= ranks.min() <= ranks.max() < MAX_WORLD_RANKS:
+            raise InvalidEvent(f"digests of pairs are of ranks outside 0..{MAX_WORLD_RANKS - 1}")
+        yield DigestedPairs(
+            job=job,
+            attempt=attempt,
+            source=head.source,
+            sees=Sees(head.sees),
+            communicators=head.communicators,
+            communicator=lines["communicator"][own],
+            ranks=ranks,
+            seq=lines["seq"][own],
+            op=lines["op"][own],
+            size_bytes=lines["size_bytes"][own],
+            arrival_ns=cells["arrival_ns"][own],
+            start_ns=cells["start_ns"][own],
+            end_ns=cells["end_ns"][own],
+            send_rate=cells["send_rate"][own] if head.has_send_rate else None,
+            recv_rate=cells["recv_rate"][own] if head.has_recv_rate else None,
+            algorithm=lines["algorithm"][own] if head.has_algorithm else None,
         )
 
 

@@ -16,7 +16,7 @@ from pacehound.errors import InvalidEvent
 from pacehound.model.calls import Sees
 from pacehound.model.digests import is_of_digests
 from pacehound.model.identity import event_id
-from pacehound.model.rounds import Rounds
+from pacehound.model.rounds import Rounds, check_codes
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -69,6 +69,7 @@ class DigestedPairs:
             raise InvalidEvent(f"digests of pairs have the source {self.source!r}, which is none of digests")
         if len(self.seq) and not 0 <= self.communicator.min() <= self.communicator.max() < len(self.communicators):
             raise InvalidEvent(f"digests of pairs are of other communicators than the {len(self.communicators)} named")
+        check_codes(self.op, self.algorithm)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -110,13 +111,18 @@ class DigestedPairs:
             algorithm=None if self.algorithm is None else self.algorithm[lines],
         )
 
+    @property
+    def begins(self) -> Int64Array:
+        """The first line of each pair of each communicator, shape `(n_pairs,)`."""
+        is_first = np.ones(len(self), np.bool_)
+        is_first[1:] = (self.ranks[1:] != self.ranks[:-1]).any(axis=1)
+        is_first[1:] |= self.communicator[1:] != self.communicator[:-1]
+        return np.flatnonzero(is_first)
+
     def by_pair(self) -> Iterator[Rounds]:
         """The same as rounds, pair by pair: for who looks at few of them, or seldom."""
-        if not len(self):
-            return
-        keys = np.column_stack((self.communicator, self.ranks))
-        begins = np.flatnonzero(np.concatenate(([True], (keys[1:] != keys[:-1]).any(axis=1))))
-        for begin, after in zip(begins.tolist(), [*begins[1:].tolist(), len(self)], strict=True):
+        begins = self.begins.tolist()
+        for begin, after in zip(begins, [*begins[1:], len(self)], strict=False):
             own = slice(begin, after)
             sender, receiver = self.ranks[begin].tolist()
             yield Rounds(

@@ -72,10 +72,7 @@ class Rounds:
         for name, column, shape in shapes:
             if column is not None and column.shape != shape:
                 raise InvalidEvent(f"rounds column {name!r} has shape {column.shape}, not {shape}")
-        if _any_besides(_OP_CODES, self.op):
-            raise InvalidEvent(f"rounds have an operation code outside 0..{len(OPS) - 1}")
-        if self.algorithm is not None and _any_besides(_ALGORITHM_CODES, self.algorithm):
-            raise InvalidEvent(f"rounds have an algorithm code outside 0..{len(ALGORITHMS) - 1}")
+        check_codes(self.op, self.algorithm)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -104,6 +101,14 @@ class Rounds:
         edge = (int(self.seq[0]), int(self.seq[-1])) if len(self) else ()
         pair = self.ranks if self.is_pair else ()
         return event_id("rounds", self.job, self.attempt, self.communicator, self.source, pair, edge)
+
+
+def check_codes(op: npt.NDArray[np.int8], algorithm: npt.NDArray[np.int8] | None) -> None:
+    """That operations and algorithms of rounds are known ones, or `InvalidEvent`."""
+    if _any_besides(_OP_CODES, op):
+        raise InvalidEvent(f"rounds have an operation code outside 0..{len(OPS) - 1}")
+    if algorithm is not None and _any_besides(_ALGORITHM_CODES, algorithm):
+        raise InvalidEvent(f"rounds have an algorithm code outside 0..{len(ALGORITHMS) - 1}")
 
 
 def _any_besides(known: bytes, codes: npt.NDArray[np.int8]) -> bool:

@@ -124,12 +124,14 @@ class HangWatch(Watch):
     def on_rounds(self, arrived: RoundTable) -> None:
         """Whose calls of an iteration have ended has moved: agents that tell of iterations need not say it again."""
         digests = [block for block in arrived.blocks if block.is_digest]
-        if not digests:
+        if not digests and not arrived.pairs:
             return
-        ranks = np.fromiter(chain.from_iterable(block.ranks * len(block) for block in digests), np.int64)
+        of_blocks = np.fromiter(chain.from_iterable(block.ranks * len(block) for block in digests), np.int64)
+        ranks = np.concatenate([of_blocks, *(pairs.ranks.reshape(-1) for pairs in arrived.pairs)])
         self._reserve(int(ranks.max()))
         advanced_ns = self._advanced_ns.copy()
-        np.maximum.at(advanced_ns, ranks, joined([block.end_ns for block in digests], np.int64))
+        ends_ns = [*(block.end_ns for block in digests), *(pairs.end_ns for pairs in arrived.pairs)]
+        np.maximum.at(advanced_ns, ranks, joined(ends_ns, np.int64))
         moved = np.flatnonzero(advanced_ns > self._advanced_ns)
         self._advanced_ns = advanced_ns
         self._counters[moved] += 1

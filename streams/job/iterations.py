@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
+from itertools import chain
 from typing import Any
 
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Finding, Instant, IterationSample, Topology
 from pacehound.model.evidence.levels import TooShort
 from pacehound.model.identity import event_id
@@ -41,9 +43,9 @@ class JobIterations:
         self._planned_count = 0
         self._previous: IterationSample | None = None
         self._before_previous: IterationSample | None = None
-        self._rounds: list[Rounds] = []  # of the iteration that is going on
+        self._rounds: list[Rounds | DigestedPairs] = []  # of the iteration that is going on
         self._last_ns: list[int] = []  # the event time of each of them
-        self._rounds_before: list[Rounds] = []  # and those from which these were left when it began
+        self._rounds_before: list[Rounds | DigestedPairs] = []  # and those from which these were left when it began
         self._step_times_s: deque[float] = deque(maxlen=PACE_ITERATIONS)
         self._recurring: RecurringIterations | None = None  # while no optimizer step is seen
         self._recurring_locks = 0
@@ -91,8 +93,9 @@ class JobIterations:
 
     def on_rounds(self, arrived: RoundTable, until_ns: int) -> list[IterationSample]:
         """Closed rounds; what recurs in them up to a time, while nothing better is known."""
-        self._rounds += arrived.blocks
-        self._last_ns += arrived.last_ns
+        self._rounds += [*arrived.blocks, *arrived.pairs]
+        self._last_ns += [*arrived.last_ns, *(pairs.time_ns for pairs in arrived.pairs)]
+        # Where digests are told of steps are marked: nothing that recurs in those of pairs would count.
         return [] if self._recurring is None else self._recurring.add(arrived.blocks, until_ns)
 
     def are_marked(self) -> None:
@@ -168,7 +171,11 @@ class JobIterations:
         ]
 
     def forget_rounds(self) -> None:
-        """Keep the rounds of the iteration that is going on, however long it is; before the first, of a minute."""
+        """Keep the rounds of the iteration that is going on, however long it is; before the first, of a minute.
+
+        What is kept of one block, or of the digests of pairs in one step of time, is all or nothing: a round from
+        before the iteration does no harm.
+        """
         if self._previous is not None:
             keep_ns = min(self._previous.ends_ns)
         else:
@@ -183,8 +190,10 @@ class JobIterations:
             return None
         begins, before = self._previous, self._before_previous
         known = {id(rounds) for rounds in self._rounds}
+        both = [*(rounds for rounds in self._rounds_before if id(rounds) not in known), *self._rounds]
+        pairs = chain.from_iterable(some.by_pair() for some in both if isinstance(some, DigestedPairs))
         return LastIterations(
-            rounds=[*(rounds for rounds in self._rounds_before if id(rounds) not in known), *self._rounds],
+            rounds=[*(rounds for rounds in both if isinstance(rounds, Rounds)), *pairs],
             begins_ns=dict(zip(begins.ranks, begins.ends_ns, strict=True)),
             previous_begins_ns=dict(zip(before.ranks, before.ends_ns, strict=True)),
         )

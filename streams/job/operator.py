@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import (
     Changepoint,
     Finding,
@@ -108,10 +109,10 @@ class JobOperator:
         """How its ranks are laid out now; nothing where that is irregular or not known."""
         return self._shape.shape(self._communicators, self._iterations.step_time_s)
 
-    def on_stage_one(self, event: StageOneEvent) -> list[StageTwoEvent]:
+    def on_stage_one(self, event: StageOneEvent | DigestedPairs) -> list[StageTwoEvent]:
         """One event of a communicator."""
         match event:
-            case Rounds():
+            case Rounds() | DigestedPairs():
                 self._merge.push_rounds(event)
                 return []
             case Watermark():

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import OPS
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Finding, Topology
 from pacehound.model.evidence import Evidence, merged
 from pacehound.model.evidence.leaving import JobShape, Left, Process
@@ -82,6 +83,25 @@ class ShapeWatch:
                 self._groups[rounds.communicator] = self._groups.get(rounds.communicator, False) or bool(ops & _GATHERS)
                 if ops & _REDUCES:
                     self._on_reduced(rounds, arrived.times_of(number))
+        for pairs in arrived.pairs:
+            self._on_pairs(pairs)
+
+    def _on_pairs(self, pairs: DigestedPairs) -> None:
+        """Of more of them than a layout is read of nobody looks at each."""
+        if self._is_full:
+            return
+        times_ns, begins = pairs.times_ns, pairs.begins
+        ends = np.append(begins[1:], len(pairs))
+        current = np.flatnonzero(np.maximum.reduceat(times_ns, begins) >= self._began_ns)
+        ranks = pairs.ranks[begins[current]]
+        if len(np.unique(ranks, axis=0)) > MOST_PAIRS:
+            self._is_full = True
+            return
+        for (sender, receiver), begin, end in zip(
+            ranks.tolist(), begins[current].tolist(), ends[current].tolist(), strict=True
+        ):
+            if not self._is_full:
+                self._on_pair((sender, receiver), times_ns[begin:end])
 
     def _on_pair(self, pair: tuple[int, int], times_ns: npt.NDArray[np.int64]) -> None:
         self._is_full = pair not in self._pairs and len(self._pairs) >= MOST_PAIRS

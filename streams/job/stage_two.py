@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.conclusions import Conclusions
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import (
     HostEvidence,
     HostSample,
@@ -73,7 +74,7 @@ class StageTwo:
         """Nothing of this attempt is used any more."""
         return attempt in self._ended
 
-    def on_event(self, event: Event) -> list[StageTwoEvent]:
+    def on_event(self, event: Event | DigestedPairs) -> list[StageTwoEvent]:
         """One event of stage one; what it leads to, in order.
 
         Raises
@@ -94,7 +95,7 @@ class StageTwo:
         operator = self.attempts.get(attempt)
         return None if operator is None else operator.layout
 
-    def _on_event(self, event: Event) -> list[StageTwoEvent]:
+    def _on_event(self, event: Event | DigestedPairs) -> list[StageTwoEvent]:
         match event:
             case Conclusions():
                 return self._on_conclusions(event)
@@ -118,6 +119,8 @@ class StageTwo:
                 return self._finish(event.attempt, operator.on_host_silence(event.stream, event.time_ns))
             case Rounds() | SignatureMismatch() | IterationSample() | Progress() | Topology() | Markers() | Watermark():
                 return self._finish(event.attempt, self._attempt(event.attempt).on_stage_one(event))
+            case DigestedPairs():
+                return self._finish(event.attempt, self._attempt(event.attempt).on_stage_one(event))
             case _:
                 raise InvalidEvent(f"{type(event).__name__} is no input of stage two")
 
@@ -126,7 +129,7 @@ class StageTwo:
         said: list[StageTwoEvent] = []
         for one in event.said:
             operator = self.attempts.get(event.attempt)
-            if operator is not None and isinstance(one, (Rounds, Progress)):
+            if operator is not None and isinstance(one, (Rounds, DigestedPairs, Progress)):
                 operator.on_stage_one(one)  # no time passes with them, and nothing follows yet
             else:
                 said += self.on_event(one)

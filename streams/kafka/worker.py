@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
@@ -22,6 +22,7 @@ from pacehound.clock import Clock
 from pacehound.errors import BusFull, InvalidEvent, PartlyRefused, RejectedMessage, Unavailable
 from pacehound.model import codec, topics
 from pacehound.model.conclusions import Concluded, Conclusions
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Tick, Topology
 from pacehound.model.flushes import Flush
 from pacehound.model.operations import Operations
@@ -65,7 +66,8 @@ REACHED_WITHIN_S = 1.0
 LARGEST_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 """Key, stamp and Kafka's own frame need some room, too."""
 MAX_CONCLUDED_CELLS = 16_384
-"""Rounds times ranks that are said at once, of 24 to 40 bytes each: what is larger by itself is said by itself."""
+"""Rounds times ranks that are said at once, of 24 to 40 bytes each: what is larger by itself is said by itself, or cut
+where that can be done."""
 ASKED_AGAIN_AFTER_S = 2.0
 """The group may change while it goes back; there may be nothing to go back to; and nothing new may come."""
 LOOKED_UP_WITHIN_S = 5.0
@@ -225,7 +227,7 @@ class StreamsWorker:
         """
         is_kept = message.key in partition.keys
 
-        def work(event: Event) -> list[Event]:
+        def work(event: Event) -> list[Event | DigestedPairs]:
             self._check_key(event, message)
             self._telemetry.add(EVENTS_IN, kind=type(event).__name__)
             return list(state.operator.on_event(event))
@@ -261,7 +263,7 @@ class StreamsWorker:
         message: Message,
         state: KeyState[Stage],
         event: Event,
-        results: Sequence[Event],
+        results: Sequence[Event | DigestedPairs],
     ) -> None:
         """Send on what follows from an event.
 
@@ -526,23 +528,43 @@ class StreamsWorker:
             self._telemetry.add(TICKS)
 
 
-def concluded(event: Event, results: Sequence[Event]) -> Sequence[Event]:
-    """What follows from a flush is said at once; from anything else as workers of before understand it."""
-    if not isinstance(event, Flush) or not results:
-        return results
-    portions: list[list[Event]] = []
+def concluded(event: Event, results: Sequence[Event | DigestedPairs]) -> Sequence[Event]:
+    """What follows from a flush is said at once; from anything else as workers of before understand it.
+
+    Digests of pairs are said among conclusions alone, whatever they follow from.
+    """
+    has_pairs = any(isinstance(result, DigestedPairs) for result in results)
+    if not results or not (has_pairs or isinstance(event, Flush)):
+        return cast(Sequence[Event], results)
+    said: list[Event | list[Concluded]] = []
+    portion: list[Concluded] | None = None
     n_cells = 0
-    for result in results:
-        cells = result.arrival_ns.size if isinstance(result, Rounds) else 1
-        if not portions or n_cells + cells > MAX_CONCLUDED_CELLS:
-            portions.append([])
+    for result in _in_pieces(results):
+        if not isinstance(result, Concluded):  # that a host is silent: it is said by itself
+            said.append(result)
+            portion = None
+            continue
+        cells = result.arrival_ns.size if isinstance(result, (Rounds, DigestedPairs)) else 1
+        if portion is None or n_cells + cells > MAX_CONCLUDED_CELLS:
+            portion = []
+            said.append(portion)
             n_cells = 0
-        portions[-1].append(result)
+        portion.append(result)
         n_cells += cells
     return [
-        Conclusions(job=event.job, attempt=event.attempt, said=tuple(cast(Concluded, one) for one in portion))
-        for portion in portions
+        Conclusions(job=event.job, attempt=event.attempt, said=tuple(one)) if isinstance(one, list) else one
+        for one in said
     ]
+
+
+def _in_pieces(results: Sequence[Event | DigestedPairs]) -> Iterator[Event | DigestedPairs]:
+    """The same, digests of more pairs than are said at once in pieces."""
+    n_lines = MAX_CONCLUDED_CELLS // 2
+    for result in results:
+        if isinstance(result, DigestedPairs) and len(result) > n_lines:
+            yield from (result.chosen(slice(begin, begin + n_lines)) for begin in range(0, len(result), n_lines))
+        else:
+            yield result
 
 
 def snapshot_partition(topic: str, number: int) -> int:

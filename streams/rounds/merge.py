@@ -7,13 +7,14 @@ same recording gives the same order at any speed.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.rounds import Rounds
 from streams.rounds.round_loops import times_of
 from streams.rounds.round_table import joined
@@ -43,7 +44,7 @@ class _Waiting:
     """Rounds with their times, the first and the last of which are at hand."""
 
     times_ns: np.ndarray
-    rounds: Rounds
+    rounds: Rounds | DigestedPairs
     first_ns: int
     last_ns: int
 
@@ -106,11 +107,30 @@ class Merge(Generic[EventT]):
         self._pushed += 1
         heapq.heappush(self._events, (time_ns, stream, self._pushed, event))
 
-    def push_rounds(self, rounds: Rounds) -> None:
-        """Rounds of a communicator; each counts from its own end on."""
+    def push_rounds(self, rounds: Rounds | DigestedPairs) -> None:
+        """Rounds of a communicator, or digests of pairs in many; each counts from its own end on."""
+        if isinstance(rounds, DigestedPairs):
+            self._push_pairs(rounds)
+            return
         watermark_ns = self._watermarks.get(rounds.communicator, -1)
         if watermark_ns < CLOSED_NS and len(rounds):
             self._fresh.append((rounds, watermark_ns))
+
+    def _push_pairs(self, pairs: DigestedPairs) -> None:
+        """Each line has the watermark of its own communicator; where that has ended it is not used."""
+        known = [self._watermarks.get(communicator, -1) for communicator in pairs.communicators]
+        watermarks_ns = np.array(known, np.int64)[pairs.communicator]
+        is_over = watermarks_ns >= CLOSED_NS
+        if is_over.any():
+            pairs, watermarks_ns = pairs.chosen(~is_over), watermarks_ns[~is_over]
+        if len(pairs):
+            times_ns = np.maximum(pairs.times_ns, watermarks_ns)
+            self._rounds.append(_Waiting(times_ns, pairs, int(times_ns.min()), int(times_ns.max())))
+            self._note_first(self._rounds[-1].first_ns)
+
+    def _note_first(self, first_ns: int) -> None:
+        before_ns = self._first_rounds_ns
+        self._first_rounds_ns = first_ns if before_ns is None else min(first_ns, before_ns)
 
     def _settle(self) -> None:
         """Find out when the rounds that have come are due, of all blocks at once."""
@@ -130,7 +150,7 @@ class Merge(Generic[EventT]):
         columns = (begins.tolist(), ends.tolist(), first_ns.tolist(), last_ns.tolist())
         for rounds, begin, end, first, last in zip(blocks, *columns, strict=True):
             self._rounds.append(_Waiting(times_ns[begin:end], rounds, first, last))
-        self._first_rounds_ns = min(min(columns[2]), self._first_rounds_ns or min(columns[2]))
+        self._note_first(min(columns[2]))
         self._fresh = []
 
     @property
@@ -177,26 +197,68 @@ class Merge(Generic[EventT]):
             ordered += sorted(same, key=lambda event: event.identity()) if len(same) > 1 else same
         return ordered
 
-    def take_rounds(self, until_ns: int) -> list[Rounds]:
-        """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed."""
+    def take_rounds(self, until_ns: int) -> list[Rounds | DigestedPairs]:
+        """Rounds up to `until_ns`, ordered by communicator, pair and sequence number; they are removed.
+
+        Digests of pairs come behind the others, as few tables as they fit into, each in the same order.
+        """
         self._settle()
         taken: list[Rounds] = []
+        pairs: list[DigestedPairs] = []
         later_rounds: list[_Waiting] = []
         for waiting in self._rounds:
-            if waiting.last_ns <= until_ns:
-                taken.append(waiting.rounds)
-            elif waiting.first_ns > until_ns:
+            if waiting.first_ns > until_ns:
                 later_rounds.append(waiting)
+                continue
+            due = waiting.rounds
+            if waiting.last_ns > until_ns:
+                now, later = _parted(waiting.times_ns, until_ns)
+                due, left, times_ns = _some(due, now), _some(due, later), waiting.times_ns[later]
+                later_rounds.append(_Waiting(times_ns, left, int(times_ns.min()), waiting.last_ns))
+            if isinstance(due, DigestedPairs):
+                pairs.append(due)
             else:
-                due, later = _parted(waiting.times_ns, until_ns)
-                taken.append(select(waiting.rounds, due))
-                times_ns = waiting.times_ns[later]
-                later_rounds.append(
-                    _Waiting(times_ns, select(waiting.rounds, later), int(times_ns.min()), waiting.last_ns)
-                )
+                taken.append(due)
         self._rounds = later_rounds
         self._first_rounds_ns = min((waiting.first_ns for waiting in later_rounds), default=None)
-        return sorted(taken, key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
+        taken.sort(key=lambda r: (r.communicator, r.is_pair, r.ranks, int(r.seq[0]) if len(r) else -1))
+        return [*taken, *together(pairs)]
+
+
+def together(parts: Sequence[DigestedPairs]) -> list[DigestedPairs]:
+    """All lines of digests of pairs, in order of communicator, pair and sequence number, whatever parts they came in.
+
+    Those of one source that have the same columns become one table, and where there are several of these, the one whose
+    source comes first is the first.
+    """
+    alike: dict[tuple[str, int, bool, bool, bool], list[DigestedPairs]] = {}
+    for part in parts:
+        has = (part.send_rate is not None, part.recv_rate is not None, part.algorithm is not None)
+        alike.setdefault((part.source, part.sees.value, *has), []).append(part)
+    return [_one(alike[key]) for key in sorted(alike)]
+
+
+def _one(parts: Sequence[DigestedPairs]) -> DigestedPairs:
+    """All lines of parts that have the same columns, in order."""
+    names = sorted({part.communicators[at] for part in parts for at in np.unique(part.communicator).tolist()})
+    place = {name: at for at, name in enumerate(names)}
+    of_part = [[place.get(name, -1) for name in part.communicators] for part in parts]  # -1: it has no line there
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in _COLUMNS_OF_PAIRS
+        if getattr(parts[0], name) is not None
+    }
+    columns["communicator"] = np.concatenate(
+        [np.array(places, np.int64)[part.communicator] for places, part in zip(of_part, parts, strict=True)]
+    )
+    whole = replace(parts[0], communicators=tuple(names), **columns)
+    order = np.lexsort((whole.seq, whole.ranks[:, 1], whole.ranks[:, 0], whole.communicator))
+    return whole.chosen(order)
+
+
+_COLUMNS_OF_PAIRS = (
+    "ranks", "seq", "op", "size_bytes", "arrival_ns", "start_ns", "end_ns", "send_rate", "recv_rate", "algorithm",
+)  # fmt: skip
 
 
 def _parted(times_ns: np.ndarray, until_ns: int) -> tuple[np.ndarray | slice, np.ndarray | slice]:
@@ -206,6 +268,10 @@ def _parted(times_ns: np.ndarray, until_ns: int) -> tuple[np.ndarray | slice, np
     if due[:n_due].all():
         return slice(n_due), slice(n_due, None)
     return due, ~due
+
+
+def _some(of: Rounds | DigestedPairs, lines: np.ndarray | slice) -> Rounds | DigestedPairs:
+    return of.chosen(lines) if isinstance(of, DigestedPairs) else select(of, lines)
 
 
 def select(rounds: Rounds, chosen: np.ndarray | slice) -> Rounds:

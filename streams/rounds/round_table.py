@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pacehound.model.calls import Sees
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.rounds import Rounds
 from streams.rounds import round_loops
 
@@ -37,6 +38,8 @@ class RoundTable:
     ----------
     blocks
         Those that have rounds, in the order in which they came.
+    pairs
+        Digests of pairs in tables of their own, which nothing below tells of.
     lengths, widths
         How many rounds and how many ranks each block has, shape `(n_blocks,)`.
     first
@@ -69,23 +72,24 @@ class RoundTable:
 
     """
 
-    def __init__(self, blocks: Sequence[Rounds]) -> None:
-        self.blocks = [block for block in blocks if len(block)]
+    def __init__(self, blocks: Sequence[Rounds | DigestedPairs]) -> None:
+        self.blocks = [block for block in blocks if isinstance(block, Rounds) and len(block)]
+        self.pairs = [block for block in blocks if isinstance(block, DigestedPairs) and len(block)]
         self.lengths = np.array([len(block) for block in self.blocks], np.int64)
         self.widths = np.array([len(block.ranks) for block in self.blocks], np.int64)
         self.first = np.concatenate([[0], np.cumsum(self.lengths)])
         self.op = joined([block.op for block in self.blocks], np.int8)
         self.size_bytes = joined([block.size_bytes for block in self.blocks], np.int64)
+        arrival_ns = joined([block.arrival_ns for block in self.blocks], np.int64)
+        start_ns = joined([block.start_ns for block in self.blocks], np.int64)
+        end_ns = joined([block.end_ns for block in self.blocks], np.int64)
         self.times_ns, self.n_seen, self.longest_ns, self.shortest_ns, self.transfer_ns = round_loops.measured(
-            self.lengths,
-            self.widths,
-            joined([block.arrival_ns for block in self.blocks], np.int64),
-            joined([block.start_ns for block in self.blocks], np.int64),
-            joined([block.end_ns for block in self.blocks], np.int64),
-            self.op,
+            self.lengths, self.widths, arrival_ns, start_ns, end_ns, self.op
         )
-        is_digest, transfer_ns = digested_transfers_ns(self.blocks)
-        self.transfer_ns[is_digest] = transfer_ns
+        is_digest = np.repeat(np.array([block.is_digest for block in self.blocks], np.bool_), self.lengths)
+        if is_digest.any():
+            least_ns = digested_transfers_ns(np.repeat(self.widths, self.lengths), arrival_ns, end_ns)
+            self.transfer_ns[is_digest] = least_ns[is_digest]
 
     def times_of(self, number: int) -> Int64Array:
         """Event times of the rounds of one block, shape `(n_rounds,)`."""
@@ -136,25 +140,18 @@ class RoundTable:
         ]
 
 
-def digested_transfers_ns(blocks: Sequence[Rounds]) -> tuple[npt.NDArray[np.bool_], Int64Array]:
-    """Which of the rounds of some blocks are of digests, and how long the transfers of these took.
+def digested_transfers_ns(widths: Int64Array, arrival_ns: Int64Array, end_ns: Int64Array) -> Int64Array:
+    """How long the transfers of digests took, shape `(n_rounds,)`; at least one, `widths` says how many ranks each has.
 
     Each rank says how long at most, from its arrival to its end (`pacehound.model.digests`): the least is true. 0 where
-    no rank has said it. Shapes `(n_rounds,)` and `(n_rounds of digests,)`.
+    no rank has said it.
     """
-    digests = [block for block in blocks if block.is_digest]
-    is_digest = np.repeat([block.is_digest for block in blocks], [len(block) for block in blocks]).astype(np.bool_)
-    if not is_digest.any():
-        return is_digest, np.zeros(0, np.int64)
-    arrival_ns = joined([block.arrival_ns for block in digests], np.int64)
-    end_ns = joined([block.end_ns for block in digests], np.int64)
-    widths = np.repeat([len(block.ranks) for block in digests], [len(block) for block in digests])
     longest_ns = np.where((arrival_ns > 0) & (end_ns > 0), end_ns - arrival_ns, np.iinfo(np.int64).max)
     least_ns = np.minimum.reduceat(longest_ns, np.cumsum(widths) - widths)
-    return is_digest, np.where(least_ns == np.iinfo(np.int64).max, 0, np.maximum(least_ns, 0))
+    return np.where(least_ns == np.iinfo(np.int64).max, 0, np.maximum(least_ns, 0))
 
 
-def sees(rounds: Rounds, instants: int) -> bool:
+def sees(rounds: Rounds | DigestedPairs, instants: int) -> bool:
     """Whether the source of some rounds sees all of these instants (`Sees`, as a number): asked of every block."""
     return rounds.sees.value & instants == instants
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import is_kept
 from pacehound.model.events import (
     HostEvidence,
@@ -26,7 +27,7 @@ from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
 from streams.rounds.giving_up import Patience
 from streams.rounds.partial_membership import PartialCommunicator
 
-StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
+StageTwoInput = StageOneEvent | DigestedPairs | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
 """What stage two reads: results of communicators, and what hosts say as it is."""
 
 

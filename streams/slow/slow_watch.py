@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Changepoint, EarlierRun, Finding, Instant, IterationSample
 from pacehound.model.evidence import merged, not_about
 from pacehound.model.evidence.levels import AsInEarlierRuns, Relieved, SingleSlow
@@ -57,7 +58,7 @@ THINNED = 8
 class _Index:
     """The rounds of one step of time, arranged, and the numbers of their communicators and pairs."""
 
-    rounds: Sequence[Rounds]
+    rounds: Sequence[Rounds | DigestedPairs]
     index: RoundIndex
     numbered_by: Mapping[TransferKey, int]
     numbers: Int64Array
@@ -169,7 +170,7 @@ class SlowWatch(Watch):
         self._index = None
         return []
 
-    def _indexed(self, rounds: Sequence[Rounds], clocks: ClockOffsets) -> _Index:
+    def _indexed(self, rounds: Sequence[Rounds | DigestedPairs], clocks: ClockOffsets) -> _Index:
         """The rounds of a stretch of time: the same ones for all iterations of one step of time."""
         known = self._index
         if known is not None and known.rounds is rounds and known.numbered_by is self._numbers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pacehound.model import events, evidence
 from pacehound.model.calls import CallBatch, Sees
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.settings import Settings
@@ -172,7 +173,8 @@ _MADE: tuple[type, ...] = (
     events.HostVitals, events.GpuReading, events.NicReading, events.SocketReading, events.RankProcessors,
     events.HostProcessors, events.AgentCost, events.HostEvidence, events.RankStack, events.JudgedRanks,
     events.EarlierRun, events.LevelChange, events.SignatureMismatch, events.IterationSample, events.Finding,
-    events.Incident, events.Cost, events.WhatIfPrice, events.FixPrice, events.Instant, Rounds, Sees,
+    events.Incident, events.Cost, events.WhatIfPrice, events.FixPrice, events.Instant, Rounds,
+    DigestedPairs, Sees,
     # What operators note
     _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,

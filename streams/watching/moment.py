@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import Instant, IterationSample
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets
@@ -81,4 +82,4 @@ class Iteration:
 
     previous: IterationSample
     sample: IterationSample
-    rounds: Sequence[Rounds]
+    rounds: Sequence[Rounds | DigestedPairs]
