@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
+from typing import Any
 
 from pacehound.model.events import Finding, HostSample, Instant, ProcessState, VerdictWord
 from pacehound.model.evidence import Evidence, merged
@@ -44,6 +45,16 @@ class ExitWatch(Watch):
         self._hosts: dict[int, str] = {}  # by rank
         self._finding: Finding | None = None  # while somebody's mistake may still explain it
         self._is_decided = False
+        self._has_one_left = False  # in disorder, as one was heard of: thousands need not be asked each second
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "_has_one_left"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Whether one has left is asked of all again."""
+        self.__dict__.update(state)
+        self._has_one_left = any(map(_is_disorderly, self._processes.values()))
 
     def hear(self, event: Heard, step: int | None) -> list[Finding]:
         """The processes of one host."""
@@ -51,6 +62,7 @@ class ExitWatch(Watch):
             for process in event.processes:
                 self._processes[process.rank] = process
                 self._hosts[process.rank] = event.host
+                self._has_one_left = self._has_one_left or _is_disorderly(process)
             # A rank that catches an interrupt leaves with an exit code as it would after a mistake.
             self._is_decided |= event.closed_why == JOB_INTERRUPTED
         return []
@@ -66,8 +78,10 @@ class ExitWatch(Watch):
     def _look(self, moment: Moment, *, is_end: bool) -> list[Finding]:
         if self._finding is not None:
             return self._look_again(self._finding, moment)
+        if self._is_decided or not self._has_one_left:
+            return []
         left = [process for process in self._processes.values() if _is_disorderly(process)]
-        if self._is_decided or not left:
+        if not left:
             return []
         first_ns = min(process.since_ns for process in left)
         if moment.now_ns < first_ns + SETTLE_NS and not is_end:

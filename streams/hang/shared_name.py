@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from pacehound.model.events import Finding, HostSample, Instant
 from pacehound.model.evidence.life import Over
@@ -38,6 +39,16 @@ class SharedName(Watch):
         self._seen: dict[int, list[_Seen]] = {}  # by rank, the one that was there first before the others
         self._unchanged_ns: dict[str, int] = {}  # by host, up to when its processes are as its last sample has them
         self._finding: Finding | None = None
+        self._several: set[int] = set()  # ranks for which more than one process is known
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "_several"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Find out again which ranks have several processes."""
+        self.__dict__.update(state)
+        self._several = {rank for rank, seen in self._seen.items() if len(seen) > 1}
 
     def of_the_first(self, sample: HostSample) -> HostSample:
         """The processes of one host; without those of ranks that are somebody else's as long as he is alive.
@@ -57,6 +68,10 @@ class SharedName(Watch):
             else:
                 mine.last_ns = max(mine.last_ns, sample.time_ns)
             self._seen[process.rank] = known[:_SHOWN]
+            if len(known) > 1:
+                self._several.add(process.rank)
+            else:
+                self._several.discard(process.rank)
         if not foreign:
             return sample
         return replace(sample, processes=tuple(one for one in sample.processes if one.pid not in foreign))
@@ -67,11 +82,10 @@ class SharedName(Watch):
 
     def on_tick(self, moment: Moment) -> list[Said]:
         """A finding when two jobs are seen, and a new version of it when one of them has gone."""
-        several = {rank: seen for rank, seen in self._seen.items() if len(seen) > 1}
         twice = {
             rank: live
-            for rank, seen in sorted(several.items())
-            if self._are_side_by_side(live := [one for one in seen if self._is_live(one, moment.now_ns)])
+            for rank in sorted(self._several)
+            if self._are_side_by_side(live := [one for one in self._seen[rank] if self._is_live(one, moment.now_ns)])
         }
         if self._finding is not None:
             if twice:

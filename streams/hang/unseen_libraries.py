@@ -29,7 +29,9 @@ class UnseenCalls(Watch):
     def on_tick(self, moment: Moment) -> list[Said]:
         """A finding where calls of a host are not seen, and a new version of it when they are or it is about others."""
         findings: list[Said] = []
-        for host, (time_ns, unseen) in sorted(self._latest.items()):
+        concerned = [host for host, (_, unseen) in self._latest.items() if unseen or host in self._findings]
+        for host in sorted(concerned):
+            time_ns, unseen = self._latest[host]
             known, ranks = self._findings.get(host), tuple(sorted(unseen))
             if known is None and ranks:
                 names = sorted({name for some in unseen.values() for name in some})

@@ -104,6 +104,8 @@ class JobHosts:
 
     def silent_since_ns(self, now_ns: int) -> dict[str, int]:
         """Hosts that have not been heard of for longer than is usual, with their last word."""
+        if now_ns - min(self._last_report_ns.values(), default=now_ns) <= self._lateness_ns:
+            return {}  # as nearly always
         return {
             host: self._last_report_ns[host]
             for host in sorted(self.ranks_of)
@@ -114,6 +116,8 @@ class JobHosts:
 
     def is_one_late(self, now_ns: int, silent: dict[str, int]) -> bool:
         """Whether one has not reported for a while that is not silent for good."""
+        if now_ns - min(self._last_report_ns.values(), default=now_ns) <= LATE_NS:
+            return False
         return any(
             now_ns - last_report_ns > LATE_NS
             for host, last_report_ns in self._last_report_ns.items()
@@ -125,10 +129,9 @@ class JobHosts:
         sentences = []
         if dropped := sum(self._dropped.values()):
             sentences.append(f"{dropped} calls were lost before they could be read")
-        for communicator, skipped in sorted(self._skipped.items()):
-            if skipped:
-                name, _ = names.get(communicator, (communicator, ()))
-                sentences.append(f"{skipped} rounds of {name} were told of by nobody; it was begun anew behind them")
+        for communicator, skipped in sorted(item for item in self._skipped.items() if item[1]):
+            name, _ = names.get(communicator, (communicator, ()))
+            sentences.append(f"{skipped} rounds of {name} were told of by nobody; it was begun anew behind them")
         if silent:
             sentences.append(f"hosts {', '.join(sorted(silent))} are silent: their agents or machines may be gone")
         return tuple(sentences)

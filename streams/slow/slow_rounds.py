@@ -179,6 +179,8 @@ class SlowRounds(Watch):
         """Findings about communicators that are slow again and again, where there are no iterations to judge by."""
         findings: list[Said] = self._compared_with_fleet(moment)
         has_iterations = moment.n_iterations > 0
+        if has_iterations and not self._findings:
+            return findings
         for communicator, kinds in sorted(self._kinds.items()):
             known = self._findings.get(communicator)
             slow = [kind for kind in kinds.values() if kind.hits >= REPEATED and kind.last is not None]
