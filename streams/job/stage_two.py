@@ -129,8 +129,11 @@ class StageTwo:
         said: list[StageTwoEvent] = []
         for one in event.said:
             operator = self.attempts.get(event.attempt)
+            # Of thousands of these many come at once, and most lead to nothing.
             if operator is not None and isinstance(one, (Rounds, DigestedPairs, Progress)):
                 operator.on_stage_one(one)  # no time passes with them, and nothing follows yet
+            elif operator is not None and isinstance(one, Watermark):
+                said += self._returns.told(self._finish(event.attempt, operator.on_stage_one(one)))
             else:
                 said += self.on_event(one)
         return said
