@@ -11,6 +11,8 @@ from pacehound.model import events
 from pacehound.model.calls import DIRECTIONS, DTYPES, OPS, REDOPS, SOURCES, CallBatch, Sees
 from pacehound.model.codec import MAX_ATTEMPT
 from pacehound.model.conclusions import Conclusions
+from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.digests import digests_of
 from pacehound.model.evidence import KINDS, PARTS
 from pacehound.model.flushes import Flush, Heartbeat, flushes_of
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
@@ -103,6 +105,34 @@ def rounds(draw):
         end_ns=grid(),
         send_rate=draw(st.none() | st.just(np.full((n, len(ranks)), 0.5))),
         recv_rate=draw(st.none() | st.just(np.full((n, len(ranks)), np.nan))),
+        algorithm=draw(st.none() | st.just(np.ones(n, np.int8))),
+    )
+
+
+@st.composite
+def digested_pairs(draw):
+    communicators = tuple(draw(st.lists(TEXT, min_size=1, max_size=3, unique=True)))
+    n = draw(st.integers(0, 5))
+
+    def cells(of=INT64, kind=np.int64):
+        return np.array(draw(_columns_of(2 * n, of)), kind).reshape(n, 2)
+
+    return DigestedPairs(
+        job=draw(TEXT),
+        attempt=draw(ATTEMPT),
+        source=digests_of(draw(TEXT)),
+        sees=Sees(draw(st.integers(0, 7))),
+        communicators=communicators,
+        communicator=np.array(draw(_columns_of(n, st.integers(0, len(communicators) - 1))), np.int64),
+        ranks=cells(RANK),
+        seq=np.array(draw(_columns_of(n, INT64)), np.int64),
+        op=np.array(draw(_columns_of(n, st.integers(0, len(OPS) - 1))), np.int8),
+        size_bytes=np.array(draw(_columns_of(n, INT64)), np.int64),
+        arrival_ns=cells(),
+        start_ns=cells(),
+        end_ns=cells(),
+        send_rate=draw(st.none() | st.just(cells(st.floats(), np.float64))),
+        recv_rate=draw(st.none() | st.just(cells(st.floats(), np.float64))),
         algorithm=draw(st.none() | st.just(np.ones(n, np.int8))),
     )
 
@@ -209,7 +239,8 @@ def batch_of_host(batch, **same):
 def conclusions(draw):
     same = {"job": draw(TEXT), "attempt": draw(ATTEMPT)}
     watermark = st.builds(events.Watermark)
-    said = draw(st.lists(st.one_of(rounds(), watermark, topologies(), _any_event_of(events.Progress)), max_size=5))
+    kinds = (rounds(), digested_pairs(), watermark, topologies(), _any_event_of(events.Progress))
+    said = draw(st.lists(st.one_of(kinds), max_size=5))
     return Conclusions(**same, said=tuple(dataclasses.replace(one, **same) for one in said))
 
 

@@ -1,0 +1,150 @@
+"""What stage one concludes reaches stage two as it was, whatever is in it; what contradicts itself is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from event_strategies import conclusions, digested_pairs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacehound.errors import InvalidEvent, MalformedMessage
+from pacehound.model import codec
+from pacehound.model.calls import OPS
+from pacehound.model.columns import numbers
+from pacehound.model.conclusions import Conclusions, head_of, read_conclusions, rounds_table
+from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.events import MAX_WORLD_RANKS
+from pacehound.model.rounds import Rounds
+from tests.fakes.examples import examples
+from tests.fakes.made_pairs import drawn_pairs
+
+
+def are_equal(one: object, other: object) -> bool:
+    """Also where they hold arrays, and these NaN."""
+    if type(one) is not type(other) or not dataclasses.is_dataclass(one):
+        return one == other
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") if isinstance(a, np.ndarray) else a == b
+               for a, b in ((getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one)))  # fmt: skip
+
+
+@given(conclusions())
+@examples(60)
+def test_all_columns_come_as_they_were_and_in_their_order(said: Conclusions) -> None:
+    (read,) = codec.decode(codec.encode(said))
+    assert isinstance(read, Conclusions)
+    assert len(read.said) == len(said.said)
+    assert all(map(are_equal, read.said, said.said))
+    assert read.identity() == said.identity()
+
+
+@given(st.lists(digested_pairs(), min_size=1, max_size=3), st.data())
+def test_digests_may_be_cut_anywhere(several: list[DigestedPairs], data: st.DataObject) -> None:
+    ours = [dataclasses.replace(one, job="j", attempt=0) for one in several]
+    cuts = [data.draw(st.integers(0, len(one))) for one in ours]
+    parts = [one.chosen(part) for one, at in zip(ours, cuts, strict=True) for part in (slice(at), slice(at, None))]
+    (read,) = codec.decode(codec.encode(Conclusions(job="j", attempt=0, said=tuple(parts))))
+    assert isinstance(read, Conclusions)
+    assert all(map(are_equal, read.said, parts))
+
+
+@given(conclusions())
+def test_where_there_are_no_pairs_the_message_says_nothing_of_them(said: Conclusions) -> None:
+    """Workers of before read it, and write the same."""
+    others = dataclasses.replace(said, said=tuple(one for one in said.said if not isinstance(one, DigestedPairs)))
+    head = msgspec.json.decode(msgspec.json.encode(head_of(others)))
+    assert "pairs" not in head
+    assert set(head["order"]) <= set(range(7))
+    table = rounds_table(others)
+    assert (table is not None) == any(isinstance(one, Rounds) for one in others.said)
+    assert table is None or not {"communicator", "sender", "receiver"} & set(table.schema.names)
+
+
+def pairs() -> DigestedPairs:
+    return drawn_pairs(np.random.default_rng(5), 40)
+
+
+def test_digests_of_pairs_are_columns_of_the_table_and_not_of_the_head() -> None:
+    whole = Conclusions(job="j", attempt=0, said=(pairs(),))
+    assert len(msgspec.json.encode(head_of(whole))) < 300
+    table = rounds_table(whole)
+    assert table is not None
+    assert table.num_rows == len(pairs())
+
+
+def of_column(name: str, value: int, kind: pa.DataType | None = None) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Every line has this value."""
+
+    def changed(table: pa.RecordBatch) -> pa.RecordBatch:
+        at = table.schema.get_field_index(name)
+        column = numbers(np.full(table.num_rows, value), pa.int64() if kind is None else kind)
+        return table.set_column(at, name, column)
+
+    return changed
+
+
+def of_three(table: pa.RecordBatch) -> pa.RecordBatch:
+    """Each line has a place more."""
+    at = table.schema.get_field_index("end_ns")
+    return table.set_column(at, "end_ns", pa.array([[1, 2, 3]] * table.num_rows, pa.list_(pa.int64())))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        of_column("communicator", 3),
+        of_column("communicator", -1),
+        of_column("sender", -1),
+        of_column("sender", MAX_WORLD_RANKS),
+        of_column("receiver", 1 << 62),
+        of_column("op", len(OPS)),
+        of_column("arrival_ns", 7),
+        of_three,
+        lambda table: table.drop_columns(["receiver"]),
+        lambda table: table.drop_columns(["seq"]),
+        lambda table: table.drop_columns(["start_ns"]),
+        lambda table: table.slice(1),
+        lambda table: table.set_column(0, "seq", pa.array([None] * table.num_rows, pa.int64())),
+        lambda table: table.set_column(0, "seq", pa.array(["x"] * table.num_rows)),
+    ],
+)
+def test_a_table_that_cannot_be_true_is_refused(changed: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+    whole = Conclusions(job="j", attempt=0, said=(pairs(),))
+    table = rounds_table(whole)
+    assert table is not None
+    assert are_equal(read_conclusions(head_of(whole), table, job="j", attempt=0).said[0], pairs())
+    # What is no event raises what the codec makes `MalformedMessage` of.
+    with pytest.raises((InvalidEvent, MalformedMessage, KeyError, ValueError)):
+        read_conclusions(head_of(whole), changed(table), job="j", attempt=0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"n_lines": -1},
+        {"n_lines": 1},
+        {"n_lines": 1 << 80},
+        {"source": "c10d"},
+        {"sees": 1 << 40},
+        {"communicators": ("a",)},
+        {"has_send_rate": True},
+        {"has_algorithm": True},
+    ],
+)
+def test_a_head_that_cannot_be_true_is_refused(said: dict[str, Any]) -> None:
+    whole = Conclusions(job="j", attempt=0, said=(pairs(),))
+    head, table = head_of(whole), rounds_table(whole)
+    assert isinstance(head.pairs, tuple)
+    lying = dataclasses.replace(head, pairs=(dataclasses.replace(head.pairs[0], **said),))
+    with pytest.raises((InvalidEvent, MalformedMessage, KeyError, ValueError)):
+        read_conclusions(lying, table, job="j", attempt=0)
+    with pytest.raises(InvalidEvent, match="no table"):
+        read_conclusions(head, None, job="j", attempt=0)
+    with pytest.raises(InvalidEvent, match="and are 1"):
+        read_conclusions(dataclasses.replace(head, order=()), table, job="j", attempt=0)
