@@ -9,16 +9,21 @@ import pytest
 from bench.rig.digesting_agents import DigestingAgents
 from pacehound.model import codec
 from pacehound.model.calls import CallBatch
+from pacehound.model.conclusions import Conclusions
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import is_of_digests
-from pacehound.model.events import Changepoint, Finding, Incident, Markers
+from pacehound.model.events import Changepoint, Finding, Incident, Markers, Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import Event
 from pacehound.model.topology import Layout
 from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, simulate
+from streams.job.stage_two import StageTwo
 from streams.pipeline import Pipeline
+from streams.snapshots.schema import state_codec
 from tests.fakes.examples import steps, tries
+from tests.fakes.made_pairs import pairs_of
 from tests.jobs.test_spared_rows import HANGS_AND_EXITS, SETTINGS, WITH_A_HANG, run, said
 
 LAYOUT = {"layout": Layout(tp=2, dp=2, pp=2), "ranks_per_host": 4}
@@ -122,3 +127,45 @@ def test_digests_that_are_lost_are_counted_and_hold_nothing_up() -> None:
     assert 0 < missing <= lost
     assert [finding[:4] for finding in said(out)] == [("slow", "culprit", "S1", (5,))]
     assert max(int(one.seq[-1]) for one in joined) == iterations - 1
+
+
+def of_stage_two(events: list[Event], *, as_tables: bool, is_moved: bool = False) -> list[bytes]:
+    """What stage two says of a job whose pairs' digests it hears of pair by pair, or all that are said at once."""
+    pipeline, two = Pipeline(SETTINGS), StageTwo(events[0].job, SETTINGS)
+    said: list[bytes] = []
+    for number, event in enumerate(events):
+        results = [
+            one
+            for result in pipeline._stage_one(event)
+            for one in (result.by_pair() if isinstance(result, DigestedPairs) else (result,))
+        ]
+        pairs = [one for one in results if isinstance(one, Rounds) and one.is_pair and one.is_digest]
+        told: list[Event | DigestedPairs] = list(results)
+        if as_tables and pairs:
+            told = [pairs_of(pairs), *(one for one in results if not any(one is pair for pair in pairs))]
+        for one in told:
+            if isinstance(one, (Rounds, DigestedPairs, Watermark)):
+                whole = Conclusions(job=one.job, attempt=one.attempt, said=(one,))
+                (one,) = codec.decode(codec.encode(whole))
+            said += map(codec.encode, two.on_event(one))
+        if is_moved and number % (len(events) // 9) == 0:
+            two = state_codec(SETTINGS).decode(state_codec(SETTINGS).encode(two))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_moved"),
+    [
+        (SlowCompute(ranks=(5,), factor=1.5, from_step=60), True),
+        (SlowLink(link=(0, 4), bandwidth_factor=0.01, from_step=60), False),
+        (StopRank(rank=3, step=70), False),
+    ],
+    ids=["slow rank", "slow link", "hang"],
+)
+def test_digests_of_pairs_in_tables_tell_all_that_they_tell_pair_by_pair(fault: object, is_moved: bool) -> None:
+    """Every event, to the byte, also from snapshots."""
+    events = events_of(fault, iterations=90)
+    arrived = list(DigestingAgents(events).send(events))
+    expected = of_stage_two(arrived, as_tables=False)
+    assert any(isinstance(one, Finding) for message in expected for one in codec.decode(message))
+    assert of_stage_two(arrived, as_tables=True, is_moved=is_moved) == expected

@@ -30,8 +30,10 @@ def are_equal(one: object, other: object) -> bool:
     """Also where they hold arrays, and these NaN."""
     if type(one) is not type(other) or not dataclasses.is_dataclass(one):
         return one == other
-    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") if isinstance(a, np.ndarray) else a == b
-               for a, b in ((getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one)))  # fmt: skip
+    columns = [(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one)]
+    return all(
+        np.array_equal(a, b, equal_nan=a.dtype.kind == "f") if isinstance(a, np.ndarray) else a == b for a, b in columns
+    )
 
 
 @given(conclusions())

@@ -15,6 +15,8 @@ from streams.hang.thresholds import CURRENT_NS
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Moment
 from tests.fakes.events import topology
+from tests.fakes.examples import tries
+from tests.fakes.made_pairs import drawn_pairs
 
 S = 1_000_000_000
 
@@ -99,6 +101,23 @@ def test_a_rank_whose_iteration_has_ended_has_moved() -> None:
     made.hear(progress(62 * S // 10), 10)
     (found,) = said(made, 7 * S, 0)
     assert found.kind == "hang"
+
+
+@pytest.mark.parametrize("seed", tries(3))
+def test_digests_of_pairs_move_their_ranks_as_rounds_of_each_pair_do(seed: int) -> None:
+    """Next to digests of collectives, and as often."""
+    rng = np.random.default_rng(seed)
+    at_once, apart = watch(), watch()
+    for turn in range(4):
+        pairs = drawn_pairs(rng, 20, base_ns=turn * S, within_ns=2 * S, n_ranks=7)
+        collectives = digests((turn + 1) * S).blocks
+        at_once.on_rounds(RoundTable([*collectives, pairs]))
+        apart.on_rounds(RoundTable([*collectives, *pairs.by_pair()]))
+        assert at_once._advanced_ns.tolist() == apart._advanced_ns.tolist()
+        assert at_once._counters.tolist() == apart._counters.tolist()
+    assert at_once._counters.max() > 1
+    at_once.on_rounds(RoundTable([drawn_pairs(rng, 0)]))
+    assert at_once._counters.tolist() == apart._counters.tolist()
 
 
 @pytest.mark.parametrize(("recurring_s", "is_hung"), [(0.0, False), (0.05, True), (0.5, False)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacehound.model.calls import OPS, Sees
+from pacehound.model.digests import digests_of
 from pacehound.model.events import Finding, Instant, Topology
 from pacehound.model.evidence.leaving import JobShape, Left
 from pacehound.model.rounds import Rounds
 from pacehound.model.topology import Layout
+from streams.job import shape as shape_module
 from streams.job.shape import ShapeWatch, layout_of
 from streams.rounds.round_table import RoundTable
+from tests.fakes.made_pairs import pairs_of
 
 STEP_NS = 1_000_000_000
 
@@ -76,6 +80,47 @@ def test_a_pipeline_job_tells_its_degrees_its_micro_batches_and_the_bytes_of_its
     assert (shape.dp, shape.pp, shape.tp, shape.stage_stride) == (dp, pp, 1, dp)
     assert (shape.micro_batches, shape.step_time_s, shape.is_sharded) == (6, 0.5, False)
     assert shape.gradient_bytes == (2000 if dp > 1 else 0)
+
+
+def of_digests(layout: Layout, *, n_steps: int = 5) -> list[Rounds]:
+    """One digest for each pair of neighbours and step."""
+    pipelines = [pair for one in layout.groups("pp") for pair in itertools.pairwise(one)]
+    ends_ns = [step * STEP_NS - 500 for step in range(1, n_steps + 1)]
+    both = [*pipelines, *((b, a) for a, b in pipelines)]
+    return [replace(rounds(pair, ends_ns, "send"), source=digests_of("c10d")) for pair in both]
+
+
+def shaped(layout: Layout, arrived: RoundTable, began_ns: int = 0) -> JobShape | None:
+    """What a watch reads out of these pairs beside replicas."""
+    watch = ShapeWatch()
+    watch.on_world(world("w", layout.world_size, began_ns), {}, 0.0)
+    watch.on_rounds(arrived)
+    for replicas in layout.groups("dp"):
+        watch.on_rounds(RoundTable([rounds(replicas, [5 * STEP_NS], "all_reduce", 1000)]))
+    for step in range(1, 6):
+        watch.on_step(step * STEP_NS)
+    return watch.shape(communicators(layout), 0.5)
+
+
+@pytest.mark.parametrize("began_ns", [0, 3 * STEP_NS, 6 * STEP_NS])
+@pytest.mark.parametrize("layout", [Layout(dp=2, pp=2), Layout(dp=3, pp=4), Layout(dp=1, pp=5)])
+def test_digests_of_pairs_tell_the_layout_that_rounds_of_each_pair_tell(layout: Layout, began_ns: int) -> None:
+    blocks = of_digests(layout)
+    at_once = shaped(layout, RoundTable([pairs_of(blocks)]), began_ns)
+    assert at_once == shaped(layout, RoundTable(blocks), began_ns)
+    assert at_once is not None
+    assert (at_once.pp == layout.pp) == (began_ns <= 5 * STEP_NS)
+
+
+def test_of_more_pairs_than_are_followed_nobody_looks_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(dp=4, pp=4)
+    blocks = of_digests(layout)
+    monkeypatch.setattr(shape_module, "MOST_PAIRS", len(blocks))
+    assert shaped(layout, RoundTable([pairs_of(blocks)])) is not None
+    monkeypatch.setattr(shape_module, "MOST_PAIRS", len(blocks) - 1)
+    assert shaped(layout, RoundTable(blocks)) is None
+    monkeypatch.setattr(ShapeWatch, "_on_pair", lambda *_: pytest.fail("it looks at one"))
+    assert shaped(layout, RoundTable([pairs_of(blocks)])) is None
 
 
 def test_replicas_without_stages_are_a_job_of_one_stage() -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
+import pytest
 
 from pacehound.bus import Message
 from pacehound.clock import ManualClock
 from pacehound.model import codec, topics
-from pacehound.model.events import HostSample
+from pacehound.model.conclusions import Conclusions
+from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.events import HostSample, Tick, Watermark
+from pacehound.model.flushes import Flush
 from pacehound.model.operations import OPERATION_SCHEMA, Operations
 from pacehound.model.routing import Event, route
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
+from streams.kafka import worker as worker_module
 from streams.kafka.partition import SnapshotReader
 from streams.kafka.topologies import KnownTopologies
-from streams.kafka.worker import StreamsWorker
+from streams.kafka.worker import StreamsWorker, concluded
+from tests.fakes.made_pairs import drawn_pairs
 
 PLACE = (topics.HOSTS.name, 0)
 
@@ -159,3 +166,53 @@ def test_what_went_to_another_worker_is_not_called_silent_here() -> None:
         return while_away, world.ticks()
 
     assert asyncio.run(run()) == (0, 0)
+
+
+SAME = {"job": "j", "attempt": 0}
+FLUSH = Flush(**SAME, host="h", shard=0)  # type: ignore[arg-type]
+TICK = Tick(**SAME, time_ns=9, stream="shard:j/0/0")  # type: ignore[arg-type]
+RAISED = Watermark(**SAME, time_ns=9, stream="a")  # type: ignore[arg-type]
+
+
+def heard(said: Sequence[Event]) -> list[object]:
+    """What they tell of, as whoever reads the messages hears it."""
+    read = [event for one in said for event in codec.decode(codec.encode(one))]
+    return [one for event in read for one in (event.said if isinstance(event, Conclusions) else (event,))]
+
+
+def lines_of(events: Sequence[object]) -> list[list[int]]:
+    tables = [one for one in events if isinstance(one, DigestedPairs)]
+    return [
+        [*whose, *end] for one in tables for whose, end in zip(one.ranks.tolist(), one.end_ns.tolist(), strict=True)
+    ]
+
+
+def test_digests_of_many_pairs_are_said_in_pieces_each_no_larger_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "MAX_CONCLUDED_CELLS", 20)
+    pairs = drawn_pairs(np.random.default_rng(2), 120)
+    said = concluded(FLUSH, [RAISED, pairs, RAISED])
+    told = heard(said)
+    assert lines_of(told) == lines_of([pairs])
+    assert [told[0], told[-1]] == [RAISED, RAISED]
+    assert all(isinstance(one, Conclusions) for one in said)
+    sizes = [sum(len(one) if isinstance(one, DigestedPairs) else 0 for one in event.said) for event in said]  # type: ignore[union-attr]
+    assert len(pairs) > 50
+    assert max(sizes) == 10
+
+
+def test_digests_of_pairs_travel_among_conclusions_whatever_they_follow_from() -> None:
+    """A host's tick, which conclusions do not hold, stays where it was among the others."""
+    pairs, silent = drawn_pairs(np.random.default_rng(2), 9), Tick(**SAME, time_ns=9, stream="host:j/h")  # type: ignore[arg-type]
+    said = concluded(TICK, [silent, RAISED, pairs, silent, RAISED])
+    assert [type(event) for event in said] == [Tick, Conclusions, Tick, Conclusions]
+    told = heard(said)
+    assert [one for one in told if not isinstance(one, DigestedPairs)] == [silent, RAISED, silent, RAISED]
+    assert isinstance(told[2], DigestedPairs)
+    assert lines_of(told) == lines_of([pairs])
+
+
+def test_without_digests_of_pairs_what_follows_from_no_flush_is_said_one_by_one() -> None:
+    results: list[Event | DigestedPairs] = [RAISED, RAISED]
+    assert concluded(TICK, results) == results
+    assert concluded(FLUSH, []) == []
+    assert [type(event) for event in concluded(FLUSH, results)] == [Conclusions]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.events import HostSample
-from streams.rounds.merge import Merge
+from pacehound.model.rounds import Rounds
+from pacehound.settings import Settings
+from streams.rounds.merge import CLOSED_NS, Merge
+from streams.snapshots.schema import state_codec
+from tests.fakes.examples import tries
+from tests.fakes.made_pairs import drawn_pairs, pairs_of
 
 
 def test_an_event_that_was_sent_twice_before_its_turn_comes_twice() -> None:
@@ -45,3 +53,71 @@ def test_a_snapshot_holds_events_with_their_ids_as_workers_of_before_read_them()
     event = sample(5, "h")
     merge.push("host:j/h", event)
     assert merge.__getstate__()["_events"] == [(5, "host:j/h", event.identity(), 1, event)]
+
+
+def lines_of(taken: list[Rounds | DigestedPairs]) -> list[tuple[str, tuple[int, ...], int, str]]:
+    """Of each line whose it is, its number and its times, in order."""
+    blocks = [block for one in taken for block in ([one] if isinstance(one, Rounds) else one.by_pair())]
+    return [
+        (block.communicator, block.ranks, int(seq), str((arrival.tolist(), end.tolist())))
+        for block in blocks
+        for seq, arrival, end in zip(block.seq, block.arrival_ns, block.end_ns, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", tries(8))
+def test_digests_of_pairs_are_due_when_each_pair_s_rounds_would_be(seed: int) -> None:
+    """However they were cut, whatever their streams have promised before, and over snapshots."""
+    rng = np.random.default_rng(seed)
+    whole = drawn_pairs(rng, 120)
+    apart: Merge[HostSample] = Merge()
+    at_once: Merge[HostSample] = Merge()
+    parts = [part for part in np.array_split(np.arange(len(whole)), 4) if len(part)]
+    turns = [*((0, part) for part in parts), *((1, n) for n in rng.integers(0, 120, 6).tolist()), (2, "c")]
+    for kind, what in [turns[at] for at in rng.permutation(len(turns)).tolist()]:
+        if kind == 0:
+            own = whole.chosen(what)
+            at_once.push_rounds(own)
+            for rounds in own.by_pair():
+                apart.push_rounds(rounds)
+        stream, to_ns = ("c", CLOSED_NS) if kind == 2 else ("ab"[int(rng.integers(2))], int(rng.integers(120)))
+        until_ns = int(rng.integers(140))
+        for merge in (apart, at_once):
+            if kind:
+                merge.advance(stream, to_ns)
+        assert at_once.first_time_ns == apart.first_time_ns
+        assert at_once.last_time_ns == apart.last_time_ns
+        assert lines_of(at_once.take_rounds(until_ns)) == lines_of(apart.take_rounds(until_ns))
+        if rng.random() < 0.3:
+            at_once = state_codec(Settings()).decode(state_codec(Settings()).encode(at_once))
+    assert lines_of(at_once.take_rounds(CLOSED_NS)) == lines_of(apart.take_rounds(CLOSED_NS))
+    assert at_once.first_time_ns is None
+
+
+@pytest.mark.parametrize("seed", tries(3))
+def test_digests_of_pairs_come_in_one_order_however_they_have_come(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    whole = drawn_pairs(rng, 120)
+    blocks = list(whole.by_pair())
+    taken = []
+    for _ in range(2):
+        merge: Merge[HostSample] = Merge()
+        shuffled = [blocks[at] for at in rng.permutation(len(blocks)).tolist()]
+        for begin in range(0, len(shuffled), 7):
+            merge.push_rounds(pairs_of(shuffled[begin : begin + 7]))
+        (one,) = merge.take_rounds(CLOSED_NS)
+        assert isinstance(one, DigestedPairs)
+        taken.append(one)
+    for one in taken:
+        assert one.communicators == whole.communicators
+        assert lines_of([one]) == lines_of([whole])
+        assert np.array_equal(one.size_bytes, whole.size_bytes)
+
+
+def test_where_all_streams_of_digests_have_ended_none_are_used() -> None:
+    merge: Merge[HostSample] = Merge()
+    for stream in "abc":
+        merge.advance(stream, CLOSED_NS)
+    merge.push_rounds(drawn_pairs(np.random.default_rng(1), 30))
+    assert merge.take_rounds(CLOSED_NS) == []
+    assert merge.first_time_ns is None

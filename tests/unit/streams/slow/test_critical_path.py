@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from pacehound.model.calls import Sees
+from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.rounds import Rounds
 from streams.rounds.clocks import ClockOffsets, HostClocks
 from streams.rounds.round_table import RoundTable
 from streams.slow.critical_path import RoundIndex, Stretch
 from tests.fakes.events import topology
+from tests.fakes.examples import tries
 from tests.fakes.hand_made_rounds import BASE_NS, MS, rounds
+from tests.fakes.made_pairs import drawn_pairs
 
 
 def stretch(
@@ -157,3 +160,43 @@ def test_own_time_is_what_the_union_of_the_calls_leaves(seed: int) -> None:
         assert beside[place] >= free  # what runs beside the work does not count
         if not index._is_beside[index._rank == rank].any():
             assert beside[place] == free
+
+
+def all_of(index: RoundIndex, at: Stretch) -> list[str]:
+    """Everything that is asked of an index, exactly, and in the order in which it is told."""
+    own, transfers, charges = index.own_time(at), index.transfers(at), index.walk(at)
+    return [
+        str(index.keys),
+        str(index.sees_transfers),
+        str(list(charges.ranks.items())),
+        str(list(charges.transfers.items())),
+        str((own.least.tolist(), own.most.tolist())),
+        str((transfers.keys, transfers.total_ns.tolist(), transfers.n_rounds, transfers.size_bytes)),
+        str(index.lost_share(at).tolist()),
+        str(index.first_launch_ns(at).tolist()),
+    ]
+
+
+@pytest.mark.parametrize("seed", tries(12))
+def test_digests_of_pairs_say_what_they_say_as_rounds_of_each_pair(seed: int) -> None:
+    """Beside collectives of two and more ranks and single pairs, in any place, seen in part or on other clocks."""
+    rng = np.random.default_rng(seed)
+    blocks: list[Rounds | DigestedPairs] = []
+    for number in range(3):
+        sees = (Sees.ALL, Sees.ALL, Sees.LAUNCH | Sees.END)[int(rng.integers(3))]
+        drawn = {"base_ns": BASE_NS, "within_ns": 90 * MS, "n_ranks": 4, "sees": sees}
+        blocks.append(drawn_pairs(rng, int(rng.integers(0, 40)), **drawn))  # type: ignore[arg-type]
+        blocks += list(drawn_pairs(rng, 3, **drawn).by_pair())  # type: ignore[arg-type]
+        width = int(rng.integers(2, 5))
+        starts = rng.uniform(0, 90, (4, width))
+        spans = [[(float(s), float(s) + 4) for s in row] for row in starts]
+        blocks.append(rounds(f"c{number}", range(width), spans, op="broadcast"))
+    blocks = [blocks[at] for at in rng.permutation(len(blocks)).tolist()]
+    apart = [one for some in blocks for one in ([some] if isinstance(some, Rounds) else some.by_pair())]
+    offsets = (None, two_hosts(5.0))[seed % 2]
+    at = Stretch.of(
+        {rank: BASE_NS + rank * MS for rank in range(4)}, {rank: BASE_NS + (80 + 3 * rank) * MS for rank in range(4)}
+    )
+    found, wanted = RoundIndex(blocks, offsets), RoundIndex(apart, offsets)
+    assert all_of(found, at) == all_of(wanted, at)
+    assert found.transfers(at).n_rounds > 0
