@@ -47,7 +47,8 @@ class TransferTracker:
         """Rounds whose starts and ends were seen; others say nothing about a transfer."""
         for rounds, kinds in arrived.transfers:
             self._added += 1
-            shape = tuple(rank - rounds.ranks[0] for rank in rounds.ranks)
+            first = rounds.ranks[0]
+            shape = tuple([rank - first for rank in rounds.ranks])  # of thousands of blocks: a generator takes longer
             known = self._recent.setdefault(rounds.communicator, {})
             for of_kind in kinds:
                 transfer_ns = arrived.transfer_ns[of_kind.lines]
