@@ -207,6 +207,9 @@ def test_killed_helpers_come_back_and_the_command_does_not_notice(product, tmp_p
     run_dir = run_dir_of(product, job)
     head = json.loads(wait_for(lambda: read(product.store / "head.json"), what="a head"))["pid"]
     agent = int((run_dir / "agent.pid").read_text())
+    client = HeadClient(Path(announced(product.store).socket))
+    # The next head has to go on from there.
+    wait_for(lambda: client.status()["jobs"] == [job], what="the agent's first word")
     os.kill(head, signal.SIGKILL)
     os.kill(agent, signal.SIGKILL)
     wait_for(lambda: json.loads(read(product.store / "head.json") or "{}").get("pid", head) != head, what="a new head")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from types import SimpleNamespace
 
 from pacehound.errors import InvalidEvent
@@ -19,6 +20,15 @@ class Pipeline:
 
     def streams(self):
         return self._streams
+
+    def changed(self, *, everything=False):
+        return {"all": pickle.dumps((self._streams, self._open))}, {"all"}
+
+    def take_back(self, parts):
+        self._streams, self._open = pickle.loads(parts["all"])
+
+    def open_incidents(self):
+        return {incident.id for incident in self._open.values()}
 
     def on_event(self, event):
         self.seen.append(event)
