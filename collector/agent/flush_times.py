@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from pacehound.model.long_iteration import is_long
 from pacehound.settings import StreamSettings
 
 USUAL_OF = 8
@@ -34,8 +35,9 @@ class FlushTimes:
     ----------
     stream
         It never waits for longer than half of `lateness_s`: a host that says nothing for too long is taken for a silent
-        one, unless it has said that it may. An iteration is judged when all hosts have promised beyond the next
-        multiple of `tick_s` in Unix time: sooner it need not be told.
+        one, unless it has said that it may. An iteration is judged when all hosts have promised beyond its end if it
+        is long (`pacehound.model.long_iteration`), else beyond the next multiple of `tick_s` in Unix time: sooner it
+        need not be told.
     guard_ns
         How far a promise stays behind the clock: sooner after its end an iteration is not promised.
     unix_ns
@@ -84,11 +86,14 @@ class FlushTimes:
             self._n_told = n_over
             self._lasted_ns.clear()
         if n_over > self._n_over:
+            lasted_ns = (now_ns - self._last_over_ns) // (n_over - self._n_over) if self._n_over > 0 else 0
             if self._n_over == self._n_told:
-                ticks = -(-(self._unix_ns + now_ns + SPREAD_NS) // self._tick_ns)
-                self._told_from_ns = ticks * self._tick_ns - self._unix_ns + self._guard_ns
+                promised_ns = now_ns + SPREAD_NS
+                if not is_long(lasted_ns, self._tick_ns):
+                    promised_ns = -(-(self._unix_ns + promised_ns) // self._tick_ns) * self._tick_ns - self._unix_ns
+                self._told_from_ns = promised_ns + self._guard_ns
             if self._n_over > 0:
-                self._lasted_ns.append((now_ns - self._last_over_ns) // (n_over - self._n_over))
+                self._lasted_ns.append(lasted_ns)
             self._last_over_ns = now_ns
         self._n_over = n_over
 

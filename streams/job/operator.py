@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from pacehound.model.events import (
     WhatIfPrice,
 )
 from pacehound.model.evidence.leaving import JobShape
+from pacehound.model.long_iteration import is_long
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, host_stream
@@ -55,8 +57,9 @@ class JobOperator:
     """One attempt of one job.
 
     Streams (communicators, hosts) arrive in any interleaving; they are merged by event time up to the lowest
-    watermark and worked on in steps of `stream.tick_s`, so the same streams give the same events. What is looked for is
-    in `streams/job/watches.py`.
+    watermark and worked on in steps of `stream.tick_s`, and up to the end of each long iteration
+    (`pacehound.model.long_iteration`), so the same streams give the same events. What is looked for is in
+    `streams/job/watches.py`.
     """
 
     def __init__(self, job: str, attempt: int, settings: Settings) -> None:
@@ -68,6 +71,7 @@ class JobOperator:
         self._repeats = Repeats()
         self._operation_ids: deque[str] = deque(maxlen=_REMEMBERED_IDS)
         self._done_ns: int | None = None  # everything up to this boundary has been worked on
+        self._ends_ns: list[int] = []  # of long iterations that have not been worked on, a heap
         self._world: str | None = None
         self._world_size = 0
         self._communicators: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -131,7 +135,13 @@ class JobOperator:
                     self._merge.expect(communicator)
             case _:
                 pass
-        self._merge.push(event.communicator, event)
+        due_ns = self._merge.push(event.communicator, event)
+        if (
+            due_ns is not None
+            and isinstance(event, IterationSample)
+            and is_long(event.step_time_s * 1e9, self._tick_ns)
+        ):
+            heapq.heappush(self._ends_ns, due_ns)
         return []
 
     def on_host(self, sample: HostSample) -> list[StageTwoEvent]:
@@ -180,7 +190,7 @@ class JobOperator:
             self._hosts.expect(topology)
 
     def _work(self) -> list[StageTwoEvent]:
-        """Work on every whole tick up to the lowest watermark."""
+        """Work on every boundary up to the lowest watermark."""
         if self._world is None or self.ended:
             # Its command has never joined a process group, and its machines are gone.
             self.ended |= bool(self._hosts.given_up) and self._merge.watermark_ns >= CLOSED_NS
@@ -194,17 +204,24 @@ class JobOperator:
         events: list[StageTwoEvent] = []
         is_closing = watermark_ns >= CLOSED_NS
         until_ns = self._merge.last_time_ns if is_closing else watermark_ns
-        while self._done_ns + self._tick_ns <= until_ns:
-            next_ns = min(self._merge.first_time_ns or until_ns, until_ns) // self._tick_ns * self._tick_ns
-            if next_ns - self._done_ns > CLOCK_JUMP_TICKS * self._tick_ns:
-                self._done_ns = next_ns - self._tick_ns
-            self._done_ns += self._tick_ns
-            events += self._step_to(self._done_ns)
+        while (next_ns := self._boundary_after(self._done_ns, until_ns)) <= until_ns:
+            self._done_ns = next_ns
+            events += self._step_to(next_ns)
         if is_closing:
             last_ns = max(until_ns, self._done_ns)
             events += self._step_to(last_ns, is_last=True)
             events += self._end(last_ns)
         return events
+
+    def _boundary_after(self, done_ns: int, until_ns: int) -> int:
+        """The next whole tick, or the end of a long iteration before it; where a clock has jumped time jumps, too."""
+        next_ns = (done_ns // self._tick_ns + 1) * self._tick_ns
+        if next_ns + CLOCK_JUMP_TICKS * self._tick_ns <= until_ns:
+            first_ns = min(self._merge.first_time_ns or until_ns, until_ns) // self._tick_ns * self._tick_ns
+            next_ns = first_ns if first_ns - done_ns > CLOCK_JUMP_TICKS * self._tick_ns else next_ns
+        while self._ends_ns and self._ends_ns[0] <= done_ns:
+            heapq.heappop(self._ends_ns)
+        return min(next_ns, self._ends_ns[0]) if self._ends_ns else next_ns
 
     def _step_to(self, until_ns: int, *, is_last: bool = False) -> list[StageTwoEvent]:
         arrived = RoundTable(self._merge.take_rounds(until_ns))

@@ -28,6 +28,9 @@ Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 Float64Array = npt.NDArray[np.float64]
 
+Transfers = tuple[Float64Array, Float64Array, Int8Array] | tuple[None, None, None]
+"""Rates to send and to receive, and algorithms (those of rounds), where a row has any of them."""
+
 NONE, SEND = (DIRECTIONS.index(name) for name in ("none", "send"))
 
 _ALGORITHM_CODES = {name: number for number, name in enumerate(ALGORITHMS)}
@@ -109,25 +112,31 @@ def rows_of_batch(batch: CallBatch) -> CallRows:
         batch.codes,
         size_bytes=batch.size_bytes(),
         signature=packed_signatures(batch),
-        rates=[batch.column(name).astype(np.float64, copy=False) for name in ("send_rate", "recv_rate")],
-        algorithm=algorithm,
+        transfers=_transfers(
+            len(batch),
+            batch.column("send_rate").astype(np.float64, copy=False),
+            batch.column("recv_rate").astype(np.float64, copy=False),
+            algorithm,
+        ),
     )
 
 
 def rows_of_flush(flush: Flush) -> CallRows:
     """The rows of a flush, of all its communicators."""
-    rates: list[Any] = [flush.columns.get(name) for name in ("send_rate", "recv_rate")]
-    if any(rate is not None for rate in rates):
-        rates = [flush.column(name) for name in ("send_rate", "recv_rate")]
-    codes = flush.columns.get("algorithm")
     return _rows(
         flush.column,
         flush.column,
         size_bytes=flush.size_bytes(),
         signature=flush_signatures(flush),
-        rates=rates,
-        algorithm=None if codes is None else _ROUND_ALGORITHM[codes],
+        transfers=transfers_of_flush(flush),
     )
+
+
+def transfers_of_flush(flush: Flush) -> Transfers:
+    """Rates and algorithms of the rows of a flush."""
+    rates: list[Any] = [flush.columns.get(name) for name in ("send_rate", "recv_rate")]
+    codes = flush.columns.get("algorithm")
+    return _transfers(len(flush), rates[0], rates[1], None if codes is None else _ROUND_ALGORITHM[codes])
 
 
 def _rows(
@@ -136,14 +145,12 @@ def _rows(
     *,
     size_bytes: Int64Array,
     signature: Int64Array,
-    rates: list[Any],
-    algorithm: Int8Array | None,
+    transfers: Transfers,
 ) -> CallRows:
     times = [column(name).astype(np.int64, copy=False) for name in ("launch_ns", "start_ns", "end_ns")]
     launch, start, end, n_backward = without_backward_times(*times)
     direction = codes("direction")
-    has_transfers = _has_transfers(rates[0], rates[1], algorithm)
-    n_rows = len(launch)
+    send_rate, recv_rate, algorithm = transfers
     return CallRows(
         rank=column("rank"),
         peer=column("peer"),
@@ -156,9 +163,21 @@ def _rows(
         end_ns=end,
         signature=signature,
         is_backward=_backward(*times) if n_backward else None,
-        send_rate=(np.full(n_rows, np.nan) if rates[0] is None else rates[0]) if has_transfers else None,
-        recv_rate=(np.full(n_rows, np.nan) if rates[1] is None else rates[1]) if has_transfers else None,
-        algorithm=(np.zeros(n_rows, np.int8) if algorithm is None else algorithm) if has_transfers else None,
+        send_rate=send_rate,
+        recv_rate=recv_rate,
+        algorithm=algorithm,
+    )
+
+
+def _transfers(
+    n_rows: int, send_rate: Float64Array | None, recv_rate: Float64Array | None, algorithm: Int8Array | None
+) -> Transfers:
+    if not _has_transfers(send_rate, recv_rate, algorithm):
+        return None, None, None
+    return (
+        np.full(n_rows, np.nan) if send_rate is None else send_rate,
+        np.full(n_rows, np.nan) if recv_rate is None else recv_rate,
+        np.zeros(n_rows, np.int8) if algorithm is None else algorithm,
     )
 
 

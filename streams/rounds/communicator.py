@@ -6,6 +6,7 @@ of the log; what goes out is in event time up to the watermark that follows it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -33,14 +34,17 @@ from pacehound.model.flushes import Heartbeat
 from pacehound.model.rounds import Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid
 from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
-from streams.rounds.digest_join import DigestJoin, Grids, PlacedGrid
+from streams.rounds.digest_places import Places
+from streams.rounds.digest_rows import digests_of_calls
+from streams.rounds.digest_table import Awaited, Digested, DigestTable
 from streams.rounds.giving_up import Patience
+from streams.rounds.grids import Grids
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import CLOSED_NS
 from streams.rounds.mismatches import MismatchWatch
-from streams.rounds.row_loops import look_at, members_in_c
+from streams.rounds.row_loops import Look, look_at, members_in_c
 
-StageOneEvent = Rounds | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
+StageOneEvent = Digested | SignatureMismatch | IterationSample | Progress | Topology | Markers | Watermark
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
@@ -114,9 +118,11 @@ class CommunicatorOperator:
 
     Rows are waited for up to `lateness_ns` after their round was entered, and hosts after they fell silent. `counts`
     holds what was not used, by reason; nothing is dropped without being counted there.
+
+    Digests are put into the table of a shard, if there is one (`shared`): the shard takes them out again.
     """
 
-    def __init__(self, topology: Topology, lateness_ns: int) -> None:
+    def __init__(self, topology: Topology, lateness_ns: int, shared: DigestTable | None = None) -> None:
         self.job = topology.job
         self.attempt = topology.attempt
         self.communicator = topology.communicator
@@ -132,7 +138,8 @@ class CommunicatorOperator:
         self._pairs: dict[tuple[int, int], RoundGrid] = {}
         self._sees = Sees.ALL
         self._source = ""
-        self._digests: DigestJoin | None = None
+        self._digests: DigestTable | None = None  # its own
+        self._shared = shared
         self._watermark_ns = -1
         self._sent_watermark_ns = -1
         self._ticked_ns = -1
@@ -160,7 +167,7 @@ class CommunicatorOperator:
         """Without what follows from the members; of hosts what cannot be told from the rest of them."""
         derived = (
             *("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts"),
-            "_has_new_rows",
+            *("_has_new_rows", "_shared"),
         )
         state = {name: value for name, value in self.__dict__.items() if name not in derived}
         state["_hosts"] = {name: HostState.of(host) for name, host in self._hosts.items()}
@@ -172,12 +179,14 @@ class CommunicatorOperator:
         self._hosts = {name: written.host() for name, written in state["_hosts"].items()}
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
-        self._open_hosts, self._has_new_rows = None, True
-        for ranks, _, grid in self._all_grids():
+        self._open_hosts, self._has_new_rows, self._shared = None, True, None
+        for ranks, _, grid in self._of_calls.of(self.members):
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
-        if self._digests is not None and self._digests.last_seq.shape != (len(self.members),):
-            raise ValueError(f"communicator {self.communicator}: digests of {len(self._digests.last_seq)} members")
+
+    def share(self, digests: DigestTable) -> None:
+        """Go on with the table of a shard that was read from a snapshot."""
+        self._shared = digests
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -235,20 +244,55 @@ class CommunicatorOperator:
         self._count("dropped_calls", dropped)
         if where.start == where.stop:
             return []
+        found = self._looked_at(rows, where)
+        self._count("backward_times", found.n_backward)
+        self._has_new_rows = True
+        if is_of_digests(source):
+            places = Places.of(*self._placed(rows, where, sees, source, has_pairs=found.n_pairs > 0))
+            self._table.put(digests_of_calls(rows, where), places)
+            return []
+        self._sees, self._source = sees, source
+        self._add(rows, where, found.n_pairs, self._of_calls, has_transfers=rows.has_transfers(where))
+        return []
+
+    def places_of_digests(
+        self, rows: CallRows, where: slice, host: str, sees: Sees, source: str
+    ) -> tuple[Int64Array, Int64Array]:
+        """The line and the cell of each digest of a host in the table; errors as in `on_rows`."""
+        self._check_announced(host)
+        found = self._looked_at(rows, where)
+        return self._placed(rows, where, sees, source, has_pairs=found.n_pairs > 0)
+
+    def _looked_at(self, rows: CallRows, where: slice) -> Look:
         found = look_at(rows.in_c, where, self._members_in_c)
         if found.outsider >= 0 or found.outside_peer >= 0:
             raise self._outsiders(rows, where)
-        self._count("backward_times", found.n_backward)
-        self._has_new_rows = True
-        has_transfers = rows.has_transfers(where)
-        if is_of_digests(source):
-            digests = self._digests = self._digests or DigestJoin(len(self.members), sees, source)
-            self._add(rows, where, found.n_pairs, digests.grids, has_transfers=has_transfers)
-            digests.note(rows, where)
-        else:
-            self._sees, self._source = sees, source
-            self._add(rows, where, found.n_pairs, self._of_calls, has_transfers=has_transfers)
-        return []
+        return found
+
+    @property
+    def _table(self) -> DigestTable:
+        if self._shared is not None:
+            return self._shared
+        if self._digests is None:
+            self._digests = DigestTable()
+        return self._digests
+
+    def _placed(
+        self, rows: CallRows, where: slice, sees: Sees, source: str, *, has_pairs: bool
+    ) -> tuple[Int64Array, Int64Array]:
+        """Rows whose places are known."""
+        lines_of = self._table.lines
+        number = lines_of.number_of(self.communicator, len(self.members), source, sees)
+        line, first = lines_of.collectives(number)
+        lines, cells = np.full(where.stop - where.start, line), first + rows.place[where]
+        if has_pairs and rows.direction is not None:
+            for row in np.flatnonzero(rows.direction[where] != NONE).tolist():
+                rank, peer = int(rows.rank[where.start + row]), int(rows.peer[where.start + row])
+                is_sender = rows.direction[where.start + row] == SEND
+                pair = (rank, peer) if is_sender else (peer, rank)
+                line, first = lines_of.of_pair(number, pair, (self._column[pair[0]], self._column[pair[1]]))
+                lines[row], cells[row] = line, first + (not is_sender)
+        return lines, cells
 
     def _add(self, rows: CallRows, where: slice, n_pairs: int, to: Grids, *, has_transfers: bool) -> None:
         if n_pairs == 0:
@@ -339,27 +383,33 @@ class CommunicatorOperator:
         mismatches = self._mismatches.in_open(progress, self._collectives)
         return [*mismatches, *self._advance(may_rise=may_rise), told, *self._watermark()]
 
-    def on_heartbeat(self, host_name: str, heartbeat: Heartbeat) -> list[StageOneEvent]:
-        """A host promises the same up to a later time, and does not say how far its ranks are."""
-        time_ns = heartbeat.time_ns
-        host = self._hosts.get(host_name)
-        if host is None:
-            raise InvalidEvent(f"heartbeat of host {host_name!r}, which has not announced {self.communicator}")
+    def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageOneEvent]:
+        """Hosts promise the same up to a later time, and do not say how far their ranks are."""
+        for name, _ in beats:
+            if name not in self._hosts:
+                raise InvalidEvent(f"heartbeat of host {name!r}, which has not announced {self.communicator}")
+        may_rise = False
+        for name, beat in beats:
+            may_rise |= self._beats(self._hosts[name], beat)
+        if not may_rise and not self._has_new_rows:
+            return []
+        return [*self._advance(may_rise=may_rise), *self._watermark()]
+
+    def _beats(self, host: _Host, heartbeat: Heartbeat) -> bool:
+        """Whether the watermark may rise with it."""
         host.patience.renew()
         has_said_the_last = host.last_progress is not None and host.last_progress.closed
-        if has_said_the_last or time_ns < host.promised_ns:
+        if has_said_the_last or heartbeat.time_ns < host.promised_ns:
             self._count("backward_progress", 1)
-            return []
+            return False
         was_away = host.left_out or host.closed
-        may_rise = was_away or self._moves(host, time_ns)
-        host.promised_ns, host.quiet_ns = time_ns, heartbeat.quiet_ns
+        may_rise = was_away or self._moves(host, heartbeat.time_ns)
+        host.promised_ns, host.quiet_ns = heartbeat.time_ns, heartbeat.quiet_ns
         if was_away:
             host.left_out = False
             self._set_closed(host, is_closed=False)
             self._gone -= host.ranks
-        if not may_rise and not self._has_new_rows:
-            return []
-        return [*self._advance(may_rise=may_rise), *self._watermark()]
+        return may_rise
 
     def _set_closed(self, host: _Host, *, is_closed: bool) -> None:
         if host.closed != is_closed:
@@ -408,28 +458,26 @@ class CommunicatorOperator:
                 if part is not None:
                     events.append(self._rounds(ranks, is_pair, part, self._sees, self._source))
                     events += self._mismatches.in_closed(part)
-        if self._digests is not None:
-            events += self._closed_digests(self._digests, running, has_risen=has_risen)
+        if self._digests is not None and self._digests.has_open:
+            awaited = (lambda _: self.awaited()) if has_risen else None
+            absent = (self.communicator,) if self.has_absent else ()
+            events += self._digests.take(self.job, self.attempt, lambda _: self.members, awaited=awaited, absent=absent)
         if self._iterations is not None:
             events += self._iterations.close(self._watermark_ns, self._gone)
         return events
 
-    def _closed_digests(
-        self, digests: DigestJoin, running: tuple[BoolArray, Int64Array] | None, *, has_risen: bool
-    ) -> list[StageOneEvent]:
-        """Iterations of which all have told, or whose missing digests will not come: a rank's come in order."""
-        promised_ns = min(self._watermark_ns, CLOSED_NS - 1)
-        events: list[StageOneEvent] = []
-        for ranks, is_pair, grid in digests.grids.to_look_at(self.members, everything=has_risen):
-            closed = [grid.close_complete()]
-            if has_risen and grid.has_open:
-                running = running or self._running()
-                at = self._columns_of(ranks) if is_pair else slice(None)
-                closed.append(grid.close_overdue(promised_ns, running[0][at], digests.last_seq[at] + 1))
-            events += [
-                self._rounds(ranks, is_pair, part, digests.sees, digests.source) for part in closed if part is not None
-            ]
-        return events
+    def told_end_ns(self, tick_ns: int) -> int | None:
+        """The end of a long iteration of which all ranks have told, and that is not over by the watermark."""
+        return self._iterations.told_end_ns(tick_ns) if self._iterations is not None else None
+
+    def awaited(self) -> Awaited:
+        """What is waited for here of digests: a rank's come in order."""
+        return Awaited(min(self._watermark_ns, CLOSED_NS - 1), self._running()[0])
+
+    @property
+    def has_absent(self) -> bool:
+        """Some of its members are not running, as far as is known."""
+        return not self.is_complete or any(host.closed or host.left_out for host in self._hosts.values())
 
     def _close_overdue(
         self, ranks: tuple[int, ...], is_pair: bool, grid: RoundGrid, running: BoolArray, running_seq: Int64Array
@@ -511,11 +559,6 @@ class CommunicatorOperator:
         progress = host.progress.get(rank)
         return progress is not None and any(call.direction != "none" for call in progress.open)
 
-    def _all_grids(self) -> list[PlacedGrid]:
-        """Those of calls, and of digests."""
-        of_digests = self._digests.grids.of(self.members) if self._digests is not None else []
-        return [*self._of_calls.of(self.members), *of_digests]
-
     def _rounds(self, ranks: tuple[int, ...], is_pair: bool, closed: ClosedRounds, sees: Sees, source: str) -> Rounds:
         return Rounds(
             job=self.job,
@@ -542,10 +585,11 @@ class CommunicatorOperator:
 
     def all_counts(self) -> dict[str, int]:
         """Everything that was not used, by reason."""
-        grids = [grid for _, _, grid in self._all_grids()]
+        grids = [grid for _, _, grid in self._of_calls.of(self.members)]
         counts = dict(self.counts)
         for name in ("duplicate_rows", "late_rows", "missing_rows", "skipped_rounds"):
             counts[name] = sum(getattr(grid, name) for grid in grids)
+            counts[name] += getattr(self._digests, name, 0)
         if self._iterations is not None:
             counts["incomplete_iterations"] = self._iterations.incomplete
             counts["backward_markers"] = self._iterations.backward

@@ -1,37 +1,34 @@
 """What a shard concludes and nobody can use yet: told each second once, and not whenever a host has spoken.
 
-A job's time goes on in whole ticks, when all of its streams have come to the next one. Of a job of thousands of hosts
-nearly each word raises the watermark of some communicator, and with the end of an iteration completes some round of
-digests: none of them is worth a message by itself.
+A job's time goes on in whole ticks and with the ends of long iterations, when all of its streams have come so far. Of a
+job of thousands of hosts nearly each word raises the watermark of some communicator, and with the end of an iteration
+completes some round of digests: none of them is worth a message by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from pacehound.model.events import Watermark
-from pacehound.model.rounds import Rounds
+from pacehound.model.events import IterationSample, Watermark
+from pacehound.model.long_iteration import is_long
 from streams.rounds.merge import CLOSED_NS
-
-MAX_ROUNDS = 4_096
-"""That are held, blocks of them: so many are worth a message (chosen), which is read while the next ones come."""
 
 T = TypeVar("T")
 
 
 class HeldBack:
-    """Rounds of digests, and the last watermark of each stream of a shard.
+    """The last watermark of each stream of a shard.
 
-    They are held until the lowest of the watermarks that are expected has come to another tick.
+    They are held until the lowest of the watermarks that are expected has come to another tick, a long iteration has
+    ended or a stream has; rounds of digests are asked for then.
 
     Examples
     --------
     >>> held = HeldBack(tick_ns=10)
     >>> held.expect(["a", "b"])
     >>> a, b = (Watermark(job="j", attempt=0, time_ns=25, stream=stream) for stream in "ab")
-    >>> held.take([a]), [one.stream for one in held.take([b])]
+    >>> held.take([a], list), [one.stream for one in held.take([b], list)]
     ([], ['a', 'b'])
 
     """
@@ -40,7 +37,6 @@ class HeldBack:
         self._tick_ns = tick_ns
         self._ticks: dict[str, int] = {}  # by stream, up to which tick it has come
         self._watermarks: dict[str, int] = {}  # by stream, those that are held
-        self._rounds: list[Rounds] = []
         self._lowest, self._n_lowest = 0, 0  # of the ticks, and how many streams have come no further
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,28 +63,37 @@ class HeldBack:
         if gone:
             self._find_lowest()
 
-    def take(self, concluded: Sequence[T]) -> list[T]:
+    @property
+    def next_ns(self) -> int:
+        """When the lowest of the watermarks has come to another tick."""
+        return (self._lowest + 1) * self._tick_ns
+
+    def take(self, concluded: Sequence[T], rounds: Callable[[], Sequence[T]]) -> list[T]:
         """What is to be told now of this and of what was held, in order; of each stream one watermark, the last.
 
-        All of it is of one attempt of one job.
+        Parameters
+        ----------
+        concluded
+            All of one attempt of one job.
+        rounds
+            Makes those of the digests that have come; asked when watermarks are told.
+
         """
-        told: list[Any] = []
-        raised: list[Watermark] = []
-        for one in concluded:
-            if isinstance(one, Watermark):
-                raised.append(one)
-            elif isinstance(one, Rounds) and one.is_digest:
-                self._rounds.append(one)
-            else:
-                told.append(one)
-        is_due = self._raise(raised)
-        if is_due or len(self._rounds) > MAX_ROUNDS:
-            told += self._rounds
-            self._rounds = []
+        raised = [one for one in concluded if isinstance(one, Watermark)]
+        told: list[Any] = [one for one in concluded if not isinstance(one, Watermark)]
+        is_due = self._raise(raised) or any(map(self._ends_a_long_iteration, told))
         if is_due:
-            told += [replace(raised[0], stream=name, time_ns=time_ns) for name, time_ns in self._watermarks.items()]
+            told += rounds()
+            whose: Any = concluded[0]
+            told += [
+                Watermark(job=whose.job, attempt=whose.attempt, time_ns=time_ns, stream=stream)
+                for stream, time_ns in self._watermarks.items()
+            ]
             self._watermarks = {}
         return cast(list[T], told)
+
+    def _ends_a_long_iteration(self, one: object) -> bool:
+        return isinstance(one, IterationSample) and is_long(one.step_time_s * 1e9, self._tick_ns)
 
     def _raise(self, raised: Sequence[Watermark]) -> bool:
         """Whether the lowest of them has come to another tick with these, or a stream has ended."""

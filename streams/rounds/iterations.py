@@ -17,6 +17,7 @@ from pacehound.model.events import (
     IterationSample,
     Markers,
 )
+from pacehound.model.long_iteration import is_long
 
 _PLANNED = {CHECKPOINT_BEGIN: "checkpoint", EVALUATION_BEGIN: "evaluation", HOLD_BEGIN: "hold"}
 _PLANNED_ENDS = {CHECKPOINT_END: "checkpoint", EVALUATION_END: "evaluation", HOLD_END: "hold"}
@@ -103,6 +104,15 @@ class IterationTracker:
             samples.append(self._sample(step, ends))
             del self._open[step], self._first_ns[step]
         return samples
+
+    def told_end_ns(self, tick_ns: int) -> int | None:
+        """The end of the next iteration, if it is long and all ranks have told of it."""
+        step = min(self._open, default=None)
+        if step is None or len(self._open[step]) < len(self._members) or not self._previous:
+            return None
+        rank, (before, before_ns) = next(iter(self._previous.items()))
+        took_ns = (self._open[step].get(rank, before_ns) - before_ns) / max(step - before, 1)
+        return max(self._open[step].values()) if is_long(took_ns, tick_ns) else None
 
     def _passed(self, step: int, ends: dict[int, int]) -> bool:
         """A rank that has not reported `step` has reported a later one: its marker was lost, it is not slow."""

@@ -100,13 +100,14 @@ class Merge(Generic[EventT]):
             self._n_lowest -= 1
             self._lowest_ns = self._lowest_ns if self._n_lowest > 0 else None
 
-    def push(self, stream: str, event: EventT) -> None:
-        """An event of a stream; one that comes after the stream has ended (it was sent twice) is not used."""
+    def push(self, stream: str, event: EventT) -> int | None:
+        """An event of a stream, and when it is due; of one that has ended (this was sent twice) it is not used."""
         if self.has_ended(stream):
-            return
+            return None
         time_ns = max(event.time_ns, self._watermarks.get(stream, -1))
         self._pushed += 1
         heapq.heappush(self._events, (time_ns, stream, self._pushed, event))
+        return time_ns
 
     def push_rounds(self, rounds: Rounds | DigestedPairs) -> None:
         """Rounds of a communicator, or digests of pairs in many; each counts from its own end on."""

@@ -8,8 +8,9 @@ known once every place is taken. Until then calls wait; peers that were named by
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from pacehound.model.events import UNKNOWN_MEMBER, Markers, Progress, Tick, Topo
 from pacehound.model.flushes import Heartbeat
 from streams.rounds.call_rows import CallRows
 from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
+from streams.rounds.digest_table import DigestTable
 from streams.rounds.giving_up import Patience
 from streams.rounds.merge import CLOSED_NS
 
@@ -37,10 +39,11 @@ class PartialCommunicator:
     A host that never says where its ranks stand (no agent, another source) leaves the members unknown. Nothing is
     concluded from such a communicator; what waits counts as lost in what is passed on, and time goes on without it.
 
-    `lateness_ns` is as in `CommunicatorOperator`, and how long others wait for members that are not known.
+    `lateness_ns` and `shared` are as in `CommunicatorOperator`; the first is also how long others wait for members that
+    are not known.
     """
 
-    def __init__(self, topology: Topology, lateness_ns: int) -> None:
+    def __init__(self, topology: Topology, lateness_ns: int, shared: DigestTable | None = None) -> None:
         self.job = topology.job
         self.attempt = topology.attempt
         self.communicator = topology.communicator
@@ -60,6 +63,27 @@ class PartialCommunicator:
         self._is_closed = False
         self._patience = Patience()
         self._operator: CommunicatorOperator | None = None
+        self._shared = shared
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is somebody else's."""
+        return {name: value for name, value in self.__dict__.items() if name != "_shared"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Whose table it is told again."""
+        self.__dict__.update(state)
+        self._shared = None
+
+    def share(self, digests: DigestTable) -> None:
+        """As `CommunicatorOperator.share`."""
+        self._shared = digests
+        if self._operator is not None:
+            self._operator.share(digests)
+
+    @property
+    def joining(self) -> CommunicatorOperator | None:
+        """What it is once all members are known."""
+        return self._operator
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -126,9 +150,12 @@ class PartialCommunicator:
     ) -> list[StageOneEvent]:
         """A host's rows as columns; as `CommunicatorOperator.on_rows`, where every member is known."""
         assert self._operator is not None
+        return self._operator.on_rows(self.named_rows(rows, where), where, host, sees, source, dropped)
+
+    def named_rows(self, rows: CallRows, where: slice) -> CallRows:
+        """Peers by rank."""
         peers = self._named_peers(rows.peer[where])
-        named = rows if peers is None else rows.with_peers(where, peers)
-        return self._operator.on_rows(named, where, host, sees, source, dropped)
+        return rows if peers is None else rows.with_peers(where, peers)
 
     def on_markers(self, markers: Markers) -> list[StageOneEvent]:
         """Optimizer steps and planned pauses of a host's ranks."""
@@ -153,20 +180,22 @@ class PartialCommunicator:
         self._patience.renew()
         return []
 
-    def on_heartbeat(self, host: str, heartbeat: Heartbeat) -> list[StageOneEvent]:
-        """A host promises the same up to a later time."""
+    def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageOneEvent]:
+        """Hosts promise the same up to a later time."""
         if self._operator is not None:
-            return self._operator.on_heartbeat(host, heartbeat)
-        self._require_announced(host, "heartbeat")
-        before = self._progress.get(host) or Progress(
-            job=self.job,
-            attempt=self.attempt,
-            time_ns=heartbeat.time_ns,
-            host=host,
-            communicator=self.communicator,
-            ranks=(),
-        )
-        return self.on_progress(replace(before, time_ns=heartbeat.time_ns))
+            return self._operator.on_heartbeats(beats)
+        for host, heartbeat in beats:
+            self._require_announced(host, "heartbeat")
+            before = self._progress.get(host) or Progress(
+                job=self.job,
+                attempt=self.attempt,
+                time_ns=heartbeat.time_ns,
+                host=host,
+                communicator=self.communicator,
+                ranks=(),
+            )
+            self.on_progress(replace(before, time_ns=heartbeat.time_ns))
+        return []
 
     def on_tick(self, tick: Tick) -> list[StageOneEvent]:
         """Time has passed and somebody is silent: the job waits for `lateness_ns`, and then goes on without this."""
@@ -200,7 +229,7 @@ class PartialCommunicator:
     def _complete(self) -> list[StageOneEvent]:
         """The members are known: everything that has waited, as if it came now; all of it was looked at before."""
         announced = [replace(topology, members=tuple(self._members.tolist())) for topology in self._announced.values()]
-        self._operator = operator = CommunicatorOperator(announced[0], self._lateness_ns)
+        self._operator = operator = CommunicatorOperator(announced[0], self._lateness_ns, self._shared)
         events: list[StageOneEvent] = []
         for topology in announced:
             events += operator.on_topology(topology)

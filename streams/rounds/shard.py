@@ -4,16 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from pacehound.errors import InvalidEvent, PartlyRefused, RejectedMessage
+from pacehound.model.digests import is_of_digests
 from pacehound.model.events import Tick, Topology, Watermark
 from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event, host_stream
 from pacehound.settings import Settings
 from streams.rounds.call_rows import rows_of_flush
+from streams.rounds.digest_places import Int64Array, Places
+from streams.rounds.digest_rows import digests_of_flush
+from streams.rounds.digest_table import DigestTable
+from streams.rounds.heartbeats import Heartbeats
 from streams.rounds.held_back import HeldBack
 from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
+
+
+class _Said(NamedTuple):
+    """Whose digests a flush has: communicators one behind the other, and in a fixed order the ranks and peers of each.
+
+    Hosts tell them in the order in which they ended, which is another one in each iteration.
+    """
+
+    parts: tuple[tuple[str, str, int], ...]
+    columns: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, flush: Flush) -> tuple[_Said, Int64Array]:
+        """And where in the flush each row of that order is."""
+        part = np.repeat(np.arange(len(flush.parts)), [part.n_rows for part in flush.parts])
+        columns = [flush.columns[name] for name in ("direction", "peer", "rank") if name in flush.columns]
+        order = np.lexsort((*columns, part))
+        parts = tuple((part.communicator, part.source, part.n_rows) for part in flush.parts)
+        return cls(parts, tuple(column[order].tobytes() for column in columns)), order
+
 
 MAX_OVER = 1_000
 """Communicators that are over, and whose late rows are still recognised as such."""
@@ -49,15 +76,22 @@ def hear_flush(flush: Flush, stage_of: Callable[[str], StageOne]) -> list[StageT
     if (heartbeat := flush.heartbeat) is not None:
         for communicator in heartbeat.communicators:
             try:
-                results += stage_of(communicator).on_heartbeat(flush.host, heartbeat)
+                results += stage_of(communicator).on_heartbeats([(flush.host, heartbeat)])
             except RejectedMessage as error:
                 refused.append(error)
-        if heartbeat.is_of_processes:
-            stream = host_stream(flush.job, flush.host)
-            results.append(Watermark(job=flush.job, attempt=flush.attempt, time_ns=heartbeat.time_ns, stream=stream))
+        results += of_processes(flush)
     if refused:
         raise PartlyRefused(f"{len(refused)} parts of a flush are refused, the first one: {refused[0]}", results)
     return results
+
+
+def of_processes(flush: Flush) -> list[StageTwoInput]:
+    """That the host's processes go on, if its heartbeat says so."""
+    beat = flush.heartbeat
+    if beat is None or not beat.is_of_processes:
+        return []
+    stream = host_stream(flush.job, flush.host)
+    return [Watermark(job=flush.job, attempt=flush.attempt, time_ns=beat.time_ns, stream=stream)]
 
 
 class _Hosts:
@@ -74,7 +108,10 @@ class _Hosts:
 
 
 class Shard:
-    """The communicators of a shard, each with its own stage one.
+    """The communicators of a shard, each with its own stage one; digests of all of them are joined in one table.
+
+    What a host says in each iteration alike, digests and heartbeats of the same communicators, is recognised and taken
+    at once: what costs is not to find out for each of them where it belongs.
 
     >>> from pacehound.settings import Settings
     >>> Shard(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="shard:j/0/0"))
@@ -84,21 +121,33 @@ class Shard:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
+        self._tick_ns = round(settings.stream.tick_s * 1e9)
         self._stages: dict[str, StageOne] = {}
         self._over: dict[str, None] = {}  # in the order in which they were over
-        self._held = HeldBack(round(settings.stream.tick_s * 1e9))
+        self._digests = DigestTable()
+        self._beats = Heartbeats(self._lateness_ns)
+        self._held = HeldBack(self._tick_ns)
         self._quiet_ns = 0  # for how long a host may say nothing, as one said last
         self._beat_ns: dict[str, int] = {}  # by host whose heart beats, when it did last
+        self._begin()
+
+    def _begin(self) -> None:
+        """What follows from the rest."""
         self._hosts = _Hosts()
+        self._places: dict[str, tuple[_Said, Places]] = {}  # by host, of the digests that it sent last
+        self._end_ns: int | None = None  # of the iteration that all ranks have told the end of
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what follows from the rest."""
-        return {name: value for name, value in self.__dict__.items() if name != "_hosts"}
+        derived = ("_hosts", "_places", "_end_ns")
+        return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Who is in it is put together again when somebody asks."""
+        """Who is in it is put together again when somebody asks; its communicators share the table."""
         self.__dict__.update(state)
-        self._hosts = _Hosts()
+        self._begin()
+        for stage in self._stages.values():
+            stage.share(self._digests)
 
     def on_event(self, event: Event) -> list[StageTwoInput]:
         """One event; what stage two has to know of it, in order, or when it is of use to it (`held_back`).
@@ -110,33 +159,113 @@ class Shard:
             that holds of a part of it.)
 
         """
-        try:
-            return self._held_back(event, self._on_event(event))
-        except PartlyRefused as error:
-            taken = [cast(StageTwoInput, result) for result in error.results]
-            raise PartlyRefused(str(error), self._held_back(event, taken)) from error
-        finally:
-            self._note_over(event)
-
-    def _on_event(self, event: Event) -> list[StageTwoInput]:
         match event:
             case Flush():
-                results = hear_flush(event, self._stage)
-                self._note_heartbeat(event)
-                return results
+                return self._on_flush(event)
             case Topology():
-                return self._stage(event.communicator).on_event(event)
+                touched = [event.communicator]
+                return self._concluded(touched, lambda: self._stage(event.communicator).on_event(event))
             case Tick():
-                return [
-                    *self._silent(event),
-                    *(
-                        result
-                        for communicator, stage in self._stages.items()
-                        for result in stage.on_event(replace(event, stream=communicator))
-                    ),
-                ]
+                return self._concluded(list(self._stages), lambda: self._on_tick(event))
             case _:
                 raise InvalidEvent(f"a {type(event).__name__} does not travel with a shard")
+
+    def _on_flush(self, flush: Flush) -> list[StageTwoInput]:
+        as_before: list[StageTwoInput] = []
+        beat, changed = flush.heartbeat, dict[str, Any]()
+        is_known = beat is not None and self._beats.is_known(flush.host, beat)
+        if flush.topologies or flush.promises or (beat is not None and not is_known):
+            as_before += self._tell_beats([flush.host])  # in order with what is said now
+        if not (flush.topologies or flush.promises) and self._has_put(flush):
+            changed |= {"parts": (), "columns": {}}
+        if beat is not None and is_known:
+            self._beats.wait(flush.host, beat)
+            as_before += of_processes(flush)
+            changed["heartbeat"] = None
+        rest = replace(flush, **changed) if changed else flush
+        touched = rest.communicators
+
+        def hear() -> list[StageTwoInput]:
+            results = [*as_before]
+            try:
+                results += hear_flush(rest, self._stage) if touched or rest.heartbeat is not None else []
+            except PartlyRefused as error:
+                raise PartlyRefused(str(error), [*results, *error.results, *self._told_together(rest)]) from error
+            self._note_heartbeat(flush)
+            if rest.heartbeat is not None:
+                self._beats.note_taken(flush.host, rest.heartbeat)
+                self._beats.promises(flush.host, rest.heartbeat.time_ns)
+            return [*results, *self._told_together(rest)]
+
+        return self._concluded(touched, hear)
+
+    def _concluded(self, touched: Sequence[str], hear: Callable[[], list[StageTwoInput]]) -> list[StageTwoInput]:
+        """What follows from something that is said of these communicators, as far as it is told now."""
+        try:
+            results = hear()
+        except PartlyRefused as error:
+            taken = [cast(StageTwoInput, result) for result in error.results]
+            raise PartlyRefused(str(error), self._held_back(touched, taken)) from error
+        else:
+            return self._held_back(touched, results)
+        finally:
+            self._note_over(touched)
+
+    # Digests
+
+    def _has_put(self, flush: Flush) -> bool:
+        """Put digests that lie where those of this host did before; whether that is so."""
+        if not flush.parts or any(part.dropped or not is_of_digests(part.source) for part in flush.parts):
+            return False
+        said, order = _Said.of(flush)
+        known = self._places.get(flush.host)
+        if known is not None and known[0] == said:
+            places = known[1].of_rows(order)
+        elif (found := self._placed(flush)) is not None:
+            places = found
+            self._places[flush.host] = said, places.of_rows(np.argsort(order))
+        else:
+            self._places.pop(flush.host, None)
+            return False
+        rows = digests_of_flush(flush)
+        if rows is None:
+            return False
+        self._digests.put(rows, places)
+        return True
+
+    def _placed(self, flush: Flush) -> Places | None:
+        """Where the digests of a host go, unless some go nowhere."""
+        rows = rows_of_flush(flush)
+        lines, cells = [], []
+        for part, where in zip(flush.parts, flush.slices(), strict=True):
+            stage = self._stages.get(part.communicator)
+            try:
+                found = None if stage is None else stage.places_of_digests(flush.host, part, where, rows)
+            except RejectedMessage:
+                return None  # it is refused where each part is heard by itself
+            if found is None:
+                return None
+            lines.append(found[0])
+            cells.append(found[1])
+        return Places.of(np.concatenate(lines), np.concatenate(cells))
+
+    def _rounds(self) -> list[StageTwoInput]:
+        """Those of the digests that have come."""
+        if not self._digests.has_open:
+            return []
+        open_ = {name: known for name, stage in self._stages.items() if (known := stage.joining) is not None}
+        whose = next(iter(open_.values()))
+        return list(
+            self._digests.take(
+                whose.job,
+                whose.attempt,
+                lambda name: open_[name].members,
+                awaited=lambda name: open_[name].awaited(),
+                absent=[name for name, known in open_.items() if known.has_absent],
+            )
+        )
+
+    # Heartbeats
 
     def _note_heartbeat(self, flush: Flush) -> None:
         """That of a host which has announced itself, or it would have been refused."""
@@ -145,6 +274,45 @@ class Shard:
             self._beat_ns[flush.host] = flush.heartbeat.time_ns
         elif flush.promises:
             self._beat_ns.pop(flush.host, None)  # its samples follow each other again
+            self._beats.promises(flush.host, max(promise.time_ns for promise in flush.promises))
+
+    def _told_together(self, flush: Flush) -> list[StageTwoInput]:
+        """What follows from heartbeats that wait, if nobody holds back what is waited for."""
+        if flush.markers and self._end_ns is None:
+            ends_ns = [
+                stage.told_end_ns(self._tick_ns) for name in flush.communicators if (stage := self._stages.get(name))
+            ]
+            self._end_ns = next((end_ns for end_ns in ends_ns if end_ns is not None), None)
+            if self._end_ns is not None:
+                self._expect()
+        if not self._beats.are_due:
+            return []
+        results = self._tell_beats()
+        self._end_ns = None
+        self._expect()
+        return results
+
+    def _tell_beats(self, hosts: Sequence[str] | None = None) -> list[StageTwoInput]:
+        """Let communicators hear the heartbeats that wait; those of some hosts alone, or of all."""
+        return [
+            result
+            for communicator, beats in self._beats.take(hosts).items()
+            if (stage := self._stages.get(communicator)) is not None
+            for result in stage.on_heartbeats(beats)
+        ]
+
+    def _expect(self) -> None:
+        """Heartbeats wait until all hosts have promised up to the next time that something can be told."""
+        opened = self.open_stream()
+        next_ns = self._held.next_ns
+        if opened is not None:
+            self._beats.expect(opened.hosts, next_ns if self._end_ns is None else min(next_ns, self._end_ns))
+
+    def _on_tick(self, tick: Tick) -> list[StageTwoInput]:
+        results = [*self._tell_beats(), *self._silent(tick)]
+        for communicator, stage in self._stages.items():
+            results += stage.on_event(replace(tick, stream=communicator))
+        return results
 
     def _silent(self, tick: Tick) -> list[StageTwoInput]:
         """Hosts whose hearts beat no more: their samples, which these stood for, are silent as well."""
@@ -152,9 +320,9 @@ class Shard:
         silent = [host for host, beat_ns in self._beat_ns.items() if beat_ns < before_ns]
         return [replace(tick, stream=host_stream(tick.job, host)) for host in silent]
 
-    def _held_back(self, event: Event, results: Sequence[StageTwoInput]) -> list[StageTwoInput]:
-        self._held.expect(one for one in self._touched(event) if one in self._stages)
-        return self._held.take(results)
+    def _held_back(self, touched: Sequence[str], results: Sequence[StageTwoInput]) -> list[StageTwoInput]:
+        self._held.expect(one for one in touched if one in self._stages)
+        return self._held.take(results, self._rounds)
 
     @property
     def is_closed(self) -> bool:
@@ -182,12 +350,12 @@ class Shard:
             return self._over_stage()
         stage = self._stages.get(communicator)
         if stage is None:
-            stage = self._stages[communicator] = StageOne(self._settings)
+            stage = self._stages[communicator] = StageOne(self._settings, self._digests)
         return stage
 
-    def _note_over(self, event: Event) -> None:
+    def _note_over(self, touched: Sequence[str]) -> None:
         """Keep no state of what is over with this, nor of what was refused before it was known."""
-        for communicator in self._touched(event):
+        for communicator in touched:
             stage = self._stages.get(communicator)
             if stage is None:
                 continue
@@ -196,11 +364,11 @@ class Shard:
             if stage.is_closed or stage.communicator is None:
                 del self._stages[communicator]
                 self._held.forget([communicator])
+                self._beats.forget_known()
+                if self._digests.forget(communicator):
+                    self._places.clear()
         while len(self._over) > MAX_OVER:
             del self._over[next(iter(self._over))]
-
-    def _touched(self, event: Event) -> list[str]:
-        return event.communicators if isinstance(event, Flush) else list(self._stages)
 
     def _over_stage(self) -> StageOne:
         """Takes nothing: what comes was sent twice."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CallBatch, Sees
-from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import is_kept
 from pacehound.model.events import (
     HostEvidence,
@@ -23,11 +24,12 @@ from pacehound.model.operations import Operations
 from pacehound.model.routing import HOST_STREAM, Event
 from pacehound.settings import Settings
 from streams.rounds.call_rows import CallRows
-from streams.rounds.communicator import CommunicatorOperator, StageOneEvent
+from streams.rounds.communicator import CommunicatorOperator, Int64Array, StageOneEvent
+from streams.rounds.digest_table import DigestTable
 from streams.rounds.giving_up import Patience
 from streams.rounds.partial_membership import PartialCommunicator
 
-StageTwoInput = StageOneEvent | DigestedPairs | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
+StageTwoInput = StageOneEvent | HostSample | HostVitals | HostEvidence | JobHistory | Operations | Tick
 """What stage two reads: results of communicators, and what hosts say as it is."""
 
 
@@ -44,20 +46,36 @@ class OpenStream:
 
 
 class StageOne:
-    """Everything on one key.
+    """Everything on one key; digests of a communicator go into the table of its shard, if it has one (`shared`).
 
     >>> from pacehound.settings import Settings
     >>> StageOne(Settings()).on_event(Tick(job="j", attempt=0, time_ns=5, stream="a communicator nobody knows"))
     []
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, shared: DigestTable | None = None) -> None:
         self._lateness_ns = round(settings.stream.lateness_s * 1e9)
+        self._shared = shared
         self.communicator: CommunicatorOperator | PartialCommunicator | None = None
         self.is_closed = False
         """All that was to come has come; what comes all the same was sent twice."""
         self._host: HostSample | None = None
         self._patience = Patience()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is the shard's."""
+        return {name: value for name, value in self.__dict__.items() if name != "_shared"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The shard says again which table it has."""
+        self.__dict__.update(state)
+        self._shared = None
+
+    def share(self, digests: DigestTable) -> None:
+        """Go on with the table of a shard that was read from a snapshot."""
+        self._shared = digests
+        if self.communicator is not None:
+            self.communicator.share(digests)
 
     def on_event(self, event: Event) -> list[StageTwoInput]:
         """One event; what stage two has to know of it, in order.
@@ -88,7 +106,7 @@ class StageOne:
                 return []
             case Topology():
                 kind = PartialCommunicator if event.is_partial else CommunicatorOperator
-                operator = self.communicator or kind(event, self._lateness_ns)
+                operator = self.communicator or kind(event, self._lateness_ns, self._shared)
                 announced = operator.on_topology(event)
                 self.communicator = operator
                 return self._noted(announced)
@@ -114,11 +132,37 @@ class StageOne:
             return self._noted(operator.on_calls(flush.batch(part, where)))
         return self._noted(operator.on_rows(rows, where, flush.host, Sees(part.sees), part.source, part.dropped))
 
-    def on_heartbeat(self, host: str, heartbeat: Heartbeat) -> list[StageTwoInput]:
-        """A host promises what it promised last, up to a later time; errors as in `on_event`."""
+    def places_of_digests(
+        self, host: str, part: CallPart, where: slice, rows: CallRows
+    ) -> tuple[Int64Array, Int64Array] | None:
+        """The line and the cell of each of these digests, as long as nobody else is announced and this is not over.
+
+        `None` where they are not put into a table: it is over, or waits for members. Errors as in `on_event`.
+        """
         if self.is_closed:
+            return None
+        known, joining = self._known(host, "calls"), self.joining
+        if joining is None:
+            return None
+        if isinstance(known, PartialCommunicator):
+            rows = known.named_rows(rows, where)
+        return joining.places_of_digests(rows, where, host, Sees(part.sees), part.source)
+
+    @property
+    def joining(self) -> CommunicatorOperator | None:
+        """Who joins the calls of the communicator, once all its members are known."""
+        known = self.communicator
+        return known.joining if isinstance(known, PartialCommunicator) else known
+
+    def told_end_ns(self, tick_ns: int) -> int | None:
+        """The end of a long iteration of which all ranks have told, and that is not over yet."""
+        return None if self.joining is None else self.joining.told_end_ns(tick_ns)
+
+    def on_heartbeats(self, beats: Sequence[tuple[str, Heartbeat]]) -> list[StageTwoInput]:
+        """Hosts promise what they promised last, up to a later time; errors as in `on_event`."""
+        if self.is_closed or not beats:
             return []
-        events = self._known(host, "a heartbeat").on_heartbeat(host, heartbeat)
+        events = self._known(beats[0][0], "a heartbeat").on_heartbeats(beats)
         return self._noted(events) if events else []
 
     def open_stream(self) -> OpenStream | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pacehound.model import events, evidence
 from pacehound.model.calls import CallBatch, Sees
 from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.flushes import Heartbeat
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.settings import Settings
@@ -43,9 +44,11 @@ from streams.rounds.assembly import RoundGrid
 from streams.rounds.call_codes import CallCodes
 from streams.rounds.clocks import ClockOffsets, HostClocks, _Compared
 from streams.rounds.communicator import CommunicatorOperator, HostState
-from streams.rounds.digest_join import DigestJoin
+from streams.rounds.digest_places import Digesting, DigestLines
+from streams.rounds.digest_table import DigestTable
 from streams.rounds.edges import SeenEdges
 from streams.rounds.giving_up import Patience
+from streams.rounds.heartbeats import Heartbeats
 from streams.rounds.held_back import HeldBack
 from streams.rounds.iterations import IterationTracker
 from streams.rounds.merge import Merge, _Waiting
@@ -74,17 +77,19 @@ from streams.snapshots.codec import StateCodec
 from streams.whatif.price_watch import PriceWatch
 from streams.whatif.straggling import PricedWindow, Straggling
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 _PLAIN: dict[type, str] = {
     StageOne: "_lateness_ns communicator is_closed _host _patience",
-    Shard: "_settings _lateness_ns _stages _over _held _quiet_ns _beat_ns",
-    HeldBack: "_tick_ns _ticks _watermarks _rounds",
+    Shard: "_settings _lateness_ns _tick_ns _stages _over _digests _beats _held _quiet_ns _beat_ns",
+    Heartbeats: "_longest_ns _waiting _promised_ns",
+    HeldBack: "_tick_ns _ticks _watermarks",
     CommunicatorOperator: (
         "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
         "_sees _source _digests _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
     ),
-    DigestJoin: "collectives pairs last_seq sees source",
+    DigestTable: "duplicate_rows late_rows missing_rows lines over_seq told_seq steps",
+    DigestLines: "known owner width pair member",
     PartialCommunicator: (
         "job attempt communicator _is_world _members _places _created_ns _lateness_ns _announced _calls _n_calls "
         "_dropped _markers _progress _tick _passed_on _is_closed _patience _operator"
@@ -101,8 +106,8 @@ _PLAIN: dict[type, str] = {
     StageTwo: "job _settings attempts _ended _returns late",
     Returns: "_job _world _before _loss _away _offers _joined _more",
     JobOperator: (
-        "job attempt _tick_ns _lateness_ns _merge _repeats _operation_ids _done_ns _world _world_size _communicators "
-        "_clocks _hosts _iterations _was_hung _watches _incidents _measurements _shape ended"
+        "job attempt _tick_ns _lateness_ns _merge _repeats _operation_ids _done_ns _ends_ns _world _world_size "
+        "_communicators _clocks _hosts _iterations _was_hung _watches _incidents _measurements _shape ended"
     ),
     Measurements: "_min_change _lasting _judged _more",
     ShapeWatch: (
@@ -179,7 +184,7 @@ _MADE: tuple[type, ...] = (
     _Waiting, _Calls, _Anchor, _Compared, ClockOffsets, _Open, _Short, _Hang, _Standstill,
     HostReports, StuckCall, RootCause, Burst, Change, StepTime, _Work, IterationRecord, Charges,
     Attribution, _Counted, _Rates, _Reading, SlowRound, _Kind, _Episode, _Recent, AlwaysSlow, _SinceStart,
-    Pace, PricedWindow, World, Loss,
+    Pace, PricedWindow, World, Loss, Digesting,
     # What findings rest on
     *evidence.KINDS, *evidence.PARTS,
 )  # fmt: skip
@@ -189,7 +194,7 @@ _VALUES: tuple[type, ...] = (
     events.Topology, events.Markers, events.Tick, events.Progress, events.RankProgress, events.OpenCall,
     events.PairProgress, events.ChannelTransfers, events.TransferEdge, events.CallSignature, events.HostSample,
     events.ProcessState, HostState, CallSequence, OpenCalls,
-    _Seen,
+    _Seen, Heartbeat,
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from pacehound.model.codec import MAX_ATTEMPT
 from pacehound.model.conclusions import Conclusions
 from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.digests import digests_of
+from pacehound.model.events.hosts import MAX_QUIET_NS
 from pacehound.model.evidence import KINDS, PARTS
 from pacehound.model.flushes import Flush, Heartbeat, flushes_of
 from pacehound.model.operations import LARGEST_NUMBER, OPERATION_SCHEMA, OPTYPES, Operations
@@ -222,8 +223,17 @@ def flushes(draw):
         batch_of_host(one, **same) if isinstance(one, CallBatch) else dataclasses.replace(one, **same) for one in said
     ]
     found = list(flushes_of(ours, {one.communicator: 3 for one in ours if hasattr(one, "communicator")}))
-    beat = st.builds(Heartbeat, time_ns=INT64, communicators=st.lists(TEXT, max_size=3).map(tuple))
-    return dataclasses.replace(found[0] if found else Flush(**same, shard=3), heartbeat=draw(st.none() | beat))
+    return dataclasses.replace(found[0] if found else Flush(**same, shard=3), heartbeat=draw(st.none() | heartbeats()))
+
+
+def heartbeats():
+    return st.builds(
+        Heartbeat,
+        time_ns=INT64,
+        communicators=st.lists(TEXT, max_size=3).map(tuple),
+        quiet_ns=st.integers(0, MAX_QUIET_NS),
+        is_of_processes=st.booleans(),
+    )
 
 
 def batch_of_host(batch, **same):
@@ -246,6 +256,7 @@ def conclusions(draw):
 
 st.register_type_strategy(CallBatch, call_batches())
 st.register_type_strategy(Flush, flushes())
+st.register_type_strategy(Heartbeat, heartbeats())
 st.register_type_strategy(Conclusions, conclusions())
 st.register_type_strategy(Rounds, rounds())
 st.register_type_strategy(Operations, operations())

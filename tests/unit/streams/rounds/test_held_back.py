@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacehound.model.calls import Sees
-from pacehound.model.digests import digests_of
-from pacehound.model.events import Watermark
-from pacehound.model.rounds import Rounds
+from pacehound.model.events import IterationSample, Watermark
 from pacehound.settings import Settings
-from streams.rounds import held_back
 from streams.rounds.held_back import HeldBack
 from streams.rounds.merge import CLOSED_NS
 from streams.snapshots.schema import state_codec
@@ -43,7 +37,7 @@ def test_time_goes_on_in_the_same_ticks_and_each_is_told_once(raises: list[tuple
         before = min(told[name] for name in COMMUNICATORS) // TICK_NS
         true[stream] = max(true.get(stream, 0), 0) + by_ns
         latest = max(latest, true[stream])
-        heard = held.take([raised(stream, true[stream])])
+        heard = held.take([raised(stream, true[stream])], list)
         assert len({one.stream for one in heard}) == len(heard)
         told |= {one.stream: one.time_ns for one in heard}
         of_all = min(true[name] for name in COMMUNICATORS) // TICK_NS
@@ -53,51 +47,50 @@ def test_time_goes_on_in_the_same_ticks_and_each_is_told_once(raises: list[tuple
             assert told == true
 
 
-def rounds(source: str) -> Rounds:
-    cells = np.ones((1, 2), np.int64)
-    return Rounds(
+def sample(step_time_s: float) -> IterationSample:
+    return IterationSample(
         job="j",
         attempt=0,
+        time_ns=25,
         communicator="a",
-        source=source,
-        sees=Sees.ALL,
-        ranks=(0, 1),
-        seq=np.array([4], np.int64),
-        op=np.zeros(1, np.int8),
-        size_bytes=np.zeros(1, np.int64),
-        arrival_ns=cells,
-        start_ns=cells,
-        end_ns=cells,
+        step=4,
+        ranks=(0,),
+        ends_ns=(25,),
+        step_time_s=step_time_s,
+        boundary="optimizer_step",
     )
 
 
-def test_rounds_of_digests_wait_for_the_watermarks_and_those_of_calls_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_are_asked_for_when_watermarks_are_told_and_stand_before_them() -> None:
     held = HeldBack(TICK_NS)
-    held.expect(["a"])
-    calls, digests = rounds("c10d"), rounds(digests_of("c10d"))
-    assert held.take([digests, calls]) == [calls]
-    codec = state_codec(Settings())
-    held = codec.decode(codec.encode(held))
-    told = held.take([digests, raised("a", 30)])
-    assert [type(one) for one in told] == [Rounds, Rounds, Watermark]
-    assert held.take([raised("a", 40)]) == [raised("a", 40)]
-    monkeypatch.setattr(held_back, "MAX_ROUNDS", 2)
-    assert [len(held.take([digests])) for _ in range(4)] == [0, 0, 3, 0], "no more are kept than that"
+    held.expect(["a", "b"])
+    rounds = sample(0.0)
+    assert held.take([raised("a", 30)], lambda: [rounds]) == []
+    assert held.take([raised("b", 31)], lambda: [rounds]) == [rounds, raised("a", 30), raised("b", 31)]
+
+
+def test_the_end_of_a_long_iteration_is_told_at_once_with_all_that_is_held() -> None:
+    held = HeldBack(TICK_NS)
+    held.expect(["a", "b"])
+    assert held.take([raised("a", 21)], list) == []
+    short, long = sample(4.9 * TICK_NS / 1e9), sample(5 * TICK_NS / 1e9)
+    assert held.take([short, raised("a", 25)], list) == [short]
+    assert held.take([long, raised("a", 26)], list) == [long, raised("a", 26)]
 
 
 def test_what_ends_is_told_at_once_and_no_longer_waited_for() -> None:
     held = HeldBack(TICK_NS)
     held.expect(COMMUNICATORS)
-    assert held.take([raised("a", 35), raised(HOST, 31)]) == []
-    assert [one.stream for one in held.take([raised("b", CLOSED_NS)])] == ["a", HOST, "b"]
+    assert held.take([raised("a", 35), raised(HOST, 31)], list) == []
+    assert [one.stream for one in held.take([raised("b", CLOSED_NS)], list)] == ["a", HOST, "b"]
     held.forget(["b", "c"])
-    assert [one.time_ns for one in held.take([raised("a", 41)])] == [41]
+    assert [one.time_ns for one in held.take([raised("a", 41)], list)] == [41]
 
 
 def test_nothing_is_told_before_a_new_communicator_has_come_to_it() -> None:
     held = HeldBack(TICK_NS)
     held.expect(["a"])
-    assert len(held.take([raised("a", 20)])) == 1
+    assert len(held.take([raised("a", 20)], list)) == 1
     held.expect(["a", "b"])
-    assert held.take([raised("a", 60)]) == []
-    assert len(held.take([raised("b", 20)])) == 2
+    assert held.take([raised("a", 60)], list) == []
+    assert len(held.take([raised("b", 20)], list)) == 2

@@ -154,10 +154,10 @@ def test_a_heartbeat_promises_as_much_as_a_promise() -> None:
     operator = two_hosts()
     operator.on_progress(progress("a", (0, 1), 1 * S))
     operator.on_progress(progress("b", (2, 3), 1 * S))
-    assert operator.on_heartbeat("a", beat(9)) == []
-    assert [mark.time_ns for mark in of(Watermark, operator.on_heartbeat("b", beat(8)))] == [8 * S]
+    assert operator.on_heartbeats([("a", beat(9))]) == []
+    assert [mark.time_ns for mark in of(Watermark, operator.on_heartbeats([("b", beat(8))]))] == [8 * S]
     operator.on_tick(Tick(**COMMON, time_ns=12 * S, stream=WORLD))  # nobody has been silent for five seconds
-    assert [mark.time_ns for mark in of(Watermark, operator.on_heartbeat("b", beat(10)))] == [9 * S]
+    assert [mark.time_ns for mark in of(Watermark, operator.on_heartbeats([("b", beat(10))]))] == [9 * S]
 
 
 def test_a_host_that_was_left_out_is_waited_for_again_when_its_heart_beats() -> None:
@@ -166,7 +166,7 @@ def test_a_host_that_was_left_out_is_waited_for_again_when_its_heart_beats() -> 
     operator.on_progress(progress("b", (2, 3), 9 * S))
     left_out = operator.on_tick(Tick(**COMMON, time_ns=10 * S, stream=WORLD))
     assert [mark.time_ns for mark in of(Watermark, left_out)] == [9 * S]
-    operator.on_heartbeat("a", beat(10))
+    operator.on_heartbeats([("a", beat(10))])
     assert [mark.time_ns for mark in of(Watermark, operator.on_progress(progress("b", (2, 3), 12 * S)))] == [10 * S]
 
 
@@ -176,7 +176,7 @@ def test_rounds_that_are_complete_are_told_with_the_next_word_of_any_host() -> N
     operator.on_progress(progress("b", (2, 3), 2 * S))
     operator.on_calls(calls("a", [(0, 0, 1, 2), (1, 0, 1, 2)]))
     operator.on_calls(calls("b", [(2, 0, 1, 2), (3, 0, 1, 2)]))
-    assert [len(told) for told in of(Rounds, operator.on_heartbeat("b", beat(9)))] == [1]
+    assert [len(told) for told in of(Rounds, operator.on_heartbeats([("b", beat(9))]))] == [1]
 
 
 def test_a_host_that_said_it_would_be_quiet_is_waited_for_so_much_longer() -> None:
@@ -184,7 +184,7 @@ def test_a_host_that_said_it_would_be_quiet_is_waited_for_so_much_longer() -> No
     operator.on_progress(progress("a", (0, 1), 1 * S))
     operator.on_progress(progress("b", (2, 3), 1 * S))
     for host in ("a", "b"):
-        operator.on_heartbeat(host, beat(10, quiet_s=4))
+        operator.on_heartbeats([(host, beat(10, quiet_s=4))])
     operator.on_progress(progress("b", (2, 3), 30 * S))
     waiting = operator.on_tick(Tick(**COMMON, time_ns=19 * S, stream=WORLD))
     assert of(Watermark, waiting) == []
@@ -196,11 +196,11 @@ def test_a_heartbeat_opens_nothing_that_its_host_has_closed_and_goes_not_back() 
     operator = two_hosts()
     operator.on_progress(progress("a", (0, 1), 5 * S, closed=True))
     operator.on_progress(progress("b", (2, 3), 5 * S))
-    assert operator.on_heartbeat("a", beat(9)) == operator.on_heartbeat("b", beat(4)) == []
+    assert operator.on_heartbeats([("a", beat(9))]) == operator.on_heartbeats([("b", beat(4))]) == []
     assert operator.hosts == ("b",)
     assert operator.all_counts() == {"backward_progress": 2}
     with pytest.raises(InvalidEvent, match="'z', which has not announced"):
-        operator.on_heartbeat("z", beat(9))
+        operator.on_heartbeats([("z", beat(9))])
 
 
 def test_what_a_heartbeat_closes_it_closes_by_what_was_counted_last() -> None:
@@ -209,7 +209,7 @@ def test_what_a_heartbeat_closes_it_closes_by_what_was_counted_last() -> None:
     operator.on_progress(progress("a", (0, 1), 1 * S, launched=0))
     operator.on_progress(progress("b", (2, 3), 1 * S, launched=-1))
     for host in ("a", "b"):
-        assert of(Rounds, operator.on_heartbeat(host, beat(9))) == []  # b may have its rows yet to tell
+        assert of(Rounds, operator.on_heartbeats([(host, beat(9))])) == []  # b may have its rows yet to tell
     (closed,) = of(Rounds, operator.on_progress(progress("b", (2, 3), 10 * S, launched=0))) + of(
         Rounds, operator.on_progress(progress("a", (0, 1), 10 * S, launched=0))
     )

@@ -1,0 +1,87 @@
+"""Digests as they are joined: columns of one flush, and where each row goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.flushes import Flush
+from streams.rounds.call_rows import CallRows, transfers_of_flush
+from streams.rounds.row_loops import without_backward_times
+
+Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
+Int8Array = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestRows:
+    """What is kept of digests (`pacehound.model.digests`); every array has shape `(n_rows,)`.
+
+    Rates and algorithms (those of rounds) are `None`, all of them, where no row has any.
+    """
+
+    seq: Int64Array
+    op: Int8Array
+    size_bytes: Int64Array
+    arrival_ns: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+    send_rate: Float64Array | None = None
+    recv_rate: Float64Array | None = None
+    algorithm: Int8Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def chosen(self, where: slice | Int64Array | npt.NDArray[np.bool_]) -> DigestRows:
+        """Some of the rows."""
+        return DigestRows(
+            seq=self.seq[where],
+            op=self.op[where],
+            size_bytes=self.size_bytes[where],
+            arrival_ns=self.arrival_ns[where],
+            start_ns=self.start_ns[where],
+            end_ns=self.end_ns[where],
+            send_rate=None if self.send_rate is None else self.send_rate[where],
+            recv_rate=None if self.recv_rate is None else self.recv_rate[where],
+            algorithm=None if self.algorithm is None else self.algorithm[where],
+        )
+
+
+def digests_of_calls(rows: CallRows, where: slice) -> DigestRows:
+    """Some rows that were made ready as calls are."""
+    whole = DigestRows(
+        seq=rows.seq,
+        op=rows.op,
+        size_bytes=rows.size_bytes,
+        arrival_ns=rows.arrival_ns,
+        start_ns=rows.start_ns,
+        end_ns=rows.end_ns,
+        send_rate=rows.send_rate,
+        recv_rate=rows.recv_rate,
+        algorithm=rows.algorithm,
+    )
+    return whole.chosen(where)
+
+
+def digests_of_flush(flush: Flush) -> DigestRows | None:
+    """All rows of a flush, which are digests; `None` where some of their times go backwards, which is to be counted."""
+    times = [flush.column(name).astype(np.int64, copy=False) for name in ("launch_ns", "start_ns", "end_ns")]
+    launch_ns, start_ns, end_ns, n_backward = without_backward_times(*times)
+    if n_backward:
+        return None
+    send_rate, recv_rate, algorithm = transfers_of_flush(flush)
+    return DigestRows(
+        seq=flush.column("seq").astype(np.int64, copy=False),
+        op=flush.column("op").astype(np.int8, copy=False),
+        size_bytes=flush.size_bytes(),
+        arrival_ns=launch_ns,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        send_rate=send_rate,
+        recv_rate=recv_rate,
+        algorithm=algorithm,
+    )

@@ -1,0 +1,338 @@
+"""Digests of iterations on their way to becoming rounds: those of all communicators of a shard, as one table.
+
+A job of 16,384 ranks has 31,000 rounds of digests in an iteration, most of them of a pair. With a grid for each of
+them, as calls have, what an iteration costs is the number of grids. Here each optimizer step has one array per column,
+with a cell for each rank of each round, and what a host says goes into it at once: where, is the same in every
+iteration (`Places`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pacehound.model.calls import Sees
+from pacehound.model.digested_pairs import DigestedPairs
+from pacehound.model.rounds import Rounds
+from streams.rounds.assembly import MAX_OPEN_CELLS
+from streams.rounds.digest_places import DigestLines, Int64Array, Places
+from streams.rounds.digest_rows import DigestRows
+from streams.rounds.digest_step import DigestStep
+from streams.rounds.room import with_room
+
+BoolArray = npt.NDArray[np.bool_]
+
+Digested = Rounds | DigestedPairs
+
+LEAST_OPEN_STEPS = 64
+"""However many ranks there are; of more the first is given up."""
+
+NONE_YET = -1
+"""In the place of a step."""
+
+
+class Awaited(NamedTuple):
+    """What is waited for on a communicator: digests of rounds that were entered before `before_ns` should have come,
+    but for members that are running (shape `(n_members,)`) and have told of no later step.
+    """
+
+    before_ns: int
+    is_running: BoolArray
+
+
+class DigestTable:
+    """The digests of some communicators, joined by optimizer step.
+
+    A line is a communicator's collectives, or a pair of its ranks: in each step it is a round. `duplicate_rows`,
+    `late_rows` and `missing_rows` count what was not used, as those of `RoundGrid`.
+    """
+
+    def __init__(self) -> None:
+        self.duplicate_rows = 0
+        self.late_rows = 0
+        self.missing_rows = 0
+        self.lines = DigestLines()
+        self._over_seq, self._told_seq = np.zeros((2, 0), np.int64)  # by line, and by the cells of collectives
+        self._steps: dict[int, DigestStep] = {}
+
+    def forget(self, communicator: str) -> bool:
+        """A communicator is over; whether places that were worked out before hold no more."""
+        mine = self.lines.forget(communicator)
+        if not len(mine):
+            return False
+        self._make_room()
+        cells = joined([np.arange(of_line.start, of_line.stop) for of_line in map(self.lines.cells_of, mine.tolist())])
+        self._over_seq[mine], self._told_seq[cells] = NONE_YET, NONE_YET
+        for seq, step in list(self._steps.items()):
+            step.make_room(len(self._over_seq), len(self._told_seq))
+            step.forget(mine, cells)
+            self._drop_if_over(seq, step)
+        return True
+
+    # Rows
+
+    def put(self, rows: DigestRows, places: Places) -> None:
+        """Rows of one host, and where they go."""
+        if not len(rows):
+            return
+        first = int(rows.seq[0])
+        if places.are_apart and (rows.seq == first).all():
+            self._put(first, rows, places)
+            return
+        for seq in np.unique(rows.seq).tolist():
+            of_step = np.flatnonzero(rows.seq == seq)
+            _, at = np.unique(places.cells[of_step], return_index=True)  # of two for one cell the first is taken
+            self.duplicate_rows += len(of_step) - len(at)
+            chosen = of_step[np.sort(at)]
+            self._put(seq, rows.chosen(chosen), places.chosen(chosen))
+
+    def _put(self, seq: int, rows: DigestRows, places: Places) -> None:
+        """Rows of one step, all for cells of their own."""
+        step = self._step(seq)
+        members = self.lines.member[places.cells]
+        self._told_seq[members] = np.maximum(self._told_seq[members], seq)
+        is_late = step.is_closed[places.lines] | (self._over_seq[places.lines] >= seq)
+        is_twice = step.is_seen[places.cells] & ~is_late
+        if is_late.any() or is_twice.any():
+            self.late_rows += int(is_late.sum())
+            self.duplicate_rows += int(is_twice.sum())
+            chosen = np.flatnonzero(~is_late & ~is_twice)
+            rows, places = rows.chosen(chosen), places.chosen(chosen)
+        step.put(rows, places, self.lines.width)
+        self._drop_if_over(seq, step)
+
+    def _step(self, seq: int) -> DigestStep:
+        """A step, with room for all lines there are."""
+        self._make_room()
+        step = self._steps.get(seq)
+        if step is not None:
+            step.make_room(len(self._over_seq), len(self._told_seq))
+            return step
+        step = self._steps[seq] = DigestStep.empty(len(self._over_seq), len(self._told_seq))
+        if len(self._steps) > max(LEAST_OPEN_STEPS, MAX_OPEN_CELLS // max(self.lines.n_cells, 1)):
+            self._give_up(min(self._steps))
+        return step
+
+    def _make_room(self) -> None:
+        for name, n in (("_over_seq", self.lines.n_lines), ("_told_seq", self.lines.n_cells)):
+            before = getattr(self, name)
+            if len(before) < n:
+                column = with_room(before, n)
+                column[len(before) :] = NONE_YET
+                setattr(self, name, column)
+
+    def _give_up(self, seq: int) -> None:
+        """Too many steps are open: nothing more is waited for in this one, nor told of it."""
+        step = self._steps.pop(seq)
+        begun = np.flatnonzero(step.n_seen)
+        self.missing_rows += int((self.lines.width[begun] - step.n_seen[begun])[~step.is_closed[begun]].sum())
+        self._over_seq[begun] = np.maximum(self._over_seq[begun], seq)
+
+    def _drop_if_over(self, seq: int, step: DigestStep) -> None:
+        if not step.is_over:
+            return
+        over = np.flatnonzero(step.is_closed)
+        self._over_seq[over] = np.maximum(self._over_seq[over], seq)
+        self._steps.pop(seq, None)
+
+    # Rounds
+
+    @property
+    def has_open(self) -> bool:
+        """Something was told that has not been taken."""
+        return bool(self._steps)
+
+    def take(
+        self,
+        job: str,
+        attempt: int,
+        members_of: Callable[[str], tuple[int, ...]],
+        *,
+        awaited: Callable[[str], Awaited] | None = None,
+        absent: Collection[str] = (),
+    ) -> list[Digested]:
+        """Take out the rounds of which all members have told, or whose missing digests will not come; in order.
+
+        Parameters
+        ----------
+        job, attempt, members_of
+            Of whom they are, and who is in a communicator.
+        awaited
+            What is waited for on a communicator; `None`: only rounds that are complete are taken.
+        absent
+            Communicators of which a member is not running: in others who is missing is waited for until he has told
+            of a later step.
+
+        """
+        chosen: list[tuple[int, DigestStep, Int64Array]] = []
+        away = self.lines.numbers(absent)
+        known: dict[int, Awaited] = {}
+        for seq, step in sorted(self._steps.items()):
+            lines = joined(step.complete)
+            step.complete = []
+            if awaited is not None:
+                overdue = [
+                    line
+                    for line in self._perhaps_overdue(seq, step, away).tolist()
+                    if self._is_overdue(seq, step, line, self._awaited(line, awaited, known))
+                ]
+                self.missing_rows += int((self.lines.width[overdue] - step.n_seen[overdue]).sum()) if overdue else 0
+                lines = np.concatenate((lines, np.array(overdue, np.int64)))
+            if len(lines):
+                chosen.append((seq, step, np.sort(lines)))
+        taken: list[Digested] = [*self._collectives_of(chosen, job, attempt, members_of)]
+        taken += self._pairs_of(chosen, job, attempt)
+        for seq, step, lines in chosen:
+            step.close(lines)
+            self._drop_if_over(seq, step)
+        return taken
+
+    def _awaited(self, line: int, awaited: Callable[[str], Awaited], known: dict[int, Awaited]) -> Awaited:
+        owner = int(self.lines.owner[line])
+        if owner not in known:
+            known[owner] = awaited(self.lines.known(owner).name)
+        return known[owner]
+
+    def _perhaps_overdue(self, seq: int, step: DigestStep, away: Int64Array) -> Int64Array:
+        """Lines that are open, and of which nobody is missing who was to come, or somebody is away."""
+        of_lines, cells = slice(self.lines.n_lines), slice(self.lines.n_cells)
+        self._make_room()
+        step.make_room(len(self._over_seq), len(self._told_seq))
+        n_seen, is_closed = step.n_seen[of_lines], step.is_closed[of_lines]
+        lines = np.flatnonzero((n_seen > 0) & (n_seen < self.lines.width[of_lines]) & ~is_closed)
+        if not len(lines):
+            return lines
+        may_come = ~step.is_seen[cells] & (self._told_seq[self.lines.member[cells]] < seq)
+        waits = np.logical_or.reduceat(may_come, self.lines.first[of_lines])
+        chosen: Int64Array = lines[~waits[lines] | np.isin(self.lines.owner[lines], away)]
+        return chosen
+
+    def _is_overdue(self, seq: int, step: DigestStep, line: int, awaited: Awaited) -> bool:
+        cells = self.lines.cells_of(line)
+        seen = step.is_seen[cells]
+        if max(int(step.arrival_ns[cells][seen].min()), 1) >= awaited.before_ns:
+            return False
+        members = self.lines.member[cells][~seen]
+        _, first = self.lines.collectives(int(self.lines.owner[line]))
+        return not (awaited.is_running[members - first] & (self._told_seq[members] < seq)).any()
+
+    def _collectives_of(
+        self,
+        chosen: list[tuple[int, DigestStep, Int64Array]],
+        job: str,
+        attempt: int,
+        members_of: Callable[[str], tuple[int, ...]],
+    ) -> Iterator[Rounds]:
+        of_line: dict[int, list[tuple[int, DigestStep]]] = {}
+        for seq, step, lines in chosen:
+            for line in lines[self.lines.pair[lines, 0] < 0].tolist():
+                of_line.setdefault(line, []).append((seq, step))
+        for line, steps in sorted(of_line.items()):
+            known = self.lines.known(int(self.lines.owner[line]))
+            cells, own = self.lines.cells_of(line), slice(line, line + 1)
+            has_rates = any(step.rates is not None for _, step in steps)
+            rates = np.stack([step.rates_of(cells) for _, step in steps], axis=1) if has_rates else None
+            yield Rounds(
+                job=job,
+                attempt=attempt,
+                communicator=known.name,
+                source=known.source,
+                sees=known.sees,
+                ranks=members_of(known.name),
+                seq=np.array([seq for seq, _ in steps], np.int64),
+                # Copies: the cells may be others' when this is read.
+                op=np.concatenate([step.op[own] for _, step in steps]),
+                size_bytes=np.concatenate([step.size_bytes[own] for _, step in steps]),
+                arrival_ns=np.stack([step.arrival_ns[cells] for _, step in steps]),
+                start_ns=np.stack([step.start_ns[cells] for _, step in steps]),
+                end_ns=np.stack([step.end_ns[cells] for _, step in steps]),
+                send_rate=None if rates is None else rates[0],
+                recv_rate=None if rates is None else rates[1],
+                algorithm=np.concatenate([step.algorithm[own] for _, step in steps]) if has_rates else None,
+            )
+
+    def _pairs_of(
+        self, chosen: list[tuple[int, DigestStep, Int64Array]], job: str, attempt: int
+    ) -> Iterator[DigestedPairs]:
+        """One table of each source, as nearly always all have."""
+        of_pairs = [(seq, step, lines[self.lines.pair[lines, 0] >= 0]) for seq, step, lines in chosen]
+        sources: dict[tuple[str, Sees], list[int]] = {}
+        for number in np.unique(self.lines.owner[joined([lines for _, _, lines in of_pairs])]).tolist():
+            known = self.lines.known(number)
+            sources.setdefault((known.source, known.sees), []).append(number)
+        for (source, sees), numbers in sources.items():
+            mine = of_pairs
+            if len(sources) > 1:
+                mine = [(seq, step, lines[np.isin(self.lines.owner[lines], numbers)]) for seq, step, lines in of_pairs]
+            yield self._pairs(mine, job, attempt, source, sees)
+
+    def _pairs(
+        self, of_pairs: list[tuple[int, DigestStep, Int64Array]], job: str, attempt: int, source: str, sees: Sees
+    ) -> DigestedPairs:
+        lines = joined([some for _, _, some in of_pairs])
+        seq = np.repeat([seq for seq, _, _ in of_pairs], [len(some) for _, _, some in of_pairs])
+        owners, communicator = np.unique(self.lines.owner[lines], return_inverse=True)
+        order = np.lexsort((seq, self.lines.pair[lines, 1], self.lines.pair[lines, 0], communicator))
+
+        def of_lines(name: str) -> npt.NDArray[Any]:
+            return np.concatenate([getattr(step, name)[some] for _, step, some in of_pairs])[order]
+
+        def of_cells(values: Callable[[DigestStep], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+            columns = [values(step)[self.lines.first[some, None] + (0, 1)] for _, step, some in of_pairs]
+            return np.concatenate(columns)[order]
+
+        has_rates = any(step.rates is not None for _, step, _ in of_pairs)
+        return DigestedPairs(
+            job=job,
+            attempt=attempt,
+            source=source,
+            sees=sees,
+            communicators=tuple(self.lines.known(number).name for number in owners.tolist()),
+            communicator=communicator.reshape(-1)[order],
+            ranks=self.lines.pair[lines][order],
+            seq=seq[order],
+            op=of_lines("op"),
+            size_bytes=of_lines("size_bytes"),
+            arrival_ns=of_cells(lambda step: step.arrival_ns),
+            start_ns=of_cells(lambda step: step.start_ns),
+            end_ns=of_cells(lambda step: step.end_ns),
+            send_rate=of_cells(lambda step: step.rates_of(slice(None))[0]) if has_rates else None,
+            recv_rate=of_cells(lambda step: step.rates_of(slice(None))[1]) if has_rates else None,
+            algorithm=of_lines("algorithm") if has_rates else None,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the room that is kept free, nor what follows from the rest."""
+        n_lines, n_cells = self.lines.n_lines, self.lines.n_cells
+        self._make_room()
+        return {
+            "duplicate_rows": self.duplicate_rows,
+            "late_rows": self.late_rows,
+            "missing_rows": self.missing_rows,
+            "lines": self.lines,
+            "over_seq": self._over_seq[:n_lines],
+            "told_seq": self._told_seq[:n_cells],
+            "steps": {seq: step.written(n_lines, n_cells) for seq, step in self._steps.items()},
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What contradicts itself is refused (`ValueError`): rows are put where these numbers say."""
+        self.__init__()  # type: ignore[misc]
+        for name in ("duplicate_rows", "late_rows", "missing_rows", "lines"):
+            setattr(self, name, state[name])
+        n_lines, n_cells = self.lines.n_lines, self.lines.n_cells
+        for name, n in (("over_seq", n_lines), ("told_seq", n_cells)):
+            column = state[name]
+            if column.dtype != np.int64 or column.shape != (n,):
+                raise ValueError(f"digests have {name} of {column.dtype} {column.shape}, not int64 {(n,)}")
+            setattr(self, f"_{name}", np.require(column, requirements=["C", "A", "W"]))
+        width = self.lines.width
+        self._steps = {seq: DigestStep.read(columns, width, n_cells) for seq, columns in state["steps"].items()}
+
+
+def joined(columns: list[Int64Array]) -> Int64Array:
+    """One behind the other."""
+    return np.concatenate(columns) if columns else np.zeros(0, np.int64)

@@ -1,0 +1,98 @@
+"""Heartbeats of the hosts of a shard that its communicators have not been told of.
+
+Of a job of thousands of hosts nearly each heartbeat is of many communicators, and of none of them more follows from it
+than that time goes on once the last host has spoken. So the last one of each host is kept, and all are told at once
+when no host holds back what is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pacehound.model.flushes import Heartbeat
+
+Beats = Sequence[tuple[str, Heartbeat]]
+"""Hosts, and what each of them promises."""
+
+
+class Heartbeats:
+    """The last heartbeat of each host that waits, and up to when each host has promised.
+
+    `longest_ns` is how much later one may come than another that waits: then all are told, whoever holds them back.
+
+    Examples
+    --------
+    >>> beats = Heartbeats(longest_ns=100)
+    >>> beats.expect(["a", "b"], wanted_ns=10)
+    >>> beats.wait("a", Heartbeat(time_ns=12, communicators=("c",)))
+    >>> beats.are_due
+    False
+    >>> beats.wait("b", Heartbeat(time_ns=11, communicators=("c", "d")))
+    >>> beats.are_due, {name: len(told) for name, told in beats.take().items()}
+    (True, {'c': 2, 'd': 1})
+
+    """
+
+    def __init__(self, longest_ns: int) -> None:
+        self._longest_ns = longest_ns
+        self._waiting: dict[str, Heartbeat] = {}
+        self._promised_ns: dict[str, int] = {}
+        self._known: dict[str, tuple[str, ...]] = {}  # by host, communicators that have taken a heartbeat of it
+        self._behind: set[str] | None = None  # who holds back what is waited for; `None`: nobody has asked yet
+        self._wanted_ns = self._oldest_ns = self._newest_ns = 0  # the last two of those that wait, and that have
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is found out again."""
+        return {name: getattr(self, name) for name in ("_longest_ns", "_waiting", "_promised_ns")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Who holds back what is asked anew."""
+        self.__dict__.update(state)
+        self._known, self._behind = {}, None
+        self._wanted_ns = self._oldest_ns = self._newest_ns = 0
+
+    def is_known(self, host: str, heartbeat: Heartbeat) -> bool:
+        """Its communicators have taken one of this host before: they take this one, too."""
+        return self._known.get(host) == heartbeat.communicators
+
+    def note_taken(self, host: str, heartbeat: Heartbeat) -> None:
+        """Its communicators have taken it."""
+        self._known[host] = heartbeat.communicators
+
+    def forget_known(self) -> None:
+        """A communicator is over."""
+        self._known.clear()
+
+    def wait(self, host: str, heartbeat: Heartbeat) -> None:
+        """Keep it, in the place of what this host said before."""
+        self._oldest_ns = min(heartbeat.time_ns, self._oldest_ns if self._waiting else heartbeat.time_ns)
+        self._newest_ns = max(heartbeat.time_ns, self._newest_ns if self._waiting else heartbeat.time_ns)
+        self._waiting[host] = heartbeat
+        self.promises(host, heartbeat.time_ns)
+
+    def promises(self, host: str, time_ns: int) -> None:
+        """A host has promised something, in whatever form."""
+        self._promised_ns[host] = time_ns
+        if self._behind is not None and time_ns >= self._wanted_ns:
+            self._behind.discard(host)
+
+    def expect(self, hosts: Iterable[str], wanted_ns: int) -> None:
+        """What is waited for is that all these hosts have promised so much."""
+        self._wanted_ns = wanted_ns
+        self._behind = {host for host in hosts if self._promised_ns.get(host, -1) < wanted_ns}
+
+    @property
+    def are_due(self) -> bool:
+        """No host holds back what is waited for, or one has waited for too long."""
+        return bool(self._waiting) and (not self._behind or self._newest_ns - self._oldest_ns >= self._longest_ns)
+
+    def take(self, hosts: Iterable[str] | None = None) -> dict[str, list[tuple[str, Heartbeat]]]:
+        """Those of some hosts, or all, by communicator: they wait no more."""
+        chosen = list(self._waiting) if hosts is None else [host for host in hosts if host in self._waiting]
+        by_communicator: dict[str, list[tuple[str, Heartbeat]]] = {}
+        for host in chosen:
+            beat = self._waiting.pop(host)
+            for communicator in beat.communicators:
+                by_communicator.setdefault(communicator, []).append((host, beat))
+        return by_communicator
