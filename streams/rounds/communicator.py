@@ -459,9 +459,14 @@ class CommunicatorOperator:
                     events.append(self._rounds(ranks, is_pair, part, self._sees, self._source))
                     events += self._mismatches.in_closed(part)
         if self._digests is not None and self._digests.has_open:
-            awaited = (lambda _: self.awaited()) if has_risen else None
-            absent = (self.communicator,) if self.has_absent else ()
-            events += self._digests.take(self.job, self.attempt, lambda _: self.members, awaited=awaited, absent=absent)
+            events += self._digests.take(
+                self.job,
+                self.attempt,
+                lambda _: self.members,
+                lambda _: self.awaited(),
+                among=None if has_risen else (),
+                absent=(self.communicator,) if self.has_absent else (),
+            )
         if self._iterations is not None:
             events += self._iterations.close(self._watermark_ns, self._gone)
         return events

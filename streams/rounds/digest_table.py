@@ -150,8 +150,9 @@ class DigestTable:
         job: str,
         attempt: int,
         members_of: Callable[[str], tuple[int, ...]],
+        awaited: Callable[[str], Awaited],
         *,
-        awaited: Callable[[str], Awaited] | None = None,
+        among: Collection[str] | None = None,
         absent: Collection[str] = (),
     ) -> list[Digested]:
         """Take out the rounds of which all members have told, or whose missing digests will not come; in order.
@@ -161,28 +162,27 @@ class DigestTable:
         job, attempt, members_of
             Of whom they are, and who is in a communicator.
         awaited
-            What is waited for on a communicator; `None`: only rounds that are complete are taken.
+            What is waited for on a communicator.
+        among
+            Communicators in which what is overdue is looked for, where these are not all.
         absent
             Communicators of which a member is not running: in others who is missing is waited for until he has told
             of a later step.
 
         """
-        chosen: list[tuple[int, DigestStep, Int64Array]] = []
+        expected = _Expected(self.lines, self._told_seq, awaited)
+        looked_at = None if among is None else self.lines.numbers(among)
         away = self.lines.numbers(absent)
-        known: dict[int, Awaited] = {}
+        chosen: list[tuple[int, DigestStep, Int64Array]] = []
         for seq, step in sorted(self._steps.items()):
-            lines = joined(step.complete)
+            self._make_room()
+            step.make_room(len(self._over_seq), len(self._told_seq))
+            overdue = expected.overdue(seq, step, self._open_lines(step, looked_at), away)
+            self.missing_rows += int((self.lines.width[overdue] - step.n_seen[overdue]).sum())
+            lines = np.sort(joined([*step.complete, overdue]))
             step.complete = []
-            if awaited is not None:
-                overdue = [
-                    line
-                    for line in self._perhaps_overdue(seq, step, away).tolist()
-                    if self._is_overdue(seq, step, line, self._awaited(line, awaited, known))
-                ]
-                self.missing_rows += int((self.lines.width[overdue] - step.n_seen[overdue]).sum()) if overdue else 0
-                lines = np.concatenate((lines, np.array(overdue, np.int64)))
             if len(lines):
-                chosen.append((seq, step, np.sort(lines)))
+                chosen.append((seq, step, lines))
         taken: list[Digested] = [*self._collectives_of(chosen, job, attempt, members_of)]
         taken += self._pairs_of(chosen, job, attempt)
         for seq, step, lines in chosen:
@@ -190,34 +190,12 @@ class DigestTable:
             self._drop_if_over(seq, step)
         return taken
 
-    def _awaited(self, line: int, awaited: Callable[[str], Awaited], known: dict[int, Awaited]) -> Awaited:
-        owner = int(self.lines.owner[line])
-        if owner not in known:
-            known[owner] = awaited(self.lines.known(owner).name)
-        return known[owner]
-
-    def _perhaps_overdue(self, seq: int, step: DigestStep, away: Int64Array) -> Int64Array:
-        """Lines that are open, and of which nobody is missing who was to come, or somebody is away."""
-        of_lines, cells = slice(self.lines.n_lines), slice(self.lines.n_cells)
-        self._make_room()
-        step.make_room(len(self._over_seq), len(self._told_seq))
-        n_seen, is_closed = step.n_seen[of_lines], step.is_closed[of_lines]
-        lines = np.flatnonzero((n_seen > 0) & (n_seen < self.lines.width[of_lines]) & ~is_closed)
-        if not len(lines):
-            return lines
-        may_come = ~step.is_seen[cells] & (self._told_seq[self.lines.member[cells]] < seq)
-        waits = np.logical_or.reduceat(may_come, self.lines.first[of_lines])
-        chosen: Int64Array = lines[~waits[lines] | np.isin(self.lines.owner[lines], away)]
-        return chosen
-
-    def _is_overdue(self, seq: int, step: DigestStep, line: int, awaited: Awaited) -> bool:
-        cells = self.lines.cells_of(line)
-        seen = step.is_seen[cells]
-        if max(int(step.arrival_ns[cells][seen].min()), 1) >= awaited.before_ns:
-            return False
-        members = self.lines.member[cells][~seen]
-        _, first = self.lines.collectives(int(self.lines.owner[line]))
-        return not (awaited.is_running[members - first] & (self._told_seq[members] < seq)).any()
+    def _open_lines(self, step: DigestStep, looked_at: Int64Array | None) -> Int64Array:
+        """Of which something was told, and not all; those of some communicators, or of all."""
+        of_lines = slice(self.lines.n_lines)
+        n_seen = step.n_seen[of_lines]
+        lines = np.flatnonzero((n_seen > 0) & (n_seen < self.lines.width[of_lines]) & ~step.is_closed[of_lines])
+        return lines if looked_at is None else lines[np.isin(self.lines.owner[lines], looked_at)]
 
     def _collectives_of(
         self,
@@ -331,6 +309,43 @@ class DigestTable:
             setattr(self, f"_{name}", np.require(column, requirements=["C", "A", "W"]))
         width = self.lines.width
         self._steps = {seq: DigestStep.read(columns, width, n_cells) for seq, columns in state["steps"].items()}
+
+
+class _Expected:
+    """Who may still tell of what, asked of each communicator once and only where it matters."""
+
+    def __init__(self, lines: DigestLines, told_seq: Int64Array, awaited: Callable[[str], Awaited]) -> None:
+        self._lines, self._told_seq, self._awaited = lines, told_seq, awaited
+        self._before_ns: dict[int, int] = {}
+        self._is_running = np.ones(lines.n_cells, np.bool_)  # the cells of members
+
+    def overdue(self, seq: int, step: DigestStep, lines: Int64Array, away: Int64Array) -> Int64Array:
+        """Which of these lines of a step are overdue; `away` are communicators some of whose members do not run."""
+        if not len(lines):
+            return lines
+        first, member = self._lines.first[: self._lines.n_lines], self._lines.member[: self._lines.n_cells]
+        is_seen = step.is_seen[: self._lines.n_cells]
+        may_come = ~is_seen & (self._told_seq[member] < seq)
+        # Mostly somebody has not told yet who will: then nobody need be asked when.
+        lines = lines[~np.logical_or.reduceat(may_come, first)[lines] | np.isin(self._lines.owner[lines], away)]
+        if not len(lines):
+            return lines
+        owners = self._lines.owner[lines]
+        for owner in np.unique(owners).tolist():
+            self._ask(owner)
+        before_ns = np.array([self._before_ns[owner] for owner in owners.tolist()], np.int64)
+        arrival_ns = np.where(is_seen, np.maximum(step.arrival_ns[: len(is_seen)], 1), np.iinfo(np.int64).max)
+        has_begun = np.minimum.reduceat(arrival_ns, first)[lines] < before_ns
+        overdue: Int64Array = lines[
+            has_begun & ~np.logical_or.reduceat(may_come & self._is_running[member], first)[lines]
+        ]
+        return overdue
+
+    def _ask(self, owner: int) -> None:
+        if owner not in self._before_ns:
+            self._before_ns[owner], is_running = self._awaited(self._lines.known(owner).name)
+            line, _ = self._lines.collectives(owner)
+            self._is_running[self._lines.cells_of(line)] = is_running
 
 
 def joined(columns: list[Int64Array]) -> Int64Array:

@@ -7,7 +7,7 @@ completes some round of digests: none of them is worth a message by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from pacehound.model.events import IterationSample, Watermark
@@ -21,14 +21,14 @@ class HeldBack:
     """The last watermark of each stream of a shard.
 
     They are held until the lowest of the watermarks that are expected has come to another tick, a long iteration has
-    ended or a stream has; rounds of digests are asked for then.
+    ended or a stream has; rounds of digests are asked for then: of all streams, or of those that have ended.
 
     Examples
     --------
     >>> held = HeldBack(tick_ns=10)
     >>> held.expect(["a", "b"])
     >>> a, b = (Watermark(job="j", attempt=0, time_ns=25, stream=stream) for stream in "ab")
-    >>> held.take([a], list), [one.stream for one in held.take([b], list)]
+    >>> held.take([a], lambda _: []), [one.stream for one in held.take([b], lambda _: [])]
     ([], ['a', 'b'])
 
     """
@@ -68,7 +68,7 @@ class HeldBack:
         """When the lowest of the watermarks has come to another tick."""
         return (self._lowest + 1) * self._tick_ns
 
-    def take(self, concluded: Sequence[T], rounds: Callable[[], Sequence[T]]) -> list[T]:
+    def take(self, concluded: Sequence[T], rounds: Callable[[Collection[str] | None], Sequence[T]]) -> list[T]:
         """What is to be told now of this and of what was held, in order; of each stream one watermark, the last.
 
         Parameters
@@ -76,14 +76,16 @@ class HeldBack:
         concluded
             All of one attempt of one job.
         rounds
-            Makes those of the digests that have come; asked when watermarks are told.
+            Makes those of the digests that have come, where it is not time for all of them of streams that have ended
+            alone; asked when watermarks are told.
 
         """
         raised = [one for one in concluded if isinstance(one, Watermark)]
         told: list[Any] = [one for one in concluded if not isinstance(one, Watermark)]
-        is_due = self._raise(raised) or any(map(self._ends_a_long_iteration, told))
-        if is_due:
-            told += rounds()
+        is_time = self._raise(raised) or any(map(self._ends_a_long_iteration, told))
+        ended = [one.stream for one in raised if one.time_ns >= CLOSED_NS]
+        if is_time or ended:
+            told += rounds(None if is_time else ended)
             whose: Any = concluded[0]
             told += [
                 Watermark(job=whose.job, attempt=whose.attempt, time_ns=time_ns, stream=stream)
@@ -96,20 +98,19 @@ class HeldBack:
         return isinstance(one, IterationSample) and is_long(one.step_time_s * 1e9, self._tick_ns)
 
     def _raise(self, raised: Sequence[Watermark]) -> bool:
-        """Whether the lowest of them has come to another tick with these, or a stream has ended."""
+        """Whether the lowest of them has come to another tick with these."""
         if not raised:
             return False
-        before, is_over = self._lowest, False
+        before = self._lowest
         for one in raised:
             self._watermarks[one.stream] = one.time_ns
-            is_over |= one.time_ns >= CLOSED_NS
             was, tick = self._ticks.get(one.stream), one.time_ns // self._tick_ns
             if was is not None and was < tick:
                 self._ticks[one.stream] = tick
                 self._n_lowest -= was == self._lowest
         if self._n_lowest <= 0:
             self._find_lowest()
-        return is_over or self._lowest > before
+        return self._lowest > before
 
     def _find_lowest(self) -> None:
         ticks = self._ticks.values()

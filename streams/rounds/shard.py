@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -249,21 +249,30 @@ class Shard:
             cells.append(found[1])
         return Places.of(np.concatenate(lines), np.concatenate(cells))
 
-    def _rounds(self) -> list[StageTwoInput]:
-        """Those of the digests that have come."""
+    def _rounds(self, ended: Collection[str] | None) -> list[StageTwoInput]:
+        """Those of the digests that have come; what is overdue in communicators that have ended alone, or in all."""
         if not self._digests.has_open:
             return []
-        open_ = {name: known for name, stage in self._stages.items() if (known := stage.joining) is not None}
-        whose = next(iter(open_.values()))
+        names = self._stages if ended is None else [name for name in ended if name in self._stages]
+        asked = {name: known for name in names if (known := self._stages[name].joining) is not None}
+        whose = next(iter(asked.values()), None)
+        if whose is None:
+            return []
         return list(
             self._digests.take(
                 whose.job,
                 whose.attempt,
-                lambda name: open_[name].members,
-                awaited=lambda name: open_[name].awaited(),
-                absent=[name for name, known in open_.items() if known.has_absent],
+                self._members_of,
+                lambda name: asked[name].awaited(),
+                among=None if ended is None else asked,
+                absent=[name for name, known in asked.items() if known.has_absent],
             )
         )
+
+    def _members_of(self, communicator: str) -> tuple[int, ...]:
+        known = self._stages[communicator].joining
+        assert known is not None, "digests have come of it"
+        return known.members
 
     # Heartbeats
 

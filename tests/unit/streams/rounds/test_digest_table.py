@@ -65,10 +65,18 @@ def put(table: DigestTable, cells: list[Cell], *, has_rates: bool = False) -> No
     table.put(rows, Places.of(np.array(lines, np.int64), np.array(places, np.int64)))
 
 
+EVERYBODY = (0, 1, 2, 3, 4)
+
+
+def awaited(running: tuple[int, ...], before_ns: int = 10_000) -> Callable[[str], Awaited]:
+    return lambda name: Awaited(before_ns, np.isin(MEMBERS[name], running))
+
+
 def taken(table: DigestTable, **more: Any) -> list[Rounds]:
     """What is taken out, pairs one by one."""
     found: list[Rounds] = []
-    for one in table.take("j", 0, MEMBERS.__getitem__, **more):
+    told = {"awaited": awaited(EVERYBODY), **more}
+    for one in table.take("j", 0, MEMBERS.__getitem__, **told):
         found += one.by_pair() if isinstance(one, DigestedPairs) else [one]
     return found
 
@@ -94,20 +102,25 @@ def in_a_snapshot(table: DigestTable) -> DigestTable:
     return again
 
 
-def of_each_in_order(cells: list[Cell]) -> list[Cell]:
-    """The same, where each rank tells of earlier steps first."""
-    waiting: dict[tuple[str, tuple[int, ...], int], list[Cell]] = {}
-    for cell in sorted(cells):
-        waiting.setdefault((cell[0], cell[1], cell[3]), []).append(cell)
-    return [waiting[name, ranks, rank].pop(0) for name, ranks, _, rank in cells]
+WORDS = sorted({(name, rank, seq) for name, _, seq, rank in CELLS})
+"""Of a step a rank tells all that it knows of a communicator at once."""
 
 
-@given(st.permutations(CELLS).map(of_each_in_order), st.data())
-def test_each_round_comes_out_once_when_all_have_told_of_it(order: list[Cell], data: st.DataObject) -> None:
+def each_in_order(words: list[tuple[str, int, int]]) -> list[list[Cell]]:
+    """The cells of each, where ranks tell of earlier steps first."""
+    steps: dict[tuple[str, int], list[int]] = {}
+    for name, rank, seq in sorted(words):
+        steps.setdefault((name, rank), []).append(seq)
+    whose = [(name, steps[name, rank].pop(0), rank) for name, rank, _ in words]
+    return [[cell for cell in CELLS if (cell[0], cell[2], cell[3]) == word] for word in whose]
+
+
+@given(st.permutations(WORDS).map(each_in_order), st.data())
+def test_each_round_comes_out_once_when_all_have_told_of_it(order: list[list[Cell]], data: st.DataObject) -> None:
     table, found = DigestTable(), list[Cell]()
     while order:
         size = data.draw(st.integers(1, len(order)))
-        put(table, order[:size], has_rates=data.draw(st.booleans()))
+        put(table, [cell for cells in order[:size] for cell in cells], has_rates=data.draw(st.booleans()))
         order = order[size:]
         if data.draw(st.booleans()):
             table = in_a_snapshot(table)
@@ -123,7 +136,7 @@ def test_each_round_comes_out_once_when_all_have_told_of_it(order: list[Cell], d
 def test_rounds_of_several_steps_come_out_together_and_pairs_as_one_table() -> None:
     table = DigestTable()
     put(table, CELLS, has_rates=True)
-    *collectives, pairs = table.take("j", 0, MEMBERS.__getitem__)
+    *collectives, pairs = table.take("j", 0, MEMBERS.__getitem__, awaited(EVERYBODY))
     assert [(one.communicator, one.seq.tolist()) for one in collectives if isinstance(one, Rounds)] == [
         ("tp", [5, 6, 7]),
         ("dp", [5, 6, 7]),
@@ -147,16 +160,11 @@ def test_what_is_told_twice_or_too_late_is_counted_and_changes_nothing() -> None
     assert not table.has_open
 
 
-def awaited(running: tuple[int, ...], before_ns: int = 10_000) -> Callable[[str], Awaited]:
-    return lambda name: Awaited(before_ns, np.isin(MEMBERS[name], running))
-
-
 def test_who_has_told_of_a_later_step_has_lost_the_earlier_one() -> None:
     table = DigestTable()
     dp = [cell for cell in CELLS if cell[0] == "dp"]
     put(table, [cell for cell in dp if cell[2:] not in ((5, 1), (6, 1), (6, 2))])
-    everybody = awaited((0, 1, 2, 3, 4))
-    (fifth,) = (rounds for rounds in taken(table, awaited=everybody) if rounds.seq[0] == 5)
+    (fifth,) = (rounds for rounds in taken(table) if rounds.seq[0] == 5)
     assert fifth.end_ns[0].tolist() == [value(dp[0]) + 2, 0, value(dp[2]) + 2]
     assert table.missing_rows == 3  # 1 and 2 have lost the sixth as well: all have told of the seventh
 
