@@ -9,6 +9,7 @@ from pacehound.bus import Place
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
 from pacehound.bus.kafka_topics import ensure_topics, log_name
 from pacehound.model import topics
+from pacehound.priority import give_way
 from pacehound.runtime.process import started, when_available
 from pacehound.settings import Settings
 from storage.client import Store
@@ -31,6 +32,10 @@ STORED = (
 )
 
 
+NICENESS = 10
+"""Of a writer: on a machine that it shares with the streams a row may come a second later, and a verdict may not."""
+
+
 def run(settings: Settings, folder: Path) -> None:
     """Write until SIGTERM; to the server of `store.url`, or without one to the embedded store in `folder`.
 
@@ -48,6 +53,7 @@ def run(settings: Settings, folder: Path) -> None:
             return Store.connect(settings.store.url, settings.store.user, settings.store.password)
         return Store.open(folder)
 
+    give_way(NICENESS)
     with started(GROUP, settings) as process:
         log: list[str] = []
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pacehound.priority import give_way
 from pacehound.runtime.backoff import Backoff
 
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 30.0
@@ -132,8 +131,4 @@ class RestartingProcess:
 
 def _lower_priority() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    os.nice(_NICENESS)
-    # Where the kernel groups processes by session (sched(7), autogroup), niceness counts only among those of a session:
-    # a helper, which has one of its own, would get as much of a busy processor as all ranks of the training together.
-    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
-        group.write(str(_NICENESS))
+    give_way(_NICENESS)
