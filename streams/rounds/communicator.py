@@ -388,6 +388,8 @@ class CommunicatorOperator:
         for name, _ in beats:
             if name not in self._hosts:
                 raise InvalidEvent(f"heartbeat of host {name!r}, which has not announced {self.communicator}")
+        if len(beats) > 1:
+            self._lowest = None  # it is looked for once, and not followed from one to the next
         may_rise = False
         for name, beat in beats:
             may_rise |= self._beats(self._hosts[name], beat)

@@ -15,11 +15,13 @@ from pacehound.model.flushes import Flush
 from pacehound.model.routing import Event, host_stream
 from pacehound.settings import Settings
 from streams.rounds.call_rows import rows_of_flush
+from streams.rounds.communicator import CommunicatorOperator
 from streams.rounds.digest_places import Int64Array, Places
 from streams.rounds.digest_rows import digests_of_flush
 from streams.rounds.digest_table import DigestTable
 from streams.rounds.heartbeats import Heartbeats
 from streams.rounds.held_back import HeldBack
+from streams.rounds.partial_membership import PartialCommunicator
 from streams.rounds.stage_one import OpenStream, StageOne, StageTwoInput
 
 
@@ -312,10 +314,9 @@ class Shard:
 
     def _expect(self) -> None:
         """Heartbeats wait until all hosts have promised up to the next time that something can be told."""
-        opened = self.open_stream()
+        hosts = self._hosts.of([known.hosts for known in self._open()])
         next_ns = self._held.next_ns
-        if opened is not None:
-            self._beats.expect(opened.hosts, next_ns if self._end_ns is None else min(next_ns, self._end_ns))
+        self._beats.expect(hosts, next_ns if self._end_ns is None else min(next_ns, self._end_ns))
 
     def _on_tick(self, tick: Tick) -> list[StageTwoInput]:
         results = [*self._tell_beats(), *self._silent(tick)]
@@ -343,16 +344,20 @@ class Shard:
 
     def open_stream(self) -> OpenStream | None:
         """All its streams as one: whoever tells of one of them tells of the others."""
-        streams = [opened for stage in self._stages.values() if (opened := stage.open_stream()) is not None]
-        if not streams:
+        known = self._open()
+        if not known:
             return None
         return OpenStream(
-            job=streams[0].job,
-            attempt=streams[0].attempt,
-            hosts=self._hosts.of([opened.hosts for opened in streams]),
-            is_complete=all(opened.is_complete for opened in streams),
+            job=known[0].job,
+            attempt=known[0].attempt,
+            hosts=self._hosts.of([one.hosts for one in known]),
+            is_complete=all(one.is_complete for one in known),
             quiet_s=self._quiet_ns / 1e9,
         )
+
+    def _open(self) -> list[CommunicatorOperator | PartialCommunicator]:
+        stages = self._stages.values()
+        return [known for stage in stages if not stage.is_closed and (known := stage.communicator) is not None]
 
     def _stage(self, communicator: str) -> StageOne:
         if communicator in self._over:
