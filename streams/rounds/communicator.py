@@ -35,8 +35,9 @@ from pacehound.model.rounds import Rounds
 from streams.rounds.assembly import ClosedRounds, RoundGrid
 from streams.rounds.call_rows import NONE, SEND, CallRows, rows_of_batch
 from streams.rounds.digest_places import Places
+from streams.rounds.digest_rounds import Digested
 from streams.rounds.digest_rows import digests_of_calls
-from streams.rounds.digest_table import Awaited, Digested, DigestTable
+from streams.rounds.digest_table import Awaited, DigestTable
 from streams.rounds.giving_up import Patience
 from streams.rounds.grids import Grids
 from streams.rounds.iterations import IterationTracker

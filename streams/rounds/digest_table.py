@@ -8,24 +8,20 @@ iteration (`Places`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pacehound.model.calls import Sees
-from pacehound.model.digested_pairs import DigestedPairs
-from pacehound.model.rounds import Rounds
 from streams.rounds.assembly import MAX_OPEN_CELLS
 from streams.rounds.digest_places import DigestLines, Int64Array, Places
+from streams.rounds.digest_rounds import Chosen, Digested, cells_of, joined, rounds_of
 from streams.rounds.digest_rows import DigestRows
 from streams.rounds.digest_step import DigestStep
 from streams.rounds.room import with_room
 
 BoolArray = npt.NDArray[np.bool_]
-
-Digested = Rounds | DigestedPairs
 
 LEAST_OPEN_STEPS = 64
 """However many ranks there are; of more the first is given up."""
@@ -64,7 +60,7 @@ class DigestTable:
         if not len(mine):
             return False
         self._make_room()
-        cells = joined([np.arange(of_line.start, of_line.stop) for of_line in map(self.lines.cells_of, mine.tolist())])
+        cells = cells_of(self.lines, mine)
         self._over_seq[mine], self._told_seq[cells] = NONE_YET, NONE_YET
         for seq, step in list(self._steps.items()):
             step.make_room(len(self._over_seq), len(self._told_seq))
@@ -173,18 +169,17 @@ class DigestTable:
         expected = _Expected(self.lines, self._told_seq, awaited)
         looked_at = None if among is None else self.lines.numbers(among)
         away = self.lines.numbers(absent)
-        chosen: list[tuple[int, DigestStep, Int64Array]] = []
+        chosen: list[Chosen] = []
         for seq, step in sorted(self._steps.items()):
             self._make_room()
             step.make_room(len(self._over_seq), len(self._told_seq))
             overdue = expected.overdue(seq, step, self._open_lines(step, looked_at), away)
             self.missing_rows += int((self.lines.width[overdue] - step.n_seen[overdue]).sum())
-            lines = np.sort(joined([*step.complete, overdue]))
+            lines = joined([*step.complete, overdue])
             step.complete = []
             if len(lines):
-                chosen.append((seq, step, lines))
-        taken: list[Digested] = [*self._collectives_of(chosen, job, attempt, members_of)]
-        taken += self._pairs_of(chosen, job, attempt)
+                chosen.append(Chosen(seq, step, lines))
+        taken = rounds_of(self.lines, chosen, job, attempt, members_of)
         for seq, step, lines in chosen:
             step.close(lines)
             self._drop_if_over(seq, step)
@@ -196,91 +191,6 @@ class DigestTable:
         n_seen = step.n_seen[of_lines]
         lines = np.flatnonzero((n_seen > 0) & (n_seen < self.lines.width[of_lines]) & ~step.is_closed[of_lines])
         return lines if looked_at is None else lines[np.isin(self.lines.owner[lines], looked_at)]
-
-    def _collectives_of(
-        self,
-        chosen: list[tuple[int, DigestStep, Int64Array]],
-        job: str,
-        attempt: int,
-        members_of: Callable[[str], tuple[int, ...]],
-    ) -> Iterator[Rounds]:
-        of_line: dict[int, list[tuple[int, DigestStep]]] = {}
-        for seq, step, lines in chosen:
-            for line in lines[self.lines.pair[lines, 0] < 0].tolist():
-                of_line.setdefault(line, []).append((seq, step))
-        for line, steps in sorted(of_line.items()):
-            known = self.lines.known(int(self.lines.owner[line]))
-            cells, own = self.lines.cells_of(line), slice(line, line + 1)
-            has_rates = any(step.rates is not None for _, step in steps)
-            rates = np.stack([step.rates_of(cells) for _, step in steps], axis=1) if has_rates else None
-            yield Rounds(
-                job=job,
-                attempt=attempt,
-                communicator=known.name,
-                source=known.source,
-                sees=known.sees,
-                ranks=members_of(known.name),
-                seq=np.array([seq for seq, _ in steps], np.int64),
-                # Copies: the cells may be others' when this is read.
-                op=np.concatenate([step.op[own] for _, step in steps]),
-                size_bytes=np.concatenate([step.size_bytes[own] for _, step in steps]),
-                arrival_ns=np.stack([step.arrival_ns[cells] for _, step in steps]),
-                start_ns=np.stack([step.start_ns[cells] for _, step in steps]),
-                end_ns=np.stack([step.end_ns[cells] for _, step in steps]),
-                send_rate=None if rates is None else rates[0],
-                recv_rate=None if rates is None else rates[1],
-                algorithm=np.concatenate([step.algorithm[own] for _, step in steps]) if has_rates else None,
-            )
-
-    def _pairs_of(
-        self, chosen: list[tuple[int, DigestStep, Int64Array]], job: str, attempt: int
-    ) -> Iterator[DigestedPairs]:
-        """One table of each source, as nearly always all have."""
-        of_pairs = [(seq, step, lines[self.lines.pair[lines, 0] >= 0]) for seq, step, lines in chosen]
-        sources: dict[tuple[str, Sees], list[int]] = {}
-        for number in np.unique(self.lines.owner[joined([lines for _, _, lines in of_pairs])]).tolist():
-            known = self.lines.known(number)
-            sources.setdefault((known.source, known.sees), []).append(number)
-        for (source, sees), numbers in sources.items():
-            mine = of_pairs
-            if len(sources) > 1:
-                mine = [(seq, step, lines[np.isin(self.lines.owner[lines], numbers)]) for seq, step, lines in of_pairs]
-            yield self._pairs(mine, job, attempt, source, sees)
-
-    def _pairs(
-        self, of_pairs: list[tuple[int, DigestStep, Int64Array]], job: str, attempt: int, source: str, sees: Sees
-    ) -> DigestedPairs:
-        lines = joined([some for _, _, some in of_pairs])
-        seq = np.repeat([seq for seq, _, _ in of_pairs], [len(some) for _, _, some in of_pairs])
-        owners, communicator = np.unique(self.lines.owner[lines], return_inverse=True)
-        order = np.lexsort((seq, self.lines.pair[lines, 1], self.lines.pair[lines, 0], communicator))
-
-        def of_lines(name: str) -> npt.NDArray[Any]:
-            return np.concatenate([getattr(step, name)[some] for _, step, some in of_pairs])[order]
-
-        def of_cells(values: Callable[[DigestStep], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-            columns = [values(step)[self.lines.first[some, None] + (0, 1)] for _, step, some in of_pairs]
-            return np.concatenate(columns)[order]
-
-        has_rates = any(step.rates is not None for _, step, _ in of_pairs)
-        return DigestedPairs(
-            job=job,
-            attempt=attempt,
-            source=source,
-            sees=sees,
-            communicators=tuple(self.lines.known(number).name for number in owners.tolist()),
-            communicator=communicator.reshape(-1)[order],
-            ranks=self.lines.pair[lines][order],
-            seq=seq[order],
-            op=of_lines("op"),
-            size_bytes=of_lines("size_bytes"),
-            arrival_ns=of_cells(lambda step: step.arrival_ns),
-            start_ns=of_cells(lambda step: step.start_ns),
-            end_ns=of_cells(lambda step: step.end_ns),
-            send_rate=of_cells(lambda step: step.rates_of(slice(None))[0]) if has_rates else None,
-            recv_rate=of_cells(lambda step: step.rates_of(slice(None))[1]) if has_rates else None,
-            algorithm=of_lines("algorithm") if has_rates else None,
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the room that is kept free, nor what follows from the rest."""
@@ -346,8 +256,3 @@ class _Expected:
             self._before_ns[owner], is_running = self._awaited(self._lines.known(owner).name)
             line, _ = self._lines.collectives(owner)
             self._is_running[self._lines.cells_of(line)] = is_running
-
-
-def joined(columns: list[Int64Array]) -> Int64Array:
-    """One behind the other."""
-    return np.concatenate(columns) if columns else np.zeros(0, np.int64)
