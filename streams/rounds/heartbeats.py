@@ -26,9 +26,11 @@ class Heartbeats:
     >>> beats = Heartbeats(longest_ns=100)
     >>> beats.expect(["a", "b"], wanted_ns=10)
     >>> beats.wait("a", Heartbeat(time_ns=12, communicators=("c",)))
+    >>> beats.promises("a", 12)
     >>> beats.are_due
     False
     >>> beats.wait("b", Heartbeat(time_ns=11, communicators=("c", "d")))
+    >>> beats.promises("b", 11)
     >>> beats.are_due, {name: len(told) for name, told in beats.take().items()}
     (True, {'c': 2, 'd': 1})
 
@@ -69,7 +71,6 @@ class Heartbeats:
         self._oldest_ns = min(heartbeat.time_ns, self._oldest_ns if self._waiting else heartbeat.time_ns)
         self._newest_ns = max(heartbeat.time_ns, self._newest_ns if self._waiting else heartbeat.time_ns)
         self._waiting[host] = heartbeat
-        self.promises(host, heartbeat.time_ns)
 
     def promises(self, host: str, time_ns: int) -> None:
         """A host has promised something, in whatever form."""

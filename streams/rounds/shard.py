@@ -182,6 +182,7 @@ class Shard:
             changed |= {"parts": (), "columns": {}}
         if beat is not None and is_known:
             self._beats.wait(flush.host, beat)
+            self._note_heartbeat(flush)
             as_before += of_processes(flush)
             changed["heartbeat"] = None
         rest = replace(flush, **changed) if changed else flush
@@ -193,10 +194,9 @@ class Shard:
                 results += hear_flush(rest, self._stage) if touched or rest.heartbeat is not None else []
             except PartlyRefused as error:
                 raise PartlyRefused(str(error), [*results, *error.results, *self._told_together(rest)]) from error
-            self._note_heartbeat(flush)
+            self._note_heartbeat(rest)
             if rest.heartbeat is not None:
                 self._beats.note_taken(flush.host, rest.heartbeat)
-                self._beats.promises(flush.host, rest.heartbeat.time_ns)
             return [*results, *self._told_together(rest)]
 
         return self._concluded(touched, hear)
@@ -283,6 +283,7 @@ class Shard:
         if flush.heartbeat is not None and flush.heartbeat.communicators:
             self._quiet_ns = flush.heartbeat.quiet_ns
             self._beat_ns[flush.host] = flush.heartbeat.time_ns
+            self._beats.promises(flush.host, flush.heartbeat.time_ns)
         elif flush.promises:
             self._beat_ns.pop(flush.host, None)  # its samples follow each other again
             self._beats.promises(flush.host, max(promise.time_ns for promise in flush.promises))
@@ -296,8 +297,9 @@ class Shard:
             self._end_ns = next((end_ns for end_ns in ends_ns if end_ns is not None), None)
             if self._end_ns is not None:
                 self._expect()
-        if not self._beats.are_due:
-            return []
+        return self._tell_all_beats() if self._beats.are_due else []
+
+    def _tell_all_beats(self) -> list[StageTwoInput]:
         results = self._tell_beats()
         self._end_ns = None
         self._expect()
@@ -319,7 +321,7 @@ class Shard:
         self._beats.expect(hosts, next_ns if self._end_ns is None else min(next_ns, self._end_ns))
 
     def _on_tick(self, tick: Tick) -> list[StageTwoInput]:
-        results = [*self._tell_beats(), *self._silent(tick)]
+        results = [*self._tell_all_beats(), *self._silent(tick)]
         for communicator, stage in self._stages.items():
             results += stage.on_event(replace(tick, stream=communicator))
         return results
