@@ -25,6 +25,7 @@ from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
 from streams.kafka.client import credentials_of
 from streams.kafka.lenient_records import read_leniently
+from streams.kafka.prompt_fetches import fetch_promptly
 from streams.kafka.worker import INPUTS, StreamsWorker
 
 GROUP = "streams"
@@ -98,6 +99,7 @@ def make_app(settings: Settings, telemetry: Telemetry | None = None, liveness: L
     """
     prefix = settings.kafka.prefix
     read_leniently()
+    fetch_promptly()
     app = faust.App(
         prefix + GROUP,
         broker=[f"kafka://{server}" for server in settings.kafka.servers.split(",")],
