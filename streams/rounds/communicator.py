@@ -401,12 +401,12 @@ class CommunicatorOperator:
     def _beats(self, host: _Host, heartbeat: Heartbeat) -> bool:
         """Whether the watermark may rise with it."""
         host.patience.renew()
-        has_said_the_last = host.last_progress is not None and host.last_progress.closed
+        was_away = host.left_out or host.closed
+        has_said_the_last = was_away and host.last_progress is not None and host.last_progress.closed
         if has_said_the_last or heartbeat.time_ns < host.promised_ns:
             self._count("backward_progress", 1)
             return False
-        was_away = host.left_out or host.closed
-        may_rise = was_away or self._moves(host, heartbeat.time_ns)
+        may_rise = was_away or self._lowest is None or self._moves(host, heartbeat.time_ns)
         host.promised_ns, host.quiet_ns = heartbeat.time_ns, heartbeat.quiet_ns
         if was_away:
             host.left_out = False

@@ -23,9 +23,8 @@ class Grids:
         return [(members, False, self.collectives), *((pair, True, self.pairs[pair]) for pair in sorted(self.pairs))]
 
     def to_look_at(self, members: tuple[int, ...], *, everything: bool) -> list[PlacedGrid]:
-        """All, or of pairs only those that rows have come for; this is the look."""
-        fresh = sorted(self.fresh)
+        """Those in which a round is open; of pairs all, or only those that rows have come for. This is the look."""
+        pairs = sorted(self.pairs if everything else self.fresh)
         self.fresh.clear()
-        if everything:
-            return self.of(members)
-        return [(members, False, self.collectives), *((pair, True, self.pairs[pair]) for pair in fresh)]
+        placed = [(members, False, self.collectives)] if self.collectives.has_open else []
+        return [*placed, *((pair, True, grid) for pair in pairs if (grid := self.pairs[pair]).has_open)]
