@@ -83,8 +83,12 @@ class Keeper:
         first = 0
         try:
             first = self._take_back(folder)
-        except PacehoundError as error:
+        except Exception as error:
             self.refused_why = str(error)
+            if not isinstance(error, PacehoundError):
+                # A fault of ours: each head after this one would meet it again, and none would ever begin.
+                logger.exception("the state of the last head could not be taken over")
+                self.refused_why = f"{type(error).__name__}: {error}"
             store(what_can_be_read(folder))
             self._file.remove()
             remove_journal(folder)

@@ -146,6 +146,23 @@ def test_a_state_that_cannot_be_read_is_refused_in_words_and_the_head_begins_ane
     assert Head(tmp_path, clock).pipeline.told == {}
 
 
+def test_a_state_that_our_own_fault_keeps_us_from_reading_is_met_once(tmp_path):
+    class Faulty(Counter):
+        def take_back(self, parts):
+            raise KeyError("nobody has thought of this")
+
+    clock = ManualClock(0)
+    head = Head(tmp_path, clock)
+    head.say("a")
+    head.work()
+    clock.advance_s(EVERY_S)
+    head.keep()
+    keeper = Keeper(Faulty(), tmp_path, clock)
+    assert keeper.refused_why == "KeyError: 'nobody has thought of this'"
+    assert not keeper.has_found
+    assert Keeper(Faulty(), tmp_path, clock).refused_why == ""
+
+
 def test_who_was_away_for_too_long_begins_anew(tmp_path):
     clock = ManualClock(0)
     head = Head(tmp_path, clock)
