@@ -42,6 +42,9 @@ logger = logging.getLogger("pacehound.agent")
 LAST_DELIVERY_NS = 8_000_000_000
 """Less than `pacehound run` waits for at its end, so that it hears what became of the rest."""
 ORPHANED_NS = 10_000_000_000
+CALM_POLLS = 4
+"""Times `agent.poll_s` between two looks while nothing is under way (measured: looks that find nothing were what an
+agent of a small job took)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,10 +217,13 @@ def _watch(
 ) -> None:
     """Step until the job has ended or a SIGTERM came."""
     idle_since_ns: int | None = None
-    while not agent.has_closed and not asked_to_stop.wait(poll_s):
+    wait_s = poll_s
+    while not agent.has_closed and not asked_to_stop.wait(wait_s):
         now_ns = time.monotonic_ns()
+        wait_s = poll_s
         try:
             agent.step(now_ns)
+            wait_s *= CALM_POLLS if agent.is_calm else 1
         except Exception:
             agent.counts.failed_steps += 1
             if agent.counts.failed_steps <= 10:

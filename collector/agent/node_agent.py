@@ -61,6 +61,9 @@ LOOK_NS = 200_000_000
 UNSETTLED_RECORDS = 50_000
 UNREADABLE_END_NS = 2_000_000_000
 LAST_READS = 100
+CALM_SHARE = 1 / 64
+"""Of a ring, that is filled between two looks (chosen: one that fills sixteen times as fast before the next look, which
+comes after four times as long, is not full by then)."""
 _PROGRESS_ROOM_BYTES = 64 * 1024
 _KEPT_WHILE_BYTES = 4 * 1024 * 1024
 """Calls behind digests are told while no more than this waits: two flushes of them."""
@@ -193,6 +196,7 @@ class Agent:
         self._next_look_ns = 0
         self._ended_file_since_ns: int | None = None
         self._has_exit_news = False
+        self._fullest = 0.0  # the share of a ring that was filled between the last two looks
         self._warned: set[str] = set()
 
     def step(self, now_ns: int) -> None:
@@ -217,6 +221,13 @@ class Agent:
         elif has_news or self._is_due(now_ns) or self._unsettled >= UNSETTLED_RECORDS:
             self.flush(now_ns, has_news=has_news)
         self.delivery.step(now_ns)
+
+    @property
+    def is_calm(self) -> bool:
+        """Nothing is under way that should not wait for a fifth of a second, and rings fill slowly."""
+        is_busy = self._orders is not None and self._orders.is_busy
+        waits = is_busy or self.assembler.tells_iterations or not self._frames.is_empty or len(self._outbox) > 0
+        return not waits and self._fullest <= CALM_SHARE
 
     def flush(self, now_ns: int, *, has_news: bool = True) -> None:
         """Settle what was read so far, and save it with the promise that goes with it."""
@@ -329,6 +340,7 @@ class Agent:
         """Whether any ring had something new."""
         had_any = False
         self._has_exit_news = False
+        self._fullest = 0.0
         for found in self._rings.read():
             if isinstance(found, Refused):
                 self._note_refused(found)
@@ -336,6 +348,7 @@ class Agent:
                     self._take_in(found.header, rings.NO_RECORDS, lost=1)
                 continue
             had_any = True
+            self._fullest = max(self._fullest, len(found.read.records) / found.header.capacity)
             self._take_in(found.header, found.read.records, found.read.lost)
             self._note_exits(found.header, found.read.records)
         return had_any

@@ -26,6 +26,11 @@ class FrameSet:
         self._readers: dict[str, FrameReader] = {}
         self._done: set[str] = set()  # refused, or of a process that has left
 
+    @property
+    def is_empty(self) -> bool:
+        """No frame is looked at."""
+        return not self._readers
+
     def look(self) -> tuple[list[FrameLook], list[Refused]]:
         """What every frame says now, and the files that are none (each of them once)."""
         looks, refused = [], []

@@ -56,9 +56,9 @@ class AgentRun:
         self.proc.put(pid)
         return RingFile(self.path / "rings", rank=rank, pid=pid, tid=tid or pid, **head)
 
-    def joined(self, rank: int, *, tid: int = 0) -> RingFile:
+    def joined(self, rank: int, *, tid: int = 0, **head: Any) -> RingFile:
         """The ring of a rank that has joined the world of ranks 0 and 1."""
-        ring = self.ring(rank, tid=tid)
+        ring = self.ring(rank, tid=tid, **head)
         ring.group([0, 1])
         return ring
 
