@@ -9,7 +9,7 @@ from pacehound.bus import Place
 from pacehound.bus.kafka import KafkaConsumer, KafkaProducer
 from pacehound.bus.kafka_topics import ensure_topics, log_name
 from pacehound.model import topics
-from pacehound.priority import give_way
+from pacehound.runtime.priority import give_way
 from pacehound.runtime.process import started, when_available
 from pacehound.settings import Settings
 from storage.client import Store

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pacehound.priority import give_way
 from pacehound.runtime.backoff import Backoff
+from pacehound.runtime.priority import give_way
 
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 30.0
 _STEADY_AFTER_S = 60.0
