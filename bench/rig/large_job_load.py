@@ -183,7 +183,7 @@ class _Host:
         messages = [*outgoing_at_once(settled, self._shards)]
         in_short = [self._promise(known, promised_ns) for known in self._known]
         samples = [self._sample(now_ns, is_last=is_last)]
-        if is_usual and self._in_full.says_all(settled, in_short, calls_too=not times.knows_pace):
+        if is_usual and self._in_full.says_all(settled, in_short):
             samples, of_processes = self._in_full.in_short(samples, times.quiet_ns)
             messages += heartbeats(in_short, self._shards, quiet_ns=times.quiet_ns, of_processes=of_processes)
             times.may_be_quiet(now_ns)

@@ -23,10 +23,6 @@ QUIET_FACTOR = 1.0
 """Times `lateness_s` between two heartbeats (chosen: an exit in the middle of an iteration is heard of when all hosts
 have spoken again, and fewer messages cost less)."""
 
-FULL_EVERY_NS = 7_500_000_000
-"""While nobody knows how long iterations take, it is told so often how far each rank is (derived: a hang is concluded
-from what was said in the last ten seconds)."""
-
 SPREAD_NS = 200_000_000
 """By how much sooner than others a host may end an iteration and still promise enough at its first word about it
 (chosen: behind the last collective of an iteration there is the optimizer's own step alone)."""
@@ -59,15 +55,14 @@ class FlushTimes:
     [False, True]
     >>> times.is_due(36 * 10**8, tells_iterations=True)
     True
-    >>> [times.is_usual(now) for now in (36 * 10**8, 86 * 10**8)]  # nobody knows, and all was told a short while ago
-    [True, False]
-    >>> times.note_iterations(2, 53 * 10**8)
-    >>> times.note_iterations(3, 153 * 10**8)  # ten seconds
-    >>> times.flushed(161 * 10**8, 1.0)
-    >>> [times.is_usual(now) for now in (170 * 10**8, 300 * 10**8, 310 * 10**8)]
+    >>> times.note_iterations(2, 103 * 10**8)  # ten seconds
+    >>> times.is_usual(110 * 10**8)  # nobody knew, and that they go on is told first
+    False
+    >>> times.flushed(111 * 10**8, 1.0)
+    >>> [times.is_usual(now) for now in (120 * 10**8, 250 * 10**8, 260 * 10**8)]
     [True, True, False]
-    >>> times.may_be_quiet(161 * 10**8)
-    >>> [times.is_due(now, tells_iterations=True) for now in (175 * 10**8, 215 * 10**8)]
+    >>> times.may_be_quiet(111 * 10**8)
+    >>> [times.is_due(now, tells_iterations=True) for now in (125 * 10**8, 165 * 10**8)]
     [False, True]
 
     """
@@ -83,7 +78,6 @@ class FlushTimes:
         self._told_from_ns = 0  # when the first one that is not told is to be told
         self._last_over_ns = 0
         self._was_overdue = False  # when was flushed, and it has not been told since that it has ended
-        self._full_ns: int | None = None  # when it was told last how far ranks are, before anybody knew the pace
         self._lasted_ns: deque[int] = deque(maxlen=USUAL_OF)
 
     def note_iterations(self, n_over: int, now_ns: int) -> None:
@@ -91,7 +85,6 @@ class FlushTimes:
         if n_over < self._n_over:
             self._n_told = n_over
             self._lasted_ns.clear()
-            self._full_ns = None
         if n_over > self._n_over:
             lasted_ns = (now_ns - self._last_over_ns) // (n_over - self._n_over) if self._n_over > 0 else 0
             if self._n_over == self._n_told:
@@ -114,21 +107,12 @@ class FlushTimes:
 
     def is_usual(self, now_ns: int) -> bool:
         """No iteration takes longer than others did, or has and was not told to be over: nothing follows from where
-        ranks are. While nobody knows the pace: that was told a short while ago.
+        ranks are.
         """
-        if not self.knows_pace:
-            return self._full_ns is not None and now_ns - self._full_ns < FULL_EVERY_NS
         return not (self._was_overdue or self._is_overdue(now_ns))
-
-    @property
-    def knows_pace(self) -> bool:
-        """Iterations have been seen from their beginning to their end, and not the first one alone, which compiles."""
-        return len(self._lasted_ns) > 1
 
     def flushed(self, now_ns: int, flush_s: float) -> None:
         """That has just happened; the next one follows in `flush_s` at the earliest."""
-        if not self.is_usual(now_ns):
-            self._full_ns = now_ns
         self._was_overdue = self._is_overdue(now_ns)
         if self._has_news(now_ns):
             self._n_told = self._n_over
@@ -140,7 +124,7 @@ class FlushTimes:
         self._latest_ns = now_ns + self.quiet_ns
 
     def _is_overdue(self, now_ns: int) -> bool:
-        return self.knows_pace and now_ns - self._last_over_ns > OVERDUE_FACTOR * max(self._lasted_ns)
+        return not self._lasted_ns or now_ns - self._last_over_ns > OVERDUE_FACTOR * max(self._lasted_ns)
 
     def _has_news(self, now_ns: int) -> bool:
         return self._n_over > self._n_told and now_ns >= self._told_from_ns

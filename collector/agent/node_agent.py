@@ -428,8 +428,7 @@ class Agent:
             self._job.job, self._job.host, unix_ns, closed_why, unseen=unseen, claimed=claimed
         )
         answers, self._answers = self._answers, []
-        calls_too = not self._flush_times.knows_pace  # all of it is said in full again soon
-        if is_usual and self._in_full.says_all(settled, promised, calls_too=calls_too):
+        if is_usual and self._in_full.says_all(settled, promised):
             quiet_ns = self._flush_times.quiet_ns
             samples, of_processes = self._in_full.in_short(samples, quiet_ns)
             promises = heartbeats(promised, self._shards(), quiet_ns=quiet_ns, of_processes=of_processes)

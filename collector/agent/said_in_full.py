@@ -41,13 +41,12 @@ class SaidInFull:
         self._said: dict[tuple[int, str], Progress] = {}
         self._samples: dict[int, HostSample] = {}
 
-    def says_all(self, settled: Iterable[HostCall], promised: Iterable[Progress], *, calls_too: bool = False) -> bool:
+    def says_all(self, settled: Iterable[HostCall], promised: Iterable[Progress]) -> bool:
         """Besides how far ranks are nothing is new in these promises, which stand behind iterations alone.
 
-        Of a communicator that is told call by call it is waited for calls that a promise says are still to come: only
-        where the next one comes soon they may be behind `calls_too`.
+        Of a communicator that is told call by call it is waited for calls that a promise says are still to come.
         """
-        return (calls_too or all(map(_is_of_iterations, settled))) and all(
+        return all(map(_is_of_iterations, settled)) and all(
             not one.closed and not one.edges and self._said.get(_key(one)) == _lasting(one) for one in promised
         )
 
