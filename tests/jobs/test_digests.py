@@ -19,8 +19,11 @@ from pacehound.model.routing import Event
 from pacehound.model.topology import Layout
 from simulator.faults import ExitRank, SlowCompute, SlowLink, StopRank
 from simulator.job import JobSpec, simulate
+from simulator.suites.root_cause_jobs import case_of
 from streams.job.stage_two import StageTwo
 from streams.pipeline import Pipeline
+from streams.scoring.verdicts import outcome_of
+from streams.scoring.whole_job import findings_of_job
 from streams.snapshots.schema import state_codec
 from tests.fakes.examples import steps, tries
 from tests.fakes.made_pairs import pairs_of
@@ -74,6 +77,15 @@ def test_hangs_and_exits_are_told_as_if_every_call_had_come(fault: object) -> No
     expected = said(run(events)[1])
     assert expected
     assert said(digested(events)[1]) == expected
+
+
+@pytest.mark.parametrize("seed", [24, 32], ids=["dead link", "gone host"])
+def test_hangs_in_the_first_seconds_are_judged_by_what_hosts_said_at_the_same_time(seed: int) -> None:
+    """Where they spoke of their ranks seconds apart, eight innocent ones were named."""
+    case = case_of("c10d hooks, gloo", seed)
+    events = list(simulate(case.spec).events())
+    found = findings_of_job(DigestingAgents(events).send(events), SETTINGS)
+    assert outcome_of(found, case.truth) == "named"
 
 
 LONG = {"forward_s": 1.5, "optimizer_s": 0.6}
