@@ -113,7 +113,7 @@ class JobOperator:
         """How its ranks are laid out now; nothing where that is irregular or not known."""
         return self._shape.shape(self._communicators, self._iterations.step_time_s)
 
-    def on_stage_one(self, event: StageOneEvent | DigestedPairs) -> list[StageTwoEvent]:
+    def on_stage_one(self, event: StageOneEvent) -> list[StageTwoEvent]:
         """One event of a communicator."""
         match event:
             case Rounds() | DigestedPairs():

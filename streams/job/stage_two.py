@@ -117,9 +117,10 @@ class StageTwo:
             case Tick() if event.stream.startswith(HOST_STREAM):
                 operator = self._attempt(event.attempt)
                 return self._finish(event.attempt, operator.on_host_silence(event.stream, event.time_ns))
-            case Rounds() | SignatureMismatch() | IterationSample() | Progress() | Topology() | Markers() | Watermark():
-                return self._finish(event.attempt, self._attempt(event.attempt).on_stage_one(event))
-            case DigestedPairs():
+            case (
+                Rounds() | DigestedPairs() | SignatureMismatch() | IterationSample() | Progress()
+                | Topology() | Markers() | Watermark()
+            ):  # fmt: skip
                 return self._finish(event.attempt, self._attempt(event.attempt).on_stage_one(event))
             case _:
                 raise InvalidEvent(f"{type(event).__name__} is no input of stage two")

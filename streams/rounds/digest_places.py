@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,7 +125,7 @@ class DigestLines:
         """A communicator by its number."""
         return self._known[number]
 
-    def numbers(self, communicators: Any) -> Int64Array:
+    def numbers(self, communicators: Iterable[str]) -> Int64Array:
         """Those of communicators, as far as they have one."""
         return np.array([self._numbers[name] for name in communicators if name in self._numbers], np.int64)
 

@@ -13,6 +13,7 @@ from pacehound.model.digested_pairs import DigestedPairs
 from pacehound.model.rounds import Rounds
 from streams.rounds.digest_places import DigestLines, Int64Array
 from streams.rounds.digest_step import OF_LINES, DigestStep
+from streams.rounds.round_table import joined
 
 Digested = Rounds | DigestedPairs
 
@@ -80,7 +81,7 @@ def _collectives_of(
 def _pairs_of(lines: DigestLines, chosen: Sequence[Chosen], job: str, attempt: int) -> Iterator[DigestedPairs]:
     """One table of each source, as nearly always all have."""
     sources: dict[tuple[str, Sees], list[int]] = {}
-    for number in np.unique(lines.owner[joined([one.lines for one in chosen])]).tolist():
+    for number in np.unique(lines.owner[joined([one.lines for one in chosen], np.int64)]).tolist():
         known = lines.known(number)
         sources.setdefault((known.source, known.sees), []).append(number)
     for (source, sees), numbers in sources.items():
@@ -120,7 +121,7 @@ class _Taken:
 
     def __init__(self, lines: DigestLines, chosen: Sequence[Chosen], *, by_pair: bool = False) -> None:
         self._chosen = chosen
-        of_all = joined([one.lines for one in chosen])
+        of_all = joined([one.lines for one in chosen], np.int64)
         seq = np.repeat(np.array([one.seq for one in chosen], np.int64), [len(one.lines) for one in chosen])
         keys = (lines.pair[of_all, 1], lines.pair[of_all, 0], lines.owner[of_all]) if by_pair else (of_all,)
         self._order = np.lexsort((seq, *keys))
@@ -150,7 +151,9 @@ class _Taken:
     def of_cells(self, name: str) -> Int64Array:
         """A column of the steps, a value for each rank of each round."""
         zipped = zip(self._chosen, self._cells, strict=True)
-        values: Int64Array = joined([getattr(one.step, name)[cells] for one, cells in zipped])[self._cell_order]
+        values: Int64Array = joined([getattr(one.step, name)[cells] for one, cells in zipped], np.int64)[
+            self._cell_order
+        ]
         return values
 
     def rates(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | tuple[None, None]:
@@ -168,8 +171,3 @@ def cells_of(lines: DigestLines, some: Int64Array) -> Int64Array:
     ends = np.cumsum(width)
     cells: Int64Array = np.repeat(lines.first[some] - (ends - width), width) + np.arange(width.sum())
     return cells
-
-
-def joined(columns: list[Int64Array]) -> Int64Array:
-    """One behind the other."""
-    return np.concatenate(columns) if columns else np.zeros(0, np.int64)

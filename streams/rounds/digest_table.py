@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from streams.rounds.assembly import MAX_OPEN_CELLS
 from streams.rounds.digest_places import DigestLines, Int64Array, Places
-from streams.rounds.digest_rounds import Chosen, Digested, cells_of, joined, rounds_of
+from streams.rounds.digest_rounds import Chosen, Digested, cells_of, rounds_of
 from streams.rounds.digest_rows import DigestRows
 from streams.rounds.digest_step import DigestStep
 from streams.rounds.room import with_room
+from streams.rounds.round_table import joined
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -63,8 +64,7 @@ class DigestTable:
         cells = cells_of(self.lines, mine)
         self._over_seq[mine], self._told_seq[cells] = NONE_YET, NONE_YET
         for seq, step in list(self._steps.items()):
-            step.make_room(len(self._over_seq), len(self._told_seq))
-            step.forget(mine, cells)
+            self._fitted(step).forget(mine, cells)
             self._drop_if_over(seq, step)
         return True
 
@@ -105,11 +105,14 @@ class DigestTable:
         self._make_room()
         step = self._steps.get(seq)
         if step is not None:
-            step.make_room(len(self._over_seq), len(self._told_seq))
-            return step
+            return self._fitted(step)
         step = self._steps[seq] = DigestStep.empty(len(self._over_seq), len(self._told_seq))
         if len(self._steps) > max(LEAST_OPEN_STEPS, MAX_OPEN_CELLS // max(self.lines.n_cells, 1)):
             self._give_up(min(self._steps))
+        return step
+
+    def _fitted(self, step: DigestStep) -> DigestStep:
+        step.make_room(len(self._over_seq), len(self._told_seq))
         return step
 
     def _make_room(self) -> None:
@@ -170,12 +173,11 @@ class DigestTable:
         looked_at = None if among is None else self.lines.numbers(among)
         away = self.lines.numbers(absent)
         chosen: list[Chosen] = []
+        self._make_room()
         for seq, step in sorted(self._steps.items()):
-            self._make_room()
-            step.make_room(len(self._over_seq), len(self._told_seq))
-            overdue = expected.overdue(seq, step, self._open_lines(step, looked_at), away)
+            overdue = expected.overdue(seq, step, self._open_lines(self._fitted(step), looked_at), away)
             self.missing_rows += int((self.lines.width[overdue] - step.n_seen[overdue]).sum())
-            lines = joined([*step.complete, overdue])
+            lines = joined([*step.complete, overdue], np.int64)
             step.complete = []
             if len(lines):
                 chosen.append(Chosen(seq, step, lines))

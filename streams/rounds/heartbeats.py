@@ -7,13 +7,10 @@ when no host holds back what is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pacehound.model.flushes import Heartbeat
-
-Beats = Sequence[tuple[str, Heartbeat]]
-"""Hosts, and what each of them promises."""
 
 
 class Heartbeats:
@@ -68,8 +65,10 @@ class Heartbeats:
 
     def wait(self, host: str, heartbeat: Heartbeat) -> None:
         """Keep it, in the place of what this host said before."""
-        self._oldest_ns = min(heartbeat.time_ns, self._oldest_ns if self._waiting else heartbeat.time_ns)
-        self._newest_ns = max(heartbeat.time_ns, self._newest_ns if self._waiting else heartbeat.time_ns)
+        if not self._waiting:
+            self._oldest_ns = self._newest_ns = heartbeat.time_ns
+        self._oldest_ns = min(self._oldest_ns, heartbeat.time_ns)
+        self._newest_ns = max(self._newest_ns, heartbeat.time_ns)
         self._waiting[host] = heartbeat
 
     def promises(self, host: str, time_ns: int) -> None:

@@ -91,8 +91,7 @@ class Merge(Generic[EventT]):
 
     def advance(self, stream: str, watermark_ns: int) -> None:
         """Nothing earlier than `watermark_ns` will come from `stream`."""
-        if stream not in self._watermarks:
-            self.expect(stream)
+        self.expect(stream)
         before_ns = self._watermarks[stream]
         after_ns = self._watermarks[stream] = max(before_ns, watermark_ns)
         if self._lowest_ns is not None and before_ns == self._lowest_ns and after_ns > before_ns:
