@@ -168,7 +168,7 @@ class CommunicatorOperator:
         """Without what follows from the members; of hosts what cannot be told from the rest of them."""
         derived = (
             *("_column", "_order", "_ascending", "_members_in_c", "_lowest", "_of_calls", "_open_hosts"),
-            *("_has_new_rows", "_shared"),
+            "_has_new_rows",
         )
         state = {name: value for name, value in self.__dict__.items() if name not in derived}
         state["_hosts"] = {name: HostState.of(host) for name, host in self._hosts.items()}
@@ -180,14 +180,10 @@ class CommunicatorOperator:
         self._hosts = {name: written.host() for name, written in state["_hosts"].items()}
         self._place_members()
         self._lowest, self._of_calls = None, Grids(self._collectives, self._pairs, set(self._pairs))
-        self._open_hosts, self._has_new_rows, self._shared = None, True, None
+        self._open_hosts, self._has_new_rows = None, True
         for ranks, _, grid in self._of_calls.of(self.members):
             if grid.n_ranks != len(ranks):
                 raise ValueError(f"communicator {self.communicator}: {len(ranks)} ranks have a grid of {grid.n_ranks}")
-
-    def share(self, digests: DigestTable) -> None:
-        """Go on with the table of a shard that was read from a snapshot."""
-        self._shared = digests
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,21 +63,6 @@ class PartialCommunicator:
         self._patience = Patience()
         self._operator: CommunicatorOperator | None = None
         self._shared = shared
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is somebody else's."""
-        return {name: value for name, value in self.__dict__.items() if name != "_shared"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Whose table it is told again."""
-        self.__dict__.update(state)
-        self._shared = None
-
-    def share(self, digests: DigestTable) -> None:
-        """As `CommunicatorOperator.share`."""
-        self._shared = digests
-        if self._operator is not None:
-            self._operator.share(digests)
 
     @property
     def joining(self) -> CommunicatorOperator | None:

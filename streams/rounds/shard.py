@@ -145,11 +145,9 @@ class Shard:
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Who is in it is put together again when somebody asks; its communicators share the table."""
+        """Who is in it is put together again when somebody asks."""
         self.__dict__.update(state)
         self._begin()
-        for stage in self._stages.values():
-            stage.share(self._digests)
 
     def on_event(self, event: Event) -> list[StageTwoInput]:
         """One event; what stage two has to know of it, in order, or when it is of use to it (`held_back`).

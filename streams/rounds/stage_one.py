@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pacehound.errors import InvalidEvent
 from pacehound.model.calls import CallBatch, Sees
@@ -61,21 +60,6 @@ class StageOne:
         """All that was to come has come; what comes all the same was sent twice."""
         self._host: HostSample | None = None
         self._patience = Patience()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is the shard's."""
-        return {name: value for name, value in self.__dict__.items() if name != "_shared"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """The shard says again which table it has."""
-        self.__dict__.update(state)
-        self._shared = None
-
-    def share(self, digests: DigestTable) -> None:
-        """Go on with the table of a shard that was read from a snapshot."""
-        self._shared = digests
-        if self.communicator is not None:
-            self.communicator.share(digests)
 
     def on_event(self, event: Event) -> list[StageTwoInput]:
         """One event; what stage two has to know of it, in order.

@@ -80,19 +80,19 @@ from streams.whatif.straggling import PricedWindow, Straggling
 SCHEMA_VERSION = 9
 
 _PLAIN: dict[type, str] = {
-    StageOne: "_lateness_ns communicator is_closed _host _patience",
+    StageOne: "_lateness_ns _shared communicator is_closed _host _patience",
     Shard: "_settings _lateness_ns _tick_ns _stages _over _digests _beats _held _quiet_ns _beat_ns",
     Heartbeats: "_longest_ns _waiting _promised_ns",
     HeldBack: "_tick_ns _ticks _watermarks",
     CommunicatorOperator: (
         "job attempt communicator is_world members _created_ns _lateness_ns _hosts _claimed _gone _collectives _pairs "
-        "_sees _source _digests _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
+        "_sees _source _digests _shared _watermark_ns _sent_watermark_ns _ticked_ns _mismatches counts _iterations"
     ),
     DigestTable: "duplicate_rows late_rows missing_rows lines over_seq told_seq steps",
     DigestLines: "known owner width pair member",
     PartialCommunicator: (
         "job attempt communicator _is_world _members _places _created_ns _lateness_ns _announced _calls _n_calls "
-        "_dropped _markers _progress _tick _passed_on _is_closed _patience _operator"
+        "_dropped _markers _progress _tick _passed_on _is_closed _patience _operator _shared"
     ),
     Patience: "_since_ns _ticked_ns",
     RoundGrid: (
