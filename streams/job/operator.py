@@ -26,7 +26,6 @@ from pacehound.model.events import (
     WhatIfPrice,
 )
 from pacehound.model.evidence.leaving import JobShape
-from pacehound.model.long_iteration import is_long
 from pacehound.model.operations import Operations
 from pacehound.model.rounds import Rounds
 from pacehound.model.routing import HOST_STREAM, host_stream
@@ -41,6 +40,7 @@ from streams.job.thresholds import CLOCK_JUMP_TICKS
 from streams.job.watches import Watches
 from streams.rounds.clocks import HostClocks
 from streams.rounds.communicator import StageOneEvent
+from streams.rounds.iterations import ends_long_iteration
 from streams.rounds.merge import CLOSED_NS, Merge
 from streams.rounds.round_table import RoundTable
 from streams.watching.moment import Moment
@@ -136,11 +136,7 @@ class JobOperator:
             case _:
                 pass
         due_ns = self._merge.push(event.communicator, event)
-        if (
-            due_ns is not None
-            and isinstance(event, IterationSample)
-            and is_long(event.step_time_s * 1e9, self._tick_ns)
-        ):
+        if due_ns is not None and ends_long_iteration(event, self._tick_ns):
             heapq.heappush(self._ends_ns, due_ns)
         return []
 

@@ -150,10 +150,8 @@ class _Taken:
 
     def of_cells(self, name: str) -> Int64Array:
         """A column of the steps, a value for each rank of each round."""
-        zipped = zip(self._chosen, self._cells, strict=True)
-        values: Int64Array = joined([getattr(one.step, name)[cells] for one, cells in zipped], np.int64)[
-            self._cell_order
-        ]
+        found = [getattr(one.step, name)[cells] for one, cells in zip(self._chosen, self._cells, strict=True)]
+        values: Int64Array = joined(found, np.int64)[self._cell_order]
         return values
 
     def rates(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | tuple[None, None]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from pacehound.model.events import IterationSample, Watermark
-from pacehound.model.long_iteration import is_long
+from pacehound.model.events import Watermark
+from streams.rounds.iterations import ends_long_iteration
 from streams.rounds.merge import CLOSED_NS
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class HeldBack:
         """
         raised = [one for one in concluded if isinstance(one, Watermark)]
         told: list[Any] = [one for one in concluded if not isinstance(one, Watermark)]
-        is_time = self._raise(raised) or any(map(self._ends_a_long_iteration, told))
+        is_time = self._raise(raised) or any(ends_long_iteration(one, self._tick_ns) for one in told)
         ended = [one.stream for one in raised if one.time_ns >= CLOSED_NS]
         if is_time or ended:
             told += rounds(None if is_time else ended)
@@ -93,9 +93,6 @@ class HeldBack:
             ]
             self._watermarks = {}
         return cast(list[T], told)
-
-    def _ends_a_long_iteration(self, one: object) -> bool:
-        return isinstance(one, IterationSample) and is_long(one.step_time_s * 1e9, self._tick_ns)
 
     def _raise(self, raised: Sequence[Watermark]) -> bool:
         """Whether the lowest of them has come to another tick with these."""

@@ -23,6 +23,11 @@ _PLANNED = {CHECKPOINT_BEGIN: "checkpoint", EVALUATION_BEGIN: "evaluation", HOLD
 _PLANNED_ENDS = {CHECKPOINT_END: "checkpoint", EVALUATION_END: "evaluation", HOLD_END: "hold"}
 
 
+def ends_long_iteration(said: object, tick_ns: int) -> bool:
+    """Whether this is the end of a long iteration (`pacehound.model.long_iteration`)."""
+    return isinstance(said, IterationSample) and is_long(said.step_time_s * 1e9, tick_ns)
+
+
 class IterationTracker:
     """Collects the steps of all ranks; an iteration is over when every member has reported it.
 
