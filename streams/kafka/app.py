@@ -23,6 +23,7 @@ from pacehound.model import topics
 from pacehound.runtime.liveness import Liveness
 from pacehound.runtime.telemetry import Telemetry
 from pacehound.settings import Settings
+from streams.kafka.assignor import assignor_of
 from streams.kafka.client import credentials_of
 from streams.kafka.lenient_records import read_leniently
 from streams.kafka.prompt_fetches import fetch_promptly
@@ -48,6 +49,14 @@ class FaustGroup:
         """As the group's coordinator counts."""
         generation: int = self._app.consumer_generation_id
         return generation
+
+    def end(self, place: Place) -> int | None:
+        """As the broker has last told."""
+        try:
+            highwater: int | None = self._app.consumer.highwater(self._tp(place))
+        except (AssertionError, AttributeError):  # it went to another worker just now
+            return None
+        return highwater
 
     async def seek(self, place: Place, offset: int) -> None:
         """From here on."""
@@ -113,6 +122,7 @@ def make_app(settings: Settings, telemetry: Telemetry | None = None, liveness: L
         stream_wait_empty=False,
         topic_allow_declare=False,
         topic_disable_leader=True,
+        PartitionAssignor=assignor_of(INPUTS, prefix),
         store="memory://",
         datadir=str(Path(tempfile.gettempdir()) / f"pacehound-streams-{os.getpid()}"),  # it makes one, whatever for
         web_enabled=False,

@@ -49,6 +49,7 @@ from pacehound.settings import Settings
 from streams.job.stage_two import StageTwo
 from streams.kafka.partition import MARKER, Gap, KeyState, Partition, SnapshotReader
 from streams.kafka.topologies import KnownTopologies, as_said, headers_of
+from streams.kafka.undelivered import Undelivered
 from streams.rounds.shard import Shard
 from streams.rounds.stage_one import OpenStream, StageOne
 from streams.snapshots.schema import state_codec
@@ -84,6 +85,10 @@ class ConsumerGroup(Protocol):
 
     def generation(self) -> int:
         """Another number each time the partitions were shared out anew."""
+        ...
+
+    def end(self, place: Place) -> int | None:
+        """The offset after the last message of a partition, as far as anything is known of it."""
         ...
 
     async def seek(self, place: Place, offset: int) -> None:
@@ -133,6 +138,7 @@ class StreamsWorker:
         self._restoring = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._seeking: dict[Place, _Seeking] = {}
+        self._undelivered = Undelivered()
         self._owner = ""
         self._generation = -1
         self._uncommitted: dict[Place, int] = {}
@@ -406,6 +412,25 @@ class StreamsWorker:
         logger.info("%s/%d: %d came, %d was wanted: going back", *place, message.offset, gap.wanted)
         await self._group.seek(place, gap.wanted)
 
+    async def _notice_undelivered(self) -> None:
+        """Ask for messages that are there and do not come, though no later one tells of a gap."""
+        try:
+            await self._restore()  # of some no message at all may have come
+        except Unavailable as error:
+            logger.warning("what has come to this worker cannot be read yet: %s", error)
+            return
+        now_s = self._clock.monotonic_s()
+        offsets = {
+            place: (partition.next_offset, self._group.end(place))
+            for place in self._group.assigned()
+            if (partition := self._partitions.get(place)) is not None
+        }
+        for place in self._undelivered.due(offsets, now_s):
+            wanted, end = offsets[place]
+            if place not in self._seeking:
+                logger.warning("%s/%d: nothing comes though the log ends at %s: going back to %d", *place, end, wanted)
+                self._seeking[place] = _Seeking(wanted, now_s - ASKED_AGAIN_AFTER_S)
+
     async def _ask_again(self) -> None:
         """Go back once more where that has led to nothing: to the first message that is there."""
         ours = self._group.assigned()
@@ -435,6 +460,8 @@ class StreamsWorker:
                 self._telemetry.add(MISSING, there - seeking.wanted, topic=place[0])
                 partition.next_offset = seeking.wanted = there
             await self._group.seek(place, seeking.wanted)
+            if there is None:  # yet: whoever waits for it then is noticed
+                self._seeking.pop(place, None)
 
     # Snapshots
 
@@ -511,8 +538,9 @@ class StreamsWorker:
         self._ticked_s = self._clock.monotonic_s()
         self._forget_others()
         if stood_still or not is_reachable:
-            self._silence = self._listening_anew()
+            self._silence, self._undelivered = self._listening_anew(), Undelivered()
             return
+        await self._notice_undelivered()
         streams: dict[str, OpenStream] = {}
         for place in self._group.assigned():
             partition = self._partitions.get(place)

@@ -67,6 +67,9 @@ class Log:
     def generation(self) -> int:
         return 1
 
+    def end(self, place: Place) -> int | None:
+        return None
+
     async def seek(self, place: Place, offset: int) -> None:
         raise AssertionError(f"{place} is to begin at {offset}")
 

@@ -35,12 +35,16 @@ class FakeGroup:
 
     sought: list[tuple[Place, int]] = field(default_factory=list)
     committed: dict[Place, int] = field(default_factory=dict)
+    ends: dict[Place, int] = field(default_factory=dict)
 
     def assigned(self) -> list[Place]:
         return [CALLS, HOSTS, ROUNDS]
 
     def generation(self) -> int:
         return 1
+
+    def end(self, place: Place) -> int | None:
+        return self.ends.get(place)
 
     async def seek(self, place: Place, offset: int) -> None:
         self.sought.append((place, offset))
@@ -213,6 +217,54 @@ def test_what_has_not_come_is_asked_for_until_it_comes(world: World) -> None:
 
     world.run(act)
     assert [event.time_ns for event in world.producer.on(topics.ROUNDS)] == [0, 1, 2, 3, 4]
+    assert world.telemetry.value(MISSING, topic="hosts") == 0
+
+
+async def pass_time(world: World, worker: StreamsWorker, seconds: int) -> None:
+    for _ in range(seconds):
+        world.clock.advance_s(1.0)
+        await worker.tick()
+
+
+def test_last_messages_that_are_not_brought_are_asked_for_until_they_come(world: World) -> None:
+    """Faust lost them, and no later one tells of a gap."""
+
+    async def act(worker: StreamsWorker) -> None:
+        await worker.take(message(HOSTS, 0, tick(0), "host:j/h"))
+        world.group.ends = {HOSTS: 3, ROUNDS: 0}
+        await pass_time(world, worker, 10)
+        assert world.group.sought == []
+        await pass_time(world, worker, 4)
+        assert world.group.sought == [(HOSTS, 1), (HOSTS, 1)]
+        await worker.take(message(HOSTS, 1, tick(1), "host:j/h"))
+        await worker.take(message(HOSTS, 2, tick(2), "host:j/h"))
+        await pass_time(world, worker, 30)
+        assert len(world.group.sought) == 2
+
+    world.run(act)
+    assert [event.time_ns for event in world.producer.on(topics.ROUNDS)] == [0, 1, 2]
+
+
+def test_messages_of_which_none_was_ever_brought_are_asked_for(world: World) -> None:
+    async def act(worker: StreamsWorker) -> None:
+        world.group.ends = {CALLS: 36}
+        await pass_time(world, worker, 13)
+
+    world.run(act)
+    assert world.group.sought == [(CALLS, 0)]
+
+
+def test_a_log_that_ends_with_no_message_is_asked_for_each_ten_seconds(world: World) -> None:
+    """The end of somebody's transaction is the last offset: nothing is there to come."""
+    world.there = {1: None}
+
+    async def act(worker: StreamsWorker) -> None:
+        await worker.take(message(HOSTS, 0, tick(0), "host:j/h"))
+        world.group.ends = {HOSTS: 2}
+        await pass_time(world, worker, 35)
+
+    world.run(act)
+    assert world.group.sought == [(HOSTS, 1)] * 3
     assert world.telemetry.value(MISSING, topic="hosts") == 0
 
 

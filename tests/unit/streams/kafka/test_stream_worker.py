@@ -45,6 +45,9 @@ class Group:
     def generation(self) -> int:
         return self.number
 
+    def end(self, place: tuple[str, int]) -> int | None:
+        return None
+
     async def seek(self, place: tuple[str, int], offset: int) -> None:
         raise AssertionError("nobody goes back here")
 
