@@ -72,6 +72,8 @@ where that can be done."""
 ASKED_AGAIN_AFTER_S = 2.0
 """The group may change while it goes back; there may be nothing to go back to; and nothing new may come."""
 LOOKED_UP_WITHIN_S = 5.0
+NOT_RESTORED = -1
+"""For the offset that comes next in a partition of which no message has come to this worker yet."""
 
 Stage = StageOne | Shard | StageTwo
 
@@ -414,22 +416,26 @@ class StreamsWorker:
 
     async def _notice_undelivered(self) -> None:
         """Ask for messages that are there and do not come, though no later one tells of a gap."""
-        try:
-            await self._restore()  # of some no message at all may have come
-        except Unavailable as error:
-            logger.warning("what has come to this worker cannot be read yet: %s", error)
-            return
-        now_s = self._clock.monotonic_s()
-        offsets = {
-            place: (partition.next_offset, self._group.end(place))
-            for place in self._group.assigned()
-            if (partition := self._partitions.get(place)) is not None
-        }
-        for place in self._undelivered.due(offsets, now_s):
-            wanted, end = offsets[place]
-            if place not in self._seeking:
-                logger.warning("%s/%d: nothing comes though the log ends at %s: going back to %d", *place, end, wanted)
-                self._seeking[place] = _Seeking(wanted, now_s - ASKED_AGAIN_AFTER_S)
+        late = self._undelivered.due(self._offsets(), self._clock.monotonic_s())
+        if late and not self._partitions.keys() >= set(late):  # of some no message has come yet
+            try:
+                await self._restore()
+            except Unavailable as error:
+                logger.warning("what has come to this worker cannot be read yet: %s", error)
+        offsets = self._offsets()
+        for place in late:
+            wanted, end = offsets.get(place, (NOT_RESTORED, None))
+            if wanted != NOT_RESTORED and end is not None and wanted < end and place not in self._seeking:
+                logger.warning("%s/%d: nothing comes though the log ends at %d: going back to %d", *place, end, wanted)
+                self._seeking[place] = _Seeking(wanted, self._clock.monotonic_s() - ASKED_AGAIN_AFTER_S)
+
+    def _offsets(self) -> dict[Place, tuple[int, int | None]]:
+        """Of each partition of ours which offset comes next, and where its log ends."""
+        offsets = {}
+        for place in self._group.assigned():
+            partition = self._partitions.get(place)
+            offsets[place] = (NOT_RESTORED if partition is None else partition.next_offset, self._group.end(place))
+        return offsets
 
     async def _ask_again(self) -> None:
         """Go back once more where that has led to nothing: to the first message that is there."""
